@@ -1,0 +1,34 @@
+# libtorch out of the torch wheel (or any unpacked libtorch), found without torch's own CMake package: that one refuses
+# to configure a CUDA build of torch on a machine without the CUDA toolkit.
+#   SPARSEREEL_TORCH_DIR   folder that holds include/ and lib/ (default: .venv of this tree, then python3's torch)
+set(SPARSEREEL_TORCH_DIR "" CACHE PATH "Folder of libtorch (include/ and lib/)")
+if(NOT SPARSEREEL_TORCH_DIR)
+  file(GLOB candidates ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
+  if(NOT candidates)
+    execute_process(COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+                    OUTPUT_VARIABLE candidates OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  endif()
+  list(GET candidates 0 found)
+  set(SPARSEREEL_TORCH_DIR ${found} CACHE PATH "Folder of libtorch (include/ and lib/)" FORCE)
+endif()
+if(NOT EXISTS ${SPARSEREEL_TORCH_DIR}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "No libtorch in '${SPARSEREEL_TORCH_DIR}'. Run ./app/quickstart, or set -DSPARSEREEL_TORCH_DIR=/path/to/torch.")
+endif()
+file(STRINGS ${SPARSEREEL_TORCH_DIR}/include/torch/headeronly/version.h version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+string(REGEX MATCHALL "[0-9]+" version_numbers "${version_lines}")
+list(JOIN version_numbers . SPARSEREEL_TORCH_VERSION)
+message(STATUS "libtorch ${SPARSEREEL_TORCH_VERSION} in ${SPARSEREEL_TORCH_DIR}")
+
+# libtorch_cuda.so is not linked: the program loads it only when a GPU is asked for (models/device.cpp), so that one
+# build serves machines with and without CUDA's libraries and a CPU run does not pay for loading them.
+add_library(libtorch INTERFACE)
+target_include_directories(libtorch SYSTEM INTERFACE ${SPARSEREEL_TORCH_DIR}/include
+                                                     ${SPARSEREEL_TORCH_DIR}/include/torch/csrc/api/include)
+target_link_libraries(libtorch INTERFACE ${SPARSEREEL_TORCH_DIR}/lib/libtorch_cpu.so ${SPARSEREEL_TORCH_DIR}/lib/libc10.so)
+target_link_options(libtorch INTERFACE -Wl,-rpath,${SPARSEREEL_TORCH_DIR}/lib)
+
+# ATen's header costs 6-8 s a file; compiled once, every torch file of ours reuses it.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch_host.cpp CONTENT "// Carries the precompiled ATen header that the torch targets reuse.\n")
+add_library(sparsereel_pch_host OBJECT ${CMAKE_BINARY_DIR}/pch_host.cpp)
+target_link_libraries(sparsereel_pch_host PUBLIC libtorch sparsereel_options)
+target_precompile_headers(sparsereel_pch_host PUBLIC <ATen/ATen.h>)

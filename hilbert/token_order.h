@@ -1,0 +1,47 @@
+// Orders in which the video tokens of a T x H x W grid are laid out for attention; cached per grid.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace sparsereel::hilbert {
+
+/// A grid of video tokens. A token's native index is (t * height + h) * width + w.
+struct Grid {
+  int64_t frames = 0;  // T, latent frames after patching
+  int64_t height = 0;  // H, patches
+  int64_t width = 0;   // W, patches
+
+  int64_t size() const { return frames * height * width; }
+  bool operator==(const Grid&) const = default;
+};
+
+/// hilbert: generalised 3D Hilbert curve over axes (w, h, t). native: w fastest, then h, then t. time_major: t fastest,
+/// then w, then h. morton: Z-order. random: a fixed shuffle.
+enum class TokenOrder { hilbert, native, time_major, morton, random };
+
+/// Name on the command line ("time-major"), and back; parse throws Error listing the names.
+std::string_view name(TokenOrder order);
+TokenOrder parse_token_order(std::string_view text);
+
+/// order[i] is the native index of the token at position i of the sequence; inverse[native] = i.
+struct Permutation {
+  std::vector<int64_t> order;
+  std::vector<int64_t> inverse;
+};
+
+/// The permutation of a grid; computed once per (order, grid) and kept for the life of the process. Thread-safe.
+/// Throws Error when a side is below 1 or the grid holds more than 2^31 - 1 tokens.
+const Permutation& permutation(TokenOrder order, const Grid& grid);
+
+/// Locality of an order. See locality().
+struct Locality {
+  int64_t non_unit_steps = 0;       // neighbours in the sequence that are not neighbours in the grid (Manhattan distance > 1)
+  double mean_bounding_box = 0;     // mean over blocks of consecutive tokens of the volume of their bounding box, in tokens
+};
+
+/// Measures an order; block_tokens is the attention block (128).
+Locality locality(const Permutation& permutation, const Grid& grid, int64_t block_tokens = 128);
+
+}  // namespace sparsereel::hilbert

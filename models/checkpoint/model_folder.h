@@ -1,0 +1,52 @@
+// A diffusers-layout checkpoint folder: model_index.json, component folders, their config.json and weight files. No torch.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/safetensors.h"
+
+namespace sparsereel::models {
+
+/// Reads a JSON file; throws Error naming the file (and the line) when it is missing or malformed.
+nlohmann::json read_json(const std::filesystem::path& path);
+
+/// One component (transformer, vae, text_encoder): its config and its memory-mapped weights, single or sharded.
+struct Component {
+  std::string class_name;  // from model_index.json
+  std::filesystem::path folder;
+  nlohmann::json config;
+  std::string config_file;
+  std::vector<std::shared_ptr<SafetensorsFile>> files;                   // one, or the shards in order
+  std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors;  // name -> (index into files, entry)
+
+  uint64_t parameter_count() const;
+  uint64_t bytes() const;
+};
+
+/// A pipeline folder. Opening reads only JSON; weights are mapped by component().
+class ModelFolder {
+ public:
+  /// Throws Error when the folder or its model_index.json is missing, malformed or of an unsupported pipeline class.
+  static ModelFolder open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::string& pipeline_class() const { return pipeline_class_; }  // "CogVideoXPipeline"
+  std::string component_class(const std::string& name) const;
+  /// Maps the weights of a component: diffusion_pytorch_model.safetensors or model.safetensors, or the shards of the *.index.json beside
+  /// it. Missing shards, a tensor in no shard or in two, or an index that disagrees with the files: one Error.
+  Component component(const std::string& name) const;
+  /// config.json of a component (scheduler_config.json of the scheduler) without touching weights.
+  nlohmann::json config(const std::string& name, std::string* file = nullptr) const;
+
+ private:
+  std::filesystem::path path_;
+  std::string pipeline_class_;
+  nlohmann::json index_;
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,53 @@
+// Hands a component's weights to a model as tensors, and lists everything that does not fit in one error.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::models {
+
+/// A layer's parameters as stored: weight [out, in] (or a convolution's), bias [out] or undefined.
+struct Affine {
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+/// Usage: ask for every tensor by name and shape, then call check_complete(). Missing and misshaped tensors come back as
+/// empty placeholders of the asked shape and are remembered, so that one error can list them all.
+class WeightReader {
+ public:
+  /// Tensors come back on `device` in `dtype` (converted from fp32, fp16 or bf16 while they are copied; no second host copy).
+  WeightReader(const Component& component, at::Device device, at::ScalarType dtype);
+
+  at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
+  /// The same in fp32 whatever the reader's dtype, for what the reference keeps in fp32.
+  at::Tensor tensor_fp32(const std::string& name, const std::vector<int64_t>& shape);
+  /// name + ".weight" of `shape`, and name + ".bias" [shape[0]] where has_bias.
+  Affine affine(const std::string& name, const std::vector<int64_t>& shape, bool has_bias = true);
+  bool contains(const std::string& name) const;
+  /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
+  void ignore_prefix(const std::string& prefix);
+  /// Throws one Error listing every missing, unexpected and misshaped tensor by name (the first 20 of each kind, and the count).
+  void check_complete() const;
+
+  at::Device device() const { return device_; }
+  at::ScalarType dtype() const { return dtype_; }
+
+ private:
+  at::Tensor read(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype);
+
+  const Component& component_;
+  at::Device device_;
+  at::ScalarType dtype_;
+  std::set<std::string> used_;
+  std::vector<std::string> ignored_prefixes_;
+  std::vector<std::string> missing_;
+  std::vector<std::string> misshaped_;
+};
+
+}  // namespace sparsereel::models

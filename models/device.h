@@ -1,0 +1,24 @@
+// Which device and dtype a run uses, and loading CUDA's libraries only when a GPU is wanted.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+namespace sparsereel::models {
+
+/// text: auto, cpu, cuda or cuda:N. auto takes the first GPU where libtorch can use one. Throws Error with the reason (no driver,
+/// CUDA's libraries not installed, no such GPU) when a GPU was asked for by name and there is none.
+c10::Device resolve_device(const std::string& text);
+
+/// True where libtorch can use a GPU; loads libtorch_cuda on first use. `reason` says why not.
+bool cuda_available(std::string* reason = nullptr);
+
+/// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU, the transformer's stored dtype on a GPU. Throws Error for anything else.
+c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored);
+
+/// "fp32", "bf16", "fp16".
+std::string dtype_name(c10::ScalarType dtype);
+
+}  // namespace sparsereel::models

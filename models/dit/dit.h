@@ -1,0 +1,38 @@
+// What the pipeline knows of a denoiser, whatever its family.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "attention/attention.h"
+#include "hilbert/token_order.h"
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::models {
+
+/// How attention runs in one forward, and what it reported.
+struct AttentionRun {
+  attention::Mode mode = attention::Mode::full;
+  attention::Policy policy;
+  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  int64_t step = 0;
+  attention::Statistics statistics;               // summed over layers and forwards
+  std::vector<attention::Statistics> per_layer;   // likewise, one a layer
+  std::string kernel;                             // what ran last
+};
+
+class Dit {
+ public:
+  virtual ~Dit() = default;
+
+  /// latents [B, F, C, H, W], text [B, L, text_dim], timesteps int64 [B]; returns the prediction [B, F, C, H, W] in the latents' dtype.
+  virtual at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
+                             AttentionRun& run) = 0;
+  /// Video tokens of latents [.., F, C, H, W].
+  virtual hilbert::Grid token_grid(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
+};
+
+std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,91 @@
+// Text to video: the order of the stages, guidance, seeds and memory policy (diffusers' CogVideoXPipeline).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hilbert/token_order.h"
+#include "models/dit/dit.h"
+
+namespace sparsereel::models {
+
+enum class VaeTiling { automatic, on, off };
+
+/// One video. Unset optionals take the checkpoint's default (see Pipeline::defaults()).
+struct GenerateRequest {
+  std::string prompt;
+  std::string negative_prompt;
+  uint64_t seed = 42;
+  std::optional<int64_t> num_inference_steps;
+  std::optional<double> guidance_scale;
+  bool use_dynamic_cfg = false;
+  std::string scheduler;  // class name or ddim / dpm; empty: the checkpoint's
+  std::optional<int64_t> max_sequence_length;
+  std::optional<int64_t> width, height, num_frames;  // pixels, frames
+  attention::Mode attention_mode = attention::Mode::full;
+  attention::Policy attention_policy;
+  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  VaeTiling vae_tiling = VaeTiling::automatic;
+  at::Tensor init_latents;  // [1, F, C, H, W] in place of noise; consumes no draw
+  bool decode = true;       // false: stop at the latents
+};
+
+/// What the request resolved to, for reports and recipes.
+struct GenerateSettings {
+  int64_t num_inference_steps = 0;
+  double guidance_scale = 0;
+  std::string scheduler;
+  int64_t max_sequence_length = 0;
+  int64_t width = 0, height = 0, num_frames = 0;
+  int64_t latent_frames = 0, latent_height = 0, latent_width = 0;
+  bool vae_tiled = false;
+};
+
+struct StageSeconds {
+  double load = 0, text = 0, denoise = 0, decode = 0;
+  std::vector<double> steps;  // each denoising step
+};
+
+struct GenerateResult {
+  at::Tensor frames;   // fp32 CPU [F, H, W, 3] in 0..1; undefined when request.decode is false
+  at::Tensor latents;  // CPU [1, F, C, H, W], the run's dtype, diffusers' scale
+  GenerateSettings settings;
+  StageSeconds seconds;
+  AttentionRun attention;
+  std::vector<std::string> warnings;  // truncated prompt, redone steps, black video
+};
+
+/// Watches a run; every member may be empty.
+struct GenerateObserver {
+  std::function<void(const std::string& stage)> stage;                               // "text", "denoise", "decode"
+  std::function<void(int64_t step, int64_t steps, double seconds)> step;             // after each denoising step
+  std::function<void(int64_t done, int64_t total)> decode;                           // after each decoded piece
+  std::function<void(const at::Tensor& latents, const GenerateSettings&)> latents;   // as soon as they are final, before decode
+  std::function<bool()> cancelled;                                                   // polled between steps; true throws Cancelled
+};
+
+/// Thrown when the observer cancels.
+struct Cancelled {};
+
+class Pipeline {
+ public:
+  /// Opens a diffusers folder; weights are loaded stage by stage. device and dtype as in device.h.
+  static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
+  virtual ~Pipeline() = default;
+
+  virtual at::Device device() const = 0;
+  virtual at::ScalarType dtype() const = 0;
+  /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the option and, for impossible
+  /// sizes, the two nearest possible values.
+  virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;
+  virtual GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) = 0;
+  /// Latents as saved (diffusers' layout and scale) -> frames as in GenerateResult.
+  virtual at::Tensor decode(const at::Tensor& latents, VaeTiling tiling, bool* tiled, const GenerateObserver& observer = {}) = 0;
+};
+
+}  // namespace sparsereel::models

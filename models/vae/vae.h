@@ -1,0 +1,32 @@
+// What the pipeline knows of a VAE decoder, whatever its family.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::models {
+
+/// Called after each finished piece of a decode: done of total.
+using DecodeProgress = std::function<void(int64_t done, int64_t total)>;
+
+class VaeDecoder {
+ public:
+  virtual ~VaeDecoder() = default;
+
+  /// latents [1, C, F, H, W], already divided by the scaling factor -> frames [1, 3, F', 8H, 8W] in about [-1, 1], latents' dtype.
+  /// tiled: overlapping spatial tiles blended as the reference does; less memory, slightly different pixels.
+  virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
+  /// Frames that F latent frames decode to.
+  virtual int64_t frames_of(int64_t latent_frames) const = 0;
+  virtual double scaling_factor() const = 0;
+  /// Estimated peak bytes of an untiled decode of this size, for --vae-tiling auto.
+  virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
+};
+
+std::unique_ptr<VaeDecoder> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype);
+
+}  // namespace sparsereel::models
