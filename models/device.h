@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <string>
 
 namespace sparsereel::models {
@@ -14,6 +15,9 @@ c10::Device resolve_device(const std::string& text);
 
 /// True where libtorch can use a GPU; loads libtorch_cuda on first use. `reason` says why not.
 bool cuda_available(std::string* reason = nullptr);
+
+/// Bytes that can still be allocated: MemAvailable of a CPU (the cgroup's limit where lower), free memory of a GPU.
+uint64_t free_memory(c10::Device device);
 
 /// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU, the transformer's stored dtype on a GPU. Throws Error for anything else.
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored);
