@@ -1,0 +1,45 @@
+// Output files that appear whole or not at all: written beside the target under another name, renamed at the end. No
+// torch.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+
+namespace sparsereel::models {
+
+/// A file in the making: `dir/.name.<pid>.partial.ext` for the target `dir/name.ext` (the extension is kept, so that
+/// FFmpeg can guess the format). It is filled by write(), or by anybody who opens temporary() by path; commit() makes
+/// it the target. Whatever happens before commit() (an exception, an early return, a full disk) leaves the target as it
+/// was and no temporary behind. Where the target is a symbolic link, the file that it points to is replaced.
+class AtomicFile {
+ public:
+  /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
+  /// the target is a folder or a device: before the work of a long run, not after it.
+  explicit AtomicFile(std::filesystem::path target);
+  ~AtomicFile();  // removes the temporary unless committed
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const std::filesystem::path& target() const { return target_; }
+  const std::filesystem::path& temporary() const { return temporary_; }
+
+  /// Appends. Throws Error naming the target and the reason (disk full, file size limit). A program that wants an Error
+  /// and not a signal for the file size limit (ulimit -f) ignores SIGXFSZ.
+  void write(const void* data, size_t bytes);
+
+  /// Flushes the temporary to the disk (fsync) and renames it to the target. Throws Error as write() does; the target
+  /// is then untouched.
+  void commit();
+
+  /// Removes the temporaries of every AtomicFile that is alive in this process. Only async-signal-safe calls: a signal
+  /// handler that is about to end the process may call it.
+  static void remove_all_temporaries() noexcept;
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+  void* registration_ = nullptr;
+};
+
+}  // namespace sparsereel::models
