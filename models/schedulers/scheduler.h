@@ -19,20 +19,23 @@ class Scheduler {
 
   /// Timesteps of the run, noisiest first; size = num_inference_steps.
   const std::vector<int64_t>& timesteps() const { return timesteps_; }
-  /// Latents of step index + 1. `prediction` (fp32) and `sample` [B, F, C, H, W] share a shape; the result is in sample's dtype or fp32 as
-  /// the reference returns it (the pipeline casts to the run's dtype). Noise is drawn from `generator` (CPU) exactly as
-  /// often, and in the same dtype and order, as the reference draws it.
-  virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator generator) = 0;
+  /// Latents of step index + 1. `prediction` (fp32) and `sample` [B, F, C, H, W] share a shape; the result is in
+  /// sample's dtype or fp32 as the reference returns it (the pipeline casts to the run's dtype). Noise is drawn from
+  /// `generator` (CPU) exactly as often, and in the same dtype and order, as the reference draws it. To redo a step,
+  /// restore() the state and the generator of before.
+  virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
+                          at::Generator generator) = 0;
   /// History that a denoising checkpoint must keep besides latents and step; empty for single-step samplers.
   virtual std::map<std::string, at::Tensor> state() const { return {}; }
-  virtual void restore(const std::map<std::string, at::Tensor>&) {}
+  /// Continues from state(). Throws Error on state that the sampler does not know.
+  virtual void restore(const std::map<std::string, at::Tensor>& state);
 
  protected:
   std::vector<int64_t> timesteps_;
 };
 
-/// CogVideoXDDIMScheduler or CogVideoXDPMScheduler for num_inference_steps. Throws Error naming class and field when unsupported or
-/// when the steps do not fit (more steps than num_train_timesteps).
+/// CogVideoXDDIMScheduler or CogVideoXDPMScheduler for num_inference_steps. Throws Error naming class and field when
+/// unsupported or when the steps do not fit (more steps than num_train_timesteps).
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

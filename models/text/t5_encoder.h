@@ -10,13 +10,14 @@
 
 namespace sparsereel::models {
 
+/// Weights as stored, so that on a CPU they can alias the mapped file. No biases anywhere.
 struct T5Layer {
-  at::Tensor attention_norm;  // [d_model]
-  at::Tensor qkv;             // [3 * heads * d_kv, d_model]: q, k, v stacked, no bias
-  at::Tensor attention_out;   // [d_model, heads * d_kv]
+  at::Tensor attention_norm;     // [d_model]
+  at::Tensor q, k, v;            // [heads * d_kv, d_model]
+  at::Tensor attention_out;      // [d_model, heads * d_kv]
   at::Tensor feed_forward_norm;  // [d_model]
-  at::Tensor wi;              // [2 * d_ff, d_model]: wi_0 (GELU gate) then wi_1
-  at::Tensor wo;              // [d_model, d_ff]
+  at::Tensor wi_0, wi_1;         // [d_ff, d_model]: the GELU gate, and what it gates
+  at::Tensor wo;                 // [d_model, d_ff]; fp32 where the rest is fp16, whose range it would leave
 };
 
 struct T5Encoder {
@@ -24,12 +25,19 @@ struct T5Encoder {
   at::Tensor shared;         // [vocab_size, d_model]
   at::Tensor relative_bias;  // [num_buckets, heads], of the first layer, used by all
   std::vector<T5Layer> layers;
-  at::Tensor final_norm;     // [d_model]
+  at::Tensor final_norm;  // [d_model]
 
+  /// Throws Error naming config.json's field, or listing every weight that does not fit.
   static T5Encoder load(const Component& component, at::Device device, at::ScalarType dtype);
 
-  /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask, as CogVideoX's pipeline does it.
+  /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask, as CogVideoX's pipeline
+  /// does it. Throws Error on ids beyond vocab_size.
   at::Tensor forward(const at::Tensor& ids) const;
 };
+
+/// Bucket of each (query, key) distance, int64 [length, length]: half of the buckets for keys behind, half for keys
+/// ahead; in each half exact distances first, then logarithmically wider ones up to max_distance, then one for all
+/// beyond.
+at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_t max_distance, at::Device device);
 
 }  // namespace sparsereel::models

@@ -1,0 +1,75 @@
+// One DPM-Solver++ step in log-SNR time, first order where there is no history, else second order.
+#include "models/schedulers/dpm_solver.h"
+
+#include <ATen/ATen.h>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr const char* kHistory = "old_pred_original_sample";
+
+/// Half the log of the signal-to-noise ratio; minus infinity at zero terminal SNR, plus infinity at the clean end.
+at::Tensor half_log_snr(const at::Tensor& alpha_prod) {
+  return (alpha_prod / (1 - alpha_prod)).sqrt().log();
+}
+
+/// Normal noise like `sample`. Drawn on the CPU in the sample's dtype: draws of one seed differ between dtypes.
+at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) {
+  const auto options = at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU);
+  return at::randn(sample.sizes(), generator, options).to(sample.device());
+}
+
+}  // namespace
+
+DpmSolverScheduler::DpmSolverScheduler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
+  timesteps_ = schedule_.timesteps(num_inference_steps);
+  stride_ = config.num_train_timesteps / num_inference_steps;
+}
+
+at::Tensor DpmSolverScheduler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
+                                    at::Generator generator) {
+  const int64_t timestep = timesteps_.at(index), previous = timestep - stride_;
+  if (index > 0 && !old_pred_original_sample_.defined()) {
+    throw run_failure("step " + std::to_string(index) + " of the DPM sampler lacks the history of the step before",
+                      "start at step 0, or resume from a checkpoint that holds " + std::string(kHistory));
+  }
+  const at::Tensor alpha_t = schedule_.alpha_prod(timestep), alpha_prev = schedule_.alpha_prod(previous);
+  at::Tensor original = schedule_.predicted_original(prediction, timestep, sample);
+
+  const at::Tensor log_snr = half_log_snr(alpha_t);
+  const at::Tensor h = half_log_snr(alpha_prev) - log_snr;
+  const at::Tensor sample_weight = ((1 - alpha_prev) / (1 - alpha_t)).sqrt() * (-h).exp();
+  const at::Tensor original_weight = (-2 * h).expm1() * alpha_prev.sqrt();  // negative: it is subtracted
+  const at::Tensor noise_weight = (1 - alpha_prev).sqrt() * (1 - (-2 * h).exp()).sqrt();
+
+  at::Tensor noise = draw_noise(sample, generator);
+  at::Tensor target = original;
+  if (index > 0 && previous >= 0) {
+    const at::Tensor h_last = log_snr - half_log_snr(schedule_.alpha_prod(timesteps_[index - 1]));
+    const at::Tensor half_inverse_ratio = (2 * (h_last / h)).reciprocal();
+    target = (1 + half_inverse_ratio) * original - half_inverse_ratio * old_pred_original_sample_;
+    noise = draw_noise(sample, generator);  // the reference throws its first draw away; seeds must agree
+  }
+  old_pred_original_sample_ = original;
+  return sample_weight * sample - original_weight * target + noise_weight * noise;
+}
+
+std::map<std::string, at::Tensor> DpmSolverScheduler::state() const {
+  if (!old_pred_original_sample_.defined()) return {};
+  return {{kHistory, old_pred_original_sample_}};
+}
+
+void DpmSolverScheduler::restore(const std::map<std::string, at::Tensor>& state) {
+  for (const auto& [name, tensor] : state) {
+    if (name != kHistory) {
+      throw bad_input("sampler state \"" + name + "\" does not belong to CogVideoXDPMScheduler",
+                      "resume with the scheduler that wrote the checkpoint");
+    }
+  }
+  const auto found = state.find(kHistory);
+  old_pred_original_sample_ = found == state.end() ? at::Tensor() : found->second;
+}
+
+}  // namespace sparsereel::models

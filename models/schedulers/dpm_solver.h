@@ -1,0 +1,26 @@
+// The stochastic two-step DPM-Solver++ (arXiv:2211.01095, SDE variant) of CogVideoXDPMScheduler.
+#pragma once
+
+#include "models/schedulers/noise_schedule.h"
+#include "models/schedulers/scheduler.h"
+
+namespace sparsereel::models {
+
+class DpmSolverScheduler : public Scheduler {
+ public:
+  DpmSolverScheduler(const SchedulerConfig& config, int64_t num_inference_steps);
+  /// Steps must be taken in order, from 0 or from where restore() left off: each uses the clean sample predicted by the
+  /// one before. Draws once in the first step and where a step reaches the clean end, else twice, of which the first
+  /// draw is thrown away.
+  at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
+                  at::Generator generator) override;
+  std::map<std::string, at::Tensor> state() const override;
+  void restore(const std::map<std::string, at::Tensor>& state) override;
+
+ private:
+  NoiseSchedule schedule_;
+  int64_t stride_;                       // timesteps from one step to the next
+  at::Tensor old_pred_original_sample_;  // undefined before the first step
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,144 @@
+// The noise schedule: betas -> cumulative alphas with SNR shift and zero terminal SNR, and the spacing of timesteps.
+#include "models/schedulers/noise_schedule.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr const char* kConfigFile = "scheduler_config.json";
+
+Error bad_field(const std::string& field, const std::string& problem, std::string remedy) {
+  return bad_input(std::string(kConfigFile) + ": " + field + " " + problem, std::move(remedy));
+}
+
+/// Cosine schedule of arXiv:2102.09672, each beta capped at 0.999.
+at::Tensor cosine_betas(int64_t count) {
+  const auto alpha_bar = [](double t) {
+    const double cosine = std::cos((t + 0.008) / 1.008 * std::numbers::pi / 2);
+    return cosine * cosine;
+  };
+  std::vector<double> betas;
+  for (int64_t i = 0; i < count; ++i) {
+    const double from = static_cast<double>(i) / static_cast<double>(count);
+    const double to = static_cast<double>(i + 1) / static_cast<double>(count);
+    betas.push_back(std::min(1 - alpha_bar(to) / alpha_bar(from), 0.999));
+  }
+  return at::tensor(betas, at::kFloat);
+}
+
+at::Tensor make_betas(const SchedulerConfig& config) {
+  const int64_t count = config.num_train_timesteps;
+  if (!config.trained_betas.empty()) return at::tensor(config.trained_betas, at::kFloat);
+  if (config.beta_schedule == "linear") return at::linspace(config.beta_start, config.beta_end, count, at::kFloat);
+  if (config.beta_schedule == "scaled_linear") {
+    return at::linspace(std::sqrt(config.beta_start), std::sqrt(config.beta_end), count, at::kDouble).square();
+  }
+  if (config.beta_schedule == "squaredcos_cap_v2") return cosine_betas(count);
+  throw bad_field("beta_schedule", "is \"" + config.beta_schedule + "\"",
+                  "use linear, scaled_linear or squaredcos_cap_v2");
+}
+
+/// Shifts and scales sqrt(alpha_bar) so that the last timestep is pure noise (arXiv:2305.08891, algorithm 1).
+at::Tensor rescale_zero_terminal_snr(const at::Tensor& alphas_cumprod) {
+  const at::Tensor root = alphas_cumprod.sqrt();
+  const at::Tensor first = root[0], last = root[-1];
+  return ((root - last) * (first / (first - last))).square();
+}
+
+std::vector<int64_t> linspace_timesteps(int64_t train_steps, int64_t count) {
+  std::vector<int64_t> timesteps(count, 0);
+  if (count == 1) return timesteps;
+  const double step = static_cast<double>(train_steps - 1) / static_cast<double>(count - 1);
+  for (int64_t i = 0; i < count; ++i) {
+    timesteps[count - 1 - i] = static_cast<int64_t>(std::nearbyint(static_cast<double>(i) * step));
+  }
+  timesteps[0] = train_steps - 1;
+  return timesteps;
+}
+
+std::vector<int64_t> leading_timesteps(int64_t train_steps, int64_t count, int64_t offset) {
+  std::vector<int64_t> timesteps;
+  for (int64_t i = count - 1; i >= 0; --i) timesteps.push_back(i * (train_steps / count) + offset);
+  return timesteps;
+}
+
+/// numpy's arange(train_steps, 0, -train_steps / count), rounded, minus one. numpy steps by the difference of its first
+/// two values and takes ceil(range / step) of them; both roundings are part of the reference's timesteps.
+std::vector<int64_t> trailing_timesteps(int64_t train_steps, int64_t count) {
+  const auto start = static_cast<double>(train_steps);
+  const double ratio = start / static_cast<double>(count);
+  const double difference = (start - ratio) - start;
+  std::vector<int64_t> timesteps;
+  for (int64_t i = 0; i < static_cast<int64_t>(std::ceil(start / ratio)); ++i) {
+    timesteps.push_back(static_cast<int64_t>(std::nearbyint(start + static_cast<double>(i) * difference)) - 1);
+  }
+  return timesteps;
+}
+
+}  // namespace
+
+NoiseSchedule::NoiseSchedule(const SchedulerConfig& config) : config_(config) {
+  if (config.num_train_timesteps < 1) {
+    throw bad_field("num_train_timesteps", "is " + std::to_string(config.num_train_timesteps), "use at least 1");
+  }
+  const std::string& type = config.prediction_type;
+  if (type != "epsilon" && type != "sample" && type != "v_prediction") {
+    throw bad_field("prediction_type", "is \"" + type + "\"", "use epsilon, sample or v_prediction");
+  }
+  alphas_cumprod_ = (1.0 - make_betas(config)).cumprod(0);
+  const double shift =
+      config.snr_shift_scale;  // Stable Diffusion 3's shift of the signal-to-noise ratio, arXiv:2403.03206
+  alphas_cumprod_ = alphas_cumprod_ / (shift + (1 - shift) * alphas_cumprod_);
+  if (config.rescale_betas_zero_snr) alphas_cumprod_ = rescale_zero_terminal_snr(alphas_cumprod_);
+  final_alpha_ = config.set_alpha_to_one ? at::ones({}, at::kFloat) : alphas_cumprod_[0];
+}
+
+std::vector<int64_t> NoiseSchedule::timesteps(int64_t num_inference_steps) const {
+  const int64_t train_steps = config_.num_train_timesteps;
+  if (num_inference_steps < 1 || num_inference_steps > train_steps) {
+    throw bad_input("--steps is " + std::to_string(num_inference_steps) + ", but " + kConfigFile +
+                        " has num_train_timesteps " + std::to_string(train_steps),
+                    "use 1 to " + std::to_string(train_steps) + " steps");
+  }
+  std::vector<int64_t> timesteps;
+  if (config_.timestep_spacing == "linspace") {
+    timesteps = linspace_timesteps(train_steps, num_inference_steps);
+  } else if (config_.timestep_spacing == "leading") {
+    timesteps = leading_timesteps(train_steps, num_inference_steps, config_.steps_offset);
+  } else if (config_.timestep_spacing == "trailing") {
+    timesteps = trailing_timesteps(train_steps, num_inference_steps);
+  } else {
+    throw bad_field("timestep_spacing", "is \"" + config_.timestep_spacing + "\"", "use linspace, leading or trailing");
+  }
+  const int64_t table = alphas_cumprod_.size(0);
+  for (const int64_t timestep : timesteps) {
+    if (timestep >= 0 && timestep < table) continue;
+    throw bad_field("timestep " + std::to_string(timestep),
+                    "of " + std::to_string(num_inference_steps) + " steps lies outside the table of " +
+                        std::to_string(table) + " betas",
+                    "check num_train_timesteps, steps_offset and trained_betas, or take fewer steps");
+  }
+  return timesteps;
+}
+
+at::Tensor NoiseSchedule::alpha_prod(int64_t timestep) const {
+  return timestep < 0 ? final_alpha_ : alphas_cumprod_[timestep];
+}
+
+at::Tensor NoiseSchedule::predicted_original(const at::Tensor& prediction, int64_t timestep,
+                                             const at::Tensor& sample) const {
+  const at::Tensor alpha_prod_t = alpha_prod(timestep);
+  const at::Tensor signal = alpha_prod_t.sqrt(), noise = (1 - alpha_prod_t).sqrt();
+  if (config_.prediction_type == "epsilon") return (sample - noise * prediction) / signal;
+  if (config_.prediction_type == "sample") return prediction;
+  return signal * sample - noise * prediction;
+}
+
+}  // namespace sparsereel::models

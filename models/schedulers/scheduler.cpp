@@ -1,0 +1,27 @@
+// Scheduler class names -> samplers.
+#include "models/schedulers/scheduler.h"
+
+#include <ATen/ATen.h>
+
+#include "hilbert/error.h"
+#include "models/schedulers/ddim.h"
+#include "models/schedulers/dpm_solver.h"
+
+namespace sparsereel::models {
+
+void Scheduler::restore(const std::map<std::string, at::Tensor>& state) {
+  if (state.empty()) return;
+  throw bad_input("sampler state \"" + state.begin()->first + "\" does not belong to a sampler without history",
+                  "resume with the scheduler that wrote the checkpoint");
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const SchedulerConfig& config, int64_t num_inference_steps) {
+  if (config.class_name == "CogVideoXDDIMScheduler")
+    return std::make_unique<DdimScheduler>(config, num_inference_steps);
+  if (config.class_name == "CogVideoXDPMScheduler")
+    return std::make_unique<DpmSolverScheduler>(config, num_inference_steps);
+  throw bad_input("scheduler_config.json: _class_name is \"" + config.class_name + "\"",
+                  "use CogVideoXDDIMScheduler or CogVideoXDPMScheduler");
+}
+
+}  // namespace sparsereel::models
