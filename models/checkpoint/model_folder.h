@@ -1,4 +1,5 @@
-// A diffusers-layout checkpoint folder: model_index.json, component folders, their config.json and weight files. No torch.
+// A diffusers-layout checkpoint folder: model_index.json, component folders, their config.json and weight files. No
+// torch.
 #pragma once
 
 #include <filesystem>
@@ -14,6 +15,10 @@ namespace sparsereel::models {
 
 /// Reads a JSON file; throws Error naming the file (and the line) when it is missing or malformed.
 nlohmann::json read_json(const std::filesystem::path& path);
+
+/// Checks the content of a model_index.json and returns its pipeline class: a known family (family.h) that names every
+/// component it needs, each of a supported class. Throws Error naming `file` and the entry.
+std::string check_model_index(const nlohmann::json& index, const std::string& file);
 
 /// One component (transformer, vae, text_encoder): its config and its memory-mapped weights, single or sharded.
 struct Component {
@@ -37,8 +42,9 @@ class ModelFolder {
   const std::filesystem::path& path() const { return path_; }
   const std::string& pipeline_class() const { return pipeline_class_; }  // "CogVideoXPipeline"
   std::string component_class(const std::string& name) const;
-  /// Maps the weights of a component: diffusion_pytorch_model.safetensors or model.safetensors, or the shards of the *.index.json beside
-  /// it. Missing shards, a tensor in no shard or in two, or an index that disagrees with the files: one Error.
+  /// Maps the weights of a component: diffusion_pytorch_model.safetensors or model.safetensors, or the shards of the
+  /// *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees with the files:
+  /// one Error.
   Component component(const std::string& name) const;
   /// config.json of a component (scheduler_config.json of the scheduler) without touching weights.
   nlohmann::json config(const std::string& name, std::string* file = nullptr) const;

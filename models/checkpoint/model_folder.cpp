@@ -1,0 +1,239 @@
+// Opens a diffusers-layout folder: model_index.json, configs, weights in one file or in shards.
+#include "models/checkpoint/model_folder.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/family.h"
+#include "models/checkpoint/json_text.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr uintmax_t kMaxJsonBytes = 100'000'000;
+constexpr size_t kListed = 20;  // names of each kind in one error
+constexpr const char* kDownloadAgain =
+    "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
+// diffusers' name, then transformers'.
+constexpr const char* kWeightFiles[] = {"diffusion_pytorch_model.safetensors", "model.safetensors"};
+
+/// Collects every complaint about a sharded component, so that one error can list them all.
+class Complaints {
+ public:
+  void add(const std::string& kind, const std::string& what) {
+    auto& [count, text] = kinds_[kind];
+    if (++count <= kListed) text += (count > 1 ? ", " : "") + what;
+  }
+  void throw_if_any(const std::string& file) const {
+    if (kinds_.empty()) return;
+    std::string cause = file + " disagrees with the files beside it:";
+    const char* separator = " ";
+    for (const auto& [kind, listed] : kinds_) {
+      cause += separator + kind + " (" + std::to_string(listed.first) + "): " + listed.second;
+      if (listed.first > kListed) cause += ", ...";
+      separator = "; ";
+    }
+    throw bad_input(cause, kDownloadAgain);
+  }
+
+ private:
+  std::map<std::string, std::pair<size_t, std::string>> kinds_;
+};
+
+/// weight_map of an index: tensor -> shard's file name. Only plain file names: an index must not reach outside of its
+/// folder.
+std::map<std::string, std::string> read_weight_map(const fs::path& index_file) {
+  const json index = read_json(index_file);
+  const auto fail = [&](const std::string& what) {
+    return bad_input(index_file.string() + ": " + what, kDownloadAgain);
+  };
+  if (!index.is_object()) throw fail("is not a JSON object");
+  const auto found = index.find("weight_map");
+  if (found == index.end() || !found->is_object()) throw fail("weight_map is missing or not an object");
+  std::map<std::string, std::string> weight_map;
+  for (const auto& [tensor, shard] : found->items()) {
+    if (!shard.is_string()) throw fail("weight_map " + in_quotes(tensor) + " is not a file name");
+    const auto& name = shard.get_ref<const std::string&>();
+    const bool plain = !name.empty() && name.find('/') == std::string::npos && name.find('\0') == std::string::npos &&
+                       name != "." && name != "..";
+    if (!plain)
+      throw fail("weight_map " + in_quotes(tensor) + ": " + in_quotes(name) +
+                 " is not the name of a file in that folder");
+    weight_map[tensor] = name;
+  }
+  if (weight_map.empty()) throw fail("weight_map is empty");
+  return weight_map;
+}
+
+void map_single(Component& component, const fs::path& file) {
+  component.files.push_back(std::make_shared<SafetensorsFile>(file));
+  for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
+}
+
+void map_shards(Component& component, const fs::path& index_file) {
+  const auto weight_map = read_weight_map(index_file);
+  std::set<std::string> shards;
+  for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
+  Complaints complaints;
+  std::set<std::string> missing_shards;
+  for (const std::string& shard : shards) {
+    const fs::path file = component.folder / shard;
+    if (!fs::exists(file)) {
+      complaints.add("missing shards", in_quotes(shard));
+      missing_shards.insert(shard);
+      continue;
+    }
+    const size_t number = component.files.size();
+    component.files.push_back(std::make_shared<SafetensorsFile>(file));
+    for (const TensorEntry& entry : component.files.back()->header().entries) {
+      const auto listed = weight_map.find(entry.name);
+      if (listed == weight_map.end()) {
+        complaints.add("tensors that the index does not list", in_quotes(entry.name) + " in " + shard);
+      } else if (listed->second == shard) {
+        component.tensors[entry.name] = {number, &entry};
+      } else {
+        complaints.add("tensors in a shard that the index does not name for them",
+                       in_quotes(entry.name) + " in " + shard);
+      }
+    }
+  }
+  for (const auto& [tensor, shard] : weight_map) {
+    if (!component.tensors.contains(tensor) && !missing_shards.contains(shard))
+      complaints.add("tensors that their shard lacks", in_quotes(tensor) + " in " + shard);
+  }
+  complaints.throw_if_any(index_file.string());
+}
+
+/// The weights are there, but not in a form that can be read: say which.
+Error no_weights(const fs::path& folder) {
+  std::string found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".bin") || name.ends_with(".safetensors") || name.ends_with(".pt") || name.ends_with(".ckpt") ||
+        name.ends_with(".gguf"))
+      found += (found.empty() ? "" : ", ") + name;
+  }
+  const std::string cause =
+      folder.string() + ": no " + kWeightFiles[0] + " or " + kWeightFiles[1] + ", and no index of shards of either";
+  if (found.empty()) return bad_input(cause, kDownloadAgain);
+  return bad_input(
+      cause + " (found " + found + ")",
+      "rename a variant to that name, or export the model with diffusers' save_pretrained(safe_serialization=True)");
+}
+
+}  // namespace
+
+json read_json(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) throw bad_input(path.string() + ": does not exist", kDownloadAgain);
+  if (!fs::is_regular_file(status)) throw bad_input(path.string() + ": is not a file", kDownloadAgain);
+  const uintmax_t size = fs::file_size(path, error);
+  if (!error && size > kMaxJsonBytes)
+    throw bad_input(path.string() + ": " + std::to_string(size) + " bytes are too many for a JSON file",
+                    kDownloadAgain);
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (!stream)
+    throw bad_input(path.string() + ": cannot be read", "check that you may read it and that it is not empty");
+  const std::string content = std::move(text).str();
+  if (is_git_lfs_pointer(content))
+    throw bad_input(path.string() + ": is a Git LFS pointer", "run 'git lfs pull' in that folder");
+  return parse_json(content, path.string(), kDownloadAgain);
+}
+
+uint64_t Component::parameter_count() const {
+  uint64_t count = 0;
+  for (const auto& [tensor, place] : tensors) count += place.second->bytes / size_of(place.second->dtype);
+  return count;
+}
+
+uint64_t Component::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [tensor, place] : tensors) sum += place.second->bytes;
+  return sum;
+}
+
+ModelFolder ModelFolder::open(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error))
+    throw bad_input(path.string() + ": is not a folder",
+                    "give a diffusers-layout folder; one comes with 'hf download <repository> --local-dir <folder>'");
+  const fs::path index_file = path / "model_index.json";
+  ModelFolder folder;
+  folder.path_ = path;
+  folder.index_ = read_json(index_file);
+  folder.pipeline_class_ = check_model_index(folder.index_, index_file.string());
+  return folder;
+}
+
+std::string ModelFolder::component_class(const std::string& name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end())
+    throw bad_input((path_ / "model_index.json").string() + ": names no component " + in_quotes(name), kDownloadAgain);
+  return found->at(1).get<std::string>();
+}
+
+json ModelFolder::config(const std::string& name, std::string* file) const {
+  component_class(name);
+  const fs::path path = path_ / name / (name == "scheduler" ? "scheduler_config.json" : "config.json");
+  if (file != nullptr) *file = path.string();
+  return read_json(path);
+}
+
+Component ModelFolder::component(const std::string& name) const {
+  Component component;
+  component.class_name = component_class(name);
+  component.folder = path_ / name;
+  component.config = config(name, &component.config_file);
+  for (const char* weights : kWeightFiles) {
+    const fs::path single = component.folder / weights;
+    const fs::path index_file = single.string() + ".index.json";
+    if (fs::exists(single)) {
+      map_single(component, single);
+      return component;
+    }
+    if (fs::exists(index_file)) {
+      map_shards(component, index_file);
+      return component;
+    }
+  }
+  throw no_weights(component.folder);
+}
+
+std::string check_model_index(const json& index, const std::string& file) {
+  const auto fail = [&](const std::string& what) { return bad_input(file + ": " + what, kDownloadAgain); };
+  if (!index.is_object()) throw fail("is not a JSON object");
+  const auto found = index.find("_class_name");
+  if (found == index.end() || !found->is_string()) throw fail("_class_name is missing or not a string");
+  const auto& pipeline_class = found->get_ref<const std::string&>();
+  const Family* family = find_family(pipeline_class);
+  if (family == nullptr) {
+    std::vector<std::string> known;
+    for (const Family& each : families()) known.push_back(each.pipeline_class);
+    throw bad_input(file + ": _class_name " + in_quotes(pipeline_class) + " is not supported",
+                    "use a checkpoint of " + list_of(known));
+  }
+  for (const auto& [name, classes] : family->components) {
+    const auto entry = index.find(name);
+    if (entry == index.end()) throw fail("names no component " + in_quotes(name));
+    if (!entry->is_array() || entry->size() != 2 || !entry->at(1).is_string())
+      throw fail(name + " is not a pair [library, class]");
+    const auto& class_name = entry->at(1).get_ref<const std::string&>();
+    if (std::find(classes.begin(), classes.end(), class_name) == classes.end())
+      throw bad_input(file + ": " + name + " " + in_quotes(class_name) + " is not supported",
+                      "use a checkpoint whose " + name + " is " + list_of(classes));
+  }
+  return pipeline_class;
+}
+
+}  // namespace sparsereel::models
