@@ -1,0 +1,50 @@
+// Lists GPUs through the CUDA runtime and asks it which of our machine code each would run.
+#include "attention/cuda/device.h"
+
+#include <cuda_runtime.h>
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+// Compiled for every architecture of the build; only its attributes are asked for.
+__global__ void probe() {}
+
+void find_machine_code(int device, Gpu& gpu) {
+  cudaFuncAttributes attributes{};
+  cudaError_t status = cudaSetDevice(device);
+  if (status == cudaSuccess) status = cudaFuncGetAttributes(&attributes, probe);
+  if (status != cudaSuccess) {
+    gpu.problem = cudaGetErrorString(status);
+    return;
+  }
+  gpu.machine_code = attributes.binaryVersion;
+  // PTX of 89 that the driver compiled for a newer chip keeps ptxVersion below binaryVersion.
+  gpu.compiled_from_ptx = attributes.ptxVersion < attributes.binaryVersion;
+}
+
+}  // namespace
+
+std::vector<Gpu> list_gpus(std::string* reason) {
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    if (reason != nullptr) *reason = cudaGetErrorString(status);
+    return {};
+  }
+  std::vector<Gpu> gpus(count);
+  for (int device = 0; device < count; ++device) {
+    Gpu& gpu = gpus[device];
+    cudaDeviceProp properties{};
+    if (const cudaError_t status = cudaGetDeviceProperties(&properties, device); status != cudaSuccess) {
+      gpu.problem = cudaGetErrorString(status);
+      continue;
+    }
+    gpu.name = properties.name;
+    gpu.compute_capability = properties.major * 10 + properties.minor;
+    gpu.multiprocessors = properties.multiProcessorCount;
+    gpu.memory_bytes = properties.totalGlobalMem;
+    find_machine_code(device, gpu);
+  }
+  return gpus;
+}
+
+}  // namespace sparsereel::attention::cuda
