@@ -34,14 +34,17 @@ class PipelineParity : public ::testing::Test {
     const test::Golden golden("pipeline_golden");
     const GenerateResult result = pipeline->generate(request);
     EXPECT_TRUE(test::close_to(result.latents, golden[name + ".latents"], kTolerance));
-    const at::Tensor sampled = result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
+    const at::Tensor sampled =
+        result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
     EXPECT_TRUE(test::close_to(sampled, golden[name + ".frames"], kTolerance));
   }
 
   std::shared_ptr<Pipeline> pipeline = Pipeline::open(folder(), "cpu", "fp32");
 };
 
-TEST_F(PipelineParity, DdimWithGuidanceMatchesDiffusers) { expect_golden(golden_request(), "ddim"); }
+TEST_F(PipelineParity, DdimWithGuidanceMatchesDiffusers) {
+  expect_golden(golden_request(), "ddim");
+}
 
 TEST_F(PipelineParity, DpmWithDynamicGuidanceMatchesDiffusers) {
   GenerateRequest request = golden_request();
@@ -67,7 +70,8 @@ TEST_F(PipelineParity, OtherSizeAndFrameCountMatchDiffusers) {
 TEST_F(PipelineParity, TokenOrderChangesNothingUnderFullAttention) {
   GenerateRequest request = golden_request();
   const at::Tensor native = pipeline->generate(request).frames;
-  for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::time_major, hilbert::TokenOrder::morton, hilbert::TokenOrder::random}) {
+  for (const auto order : {hilbert::TokenOrder::hilbert, hilbert::TokenOrder::time_major, hilbert::TokenOrder::morton,
+                           hilbert::TokenOrder::random}) {
     request.token_order = order;
     EXPECT_TRUE(test::close_to(pipeline->generate(request).frames, native, kTolerance)) << hilbert::name(order);
   }
@@ -122,9 +126,11 @@ TEST_F(PipelineParity, ImpossibleSizesNameTheTwoNearest) {
     }
     return std::string("no error");
   };
-  EXPECT_THAT(message([](auto& r) { r.width = 100; }), ::testing::AllOf(HasSubstr("--width 100"), HasSubstr("96 or 112")));
+  EXPECT_THAT(message([](auto& r) { r.width = 100; }),
+              ::testing::AllOf(HasSubstr("--width 100"), HasSubstr("96 or 112")));
   EXPECT_THAT(message([](auto& r) { r.height = 8; }), HasSubstr("16 or 32"));
-  EXPECT_THAT(message([](auto& r) { r.num_frames = 10; }), ::testing::AllOf(HasSubstr("--frames 10"), HasSubstr("9 or 13")));
+  EXPECT_THAT(message([](auto& r) { r.num_frames = 10; }),
+              ::testing::AllOf(HasSubstr("--frames 10"), HasSubstr("9 or 13")));
   EXPECT_THAT(message([](auto& r) { r.num_frames = 0; }), HasSubstr("1 or 5"));
   EXPECT_THAT(message([](auto& r) { r.num_inference_steps = 2000; }), HasSubstr("--steps 2000"));
   EXPECT_THAT(message([](auto& r) { r.max_sequence_length = 300; }), HasSubstr("at most 16"));

@@ -21,14 +21,17 @@ class Golden {
     const auto dtype = entry->dtype == models::Dtype::i64   ? at::kLong
                        : entry->dtype == models::Dtype::f16 ? at::kHalf
                                                             : at::kFloat;
-    return at::from_blob(const_cast<std::byte*>(file_.data(*entry).data()), entry->shape, at::TensorOptions().dtype(dtype)).clone();
+    return at::from_blob(const_cast<std::byte*>(file_.data(*entry).data()), entry->shape,
+                         at::TensorOptions().dtype(dtype))
+        .clone();
   }
 
  private:
   models::SafetensorsFile file_;
 };
 
-/// Passes when max|actual - expected| <= tolerance * max|expected| (the output's scale) and NaN or Inf stand at the same places.
+/// Passes when max|actual - expected| <= tolerance * max|expected| (the output's scale) and NaN or Inf stand at the
+/// same places.
 inline ::testing::AssertionResult close_to(const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
   if (actual.sizes() != expected.sizes()) {
     std::ostringstream text;
@@ -36,14 +39,16 @@ inline ::testing::AssertionResult close_to(const at::Tensor& actual, const at::T
     return ::testing::AssertionFailure() << text.str();
   }
   const at::Tensor a = actual.to(at::kCPU, at::kDouble), e = expected.to(at::kCPU, at::kDouble);
-  if (!at::isfinite(a).equal(at::isfinite(e))) return ::testing::AssertionFailure() << "NaN or Inf at other places than expected";
+  if (!at::isfinite(a).equal(at::isfinite(e)))
+    return ::testing::AssertionFailure() << "NaN or Inf at other places than expected";
   const at::Tensor difference = at::where(at::isfinite(e), (a - e).abs(), at::zeros_like(e)).flatten();
   const double scale = at::where(at::isfinite(e), e.abs(), at::zeros_like(e)).max().item<double>();
   const double worst = difference.max().item<double>();
   const int64_t index = difference.argmax().item<int64_t>();
   if (worst <= tolerance * scale) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "max abs error " << worst << " = " << worst / scale << " of the output's scale " << scale << " at flat index "
-                                       << index << ": " << a.flatten()[index].item<double>() << ", expected "
+  return ::testing::AssertionFailure() << "max abs error " << worst << " = " << worst / scale
+                                       << " of the output's scale " << scale << " at flat index " << index << ": "
+                                       << a.flatten()[index].item<double>() << ", expected "
                                        << e.flatten()[index].item<double>();
 }
 
