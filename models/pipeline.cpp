@@ -75,6 +75,8 @@ class CogVideoXPipeline final : public Pipeline {
     const auto scheduler_json = folder_.config("scheduler", &file);
     scheduler_config_ = parse_scheduler_config(scheduler_json, file);
     dtype_ = resolve_dtype(dtype, device_, stored_dtype());
+    // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
+    at::globalContext().setAllowTF32CuDNN(false);
     check_components_agree();
   }
 

@@ -16,8 +16,6 @@ class PipelineOnGpu : public ::testing::Test {
   void SetUp() override {
     std::string reason;
     if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
-    at::globalContext().setAllowTF32CuBLAS(false);
-    at::globalContext().setAllowTF32CuDNN(false);
   }
 
   static std::string folder() { return std::string(SPARSEREEL_TEST_DATA) + "/pipeline"; }
