@@ -184,10 +184,14 @@ std::string ModelFolder::component_class(const std::string& name) const {
 }
 
 json ModelFolder::config(const std::string& name, std::string* file) const {
-  component_class(name);
-  const fs::path path = path_ / name / (name == "scheduler" ? "scheduler_config.json" : "config.json");
+  const std::string class_name = component_class(name);
+  const bool scheduler = name == "scheduler";
+  const fs::path path = path_ / name / (scheduler ? "scheduler_config.json" : "config.json");
   if (file != nullptr) *file = path.string();
-  return read_json(path);
+  json config = read_json(path);
+  // diffusers builds the class that model_index.json names, whichever scheduler wrote the config.
+  if (scheduler && config.is_object()) config["_class_name"] = class_name;
+  return config;
 }
 
 Component ModelFolder::component(const std::string& name) const {

@@ -1,0 +1,51 @@
+// Reads the fields of one config.json with type and range checks; every Error names the file and the field. No torch.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparsereel::models {
+
+inline constexpr int64_t kMaxSize =
+    int64_t{1} << 24;  // far above any real width, length or count; products of a few fit into 63 bits
+
+/// A missing field takes `fallback`, the reference's default. null counts as a wrong type except where a field is
+/// optional. Fields that nobody asks for are ignored: published configs carry many.
+class ConfigFields {
+ public:
+  ConfigFields(const nlohmann::json& json, const std::string& file);  // throws unless json is an object
+
+  int64_t integer(const char* field, int64_t fallback, int64_t least = 1, int64_t most = kMaxSize) const;
+  std::optional<int64_t> optional_integer(const char* field, int64_t least = 1, int64_t most = kMaxSize) const;
+  double number(const char* field, double fallback, double least, double most) const;
+  double positive_number(const char* field, double fallback) const;
+  bool boolean(const char* field, bool fallback) const;
+  std::string choice(const char* field, const std::string& fallback, const std::vector<std::string>& choices) const;
+  std::vector<int64_t> integers(const char* field,
+                                const std::vector<int64_t>& fallback) const;                 // each from 1 to kMaxSize
+  std::vector<double> optional_numbers(const char* field, double least, double most) const;  // null or missing: empty
+  std::vector<std::string> strings(const char* field, const std::vector<std::string>& fallback) const;
+
+  /// A field that must be missing or null, because what it asks for is not supported.
+  void require_null(const char* field) const;
+  /// `_class_name`, where there is one, must be this one: the file belongs to another model otherwise.
+  void require_class(const std::string& class_name) const;
+
+  [[noreturn]] void fail(const std::string& field, const std::string& problem) const;
+  [[noreturn]] void unsupported(const std::string& field, const std::string& problem,
+                                const std::string& supported) const;
+
+ private:
+  const nlohmann::json* find(const char* field) const;
+  const nlohmann::json* find_not_null(const char* field) const;
+  int64_t check_integer(const char* field, const nlohmann::json& value, int64_t least, int64_t most) const;
+  double check_number(const char* field, const nlohmann::json& value, double least, double most) const;
+
+  const nlohmann::json& json_;
+  const std::string& file_;
+};
+
+}  // namespace sparsereel::models
