@@ -12,15 +12,19 @@ namespace sparsereel::models {
 struct TokenIds {
   std::vector<int64_t> ids;  // exactly max_length: pieces, eos (1), then padding (0)
   int64_t token_count = 0;   // pieces and eos before padding
-  bool truncated = false;    // the prompt did not fit
+  bool truncated = false;    // the prompt did not fit: its last pieces are gone, eos is kept
 };
 
-/// A SentencePiece unigram model. T5's ids: pad 0, eos 1, unknown 2.
+/// A SentencePiece unigram model with the special tokens of its folder. T5's ids: pad 0, eos 1, unknown 2.
 class Tokenizer {
  public:
-  /// Reads folder/spiece.model. Throws Error naming the file when it is missing or damaged.
+  /// Reads folder/spiece.model and the JSON files beside it. Throws Error naming the file when it is missing or
+  /// damaged.
   static Tokenizer load(const std::filesystem::path& folder);
+  /// Throws Error when `text` is not UTF-8 or max_length is below 1.
   TokenIds encode(const std::string& text, int64_t max_length) const;
+  /// Ids run from 0 to vocabulary_size() - 1; sentinels and added tokens included.
+  int64_t vocabulary_size() const;
 
  private:
   struct Impl;

@@ -1,0 +1,170 @@
+// Which strings are tokens of their own: files of several generations of transformers have to give what its version 5
+// makes of them.
+#include "models/text/tokenizer_config.h"
+
+#include <algorithm>
+#include <map>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                        "pad_token", "cls_token", "mask_token"};
+
+Error bad_field(const std::filesystem::path& file, const std::string& field, const std::string& problem) {
+  return bad_input(file.string() + ": " + field + " " + problem,
+                   "take the tokenizer folder of the original checkpoint");
+}
+
+json read_if_present(const std::filesystem::path& file) {
+  if (!std::filesystem::exists(file)) return json::object();
+  json content = read_json(file);
+  if (!content.is_object()) throw bad_field(file, "the whole", "is not an object");
+  return content;
+}
+
+/// A token is written as a string or as an object with its content and how to look for it.
+AddedToken parse_token(const json& value, const std::filesystem::path& file, const std::string& field) {
+  if (value.is_string()) return {value.get<std::string>(), false};
+  if (!value.is_object() || !value.contains("content") || !value["content"].is_string()) {
+    throw bad_field(file, field, "is neither a string nor an object with a string \"content\"");
+  }
+  AddedToken token{value["content"].get<std::string>(), false};
+  for (const auto& [key, flag] : value.items()) {
+    if (key == "content" || key == "__type") continue;
+    if (!flag.is_boolean()) throw bad_field(file, field + "." + key, "is not true or false");
+    if (key == "normalized") token.normalized = flag.get<bool>();
+    // lstrip and rstrip take white space off the neighbours: no token ever comes of that space, so they change nothing.
+    if (key == "single_word" && flag.get<bool>())
+      throw bad_field(file, field + ".single_word", "is true, which is not supported");
+  }
+  return token;
+}
+
+void refuse_unless(const json& config, const std::filesystem::path& file, const std::string& field,
+                   const json& supported) {
+  if (config.contains(field) && config[field] != supported) {
+    throw bad_field(file, field, "is " + config[field].dump() + "; only " + supported.dump() + " is supported");
+  }
+}
+
+class ConfigReader {
+ public:
+  explicit ConfigReader(const std::filesystem::path& folder)
+      : config_file_(folder / "tokenizer_config.json"),
+        map_file_(folder / "special_tokens_map.json"),
+        added_file_(folder / "added_tokens.json") {}
+
+  TokenizerConfig read() {
+    const json config = read_if_present(config_file_);
+    refuse_unless(config, config_file_, "padding_side", "right");
+    refuse_unless(config, config_file_, "truncation_side", "right");
+    refuse_unless(config, config_file_, "split_special_tokens", false);
+    read_extra_ids(config);
+    // Files that list their added tokens in the configuration make the two older files obsolete.
+    const bool legacy = !config.contains("added_tokens_decoder");
+    const json map = legacy ? read_if_present(map_file_) : json::object();
+    read_named_tokens(config, map);
+    const std::vector<AddedToken> extra = extra_tokens(config, map);
+    if (legacy) {
+      add_legacy_tokens(extra);
+    } else {
+      add_listed_tokens(config["added_tokens_decoder"]);
+    }
+    for (const char* name : kNamedTokens) {
+      if (const auto token = named_.find(name); token != named_.end()) add(token->second);
+    }
+    for (const AddedToken& token : extra) add(token);
+    return result_;
+  }
+
+ private:
+  void add(const AddedToken& token) {
+    if (token.content.empty()) return;
+    const auto same = [&](const AddedToken& known) { return known.content == token.content; };
+    if (std::none_of(result_.tokens.begin(), result_.tokens.end(), same)) result_.tokens.push_back(token);
+  }
+
+  void read_extra_ids(const json& config) {
+    if (!config.contains("extra_ids")) return;
+    const json& count = config["extra_ids"];
+    if (!count.is_number_integer() || count < 0 || count > 100000)
+      throw bad_field(config_file_, "extra_ids", "is not a count");
+    result_.extra_ids = count.get<int64_t>();
+  }
+
+  void read_named_tokens(const json& config, const json& map) {
+    named_ = {{"eos_token", {"</s>"}}, {"unk_token", {"<unk>"}}, {"pad_token", {"<pad>"}}};
+    for (const char* name : kNamedTokens) {
+      if (config.contains(name) && !config[name].is_null())
+        named_[name] = parse_token(config[name], config_file_, name);
+      if (map.contains(name) && !map[name].is_null()) named_[name] = parse_token(map[name], map_file_, name);
+    }
+    result_.eos_token = named_.at("eos_token").content;
+    result_.pad_token = named_.at("pad_token").content;
+  }
+
+  /// A list in the configuration, even an empty one, takes the place of the sentinels.
+  std::vector<AddedToken> extra_tokens(const json& config, const json& map) const {
+    std::vector<AddedToken> extra;
+    bool listed = false;
+    const auto append = [&](const json& source, const std::filesystem::path& file, const std::string& field) {
+      if (!source.contains(field)) return;
+      listed = true;
+      if (source[field].is_null()) return;
+      if (!source[field].is_array()) throw bad_field(file, field, "is not a list");
+      for (const json& token : source[field]) extra.push_back(parse_token(token, file, field));
+    };
+    append(config, config_file_, "extra_special_tokens");
+    if (extra.empty()) append(config, config_file_, "additional_special_tokens");
+    append(map, map_file_, "extra_special_tokens");
+    for (int64_t i = 0; !listed && i < result_.extra_ids; ++i)
+      extra.push_back({"<extra_id_" + std::to_string(i) + ">"});
+    return extra;
+  }
+
+  /// added_tokens_decoder: id -> token. The ids only give the order.
+  void add_listed_tokens(const json& decoder) {
+    if (!decoder.is_object()) throw bad_field(config_file_, "added_tokens_decoder", "is not an object");
+    std::map<int64_t, AddedToken> by_id;
+    for (const auto& [id, token] : decoder.items()) {
+      const std::string field = "added_tokens_decoder." + id;
+      if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != std::string::npos)
+        throw bad_field(config_file_, field, "is not an id");
+      by_id[std::stoll(id)] = parse_token(token, config_file_, field);
+    }
+    for (const auto& [id, token] : by_id) add(token);
+  }
+
+  /// added_tokens.json: content -> id. Those that are no special tokens are looked for after normalisation.
+  void add_legacy_tokens(const std::vector<AddedToken>& extra) {
+    std::map<int64_t, AddedToken> by_id;
+    const json added = read_if_present(added_file_);
+    for (const auto& [content, id] : added.items()) {
+      if (!id.is_number_integer()) throw bad_field(added_file_, content, "is not an id");
+      const auto same = [&, &text = content](const AddedToken& token) { return token.content == text; };
+      const bool special =
+          std::any_of(extra.begin(), extra.end(), same) ||
+          std::any_of(named_.begin(), named_.end(), [&](const auto& entry) { return same(entry.second); });
+      by_id[id.get<int64_t>()] = {content, !special};
+    }
+    for (const auto& [id, token] : by_id) add(token);
+  }
+
+  std::filesystem::path config_file_, map_file_, added_file_;
+  std::map<std::string, AddedToken> named_;
+  TokenizerConfig result_;
+};
+
+}  // namespace
+
+TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
+  return ConfigReader(folder).read();
+}
+
+}  // namespace sparsereel::models

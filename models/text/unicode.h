@@ -1,0 +1,20 @@
+// The little Unicode that tokenising needs: UTF-8, white space, grapheme clusters.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace sparsereel::models {
+
+/// True when `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
+bool is_utf8(std::string_view text);
+/// Bytes of the first character of well-formed, non-empty UTF-8.
+size_t character_length(std::string_view text);
+/// Bytes of the first white space character (property White_Space), or 0 when `text` starts with something else.
+size_t white_space_length(std::string_view text);
+/// Bytes of the first grapheme cluster of well-formed, non-empty UTF-8 (Unicode annex 29, extended clusters). Left out
+/// are the rules that join Hangul syllables, flags, emoji sequences and Indic conjuncts: all of them give clusters over
+/// 5 bytes, longer than what the normaliser, the one user, treats as a unit.
+size_t grapheme_length(std::string_view text);
+
+}  // namespace sparsereel::models
