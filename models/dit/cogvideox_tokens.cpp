@@ -1,0 +1,103 @@
+// Patches, token order and position tables of CogVideoX.
+#include "models/dit/cogvideox_tokens.h"
+
+#include <ATen/ATen.h>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+at::Tensor index_tensor(const std::vector<int64_t>& indices, at::Device device) {
+  return at::from_blob(const_cast<int64_t*>(indices.data()), {static_cast<int64_t>(indices.size())}, at::kLong)
+      .to(device, at::kLong, false, true);
+}
+
+hilbert::Grid sample_grid(const CogVideoXConfig& config) {
+  return {(config.sample_frames - 1) / config.temporal_compression_ratio + 1, config.sample_height / config.patch_size,
+          config.sample_width / config.patch_size};
+}
+
+std::string size_text(const hilbert::Grid& grid) {
+  return std::to_string(grid.frames) + " x " + std::to_string(grid.height) + " x " + std::to_string(grid.width);
+}
+
+RotaryTable rotary(const CogVideoXConfig& config, const std::string& config_file, const hilbert::Grid& grid) {
+  const hilbert::Grid sample = sample_grid(config);
+  if (!config.patch_size_t)
+    return rotary_positions_3d(config.attention_head_dim, cropped_axis_positions(grid, sample.height, sample.width));
+  if (grid.height > sample.height || grid.width > sample.width) {
+    throw bad_input(config_file + ": a video of " + std::to_string(grid.height) + " x " + std::to_string(grid.width) +
+                        " patches exceeds sample_height and sample_width (" + std::to_string(sample.height) + " x " +
+                        std::to_string(sample.width) + " patches)",
+                    "ask for a smaller width and height");
+  }
+  return rotary_positions_3d(config.attention_head_dim, plain_axis_positions(grid));
+}
+
+// Native order, [text_len + N video, C]: learned where the grid is the sample's, else computed (whose text part is zero
+// and left out).
+void add_positions(TokenPlan& plan, const CogVideoXConfig& config, const std::string& config_file,
+                   const at::Tensor& learned, const hilbert::Grid& grid) {
+  const hilbert::Grid sample = sample_grid(config);
+  if (learned.defined() && (grid.height != sample.height || grid.width != sample.width)) {
+    throw bad_input(config_file + ": use_learned_positional_embeddings fixes the size of the video: " +
+                        size_text(sample) + " patches, not " + size_text(grid),
+                    "ask for the checkpoint's own width and height");
+  }
+  if (learned.defined() && grid == sample) {
+    plan.text_positions = learned[0].slice(0, 0, config.max_text_seq_length);
+    plan.video_positions = learned[0].slice(0, config.max_text_seq_length);
+  } else {
+    plan.video_positions = sincos_positions_3d(config.num_attention_heads * config.attention_head_dim, grid,
+                                               config.spatial_interpolation_scale, config.temporal_interpolation_scale);
+  }
+}
+
+}  // namespace
+
+at::Tensor patchify(const at::Tensor& latents, const CogVideoXConfig& config) {
+  const int64_t side = config.patch_size, depth = config.patch_size_t.value_or(1);
+  const int64_t batch = latents.size(0), frames = latents.size(1) / depth, height = latents.size(3) / side,
+                width = latents.size(4) / side;
+  return latents.reshape({batch, frames, depth, latents.size(2), height, side, width, side})
+      .permute({0, 1, 4, 6, 3, 2, 5, 7})
+      .flatten(4, 7)
+      .flatten(1, 3);
+}
+
+at::Tensor unpatchify(const at::Tensor& patches, const CogVideoXConfig& config, at::IntArrayRef latent_sizes) {
+  const int64_t side = config.patch_size, depth = config.patch_size_t.value_or(1);
+  const int64_t frames = latent_sizes[1] / depth, height = latent_sizes[3] / side, width = latent_sizes[4] / side;
+  return patches.view({patches.size(0), frames, height, width, config.out_channels, depth, side, side})
+      .permute({0, 1, 5, 4, 2, 6, 3, 7})
+      .flatten(6, 7)
+      .flatten(4, 5)
+      .flatten(1, 2)
+      .contiguous();
+}
+
+TokenPlan make_token_plan(const CogVideoXConfig& config, const std::string& config_file,
+                          const at::Tensor& learned_positions, const hilbert::Grid& grid, hilbert::TokenOrder order,
+                          at::TensorOptions options) {
+  TokenPlan plan;
+  if (config.use_rotary_positional_embeddings) plan.rotary = rotary(config, config_file, grid);
+  if (!config.use_rotary_positional_embeddings || learned_positions.defined())
+    add_positions(plan, config, config_file, learned_positions, grid);
+  if (order != hilbert::TokenOrder::native) {
+    const hilbert::Permutation& permutation = hilbert::permutation(order, grid);
+    plan.order = index_tensor(permutation.order, options.device());
+    plan.inverse = index_tensor(permutation.inverse, options.device());
+  }
+  const auto place = [&](at::Tensor& table, at::ScalarType dtype) {
+    if (!table.defined()) return;
+    table = table.to(options.device(), dtype);
+    if (plan.order.defined()) table = table.index_select(0, plan.order);
+  };
+  place(plan.video_positions, options.dtype().toScalarType());
+  place(plan.rotary.cos, at::kFloat);
+  place(plan.rotary.sin, at::kFloat);
+  return plan;
+}
+
+}  // namespace sparsereel::models

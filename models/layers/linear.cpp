@@ -1,0 +1,54 @@
+// Linear layers: oneDNN's fused operator for fp32 on a CPU, torch's own elsewhere.
+#include "models/layers/linear.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+
+namespace sparsereel::models {
+namespace {
+
+using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                   std::string_view, c10::List<std::optional<at::Scalar>>,
+                                   std::optional<std::string_view>);
+
+// Not in a public header of torch, but a registered operator like any other: torch.compile's own linear on CPUs.
+const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
+  static const auto handle = []() -> std::optional<c10::TypedOperatorHandle<LinearPointwise>> {
+    const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    if (!schema || !at::hasMKLDNN()) return std::nullopt;
+    return schema->typed<LinearPointwise>();
+  }();
+  return handle ? &*handle : nullptr;
+}
+
+bool use_onednn(const at::Tensor& x, const Affine& layer) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat && layer.weight.scalar_type() == at::kFloat && x.numel() > 0 &&
+         onednn_linear() != nullptr;
+}
+
+at::Tensor run_onednn(const at::Tensor& x, const Affine& layer, std::string_view activation,
+                      std::string_view algorithm) {
+  const std::optional<at::Tensor> bias = layer.bias.defined() ? std::optional(layer.bias) : std::nullopt;
+  return onednn_linear()->call(x.contiguous(), layer.weight, bias, activation, c10::List<std::optional<at::Scalar>>(),
+                               algorithm);
+}
+
+at::Tensor run_torch(const at::Tensor& x, const Affine& layer) {
+  return layer.bias.defined() ? at::linear(x, layer.weight, layer.bias) : at::linear(x, layer.weight);
+}
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const Affine& layer) {
+  return use_onednn(x, layer) ? run_onednn(x, layer, "none", "") : run_torch(x, layer);
+}
+
+at::Tensor linear_gelu_tanh(const at::Tensor& x, const Affine& layer) {
+  if (use_onednn(x, layer)) return run_onednn(x, layer, "gelu", "tanh");
+  at::Tensor y = run_torch(x, layer);
+  return at::gelu_(y, "tanh");
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,104 @@
+// Layer normalisation and modulation: fused row kernels for fp32 on a CPU, torch's operators elsewhere.
+#include "models/layers/norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <functional>
+#include <vector>
+
+#include "models/layers/row_kernels.h"
+
+namespace sparsereel::models {
+namespace {
+
+// Rows are a few KB: fewer than this are not worth another thread.
+constexpr int64_t kRowGrain = 16;
+
+// x [B, N, C] with whole rows of C floats side by side; the batch stride may be longer.
+bool use_row_kernels(const at::Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat && x.stride(2) == 1 && x.stride(1) == x.size(2);
+}
+
+struct Part {
+  int64_t first, count;
+  const Modulation* modulation;
+};
+
+std::vector<Part> parts_of(const at::Tensor& x, int64_t video_tokens, const JointModulation& modulation) {
+  std::vector<Part> parts = {{0, video_tokens, &modulation.video}};
+  if (video_tokens < x.size(1)) parts.push_back({video_tokens, x.size(1) - video_tokens, &modulation.text});
+  return parts;
+}
+
+// Calls body(batch, begin, end) for ranges of the part's rows, on all threads.
+void for_rows(int64_t batch, const Part& part, const std::function<void(int64_t, int64_t, int64_t)>& body) {
+  for (int64_t b = 0; b < batch; ++b) {
+    at::parallel_for(part.first, part.first + part.count, kRowGrain,
+                     [&](int64_t begin, int64_t end) { body(b, begin, end); });
+  }
+}
+
+// norm(x) * (1 + scale) + shift is itself an affine norm: weight (1 + scale), bias (1 + scale) + shift, per batch row.
+Affine fold(const Affine& norm, const Modulation& modulation) {
+  const at::Tensor scale = modulation.scale + 1;
+  if (!norm.weight.defined()) return {scale.contiguous(), modulation.shift.contiguous()};
+  return {(scale * norm.weight).contiguous(), (scale * norm.bias + modulation.shift).contiguous()};
+}
+
+}  // namespace
+
+at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps) {
+  const int64_t channels = x.size(-1);
+  if (!norm.weight.defined()) return at::layer_norm(x, {channels}, {}, {}, eps);
+  return at::layer_norm(x, {channels}, norm.weight, norm.bias, eps);
+}
+
+at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double eps, int64_t video_tokens,
+                               const JointModulation& modulation) {
+  if (!use_row_kernels(x)) {
+    at::Tensor out = layer_norm(x, norm, eps);
+    for (const Part& part : parts_of(x, video_tokens, modulation)) {
+      out.narrow(1, part.first, part.count)
+          .mul_((part.modulation->scale + 1).unsqueeze(1))
+          .add_(part.modulation->shift.unsqueeze(1));
+    }
+    return out;
+  }
+  const int64_t channels = x.size(2);
+  at::Tensor out = at::empty(x.sizes(), x.options());
+  for (const Part& part : parts_of(x, video_tokens, modulation)) {
+    const Affine folded = fold(norm, *part.modulation);
+    for_rows(x.size(0), part, [&](int64_t b, int64_t begin, int64_t end) {
+      layer_norm_rows({.input = x.const_data_ptr<float>() + b * x.stride(0) + begin * channels,
+                       .output = out.mutable_data_ptr<float>() + b * out.stride(0) + begin * channels,
+                       .weight = folded.weight.const_data_ptr<float>() + b * channels,
+                       .bias = folded.bias.const_data_ptr<float>() + b * channels,
+                       .rows = end - begin,
+                       .channels = channels,
+                       .eps = static_cast<float>(eps)});
+    });
+  }
+  return out;
+}
+
+void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation) {
+  const bool fused = use_row_kernels(x) && use_row_kernels(update);
+  const int64_t channels = x.size(2);
+  for (const Part& part : parts_of(x, video_tokens, modulation)) {
+    const at::Tensor gate = part.modulation->gate.contiguous();
+    if (!fused) {
+      x.narrow(1, part.first, part.count).add_(gate.unsqueeze(1) * update.narrow(1, part.first, part.count));
+      continue;
+    }
+    for_rows(x.size(0), part, [&](int64_t b, int64_t begin, int64_t end) {
+      add_gated_rows({.residual = x.mutable_data_ptr<float>() + b * x.stride(0) + begin * channels,
+                      .update = update.const_data_ptr<float>() + b * update.stride(0) + begin * channels,
+                      .gate = gate.const_data_ptr<float>() + b * channels,
+                      .rows = end - begin,
+                      .channels = channels});
+    });
+  }
+}
+
+}  // namespace sparsereel::models

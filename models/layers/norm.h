@@ -1,0 +1,32 @@
+// Layer normalisation with the adaptive shift, scale and gate of diffusion transformers, over one sequence of two
+// parts.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "models/checkpoint/weights.h"
+
+namespace sparsereel::models {
+
+/// A sequence [B, N, C] holds video tokens first, then text tokens; the parts have their own modulation vectors.
+struct Modulation {
+  at::Tensor shift, scale, gate;  // [B, C] each
+};
+
+struct JointModulation {
+  Modulation video, text;
+};
+
+/// norm(x) over the last dimension; weight and bias [C] or both undefined. Same dtype and shape, contiguous.
+at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps);
+
+/// norm(x) * (1 + scale) + shift, each part of x [B, N, C] by its own vectors (Peebles and Xie, arXiv 2212.09748,
+/// adaLN). text may be left undefined where video_tokens = N. Rounds to x's dtype after each operation, as an unfused
+/// model does; fp32 on a CPU is one fused pass.
+at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double eps, int64_t video_tokens,
+                               const JointModulation& modulation);
+
+/// x += gate * update, in place, each part of x and update [B, N, C] by its own gate.
+void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,39 @@
+// Tables of token positions: 3D sinusoids that are added to the tokens, and 3D rotary angles. All in native token
+// order.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "hilbert/token_order.h"
+
+namespace sparsereel::models {
+
+/// fp64 [grid.size(), channels] on the CPU: channels / 4 for time, then 3/8 for the column, 3/8 for the row, each part
+/// sines then cosines of position / scale at frequencies 10000^(-i / n). channels must be a multiple of 16.
+at::Tensor sincos_positions_3d(int64_t channels, const hilbert::Grid& grid, double spatial_scale,
+                               double temporal_scale);
+
+/// Where the three axes of a grid lie: fp32 positions [frames], [height], [width].
+struct AxisPositions {
+  at::Tensor t, h, w;
+};
+
+/// Frames 0, 1, ..; rows and columns spread over the crop of the base grid that a resize of the grid to it covers
+/// (CogVideoX 1.0).
+AxisPositions cropped_axis_positions(const hilbert::Grid& grid, int64_t base_height, int64_t base_width);
+
+/// 0, 1, .. on every axis (CogVideoX 1.5).
+AxisPositions plain_axis_positions(const hilbert::Grid& grid);
+
+struct RotaryTable {
+  at::Tensor cos, sin;  // fp32 [tokens, head_dim]; entries 2i and 2i + 1 are equal (interleaved pairs)
+};
+
+/// Rotary angles (Su et al., arXiv 2104.09864) per axis: head_dim / 4 dimensions for time, 3/8 for the row, 3/8 for the
+/// column, theta 10000. head_dim must be a multiple of 16.
+RotaryTable rotary_positions_3d(int64_t head_dim, const AxisPositions& positions);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,60 @@
+// The loops of row_kernels.h, compiled once per instruction set; the loader picks at start-up (GCC's target_clones).
+#include "models/layers/row_kernels.h"
+
+#include <cmath>
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define SPARSEREEL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SPARSEREEL_CLONES
+#endif
+
+namespace sparsereel::models {
+namespace {
+
+// Partial sums, so that a reduction vectorises without licence to reorder floating point: four AVX-512 registers.
+constexpr int64_t kLanes = 64;
+
+inline __attribute__((always_inline)) float add_up(const float* lanes) {
+  float sum = 0;
+  for (int64_t i = 0; i < kLanes; ++i) sum += lanes[i];
+  return sum;
+}
+
+}  // namespace
+
+SPARSEREEL_CLONES void layer_norm_rows(const LayerNormRows& p) {
+  const int64_t channels = p.channels, whole = channels / kLanes * kLanes;
+  const float* weight = p.weight;
+  const float* bias = p.bias;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    const float* x = p.input + row * channels;
+    float* y = p.output + row * channels;
+    float lanes[kLanes] = {};
+    for (int64_t c = 0; c < whole; c += kLanes) {
+      for (int64_t i = 0; i < kLanes; ++i) lanes[i] += x[c + i];
+    }
+    for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += x[c];
+    const float mean = add_up(lanes) / static_cast<float>(channels);
+    // A second pass over a row that is still in the first-level cache: exact where sum of squares minus mean squared
+    // cancels.
+    for (float& lane : lanes) lane = 0;
+    for (int64_t c = 0; c < whole; c += kLanes) {
+      for (int64_t i = 0; i < kLanes; ++i) lanes[i] += (x[c + i] - mean) * (x[c + i] - mean);
+    }
+    for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += (x[c] - mean) * (x[c] - mean);
+    const float scale = 1.0F / std::sqrt(add_up(lanes) / static_cast<float>(channels) + p.eps);
+    for (int64_t c = 0; c < channels; ++c) y[c] = (x[c] - mean) * scale * weight[c] + bias[c];
+  }
+}
+
+SPARSEREEL_CLONES void add_gated_rows(const AddGatedRows& p) {
+  const float* __restrict gate = p.gate;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    float* __restrict residual = p.residual + row * p.channels;
+    const float* __restrict update = p.update + row * p.channels;
+    for (int64_t c = 0; c < p.channels; ++c) residual[c] += gate[c] * update[c];
+  }
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,34 @@
+// Elementwise work on rows of fp32 activations, on a CPU, one thread a call: what layers/norm.cpp splits among threads.
+// No torch.
+#pragma once
+
+#include <cstdint>
+
+namespace sparsereel::models {
+
+/// Rows of `channels` consecutive floats.
+struct LayerNormRows {
+  const float* input;   // [rows, channels]
+  float* output;        // [rows, channels]; may be input
+  const float* weight;  // [channels]
+  const float* bias;    // [channels]
+  int64_t rows;
+  int64_t channels;
+  float eps;
+};
+
+/// output = (input - mean) / sqrt(variance + eps) * weight + bias, mean and (biased) variance over a row.
+void layer_norm_rows(const LayerNormRows& p);
+
+struct AddGatedRows {
+  float* residual;      // [rows, channels], updated
+  const float* update;  // [rows, channels]
+  const float* gate;    // [channels]
+  int64_t rows;
+  int64_t channels;
+};
+
+/// residual += gate * update.
+void add_gated_rows(const AddGatedRows& p);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,23 @@
+// The sinusoidal embedding of timesteps and the two-layer perceptron on top of it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "models/checkpoint/weights.h"
+
+namespace sparsereel::models {
+
+/// Transformer sinusoids (Vaswani et al., arXiv 1706.03762, 3.5) of timesteps [B]: fp32 [B, channels], sines then
+/// cosines, or cosines first where flip_sin_to_cos. Frequency i of half = channels / 2 is 10000^(-i / (half -
+/// freq_shift)).
+at::Tensor timestep_sinusoids(const at::Tensor& timesteps, int64_t channels, bool flip_sin_to_cos, double freq_shift);
+
+struct TimestepEmbedding {
+  Affine linear_1;  // [time_embed_dim, channels]
+  Affine linear_2;  // [time_embed_dim, time_embed_dim]
+};
+
+/// sinusoids [B, channels] in the model's dtype -> [B, time_embed_dim]: linear, silu, linear.
+at::Tensor embed_timesteps(const at::Tensor& sinusoids, const TimestepEmbedding& weights);
+
+}  // namespace sparsereel::models
