@@ -8,7 +8,8 @@
 namespace sparsereel {
 
 /// What went wrong and what to do about it. `what()` is the cause: it names the file and the field or option at fault.
-/// main() is the only place that catches: it prints cause and remedy on stderr, a line each, and exits with `exit_code()`.
+/// main() is the only place that catches: it prints cause and remedy on stderr, a line each, and exits with
+/// `exit_code()`.
 class Error : public std::runtime_error {
  public:
   Error(int exit_code, const std::string& cause, std::string remedy)
@@ -23,9 +24,13 @@ class Error : public std::runtime_error {
 };
 
 /// The caller's arguments or files are wrong: exit code 2.
-inline Error bad_input(const std::string& cause, std::string remedy) { return {2, cause, std::move(remedy)}; }
+inline Error bad_input(const std::string& cause, std::string remedy) {
+  return {2, cause, std::move(remedy)};
+}
 
 /// Something failed while running (disk full, out of memory, a device error): exit code 1.
-inline Error run_failure(const std::string& cause, std::string remedy) { return {1, cause, std::move(remedy)}; }
+inline Error run_failure(const std::string& cause, std::string remedy) {
+  return {1, cause, std::move(remedy)};
+}
 
 }  // namespace sparsereel

@@ -37,8 +37,10 @@ const Permutation& permutation(TokenOrder order, const Grid& grid);
 
 /// Locality of an order. See locality().
 struct Locality {
-  int64_t non_unit_steps = 0;       // neighbours in the sequence that are not neighbours in the grid (Manhattan distance > 1)
-  double mean_bounding_box = 0;     // mean over blocks of consecutive tokens of the volume of their bounding box, in tokens
+  int64_t non_unit_steps =
+      0;  // neighbours in the sequence that are not neighbours in the grid (Manhattan distance > 1)
+  double mean_bounding_box =
+      0;  // mean over blocks of consecutive tokens of the volume of their bounding box, in tokens
 };
 
 /// Measures an order; block_tokens is the attention block (128).
