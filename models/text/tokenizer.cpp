@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <string_view>
 
 #include "hilbert/error.h"
@@ -18,29 +19,52 @@ namespace {
 constexpr int64_t kUnknownId = 2;
 constexpr std::string_view kWordStart = "\u2581";  // SentencePiece writes a word's leading space so
 
+/// An added token with its id.
 struct TokenString {
-  std::string content;
+  AddedToken token;
   int64_t id = 0;
 };
 
-/// Splits `text` at the strings in `tokens` (the leftmost, and of several there the longest): their ids go to `ids`,
-/// what lies between to `rest`.
+/// Bytes of white space at the end of `text`.
+size_t trailing_white_space(std::string_view text) {
+  size_t begin = text.size();
+  for (size_t i = text.size(); i-- > 0;) {
+    const bool continuation = (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+    if (continuation) continue;
+    if (white_space_length(text.substr(i)) == 0) break;
+    begin = i;
+  }
+  return text.size() - begin;
+}
+
+/// The longest of `tokens` that `text` starts with; nullptr where none does.
+const TokenString* token_at_start(std::string_view text, const std::vector<TokenString>& tokens) {
+  const TokenString* longest = nullptr;
+  for (const TokenString& candidate : tokens) {
+    const std::string& content = candidate.token.content;
+    if (text.starts_with(content) && (longest == nullptr || content.size() > longest->token.content.size()))
+      longest = &candidate;
+  }
+  return longest;
+}
+
+/// Splits `text` at the strings in `tokens`: their ids go to `ids`, what lies between to `rest`, in the text's order.
 void split_at_tokens(std::string_view text, const std::vector<TokenString>& tokens, std::vector<int64_t>& ids,
                      const std::function<void(std::string_view)>& rest) {
   size_t begin = 0;
   for (size_t i = 0; i < text.size();) {
-    const TokenString* longest = nullptr;
-    for (const TokenString& token : tokens) {
-      if (!text.substr(i).starts_with(token.content)) continue;
-      if (longest == nullptr || token.content.size() > longest->content.size()) longest = &token;
-    }
-    if (longest == nullptr) {
+    const TokenString* found = token_at_start(text.substr(i), tokens);
+    if (found == nullptr) {
       ++i;
       continue;
     }
-    if (i > begin) rest(text.substr(begin, i - begin));
-    ids.push_back(longest->id);
-    begin = i += longest->content.size();
+    std::string_view before = text.substr(begin, i - begin);
+    if (found->token.lstrip) before.remove_suffix(trailing_white_space(before));
+    if (!before.empty()) rest(before);
+    ids.push_back(found->id);
+    i += found->token.content.size();
+    while (found->token.rstrip && white_space_length(text.substr(i)) > 0) i += white_space_length(text.substr(i));
+    begin = i;
   }
   if (begin < text.size()) rest(text.substr(begin));
 }
@@ -60,10 +84,14 @@ void split_at_white_space(std::string_view text, const std::function<void(std::s
   if (begin < text.size()) word(text.substr(begin));
 }
 
+std::string sentinel(int64_t index) {
+  return "<extra_id_" + std::to_string(index) + ">";
+}
+
 std::vector<ScoredPiece> vocabulary_of(const SpieceModel& model, int64_t extra_ids) {
   std::vector<ScoredPiece> vocabulary;
   for (const Piece& piece : model.pieces) vocabulary.push_back({piece.text, piece.score});
-  for (int64_t i = extra_ids - 1; i >= 0; --i) vocabulary.push_back({"<extra_id_" + std::to_string(i) + ">", 0.0});
+  for (int64_t i = extra_ids - 1; i >= 0; --i) vocabulary.push_back({sentinel(i), 0.0});
   return vocabulary;
 }
 
@@ -88,17 +116,34 @@ struct Tokenizer::Impl {
   Impl(const SpieceModel& model, const TokenizerConfig& config, const std::string& path)
       : normalizer(model.precompiled_charsmap, path), unigram(vocabulary_of(model, config.extra_ids), kUnknownId) {
     size = unigram.size();
-    for (const AddedToken& token : config.tokens) {
-      const int64_t known = unigram.find(token.content);
-      const int64_t id = known >= 0 ? known : size++;
-      if (token.content == config.eos_token) eos_id = id;
-      if (token.content == config.pad_token) pad_id = id;
-      if (token.normalized) {
-        normalized_tokens.push_back({normalizer.normalize(token.content), id});
-      } else {
-        raw_tokens.push_back({token.content, id});
+    for (const AddedToken& token : config.tokens) add(token);
+    eos_id = id_of(config.eos_token);
+    pad_id = id_of(config.pad_token);
+    if (config.lists_extra_tokens) return;
+    for (const Piece& piece : model.pieces) {
+      if (piece.type == PieceType::control || piece.type == PieceType::user_defined)
+        add(AddedToken{.content = piece.text});
+    }
+    for (int64_t i = 0; i < config.extra_ids; ++i) add(AddedToken{.content = sentinel(i)});
+  }
+
+  /// The id of an added token or a piece; -1 where there is none.
+  int64_t id_of(std::string_view content) const {
+    for (const std::vector<TokenString>* tokens : {&raw_tokens, &normalized_tokens}) {
+      for (const TokenString& known : *tokens) {
+        if (known.token.content == content) return known.id;
       }
     }
+    return unigram.find(content);
+  }
+
+  /// The first to add a string decides how to look for it. Strings that are no pieces get the next free id.
+  void add(AddedToken token) {
+    if (!added.insert(token.content).second) return;
+    const int64_t known = unigram.find(token.content);
+    const int64_t id = known >= 0 ? known : size++;
+    if (token.normalized) token.content = normalizer.normalize(token.content);
+    (token.normalized ? normalized_tokens : raw_tokens).push_back({std::move(token), id});
   }
 
   /// A word gets a leading word start unless it has one, and every word start in it begins a new word.
@@ -125,6 +170,7 @@ struct Tokenizer::Impl {
   Normalizer normalizer;
   Unigram unigram;
   std::vector<TokenString> raw_tokens, normalized_tokens;
+  std::set<std::string> added;
   int64_t eos_id = 1, pad_id = 0, size = 0;
 };
 

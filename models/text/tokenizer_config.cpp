@@ -30,16 +30,21 @@ json read_if_present(const std::filesystem::path& file) {
 
 /// A token is written as a string or as an object with its content and how to look for it.
 AddedToken parse_token(const json& value, const std::filesystem::path& file, const std::string& field) {
-  if (value.is_string()) return {value.get<std::string>(), false};
+  AddedToken token;
+  if (value.is_string()) {
+    token.content = value.get<std::string>();
+    return token;
+  }
   if (!value.is_object() || !value.contains("content") || !value["content"].is_string()) {
     throw bad_field(file, field, "is neither a string nor an object with a string \"content\"");
   }
-  AddedToken token{value["content"].get<std::string>(), false};
+  token.content = value["content"].get<std::string>();
   for (const auto& [key, flag] : value.items()) {
     if (key == "content" || key == "__type") continue;
     if (!flag.is_boolean()) throw bad_field(file, field + "." + key, "is not true or false");
     if (key == "normalized") token.normalized = flag.get<bool>();
-    // lstrip and rstrip take white space off the neighbours: no token ever comes of that space, so they change nothing.
+    if (key == "lstrip") token.lstrip = flag.get<bool>();
+    if (key == "rstrip") token.rstrip = flag.get<bool>();
     if (key == "single_word" && flag.get<bool>())
       throw bad_field(file, field + ".single_word", "is true, which is not supported");
   }
@@ -99,7 +104,9 @@ class ConfigReader {
   }
 
   void read_named_tokens(const json& config, const json& map) {
-    named_ = {{"eos_token", {"</s>"}}, {"unk_token", {"<unk>"}}, {"pad_token", {"<pad>"}}};
+    named_["eos_token"].content = "</s>";
+    named_["unk_token"].content = "<unk>";
+    named_["pad_token"].content = "<pad>";
     for (const char* name : kNamedTokens) {
       if (config.contains(name) && !config[name].is_null())
         named_[name] = parse_token(config[name], config_file_, name);
@@ -109,13 +116,12 @@ class ConfigReader {
     result_.pad_token = named_.at("pad_token").content;
   }
 
-  /// A list in the configuration, even an empty one, takes the place of the sentinels.
-  std::vector<AddedToken> extra_tokens(const json& config, const json& map) const {
+  /// A list in the configuration, even an empty one, takes the place of the tokens that the model itself brings.
+  std::vector<AddedToken> extra_tokens(const json& config, const json& map) {
     std::vector<AddedToken> extra;
-    bool listed = false;
     const auto append = [&](const json& source, const std::filesystem::path& file, const std::string& field) {
       if (!source.contains(field)) return;
-      listed = true;
+      result_.lists_extra_tokens = true;
       if (source[field].is_null()) return;
       if (!source[field].is_array()) throw bad_field(file, field, "is not a list");
       for (const json& token : source[field]) extra.push_back(parse_token(token, file, field));
@@ -123,8 +129,6 @@ class ConfigReader {
     append(config, config_file_, "extra_special_tokens");
     if (extra.empty()) append(config, config_file_, "additional_special_tokens");
     append(map, map_file_, "extra_special_tokens");
-    for (int64_t i = 0; !listed && i < result_.extra_ids; ++i)
-      extra.push_back({"<extra_id_" + std::to_string(i) + ">"});
     return extra;
   }
 
@@ -151,7 +155,9 @@ class ConfigReader {
       const bool special =
           std::any_of(extra.begin(), extra.end(), same) ||
           std::any_of(named_.begin(), named_.end(), [&](const auto& entry) { return same(entry.second); });
-      by_id[id.get<int64_t>()] = {content, !special};
+      AddedToken& token = by_id[id.get<int64_t>()];
+      token.content = content;
+      token.normalized = !special;
     }
     for (const auto& [id, token] : by_id) add(token);
   }

@@ -1,5 +1,4 @@
-// A tokenizer folder's JSON files, which say what stands beside the SentencePiece vocabulary: special tokens and
-// sentinel ids.
+// A tokenizer folder's JSON files: special tokens and sentinels, which stand beside the SentencePiece vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +8,12 @@
 
 namespace sparsereel::models {
 
-/// A string that is one token wherever it stands in a prompt; looked for before normalisation, or after it where
-/// `normalized`.
+/// A string that is one token wherever it stands in a prompt.
 struct AddedToken {
   std::string content;
-  bool normalized = false;
+  bool normalized = false;  // looked for after the text's normalisation, not before
+  bool lstrip = false;      // swallows the white space before it
+  bool rstrip = false;      // swallows the white space after it
 };
 
 struct TokenizerConfig {
@@ -21,6 +21,7 @@ struct TokenizerConfig {
   std::string pad_token = "<pad>";
   int64_t extra_ids = 100;         // sentinels <extra_id_N>: ids after the SentencePiece pieces, the highest N first
   std::vector<AddedToken> tokens;  // each content once, in the order in which those new to the vocabulary get their ids
+  bool lists_extra_tokens = false;  // if not, the model's control and user-defined pieces and the sentinels are too
 };
 
 /// Reads tokenizer_config.json, special_tokens_map.json and added_tokens.json as transformers reads them for a
