@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""python tests/parity/make_dit.py: writes data/dit_golden.safetensors and data/dit_cases.json (small random CogVideoX transformers, their inputs
+and diffusers' outputs) and data/dit_names.json (names and shapes of the published sizes). Needs torch, diffusers, safetensors."""
+import json
+import pathlib
+import zlib
+
+import torch
+from diffusers import CogVideoXPipeline, CogVideoXTransformer3DModel
+from safetensors.torch import save_file
+
+DATA = pathlib.Path(__file__).parent / "data"
+SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=12, text_embed_dim=10, num_layers=2, sample_width=12,
+             sample_height=8, sample_frames=9, patch_size=2, temporal_compression_ratio=4, max_text_seq_length=7)
+ROTARY = dict(SMALL, use_rotary_positional_embeddings=True)
+# name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
+CASES = {
+    "sincos": (SMALL, (3, 8, 12), 7, [901, 17]),
+    "sincos_other_size": (dict(SMALL, flip_sin_to_cos=False, freq_shift=1, spatial_interpolation_scale=1.5, temporal_interpolation_scale=2.0), (2, 12, 6), 7, [500, 500]),
+    "rotary": (dict(ROTARY, num_attention_heads=1, attention_head_dim=32), (3, 8, 12), 5, [999, 3]),
+    "rotary_tall": (dict(ROTARY, num_attention_heads=3, num_layers=1), (2, 14, 10), 7, [250, 750]),
+    "rotary_wide": (dict(ROTARY, num_attention_heads=1, attention_head_dim=64, num_layers=1, attention_bias=False), (4, 6, 20), 3, [640]),
+    "rotary_learned": (dict(ROTARY, use_learned_positional_embeddings=True), (3, 8, 12), 7, [120, 990]),
+    "rotary_learned_other_frames": (dict(ROTARY, use_learned_positional_embeddings=True), (2, 8, 12), 7, [120, 990]),
+    "depth": (dict(ROTARY, patch_size_t=2, sample_width=20, sample_height=20), (4, 8, 12), 6, [77, 400]),
+    "plain_norms": (dict(ROTARY, norm_elementwise_affine=False, patch_bias=False, norm_eps=1e-3), (3, 8, 12), 7, [33, 66]),
+}
+FIVE_B = dict(num_attention_heads=48, num_layers=42, use_rotary_positional_embeddings=True)
+PUBLISHED = {
+    "2b": dict(num_attention_heads=30, num_layers=30),
+    "5b": FIVE_B,
+    "1.5-5b": dict(FIVE_B, patch_size_t=2, sample_width=300, sample_height=300, sample_frames=81, patch_bias=False),
+    "5b with learned positions": dict(FIVE_B, use_learned_positional_embeddings=True),
+}
+
+
+def generator_of(text):
+    return torch.Generator().manual_seed(zlib.crc32(text.encode()))
+
+
+def randomise(model, golden):
+    """Every parameter and learned table matters: norms, biases and adaptive norms are random too. A tensor's values follow from its name and shape,
+    and are fp16 numbers: the models share them in the golden file. Returns name -> key in the file."""
+    keys = {}
+    for name, value in model.state_dict().items():
+        keys[name] = name + "".join(f".{size}" for size in value.shape)
+        noise = torch.randn(value.shape, generator=generator_of(keys[name]))
+        if value.ndim > 1:
+            noise *= 0.5 if name.endswith("pos_embedding") else 0.8 / value[0].numel() ** 0.5
+        else:
+            noise = 0.3 * noise + (1.0 if name.endswith("weight") else 0.0)
+        golden[keys[name]] = noise.half()
+        value.copy_(golden[keys[name]])
+    return keys
+
+
+def rotary_of(model, latents):
+    """The tables that diffusers' pipeline computes for latents of this size."""
+    if not model.config.use_rotary_positional_embeddings:
+        return None
+    owner = type("Owner", (), {"transformer": model, "vae_scale_factor_spatial": 8})()
+    return CogVideoXPipeline._prepare_rotary_positional_embeddings(owner, latents.shape[3] * 8, latents.shape[4] * 8, latents.shape[1], torch.device("cpu"))
+
+
+def make_case(name, golden):
+    config, (frames, height, width), text_tokens, timesteps = CASES[name]
+    model = CogVideoXTransformer3DModel(**config).eval()
+    weights = randomise(model, golden)
+    generator = generator_of(name)
+    latents = torch.randn(len(timesteps), frames, config["in_channels"], height, width, generator=generator)
+    text = torch.randn(len(timesteps), text_tokens, config["text_embed_dim"], generator=generator)
+    times, rotary = torch.tensor(timesteps), rotary_of(model, latents)
+    output = model(latents, text, times, image_rotary_emb=rotary, return_dict=False)[0]
+    half = model.bfloat16()(latents.bfloat16(), text.bfloat16(), times, image_rotary_emb=rotary, return_dict=False)[0].float()
+    golden |= {f"{name}/latents": latents, f"{name}/text": text, f"{name}/timesteps": times, f"{name}/output": output, f"{name}/bf16_output": half.half()}
+    print(f"{name:28} output {tuple(output.shape)} std {output.std():.3f}, bf16 off by {(half - output).abs().max() / output.abs().max():.1e} of the scale")
+    return {"config": dict(model.config), "weights": weights}
+
+
+def names_of(config):
+    """Names and shapes of a model; of the blocks, which are all alike, the first."""
+    with torch.device("meta"):
+        model = CogVideoXTransformer3DModel(**config)
+    shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
+    blocks = [{name.split(".", 2)[2]: shape for name, shape in shapes.items() if name.startswith(f"transformer_blocks.{i}.")} for i in range(config["num_layers"])]
+    assert all(block == blocks[0] for block in blocks)
+    rest = {name: shape for name, shape in shapes.items() if not name.startswith("transformer_blocks.")}
+    return {"config": dict(model.config), "block": blocks[0], "rest": rest}
+
+
+@torch.no_grad()
+def main():
+    torch.set_num_threads(1)
+    golden = {}
+    cases = {name: make_case(name, golden) for name in CASES}
+    save_file({key: value.contiguous() for key, value in golden.items()}, DATA / "dit_golden.safetensors")
+    (DATA / "dit_cases.json").write_text(json.dumps(cases, indent=None, separators=(",", ":")) + "\n")
+    names = {name: names_of(config) for name, config in PUBLISHED.items()}
+    (DATA / "dit_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
