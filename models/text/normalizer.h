@@ -1,5 +1,4 @@
-// Text normalisation (NFKC and white space) by the table that a SentencePiece model carries, applied as transformers
-// applies it.
+// Text normalisation (NFKC, white space) by a SentencePiece model's table, as transformers applies it.
 #pragma once
 
 #include <cstdint>

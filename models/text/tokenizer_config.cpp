@@ -1,5 +1,4 @@
-// Which strings are tokens of their own: files of several generations of transformers have to give what its version 5
-// makes of them.
+// Which strings are tokens of their own: files of several generations, read as transformers 5 reads them.
 #include "models/text/tokenizer_config.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Unigram language model tokenisation (arXiv:1804.10959): the most probable split of a word into pieces of a
-// vocabulary.
+// Unigram tokenisation (arXiv:1804.10959): the most probable split of a word into pieces of a vocabulary.
 #pragma once
 
 #include <cstdint>
