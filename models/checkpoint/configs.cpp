@@ -12,6 +12,7 @@ namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxPatch = 64;
 
 std::string number(int64_t value) {
   return std::to_string(value);
@@ -19,6 +20,11 @@ std::string number(int64_t value) {
 
 void require_multiple(const ConfigFields& fields, const std::string& field, int64_t value, int64_t divisor) {
   if (value % divisor != 0) fields.fail(field, "is " + number(value) + ", not a multiple of " + number(divisor));
+}
+
+/// heads x head size: the attention's width.
+void check_width(const ConfigFields& fields, const std::string& field, int64_t width) {
+  if (width > kMaxSize) fields.fail(field, "is " + number(width) + ", above " + number(kMaxSize));
 }
 
 void check_cogvideox_positions(const ConfigFields& fields, const CogVideoXConfig& config) {
@@ -56,6 +62,7 @@ T5Config parse_t5_config(const nlohmann::json& json, const std::string& file) {
   config.relative_attention_num_buckets = fields.integer("relative_attention_num_buckets", 32, 4);
   config.relative_attention_max_distance = fields.integer("relative_attention_max_distance", 128);
   config.layer_norm_epsilon = fields.number("layer_norm_epsilon", 1e-6, 0, 1);
+  check_width(fields, "num_heads x d_kv", config.num_heads * config.d_kv);
   require_multiple(fields, "relative_attention_num_buckets", config.relative_attention_num_buckets, 2);
   // Half of the buckets for each direction, half of those for exact distances; the rest grow up to the maximum.
   if (config.relative_attention_max_distance <= config.relative_attention_num_buckets / 4)
@@ -83,8 +90,8 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   config.sample_width = fields.integer("sample_width", 90);
   config.sample_height = fields.integer("sample_height", 60);
   config.sample_frames = fields.integer("sample_frames", 49);
-  config.patch_size = fields.integer("patch_size", 2);
-  config.patch_size_t = fields.optional_integer("patch_size_t");
+  config.patch_size = fields.integer("patch_size", 2, 1, kMaxPatch);
+  config.patch_size_t = fields.optional_integer("patch_size_t", 1, kMaxPatch);
   config.temporal_compression_ratio = fields.integer("temporal_compression_ratio", 4);
   config.max_text_seq_length = fields.integer("max_text_seq_length", 226);
   config.norm_elementwise_affine = fields.boolean("norm_elementwise_affine", true);

@@ -85,8 +85,8 @@ struct SchedulerConfig {
   double snr_shift_scale = 3.0;
 };
 
-/// Each parser reads one config.json. A missing field takes the class's default (as the reference does); a field of a wrong JSON type or
-/// impossible value, or a feature that is not supported, throws Error naming `file` and the field.
+/// Each parser reads one config.json. A missing field takes the class's default (as the reference does); a field of a
+/// wrong JSON type or impossible value, or a feature that is not supported, throws Error naming `file` and the field.
 T5Config parse_t5_config(const nlohmann::json& json, const std::string& file);
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file);

@@ -197,6 +197,14 @@ uint64_t header_length(std::span<const std::byte> file, uint64_t file_size, cons
   return length;
 }
 
+/// madvise on the pages that a tensor touches. The pages are clean, so that giving up a neighbour's is harmless;
+/// failure of a hint too.
+void advise(const void* mapping, const TensorEntry& entry, int advice) {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = entry.offset / page * page;
+  ::madvise(static_cast<std::byte*>(const_cast<void*>(mapping)) + begin, entry.offset + entry.bytes - begin, advice);
+}
+
 /// Orders as the format's reference does, by falling element size, so that every tensor is aligned to its elements.
 std::vector<const TensorView*> writing_order(const std::vector<TensorView>& tensors) {
   std::vector<const TensorView*> ordered;
@@ -297,6 +305,13 @@ const TensorEntry* SafetensorsFile::find(std::string_view name) const {
 
 std::span<const std::byte> SafetensorsFile::data(const TensorEntry& entry) const {
   return {static_cast<const std::byte*>(mapping_.get()) + entry.offset, entry.bytes};
+}
+
+void SafetensorsFile::prefetch(const TensorEntry& entry) const {
+  advise(mapping_.get(), entry, MADV_WILLNEED);
+}
+void SafetensorsFile::release(const TensorEntry& entry) const {
+  advise(mapping_.get(), entry, MADV_DONTNEED);
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,

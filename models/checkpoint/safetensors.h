@@ -32,19 +32,24 @@ struct SafetensorsHeader {
 };
 
 /// Parses and checks the header at the start of a file of file_size bytes; `file` holds at least its first
-/// min(file_size, 8 + header length) bytes. Every offset, dtype and shape is checked: in range, no overlap, no hole, size = product
-/// of the shape. Throws Error naming `path` and the tensor. The fuzz entry.
-SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, uint64_t file_size, const std::string& path);
+/// min(file_size, 8 + header length) bytes. Every offset, dtype and shape is checked: in range, no overlap, no hole,
+/// size = product of the shape. Throws Error naming `path` and the tensor. The fuzz entry.
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, uint64_t file_size,
+                                           const std::string& path);
 
-/// A memory-mapped file, mapped as long as the object lives. Throws Error when it is missing, truncated or not well-formed.
+/// A memory-mapped file, mapped as long as the object lives. Throws Error when it is missing, truncated or not
+/// well-formed.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   const SafetensorsHeader& header() const { return header_; }
-  const TensorEntry* find(std::string_view name) const;  // nullptr where absent
-  std::span<const std::byte> data(const TensorEntry& entry) const;
+  const TensorEntry* find(std::string_view name) const;             // nullptr where absent
+  std::span<const std::byte> data(const TensorEntry& entry) const;  // as they lie in the file: not aligned, read-only
+  void prefetch(const TensorEntry& entry) const;                    // hint: the whole tensor is about to be read
+  void release(
+      const TensorEntry& entry) const;  // hint: its pages need not stay in memory; reading it again is still right
   std::shared_ptr<const void> mapping() const { return mapping_; }  // keeps the mapping alive for tensors that alias it
 
  private:

@@ -17,11 +17,13 @@ struct Affine {
   at::Tensor bias;
 };
 
-/// Usage: ask for every tensor by name and shape, then call check_complete(). Missing and misshaped tensors come back as
-/// empty placeholders of the asked shape and are remembered, so that one error can list them all.
+/// Usage: ask for every tensor by name and shape, then call check_complete(). Missing and misshaped tensors come back
+/// as empty placeholders of the asked shape and are remembered, so that one error can list them all.
 class WeightReader {
  public:
-  /// Tensors come back on `device` in `dtype` (converted from fp32, fp16 or bf16 while they are copied; no second host copy).
+  /// Tensors come back on `device` in `dtype` (converted from fp32, fp16 or bf16 while they are copied; no second host
+  /// copy). On a CPU a tensor that is stored in `dtype` is the file's mapping itself: read-only memory, kept alive by
+  /// the tensor. `component` must outlive this.
   WeightReader(const Component& component, at::Device device, at::ScalarType dtype);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
@@ -32,7 +34,8 @@ class WeightReader {
   bool contains(const std::string& name) const;
   /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
   void ignore_prefix(const std::string& prefix);
-  /// Throws one Error listing every missing, unexpected and misshaped tensor by name (the first 20 of each kind, and the count).
+  /// Throws one Error listing every missing, unexpected and misshaped tensor by name (the first 20 of each kind, and
+  /// the count).
   void check_complete() const;
 
   at::Device device() const { return device_; }

@@ -1,0 +1,195 @@
+// Devices and dtypes by name; loads libtorch_cuda.so when a GPU is wanted and there is a driver for it.
+#include "models/device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CudaState {
+  bool available = false;
+  std::string reason;  // why not
+};
+
+std::string loader_error() {
+  const char* text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it per thread
+  return text == nullptr ? "unknown error of the loader" : text;
+}
+
+/// The folder of the libtorch that this program runs with.
+fs::path libtorch_folder() {
+  Dl_info info = {};
+  const auto* symbol = reinterpret_cast<const void*>(&at::globalContext);
+  if (::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  return fs::weakly_canonical(info.dli_fname, ignored).parent_path();
+}
+
+/// The program is not linked to libtorch_cuda.so (it must start without CUDA's libraries, and a CPU run should not pay
+/// for loading them). Loading it registers CUDA with ATen, for the rest of the process.
+CudaState load_cuda() {
+  if (::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    return {false, "no NVIDIA driver: libcuda.so.1 was not found (" + loader_error() + ")"};
+  const fs::path library = libtorch_folder() / "libtorch_cuda.so";
+  if (!fs::exists(library)) return {false, "this libtorch is built for CPUs only: there is no " + library.string()};
+  if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    return {false, "CUDA's libraries are not complete: " + loader_error()};
+  if (!at::detail::getCUDAHooks().hasCUDA())
+    return {false, "the driver finds no GPU, or is too old for this libtorch's CUDA"};
+  if (at::detail::getCUDAHooks().deviceCount() < 1)
+    return {false, "the driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)"};
+  return {true, ""};
+}
+
+const CudaState& cuda_state() {
+  static const CudaState state = load_cuda();
+  return state;
+}
+
+/// N of cuda:N; throws for anything else.
+int64_t device_number(const std::string& text) {
+  int64_t number = -1;
+  const char* begin = text.data() + std::string("cuda:").size();
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  if (error != std::errc{} || stop != end || number < 0)
+    throw bad_input("--device " + text + " is unknown", "use auto, cpu, cuda or cuda:N, N from 0");
+  return number;
+}
+
+/// A whole number in a file; nothing when it is not there or says "max".
+std::optional<uint64_t> number_in(const fs::path& file) {
+  std::ifstream stream(file);
+  uint64_t number = 0;
+  if (stream >> number) return number;
+  return std::nullopt;
+}
+
+uint64_t available_by_meminfo() {
+  std::ifstream stream("/proc/meminfo");
+  std::string key;
+  for (uint64_t kib = 0; stream >> key >> kib; stream.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return 0;
+}
+
+/// What the control group still allows: its limit less what it uses, page cache counted as free as the kernel can drop
+/// it.
+uint64_t left_in_cgroup(const fs::path& limit_file, const fs::path& usage_file, const fs::path& statistics,
+                        const char* cache_key) {
+  const auto limit = number_in(limit_file), usage = number_in(usage_file);
+  if (!limit || !usage) return std::numeric_limits<uint64_t>::max();
+  uint64_t cache = 0;
+  std::ifstream stream(statistics);
+  std::string key;
+  for (uint64_t value = 0; stream >> key >> value;) {
+    if (key == cache_key) cache = value;
+  }
+  const uint64_t used = *usage - std::min(*usage, cache);
+  return *limit - std::min(*limit, used);
+}
+
+/// Every level of the control group's tree may set a limit (version 2 at /sys/fs/cgroup, version 1 below its memory/).
+uint64_t available_by_cgroup() {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  std::ifstream stream("/proc/self/cgroup");
+  for (std::string line; std::getline(stream, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool version2 = controllers.empty();
+    if (!version2 && controllers.find("memory") == std::string::npos) continue;
+    const fs::path root = version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
+      const fs::path folder = root / group;
+      least =
+          std::min(least, version2 ? left_in_cgroup(folder / "memory.max", folder / "memory.current",
+                                                    folder / "memory.stat", "inactive_file")
+                                   : left_in_cgroup(folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes",
+                                                    folder / "memory.stat", "total_inactive_file"));
+      if (group.empty()) break;
+    }
+  }
+  return least;
+}
+
+uint64_t free_gpu_memory(c10::Device device) {
+  at::globalContext().lazyInitDevice(device.type());
+  auto* allocator = c10::getDeviceAllocator(device.type());
+  const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
+  const uint64_t unclaimed = allocator->getMemoryInfo(index).first;
+  // What libtorch's allocator holds but does not use can be given out again.
+  const auto stats = allocator->getDeviceStats(index);
+  const auto& reserved = stats.reserved_bytes[0];
+  const auto& allocated = stats.allocated_bytes[0];
+  return unclaimed + static_cast<uint64_t>(std::max<int64_t>(reserved.current - allocated.current, 0));
+}
+
+}  // namespace
+
+bool cuda_available(std::string* reason) {
+  const CudaState& state = cuda_state();
+  if (reason != nullptr) *reason = state.reason;
+  return state.available;
+}
+
+c10::Device resolve_device(const std::string& text) {
+  if (text == "cpu") return c10::kCPU;
+  if (text == "auto") return cuda_available() ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
+  if (text != "cuda" && !text.starts_with("cuda:"))
+    throw bad_input("--device " + text + " is unknown", "use auto, cpu, cuda or cuda:N");
+  const int64_t number = text == "cuda" ? 0 : device_number(text);
+  std::string reason;
+  if (!cuda_available(&reason))
+    throw bad_input("--device " + text + ": " + reason,
+                    "use --device cpu; 'sparsereel doctor' says what a GPU run needs");
+  const int64_t count = at::detail::getCUDAHooks().deviceCount();
+  if (number >= count)
+    throw bad_input("--device " + text + ": there is no such GPU",
+                    "use cuda:0" + (count > 1 ? " to cuda:" + std::to_string(count - 1) : ""));
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(number)};
+}
+
+uint64_t free_memory(c10::Device device) {
+  return device.is_cpu() ? std::min(available_by_meminfo(), available_by_cgroup()) : free_gpu_memory(device);
+}
+
+c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored) {
+  if (text == "fp32") return at::kFloat;
+  if (text == "bf16") return at::kBFloat16;
+  if (text == "fp16") return at::kHalf;
+  if (text == "auto") return device.is_cpu() ? at::kFloat : stored;
+  throw bad_input("--dtype " + text + " is unknown", "use auto, fp32, bf16 or fp16");
+}
+
+std::string dtype_name(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return "fp32";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kHalf:
+      return "fp16";
+    default:
+      return c10::toString(dtype);
+  }
+}
+
+}  // namespace sparsereel::models
