@@ -1,0 +1,138 @@
+// Adds up a checkpoint's components and estimates the memory of a run.
+#include "models/checkpoint/summary.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/configs.h"
+#include "models/checkpoint/family.h"
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+ComponentSummary summarize_component(const ModelFolder& folder, const std::string& name) {
+  ComponentSummary summary{.name = name, .class_name = folder.component_class(name)};
+  if (name == "scheduler" || name == "tokenizer") return summary;
+  const Component component = folder.component(name);
+  summary.tensors = component.tensors.size();
+  summary.parameters = component.parameter_count();
+  summary.bytes = component.bytes();
+  for (const auto& [tensor, place] : component.tensors) {
+    const TensorEntry& entry = *place.second;
+    summary.dtypes[std::string(models::name(entry.dtype))] += entry.bytes / size_of(entry.dtype);
+  }
+  for (const auto& file : component.files)
+    summary.files.push_back({file->path().filename().string(), fs::file_size(file->path())});
+  return summary;
+}
+
+std::string variant_of(const CogVideoXConfig& config) {
+  if (config.patch_size_t)
+    return "1.5 layout (rotary positions, patch_size_t " + std::to_string(*config.patch_size_t) + ")";
+  return config.use_rotary_positional_embeddings ? "5b layout (rotary positions)" : "2b layout (sine-cosine positions)";
+}
+
+/// Tokens of one guidance pass at the checkpoint's own size.
+double token_count(const CogVideoXConfig& config) {
+  const int64_t latent_frames = (config.sample_frames - 1) / config.temporal_compression_ratio + 1;
+  const int64_t depth = config.patch_size_t.value_or(1);
+  const double grid = static_cast<double>((latent_frames + depth - 1) / depth) *
+                      static_cast<double>(config.sample_height / config.patch_size) *
+                      static_cast<double>(config.sample_width / config.patch_size);
+  return grid + static_cast<double>(config.max_text_seq_length);
+}
+
+MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig& config, const std::string& dtype,
+                        uint64_t element) {
+  std::map<std::string, uint64_t> parameters;
+  for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
+  MemoryEstimate memory{.dtype = dtype};
+  memory.weights = element * std::max(parameters["text_encoder"], parameters["transformer"] + parameters["vae"]);
+  // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
+  // width.
+  constexpr double kWidths = 10, kPasses = 2;
+  const double width = static_cast<double>(config.num_attention_heads * config.attention_head_dim);
+  const double bytes = kPasses * token_count(config) * kWidths * width * static_cast<double>(element);
+  memory.activations = static_cast<uint64_t>(std::min(bytes, 1e18));
+  return memory;
+}
+
+/// Paths may hold any bytes; JSON text may not.
+std::string as_utf8(const std::string& text) {
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
+}
+
+}  // namespace
+
+uint64_t CheckpointSummary::parameters() const {
+  uint64_t sum = 0;
+  for (const ComponentSummary& component : components) sum += component.parameters;
+  return sum;
+}
+
+uint64_t CheckpointSummary::bytes() const {
+  uint64_t sum = 0;
+  for (const ComponentSummary& component : components) sum += component.bytes;
+  return sum;
+}
+
+CheckpointSummary summarize(const fs::path& path) {
+  const ModelFolder folder = ModelFolder::open(path);
+  const Family& family = *find_family(folder.pipeline_class());
+  CheckpointSummary summary;
+  summary.path = path.string();
+  summary.family = family.name;
+  summary.pipeline_class = family.pipeline_class;
+  for (const auto& [name, classes] : family.components) summary.components.push_back(summarize_component(folder, name));
+
+  std::string file;
+  const json transformer = folder.config("transformer", &file);
+  const CogVideoXConfig config = parse_cogvideox_config(transformer, file);
+  const json vae = folder.config("vae", &file);
+  const auto spatial = int64_t{1} << (parse_cogvideox_vae_config(vae, file).block_out_channels.size() - 1);
+  summary.variant = variant_of(config);
+  summary.width = config.sample_width * spatial;
+  summary.height = config.sample_height * spatial;
+  summary.frames = config.sample_frames;
+  summary.memory = {estimate(summary, config, "bf16", 2), estimate(summary, config, "fp32", 4)};
+  return summary;
+}
+
+json to_json(const CheckpointSummary& summary) {
+  json components = json::array(), memory = json::array();
+  for (const ComponentSummary& component : summary.components) {
+    json files = json::array();
+    for (const FileSummary& file : component.files)
+      files.push_back({{"name", as_utf8(file.name)}, {"bytes", file.bytes}});
+    components.push_back({{"name", component.name},
+                          {"class_name", component.class_name},
+                          {"tensors", component.tensors},
+                          {"parameters", component.parameters},
+                          {"bytes", component.bytes},
+                          {"dtypes", component.dtypes},
+                          {"files", files}});
+  }
+  for (const MemoryEstimate& estimate : summary.memory) {
+    memory.push_back({{"dtype", estimate.dtype},
+                      {"weights", estimate.weights},
+                      {"activations", estimate.activations},
+                      {"total", estimate.total()}});
+  }
+  return {{"path", as_utf8(summary.path)},
+          {"family", summary.family},
+          {"variant", summary.variant},
+          {"pipeline_class", summary.pipeline_class},
+          {"width", summary.width},
+          {"height", summary.height},
+          {"frames", summary.frames},
+          {"parameters", summary.parameters()},
+          {"bytes", summary.bytes()},
+          {"components", components},
+          {"memory", memory}};
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,59 @@
+// What a checkpoint folder holds and what it takes to run it, for `sparsereel inspect`. Reads JSON and headers only. No
+// torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace sparsereel::models {
+
+struct FileSummary {
+  std::string name;  // within the component's folder
+  uint64_t bytes = 0;
+};
+
+struct ComponentSummary {
+  std::string name;        // "transformer"
+  std::string class_name;  // "CogVideoXTransformer3DModel"
+  uint64_t tensors = 0;
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;                      // of the tensors
+  std::map<std::string, uint64_t> dtypes;  // "BF16" -> parameters stored so
+  std::vector<FileSummary> files;          // weights; none for scheduler and tokenizer
+};
+
+/// Bytes needed in one dtype for the video that the checkpoint was made for, both guidance passes at once. An estimate:
+/// it counts weights that are in memory together (the text encoder lives only while prompts are encoded) and the
+/// denoiser's largest activations. The VAE is left out beyond its weights: its decoder works in tiles where memory is
+/// short.
+struct MemoryEstimate {
+  std::string dtype;  // "fp32", "bf16"
+  uint64_t weights = 0;
+  uint64_t activations = 0;
+  uint64_t total() const { return weights + activations; }
+};
+
+struct CheckpointSummary {
+  std::string path;
+  std::string family;                         // "CogVideoX"
+  std::string variant;                        // "2b layout (sine-cosine positions)"
+  std::string pipeline_class;                 // "CogVideoXPipeline"
+  int64_t width = 0, height = 0, frames = 0;  // pixels and frames that the checkpoint was made for
+  std::vector<ComponentSummary> components;
+  std::vector<MemoryEstimate> memory;
+
+  uint64_t parameters() const;
+  uint64_t bytes() const;
+};
+
+/// Throws Error as ModelFolder and the config parsers do.
+CheckpointSummary summarize(const std::filesystem::path& folder);
+
+/// The same as JSON, keys named as the members; always valid UTF-8.
+nlohmann::json to_json(const CheckpointSummary& summary);
+
+}  // namespace sparsereel::models
