@@ -21,9 +21,9 @@ struct ComponentSummary {
   std::string class_name;  // "CogVideoXTransformer3DModel"
   uint64_t tensors = 0;
   uint64_t parameters = 0;
-  uint64_t bytes = 0;                      // of the tensors
-  std::map<std::string, uint64_t> dtypes;  // "BF16" -> parameters stored so
-  std::vector<FileSummary> files;          // weights; none for scheduler and tokenizer
+  uint64_t bytes = 0;                           // of the tensors
+  std::map<std::string, uint64_t> dtypes = {};  // "BF16" -> parameters stored so
+  std::vector<FileSummary> files = {};          // weights; none for scheduler and tokenizer
 };
 
 /// Bytes needed in one dtype for the video that the checkpoint was made for, both guidance passes at once. An estimate:
