@@ -17,8 +17,9 @@ class VaeDecoder {
  public:
   virtual ~VaeDecoder() = default;
 
-  /// latents [1, C, F, H, W], already divided by the scaling factor -> frames [1, 3, F', 8H, 8W] in about [-1, 1], latents' dtype.
-  /// tiled: overlapping spatial tiles blended as the reference does; less memory, slightly different pixels.
+  /// latents [1, C, F, H, W], already divided by the scaling factor -> frames [1, 3, F', 8H, 8W] in about [-1, 1],
+  /// latents' dtype. tiled: overlapping spatial tiles blended as the reference does; less memory, slightly different
+  /// pixels.
   virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;

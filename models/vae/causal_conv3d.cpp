@@ -1,0 +1,54 @@
+// The causal convolution: history in front, one conv3d without padding in time.
+#include "models/vae/causal_conv3d.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace sparsereel::models {
+namespace {
+
+// cuDNN's 3D convolutions index with 32 bits: no more than this many input elements a call.
+constexpr int64_t kMaxElementsPerCall = int64_t{1} << 30;
+
+// buffer [2 + frames, H, W, in] -> [frames, H, W, out].
+at::Tensor convolve(const CausalConv3d& conv, const at::Tensor& buffer) {
+  const at::Tensor input = buffer.permute({3, 0, 1, 2}).unsqueeze(0);
+  const at::Tensor output = at::conv3d(input, conv.weight, conv.bias, /*stride=*/1, /*padding=*/{0, 1, 1});
+  return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
+}
+
+}  // namespace
+
+CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out) {
+  const Affine affine = reader.affine(name + ".conv", {out, in, 3, 3, 3});
+  return {.weight = affine.weight.contiguous(at::MemoryFormat::ChannelsLast3d), .bias = affine.bias};
+}
+
+at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
+                         const at::TensorOptions& options) {
+  return at::empty({kHistoryFrames + frames, height, width, channels}, options);
+}
+
+at::Tensor new_frames(const at::Tensor& buffer) {
+  return buffer.narrow(0, kHistoryFrames, buffer.size(0) - kHistoryFrames);
+}
+
+at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history) {
+  at::Tensor& remembered = history[&conv];
+  at::Tensor front = buffer.narrow(0, 0, kHistoryFrames);
+  front.copy_(remembered.defined() ? remembered : buffer.narrow(0, kHistoryFrames, 1).expand_as(front));
+  remembered = buffer.narrow(0, buffer.size(0) - kHistoryFrames, kHistoryFrames).clone();
+
+  const int64_t frames = buffer.size(0) - kHistoryFrames;
+  const int64_t per_call = std::max<int64_t>(1, kMaxElementsPerCall / buffer[0].numel() - kHistoryFrames);
+  if (frames <= per_call) return convolve(conv, buffer);
+  std::vector<at::Tensor> parts;
+  for (int64_t start = 0; start < frames; start += per_call) {
+    parts.push_back(convolve(conv, buffer.narrow(0, start, std::min(per_call, frames - start) + kHistoryFrames)));
+  }
+  return at::cat(parts);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,39 @@
+// 3x3x3 convolutions that look back in time only, over a video that arrives a few frames at a time.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <unordered_map>
+
+#include "models/checkpoint/weights.h"
+
+namespace sparsereel::models {
+
+/// Activations of the decoders are [frames, height, width, channels], contiguous: in this layout the frames that a
+/// convolution remembers stand in front of the new ones without moving any of them, and oneDNN and cuDNN take it as
+/// channels-last.
+inline constexpr int64_t kHistoryFrames = 2;
+
+struct CausalConv3d {
+  at::Tensor weight;  // [out, in, 3, 3, 3], channels-last
+  at::Tensor bias;    // [out]
+};
+
+/// The last kHistoryFrames input frames [2, height, width, in] of every convolution, from one batch of frames to the
+/// next.
+using ConvHistory = std::unordered_map<const CausalConv3d*, at::Tensor>;
+
+CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out);
+
+/// Room for a convolution's input, uninitialised: [2 + frames, height, width, channels]. The caller fills new_frames().
+at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
+                         const at::TensorOptions& options);
+/// The part of a causal_buffer behind the history: [frames, height, width, channels], a view.
+at::Tensor new_frames(const at::Tensor& buffer);
+
+/// Fills the buffer's history (the first frame repeated where there is none yet), remembers its last frames and
+/// convolves: [frames, height, width, out]. Zeros around each frame, none in time.
+at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,115 @@
+// CogVideoX's 3D causal decoder, a batch of frames at a time.
+#include "models/vae/cogvideox_decoder.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <string>
+
+namespace sparsereel::models {
+namespace {
+
+ResnetBlock read_resnet(WeightReader& reader, const std::string& name, int64_t in, int64_t out,
+                        const CogVideoXVaeConfig& config) {
+  const int64_t latent = config.latent_channels, groups = config.norm_num_groups;
+  ResnetBlock block{.norm1 = read_spatial_norm(reader, name + ".norm1", in, latent, groups),
+                    .conv1 = read_causal_conv3d(reader, name + ".conv1", in, out),
+                    .norm2 = read_spatial_norm(reader, name + ".norm2", out, latent, groups),
+                    .conv2 = read_causal_conv3d(reader, name + ".conv2", out, out),
+                    .shortcut = {}};
+  if (in != out) {
+    const Affine shortcut = reader.affine(name + ".conv_shortcut", {out, in, 1, 1, 1});
+    block.shortcut = shortcut.weight.reshape({out, in}).t();
+    block.conv2.bias = block.conv2.bias + shortcut.bias;
+  }
+  return block;
+}
+
+UpBlock read_up_block(WeightReader& reader, const std::string& name, int64_t in, int64_t out,
+                      const CogVideoXVaeConfig& config) {
+  UpBlock block;
+  for (int64_t i = 0; i <= config.layers_per_block; ++i) {
+    block.resnets.push_back(
+        read_resnet(reader, name + ".resnets." + std::to_string(i), i == 0 ? in : out, out, config));
+  }
+  return block;
+}
+
+// x is consumed: freed as soon as it is not needed any more.
+at::Tensor resnet(const ResnetBlock& block, at::Tensor x, const at::Tensor& z, ConvHistory& history) {
+  const auto convolve_normed = [&](const SpatialNorm& norm, const CausalConv3d& conv, const at::Tensor& input) {
+    const at::Tensor buffer =
+        causal_buffer(input.size(0), input.size(1), input.size(2), input.size(3), input.options());
+    spatial_norm_silu(norm, input, z, new_frames(buffer));
+    return causal_conv3d(conv, buffer, history);
+  };
+  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x);
+  hidden = convolve_normed(block.norm2, block.conv2, hidden);
+  if (!block.shortcut.defined()) return hidden.add_(x);
+  hidden.view({-1, hidden.size(3)}).addmm_(x.view({-1, x.size(3)}), block.shortcut);
+  return hidden;
+}
+
+// Every frame twice, but the first one of an odd number, which stands for itself.
+at::Tensor repeat_frames(const at::Tensor& x) {
+  if (x.size(0) == 1) return x;
+  if (x.size(0) % 2 == 0) return x.repeat_interleave(2, 0);
+  return at::cat({x.narrow(0, 0, 1), x.narrow(0, 1, x.size(0) - 1).repeat_interleave(2, 0)});
+}
+
+// Pixels repeated 2 x 2, convolved a frame at a time; frames repeated afterwards, since equal frames convolve to equal
+// frames.
+at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x) {
+  const at::Tensor larger = at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
+  const at::Tensor output = at::conv2d(larger, upsampler.conv.weight, upsampler.conv.bias, /*stride=*/1, /*padding=*/1);
+  const at::Tensor frames = output.permute({0, 2, 3, 1}).contiguous();
+  return upsampler.compress_time ? repeat_frames(frames) : frames;
+}
+
+}  // namespace
+
+CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVaeConfig& config) {
+  const std::vector<int64_t> channels(config.block_out_channels.rbegin(), config.block_out_channels.rend());
+  const auto doublings = static_cast<size_t>(std::log2(config.temporal_compression_ratio));
+  CogVideoXDecoder decoder;
+  if (config.use_post_quant_conv) {
+    const Affine conv = reader.affine("post_quant_conv", {config.out_channels, config.out_channels, 1, 1, 1});
+    decoder.post_quant_conv = {.weight = conv.weight.flatten(1), .bias = conv.bias};
+  }
+  decoder.conv_in = read_causal_conv3d(reader, "decoder.conv_in", config.latent_channels, channels.front());
+  for (int i = 0; i < 2; ++i) {
+    const std::string name = "decoder.mid_block.resnets." + std::to_string(i);
+    decoder.mid.push_back(read_resnet(reader, name, channels.front(), channels.front(), config));
+  }
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const std::string name = "decoder.up_blocks." + std::to_string(i);
+    decoder.up.push_back(read_up_block(reader, name, channels[i == 0 ? 0 : i - 1], channels[i], config));
+    if (i + 1 == channels.size()) break;
+    Affine conv = reader.affine(name + ".upsamplers.0.conv", {channels[i], channels[i], 3, 3});
+    conv.weight = conv.weight.contiguous(at::MemoryFormat::ChannelsLast);
+    decoder.up.back().upsampler = Upsampler{.conv = conv, .compress_time = i < doublings};
+  }
+  decoder.norm_out =
+      read_spatial_norm(reader, "decoder.norm_out", channels.back(), config.latent_channels, config.norm_num_groups);
+  decoder.conv_out = read_causal_conv3d(reader, "decoder.conv_out", channels.back(), config.out_channels);
+  return decoder;
+}
+
+at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history) {
+  at::Tensor z = latents;
+  if (decoder.post_quant_conv) z = at::linear(z, decoder.post_quant_conv->weight, decoder.post_quant_conv->bias);
+  at::Tensor buffer = causal_buffer(z.size(0), z.size(1), z.size(2), z.size(3), z.options());
+  new_frames(buffer).copy_(z);
+  at::Tensor x = causal_conv3d(decoder.conv_in, buffer, history);
+  for (const ResnetBlock& block : decoder.mid) x = resnet(block, std::move(x), z, history);
+  for (const UpBlock& block : decoder.up) {
+    for (const ResnetBlock& layer : block.resnets) x = resnet(layer, std::move(x), z, history);
+    if (block.upsampler) x = upsample(*block.upsampler, x);
+  }
+  buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options());
+  spatial_norm_silu(decoder.norm_out, x, z, new_frames(buffer));
+  x.reset();
+  return causal_conv3d(decoder.conv_out, buffer, history);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,105 @@
+// CogVideoX's VaeDecoder: frame batches, tiles, and what they cost.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "hilbert/error.h"
+#include "models/vae/cogvideox_decoder.h"
+#include "models/vae/tiling.h"
+#include "models/vae/vae.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kFramesPerBatch = 2;  // latent frames; the first batch takes what is left over as well
+constexpr double kHeightOverlap = 1.0 / 6, kWidthOverlap = 1.0 / 5;
+
+int64_t batches_of(int64_t latent_frames) {
+  return std::max<int64_t>(1, latent_frames / kFramesPerBatch);
+}
+
+class CogVideoXVae final : public VaeDecoder {
+ public:
+  CogVideoXVae(const CogVideoXVaeConfig& config, CogVideoXDecoder decoder)
+      : config_(config), decoder_(std::move(decoder)) {
+    tiles_.scale = int64_t{1} << (config.block_out_channels.size() - 1);
+    tiles_.height = tile_axis(config.sample_height, tiles_.scale, kHeightOverlap);
+    tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
+  }
+
+  at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
+  int64_t frames_of(int64_t latent_frames) const override;
+  double scaling_factor() const override { return config_.scaling_factor; }
+  uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
+
+ private:
+  at::Tensor decode_whole(const at::Tensor& latents, const std::function<void()>& batch_done) const;
+
+  CogVideoXVaeConfig config_;
+  CogVideoXDecoder decoder_;
+  TilePlan tiles_;
+};
+
+int64_t CogVideoXVae::frames_of(int64_t latent_frames) const {
+  const auto ratio = static_cast<int64_t>(config_.temporal_compression_ratio);
+  return latent_frames % 2 == 0 ? ratio * latent_frames : ratio * (latent_frames - 1) + 1;
+}
+
+// latents [1, C, F, H, W] -> [1, 3, F', 8 H, 8 W], batch after batch of frames.
+at::Tensor CogVideoXVae::decode_whole(const at::Tensor& latents, const std::function<void()>& batch_done) const {
+  const at::Tensor frames = latents[0].permute({1, 2, 3, 0}).contiguous();
+  const int64_t total = frames.size(0), scale = tiles_.scale;
+  at::Tensor video = at::empty(
+      {1, config_.out_channels, frames_of(total), scale * frames.size(1), scale * frames.size(2)}, latents.options());
+  ConvHistory history;
+  int64_t written = 0;
+  for (int64_t batch = 0, start = 0; batch < batches_of(total); ++batch) {
+    const int64_t end = std::min(total, kFramesPerBatch * (batch + 1) + total % kFramesPerBatch);
+    const at::Tensor decoded = decode_frames(decoder_, frames.narrow(0, start, end - start), history);
+    video[0].narrow(1, written, decoded.size(0)).copy_(decoded.permute({3, 0, 1, 2}));
+    written += decoded.size(0);
+    start = end;
+    batch_done();
+  }
+  return video;
+}
+
+at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
+  if (latents.dim() != 5 || latents.size(0) != 1 || latents.size(1) != config_.latent_channels ||
+      latents.numel() == 0) {
+    std::ostringstream cause;
+    cause << "The VAE cannot decode latents of shape " << latents.sizes() << ": [1, " << config_.latent_channels
+          << ", frames, height, width] is needed";
+    throw bad_input(cause.str(), "Give the latents that this model's transformer made.");
+  }
+  const int64_t height = latents.size(3), width = latents.size(4);
+  tiled = tiled && tiles_.needed(height, width);
+  const int64_t total = batches_of(latents.size(2)) * (tiled ? tiles_.count(height, width) : 1);
+  int64_t done = 0;
+  const auto batch_done = [&] {
+    ++done;
+    if (progress) progress(done, total);
+  };
+  if (!tiled) return decode_whole(latents, batch_done);
+  return decode_tiles(tiles_, latents, [&](const at::Tensor& tile) { return decode_whole(tile, batch_done); });
+}
+
+uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
+  (void)latent_frames, (void)latent_height, (void)latent_width;
+  return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<VaeDecoder> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype) {
+  const CogVideoXVaeConfig config = parse_cogvideox_vae_config(component.config, component.config_file);
+  WeightReader reader(component, device, dtype);
+  reader.ignore_prefix("encoder.");
+  reader.ignore_prefix("quant_conv.");
+  CogVideoXDecoder decoder = read_cogvideox_decoder(reader, config);
+  reader.check_complete();
+  return std::make_unique<CogVideoXVae>(config, std::move(decoder));
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,81 @@
+// Spatial normalisation: statistics of the groups, then one scale and shift a latent pixel and channel.
+#include "models/vae/spatial_norm.h"
+
+#include <ATen/ATen.h>
+
+#include <tuple>
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kEps = 1e-6;  // the reference ignores the config's norm_eps here
+
+// Group norm as x * scale + shift, [C] each, fp32.
+struct ChannelAffine {
+  at::Tensor scale, shift;
+};
+
+ChannelAffine to_channel_affine(const SpatialNorm& norm, const at::Tensor& mean, const at::Tensor& variance) {
+  const int64_t per_group = norm.norm.weight.numel() / norm.groups;
+  const at::Tensor reciprocal = (variance.to(at::kDouble) + kEps).rsqrt().to(at::kFloat).repeat_interleave(per_group);
+  const at::Tensor scale = norm.norm.weight.to(at::kFloat) * reciprocal;
+  return {.scale = scale,
+          .shift = norm.norm.bias.to(at::kFloat) - mean.to(at::kFloat).repeat_interleave(per_group) * scale};
+}
+
+// Mean and variance of each group in fp32, a frame at a time so that the fp32 copy stays small.
+ChannelAffine group_statistics(const SpatialNorm& norm, const at::Tensor& x) {
+  const int64_t frames = x.size(0), channels = x.size(3);
+  std::vector<at::Tensor> means, variances;
+  for (int64_t t = 0; t < frames; ++t) {
+    const at::Tensor frame = x[t].to(at::kFloat).view({-1, norm.groups, channels / norm.groups});
+    auto [variance, mean] = at::var_mean(frame, at::IntArrayRef{0, 2}, /*correction=*/at::Scalar(0));
+    means.push_back(mean.to(at::kDouble));
+    variances.push_back(variance.to(at::kDouble));
+  }
+  const at::Tensor frame_means = at::stack(means);
+  const at::Tensor mean = frame_means.mean(0);
+  const at::Tensor variance = at::stack(variances).mean(0) + (frame_means - mean).square().mean(0);
+  return to_channel_affine(norm, mean, variance);
+}
+
+void modulate_frames(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, at::Tensor& out) {
+  const int64_t frames = x.size(0), latent_frames = scale.size(0), height = scale.size(1), width = scale.size(2);
+  const int64_t channels = x.size(3);
+  for (int64_t t = 0; t < frames; ++t) {
+    const int64_t tz = latent_frame_of(t, frames, latent_frames);
+    const at::Tensor frame = x[t].to(at::kFloat).view({height, x.size(1) / height, width, x.size(2) / width, channels});
+    at::Tensor result = at::addcmul(shift[tz].view({height, 1, width, 1, channels}), frame,
+                                    scale[tz].view({height, 1, width, 1, channels}));
+    out[t].copy_(at::silu_(result).view(x[t].sizes()));
+  }
+}
+
+}  // namespace
+
+SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int64_t channels, int64_t latent_channels,
+                              int64_t groups) {
+  const auto pointwise = [&](const std::string& conv) {
+    const Affine affine = reader.affine(name + conv, {channels, latent_channels, 1, 1, 1});
+    return Affine{.weight = affine.weight.reshape({channels, latent_channels}), .bias = affine.bias};
+  };
+  return {.norm = reader.affine(name + ".norm_layer", {channels}),
+          .conv_y = pointwise(".conv_y.conv"),
+          .conv_b = pointwise(".conv_b.conv"),
+          .groups = groups};
+}
+
+int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
+  if (frames == 1) return 0;
+  if (frames % 2 == 0) return t * latent_frames / frames;
+  return t == 0 ? 0 : 1 + (t - 1) * (latent_frames - 1) / (frames - 1);
+}
+
+void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out) {
+  const ChannelAffine affine = group_statistics(norm, x);
+  const at::Tensor y = at::linear(z, norm.conv_y.weight, norm.conv_y.bias).to(at::kFloat);
+  const at::Tensor b = at::linear(z, norm.conv_b.weight, norm.conv_b.bias).to(at::kFloat);
+  modulate_frames(x, y * affine.scale, at::addcmul(b, y, affine.shift), out);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,32 @@
+// Group normalisation whose scale and shift come from the latents at the same place (Zheng et al., arXiv 2209.09002),
+// with SiLU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "models/checkpoint/weights.h"
+
+namespace sparsereel::models {
+
+struct SpatialNorm {
+  Affine norm;    // [channels]
+  Affine conv_y;  // the scale: weight [channels, latent channels], bias [channels]
+  Affine conv_b;  // the shift: the same
+  int64_t groups = 1;
+};
+
+SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int64_t channels, int64_t latent_channels,
+                              int64_t groups);
+
+/// The latent frame that frame t of `frames` belongs to. An odd number of frames begins with one that was not repeated
+/// in time.
+int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
+
+/// out = silu(group_norm(x) * conv_y(z) + conv_b(z)), z repeated to x's size. x, out [T, H, W, C], which may be the
+/// same; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz. conv_y and conv_b run at the latents' size: a pointwise
+/// convolution commutes with repeating.
+void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out);
+
+}  // namespace sparsereel::models

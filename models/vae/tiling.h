@@ -1,0 +1,43 @@
+// Decoding in overlapping spatial tiles that are blended where they meet.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+namespace sparsereel::models {
+
+/// Tiles along one axis, in latent pixels: tile i covers [i * stride, i * stride + size), cut at the end.
+struct TileAxis {
+  int64_t size = 0;
+  int64_t stride = 0;
+
+  int64_t count(int64_t length) const { return (length + stride - 1) / stride; }
+};
+
+/// The reference's tiles: half of the model's usual frame (sample pixels), `overlap` of it shared. Where size * (1 -
+/// overlap) is no whole number the reference blends and crops by rounded lengths that do not add up, and returns a
+/// frame of the wrong size; here the stride is rounded down and the blended length follows from it, which is the same
+/// wherever the reference's is right.
+TileAxis tile_axis(int64_t sample, int64_t scale, double overlap);
+
+struct TilePlan {
+  TileAxis height, width;
+  int64_t scale = 8;  // frame pixels a latent pixel
+
+  bool needed(int64_t latent_height, int64_t latent_width) const {
+    return latent_height > height.size || latent_width > width.size;
+  }
+  int64_t count(int64_t latent_height, int64_t latent_width) const {
+    return height.count(latent_height) * width.count(latent_width);
+  }
+};
+
+/// Decodes one tile: latents [1, C, F, h, w] -> frames [1, 3, F', scale h, scale w].
+using TileDecoder = std::function<at::Tensor(const at::Tensor& latents)>;
+
+/// Decodes tile by tile, each blended linearly into the ones above and to the left. latents [1, C, F, H, W] -> [1, 3,
+/// F', scale H, scale W].
+at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileDecoder& decode);
+
+}  // namespace sparsereel::models
