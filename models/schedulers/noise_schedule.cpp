@@ -70,13 +70,13 @@ std::vector<int64_t> leading_timesteps(int64_t train_steps, int64_t count, int64
 }
 
 /// numpy's arange(train_steps, 0, -train_steps / count), rounded, minus one. numpy steps by the difference of its first
-/// two values and takes ceil(range / step) of them; both roundings are part of the reference's timesteps.
+/// two values, and its rounding is part of the reference's timesteps. For some counts (61 and 103 of 1000) arange gives
+/// one value more, a timestep of -1 that the reference looks up at the noisiest end of its table: it is left out here.
 std::vector<int64_t> trailing_timesteps(int64_t train_steps, int64_t count) {
   const auto start = static_cast<double>(train_steps);
-  const double ratio = start / static_cast<double>(count);
-  const double difference = (start - ratio) - start;
+  const double difference = (start - start / static_cast<double>(count)) - start;
   std::vector<int64_t> timesteps;
-  for (int64_t i = 0; i < static_cast<int64_t>(std::ceil(start / ratio)); ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     timesteps.push_back(static_cast<int64_t>(std::nearbyint(start + static_cast<double>(i) * difference)) - 1);
   }
   return timesteps;
@@ -117,15 +117,23 @@ std::vector<int64_t> NoiseSchedule::timesteps(int64_t num_inference_steps) const
   } else {
     throw bad_field("timestep_spacing", "is \"" + config_.timestep_spacing + "\"", "use linspace, leading or trailing");
   }
+  check_timesteps(timesteps);
+  return timesteps;
+}
+
+void NoiseSchedule::check_timesteps(const std::vector<int64_t>& timesteps) const {
   const int64_t table = alphas_cumprod_.size(0);
   for (const int64_t timestep : timesteps) {
     if (timestep >= 0 && timestep < table) continue;
     throw bad_field("timestep " + std::to_string(timestep),
-                    "of " + std::to_string(num_inference_steps) + " steps lies outside the table of " +
-                        std::to_string(table) + " betas",
+                    "lies outside the table of " + std::to_string(table) + " betas",
                     "check num_train_timesteps, steps_offset and trained_betas, or take fewer steps");
   }
-  return timesteps;
+  if (config_.prediction_type == "epsilon" && alpha_prod(timesteps.front()).item<double>() == 0) {
+    throw bad_field("prediction_type",
+                    "epsilon needs some signal at the first timestep, where rescale_betas_zero_snr leaves none",
+                    "use the scheduler_config.json that belongs to the checkpoint");
+  }
 }
 
 at::Tensor NoiseSchedule::alpha_prod(int64_t timestep) const {

@@ -28,6 +28,8 @@ class NoiseSchedule {
   at::Tensor predicted_original(const at::Tensor& prediction, int64_t timestep, const at::Tensor& sample) const;
 
  private:
+  void check_timesteps(const std::vector<int64_t>& timesteps) const;
+
   SchedulerConfig config_;
   at::Tensor alphas_cumprod_;  // [num_train_timesteps]
   at::Tensor final_alpha_;     // 0-dimensional
