@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -99,12 +100,15 @@ fs::path resolve_target(const fs::path& asked) {
 /// `.name.<pid>.partial.ext`; attempts after the first (a leftover of a killed process that had the same id) get a
 /// number.
 fs::path temporary_name(const fs::path& target, int attempt) {
-  std::string suffix = "." + std::to_string(getpid());
-  if (attempt > 0) suffix += "-" + std::to_string(attempt);
-  suffix += ".partial" + target.extension().string();
-  const std::string stem = target.stem().string();
-  const size_t room = NAME_MAX > suffix.size() + 1 ? NAME_MAX - suffix.size() - 1 : 0;
-  return target.parent_path() / ("." + stem.substr(0, std::min(stem.size(), room)) + suffix);
+  std::ostringstream suffix;
+  suffix << "." << getpid();
+  if (attempt > 0) suffix << "-" << attempt;
+  suffix << ".partial" << target.extension().string();
+  const size_t room = NAME_MAX - std::min<size_t>(NAME_MAX, suffix.str().size());
+  std::string name(1, '.');
+  name += target.stem().string();
+  name.resize(std::min(name.size(), room));
+  return target.parent_path() / (name + suffix.str());
 }
 
 /// Flushes whatever was written to the file, through any descriptor.
