@@ -16,12 +16,13 @@ namespace sparsereel::attention {
 struct Prologue {
   enum class Norm { none, layer, rms };
   Norm norm = Norm::none;
-  bool across_heads = false;         // normalise over all heads x head_dim (Wan) instead of per head (CogVideoX)
+  bool across_heads = false;  // normalise over all heads x head_dim (Wan) instead of per head (CogVideoX)
   double eps = 1e-6;
-  at::Tensor q_weight, q_bias;       // [D] or [H * D]; undefined: none
+  at::Tensor q_weight, q_bias;  // [D] or [H * D]; undefined: none
   at::Tensor k_weight, k_bias;
-  at::Tensor rotary_cos, rotary_sin;  // fp32 [Nvideo, D] in the tokens' order; undefined: no rotary. The last text_tokens are untouched
-  bool interleaved = true;           // pairs (2i, 2i + 1) as CogVideoX; else (i, i + D / 2)
+  at::Tensor rotary_cos,
+      rotary_sin;  // fp32 [Nvideo, D] in the tokens' order; undefined: no rotary. The last text_tokens are untouched
+  bool interleaved = true;  // pairs (2i, 2i + 1) as CogVideoX; else (i, i + D / 2)
 };
 
 struct Context {
@@ -29,18 +30,18 @@ struct Context {
   Policy policy;
   int64_t layer = 0;
   int64_t step = 0;
-  int64_t text_tokens = 0;                 // the last tokens of q and k: always dense, as keys and as queries
-  bool causal = false;                     // query i sees keys up to i + Nk - Nq
-  at::Tensor key_lengths;                  // int64 [B], keys past the length are padding; undefined: all keys count
-  std::optional<BlockMap> block_map;       // the caller's own map, obeyed exactly; replaces selection
-  std::optional<double> scale;             // default head_dim^-0.5
+  int64_t text_tokens = 0;            // the last tokens of q and k: always dense, as keys and as queries
+  bool causal = false;                // query i sees keys up to i + Nk - Nq
+  at::Tensor key_lengths;             // int64 [B], keys past the length are padding; undefined: all keys count
+  std::optional<BlockMap> block_map;  // the caller's own map, obeyed exactly; replaces selection
+  std::optional<double> scale;        // default head_dim^-0.5
   bool return_lse = false;
   Prologue prologue;
 };
 
 struct Result {
-  at::Tensor out;   // [B, Nq, H, D], q's dtype
-  at::Tensor lse;   // fp32 [B, H, Nq], natural log of the sum over the keys that were computed; only if asked
+  at::Tensor out;  // [B, Nq, H, D], q's dtype
+  at::Tensor lse;  // fp32 [B, H, Nq], natural log of the sum over the keys that were computed; only if asked
   Statistics statistics;
   std::string kernel;  // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why when it is not what was asked for
 };
@@ -51,10 +52,11 @@ struct Workspace {
 };
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.
-/// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16 or bf16 (fp32 on a CPU), any strides with contiguous D, D from 16 to 256.
-/// Modes as in policy.h; a query row with no key at all gives zeros and lse -inf. Throws Error listing what is required and
-/// what is supported when no kernel can do exactly what was asked.
-Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Workspace& workspace);
+/// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16 or bf16 (fp32 on a CPU), any strides with contiguous D, D from 16 to
+/// 256. Modes as in policy.h; a query row with no key at all gives zeros and lse -inf. Throws Error listing what is
+/// required and what is supported when no kernel can do exactly what was asked.
+Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
+              Workspace& workspace);
 
 /// Empty where attend() can run `mode` on this device, else the reason.
 std::string unsupported_reason(Mode mode, at::Device device);

@@ -8,9 +8,12 @@ namespace sparsereel::attention {
 
 constexpr int64_t kBlock = 64;  // rows and columns of a block of the public map
 
-inline int64_t blocks_of(int64_t tokens) { return (tokens + kBlock - 1) / kBlock; }
+inline int64_t blocks_of(int64_t tokens) {
+  return (tokens + kBlock - 1) / kBlock;
+}
 
-/// One byte a block (0 or 1), layout [batch, heads, query_blocks, key_blocks], query_blocks = ceil(Nq / 64) and alike for keys.
+/// One byte a block (0 or 1), layout [batch, heads, query_blocks, key_blocks], query_blocks = ceil(Nq / 64) and alike
+/// for keys.
 struct BlockMap {
   int64_t batch = 0;
   int64_t heads = 0;
@@ -20,7 +23,10 @@ struct BlockMap {
 
   BlockMap() = default;
   BlockMap(int64_t batch_, int64_t heads_, int64_t query_blocks_, int64_t key_blocks_, bool value)
-      : batch(batch_), heads(heads_), query_blocks(query_blocks_), key_blocks(key_blocks_),
+      : batch(batch_),
+        heads(heads_),
+        query_blocks(query_blocks_),
+        key_blocks(key_blocks_),
         bits(static_cast<size_t>(batch_ * heads_ * query_blocks_ * key_blocks_), value ? 1 : 0) {}
 
   uint8_t* row(int64_t b, int64_t h, int64_t query_block) {

@@ -7,24 +7,26 @@
 
 namespace sparsereel::attention {
 
-/// full: torch's scaled_dot_product_attention. quantized: every block, int8 QK (SageAttention). sparse: predicted blocks
-/// only (SpargeAttn). check: sparse and full side by side; the result is sparse's, the error goes to the statistics.
+/// full: torch's scaled_dot_product_attention. quantized: every block, int8 QK (SageAttention). sparse: predicted
+/// blocks only (SpargeAttn). check: sparse and full side by side; the result is sparse's, the error goes to the
+/// statistics.
 enum class Mode { full, quantized, sparse, check };
 
 std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
-/// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of the mass.
+/// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of the
+/// mass.
 enum class Selection { topk, cdf };
 
 /// Choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
-  double topk = 0.5;          // fraction of key blocks kept; at least one block is
-  double cdf = 0.9;           // mass of the pooled softmax kept, the crossing block included
-  double similarity = -0.1;   // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
-  double pv_threshold = 15;   // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
-  bool dense = false;         // keep every block
+  double topk = 0.5;         // fraction of key blocks kept; at least one block is
+  double cdf = 0.9;          // mass of the pooled softmax kept, the crossing block included
+  double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
+  double pv_threshold = 15;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
+  bool dense = false;        // keep every block
 };
 
 struct Policy {
@@ -47,8 +49,8 @@ struct Statistics {
   int64_t kept_blocks = 0;        // QK blocks computed
   int64_t skipped_pv_blocks = 0;  // of those, blocks whose P.V was skipped
   int64_t calls = 0;
-  double seconds = 0;             // time inside attend()
-  double sum_relative_l1 = 0;     // check mode: sum over calls of sum|o - o_full| / sum|o_full|
+  double seconds = 0;          // time inside attend()
+  double sum_relative_l1 = 0;  // check mode: sum over calls of sum|o - o_full| / sum|o_full|
   double max_relative_l1 = 0;
 
   /// Share of the QK and PV work left out, in [0, 1).

@@ -1,0 +1,63 @@
+// What one CPU attention call works on: pointers, strides and masks. No torch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+
+#include "attention/block_map.h"
+
+namespace sparsereel::attention::cpu {
+
+/// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
+template <typename T>
+struct View {
+  T* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t token_stride = 0;
+  int64_t head_stride = 0;
+
+  T* row(int64_t b, int64_t token, int64_t h) const {
+    return data + b * batch_stride + token * token_stride + h * head_stride;
+  }
+};
+
+/// out = softmax(q k^T * scale) v over the keys that each query may see.
+struct Problem {
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t queries = 0;
+  int64_t keys = 0;
+  int64_t head_dim = 0;
+  View<const float> q{}, k{}, v{};
+  View<float> out{};
+  float* lse = nullptr;  // [batch, heads, queries], natural log; null: not wanted
+  double scale = 1;
+  int64_t text_tokens = 0;               // the last tokens of q and k
+  bool causal = false;                   // query i sees keys up to i + keys - queries
+  const int64_t* key_lengths = nullptr;  // [batch]; null: every key counts
+
+  int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
+  /// Query i sees the keys [0, visible_keys(b, i)).
+  int64_t visible_keys(int64_t b, int64_t query) const {
+    const int64_t length = key_length(b);
+    return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, length) : length;
+  }
+  int64_t query_blocks() const { return blocks_of(queries); }
+  int64_t key_blocks() const { return blocks_of(keys); }
+};
+
+/// Runs body(begin, end) over parts of [0, count) in parallel. The caller brings the threads, so that a program has one
+/// pool.
+using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t begin, int64_t end)>& body)>;
+
+/// What a kernel did, in 64 x 64 blocks of all heads.
+struct Counts {
+  int64_t kept_blocks = 0;
+  int64_t skipped_pv_blocks = 0;
+};
+
+/// At or above this threshold (log2 units) no P.V is skipped.
+constexpr double kNeverSkip = 32;
+
+}  // namespace sparsereel::attention::cpu

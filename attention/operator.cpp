@@ -1,0 +1,216 @@
+// attend(): checks what it is given, applies the prologue, and runs the mode's kernel.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cmath>
+#include <sstream>
+
+#include "attention/attention.h"
+#include "attention/cpu/reference.h"
+#include "attention/cpu/selection.h"
+#include "attention/prologue.h"
+#include "attention/sdpa.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
+
+std::string describe(const at::Tensor& t) {
+  std::ostringstream text;
+  if (!t.defined()) return "undefined";
+  text << t.sizes() << " of " << t.scalar_type() << " on " << t.device();
+  return text.str();
+}
+
+[[noreturn]] void refuse(const std::string& cause, const std::string& remedy) {
+  throw bad_input("attention: " + cause, remedy);
+}
+
+void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const auto refuse_all = [&](const std::string& requirement) {
+    refuse("q is " + describe(q) + ", k " + describe(k) + ", v " + describe(v), requirement);
+  };
+  if (!q.defined() || !k.defined() || !v.defined() || q.dim() != 4 || k.dim() != 4 || v.dim() != 4)
+    refuse_all("pass q [B, Nq, H, D], k and v [B, Nk, H, D]");
+  if (k.sizes() != v.sizes() || q.size(0) != k.size(0) || q.size(2) != k.size(2) || q.size(3) != k.size(3))
+    refuse_all("pass q [B, Nq, H, D], k and v [B, Nk, H, D] with equal B, H and D");
+  if (q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type() || q.device() != k.device() ||
+      q.device() != v.device())
+    refuse_all("pass q, k and v of one dtype on one device");
+  const auto dtype = q.scalar_type();
+  if (dtype != at::kHalf && dtype != at::kBFloat16 && !(dtype == at::kFloat && q.is_cpu()))
+    refuse_all("use fp16 or bf16, or fp32 on a CPU");
+  if (q.size(3) < kMinHeadDim || q.size(3) > kMaxHeadDim) refuse_all("use a head_dim from 16 to 256");
+  if (q.numel() == 0 || k.numel() == 0) refuse_all("pass at least one query, one key, one head and one batch entry");
+  if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) refuse_all("make the last dimension contiguous");
+}
+
+void check_key_lengths(const at::Tensor& lengths, int64_t batch, int64_t keys) {
+  if (!lengths.defined()) return;
+  if (lengths.dim() != 1 || lengths.size(0) != batch || lengths.scalar_type() != at::kLong)
+    refuse("key_lengths is " + describe(lengths), "pass int64 [" + std::to_string(batch) + "]");
+  if (lengths.min().item<int64_t>() < 0 || lengths.max().item<int64_t>() > keys)
+    refuse("key_lengths reach from " + std::to_string(lengths.min().item<int64_t>()) + " to " +
+               std::to_string(lengths.max().item<int64_t>()),
+           "keep them from 0 to the " + std::to_string(keys) + " keys");
+}
+
+void check_context(const at::Tensor& q, const at::Tensor& k, const Context& context) {
+  const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
+  validate(context.policy);
+  if (context.text_tokens < 0 || context.text_tokens > std::min(queries, keys))
+    refuse("text_tokens is " + std::to_string(context.text_tokens), "keep it from 0 to the number of tokens");
+  if (context.scale && !std::isfinite(*context.scale)) refuse("scale is not finite", "pass a finite scale");
+  check_key_lengths(context.key_lengths, batch, keys);
+  check_prologue(context.prologue, q, k, context.text_tokens);
+  if (!context.block_map) return;
+  const BlockMap& map = *context.block_map;
+  const bool fits = map.batch == batch && map.heads == heads && map.query_blocks == blocks_of(queries) &&
+                    map.key_blocks == blocks_of(keys) &&
+                    static_cast<int64_t>(map.bits.size()) == batch * heads * map.query_blocks * map.key_blocks;
+  const bool binary = std::all_of(map.bits.begin(), map.bits.end(), [](uint8_t bit) { return bit <= 1; });
+  if (!fits || !binary)
+    refuse("block_map does not fit", "pass bytes 0 or 1, [" + std::to_string(batch) + ", " + std::to_string(heads) +
+                                         ", " + std::to_string(blocks_of(queries)) + ", " +
+                                         std::to_string(blocks_of(keys)) + "]");
+}
+
+void parallel_for(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  at::parallel_for(0, count, 1, body);
+}
+
+template <typename T>
+cpu::View<T> view_of(const at::Tensor& t) {
+  return {.data = t.mutable_data_ptr<float>(),
+          .batch_stride = t.stride(0),
+          .token_stride = t.stride(1),
+          .head_stride = t.stride(2)};
+}
+
+/// One call on the CPU: fp32 tensors, the problem that points into them, and its head policies.
+class CpuCall {
+ public:
+  CpuCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale)
+      : context_(context),
+        dtype_(q.scalar_type()),
+        q_(q.to(at::kFloat)),
+        k_(k.to(at::kFloat)),
+        v_(v.to(at::kFloat)),
+        out_(at::empty(q.sizes(), q_.options().memory_format(at::MemoryFormat::Contiguous))) {
+    if (context.return_lse) lse_ = at::empty({q.size(0), q.size(2), q.size(1)}, q_.options());
+    if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(at::kCPU).contiguous();
+    problem_ = {.batch = q.size(0),
+                .heads = q.size(2),
+                .queries = q.size(1),
+                .keys = k.size(1),
+                .head_dim = q.size(3),
+                .q = view_of<const float>(q_),
+                .k = view_of<const float>(k_),
+                .v = view_of<const float>(v_),
+                .out = view_of<float>(out_),
+                .lse = lse_.defined() ? lse_.mutable_data_ptr<float>() : nullptr,
+                .scale = scale,
+                .text_tokens = context.text_tokens,
+                .causal = context.causal,
+                .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr};
+    for (int64_t h = 0; h < problem_.heads; ++h) heads_.push_back(context.policy.head(context.layer, h));
+  }
+
+  const cpu::Problem& problem() const { return problem_; }
+
+  BlockMap block_map(Mode mode) const {
+    if (context_.block_map) {
+      BlockMap map = *context_.block_map;
+      cpu::keep_visible(problem_, map);
+      return map;
+    }
+    if (mode == Mode::quantized || context_.policy.is_dense(context_.layer, context_.step))
+      return cpu::visible_blocks(problem_);
+    return cpu::predict_blocks(problem_, heads_, context_.policy.selection_rows, parallel_for);
+  }
+
+  Result run(Mode mode) const {
+    const BlockMap map = block_map(mode);
+    // With every block asked for nothing is skipped, P.V included.
+    std::vector<double> thresholds;
+    const bool dense_call = context_.policy.is_dense(context_.layer, context_.step) || mode == Mode::quantized;
+    for (const HeadPolicy& head : heads_)
+      thresholds.push_back(dense_call || head.dense ? cpu::kNeverSkip : head.pv_threshold);
+    const auto arithmetic = mode == Mode::quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
+    const cpu::Counts counts = cpu::reference_attention(problem_, map, thresholds, arithmetic, parallel_for);
+    Result result{.out = out_.to(dtype_), .lse = lse_, .statistics = {}, .kernel = "cpu reference"};
+    result.statistics.kept_blocks = counts.kept_blocks;
+    result.statistics.skipped_pv_blocks = counts.skipped_pv_blocks;
+    return result;
+  }
+
+ private:
+  const Context& context_;
+  at::ScalarType dtype_;
+  at::Tensor q_, k_, v_, out_, lse_, lengths_;
+  cpu::Problem problem_;
+  std::vector<HeadPolicy> heads_;
+};
+
+/// Blocks with a visible pair, all heads; and those of them that the caller's map keeps.
+std::pair<int64_t, int64_t> visible_and_kept(const at::Tensor& q, const at::Tensor& k, const Context& context) {
+  const at::Tensor lengths =
+      context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
+  const cpu::Problem problem{.batch = q.size(0),
+                             .heads = q.size(2),
+                             .queries = q.size(1),
+                             .keys = k.size(1),
+                             .head_dim = q.size(3),
+                             .causal = context.causal,
+                             .key_lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr};
+  const int64_t visible = cpu::count_blocks(cpu::visible_blocks(problem));
+  if (!context.block_map) return {visible, visible};
+  BlockMap map = *context.block_map;
+  cpu::keep_visible(problem, map);
+  return {visible, cpu::count_blocks(map)};
+}
+
+Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale) {
+  const SdpaResult sdpa_result = sdpa(q, k, v, context, scale);
+  Result result{.out = sdpa_result.out, .lse = sdpa_result.lse, .statistics = {}, .kernel = "torch sdpa"};
+  result.statistics.kept_blocks = visible_and_kept(q, k, context).second;
+  return result;
+}
+
+void add_error(const at::Tensor& out, const at::Tensor& full, Statistics& statistics) {
+  const at::Tensor expected = full.to(at::kDouble);
+  const double size = expected.abs().sum().item<double>();
+  const double error = (out.to(at::kDouble) - expected).abs().sum().item<double>();
+  statistics.sum_relative_l1 = size > 0 ? error / size : error;
+  statistics.max_relative_l1 = statistics.sum_relative_l1;
+}
+
+}  // namespace
+
+Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
+              Workspace& /*workspace*/) {
+  const auto start = std::chrono::steady_clock::now();
+  check_tensors(q, k, v);
+  check_context(q, k, context);
+  if (const std::string reason = unsupported_reason(context.mode, q.device()); !reason.empty())
+    refuse("mode " + std::string(name(context.mode)) + " cannot run: " + reason, "use mode full");
+  const double scale = context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+  const auto [queries, keys] = apply_prologue(context.prologue, q, k);
+  Result result = context.mode == Mode::full ? run_full(queries, keys, v, context, scale)
+                                             : CpuCall(queries, keys, v, context, scale).run(context.mode);
+  if (context.mode == Mode::check) add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
+  result.statistics.total_blocks = visible_and_kept(q, k, context).first;
+  result.statistics.calls = 1;
+  result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+std::string unsupported_reason(Mode mode, at::Device device) {
+  if (mode == Mode::full || device.is_cpu()) return {};
+  return "this build has no CUDA attention kernels yet";
+}
+
+}  // namespace sparsereel::attention

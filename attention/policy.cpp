@@ -1,0 +1,98 @@
+// Names, range checks and sums of the attention policy.
+#include "attention/policy.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+constexpr std::array<std::pair<Mode, std::string_view>, 4> kModes{{
+    {Mode::full, "full"},
+    {Mode::quantized, "quantized"},
+    {Mode::sparse, "sparse"},
+    {Mode::check, "check"},
+}};
+
+void require(bool ok, const std::string& field, double value, const std::string& range) {
+  if (!ok)
+    throw bad_input("attention policy: " + field + " is " + std::to_string(value), "set " + field + " to " + range);
+}
+
+void validate_head(const HeadPolicy& head, const std::string& prefix) {
+  require(head.topk > 0 && head.topk <= 1, prefix + "topk", head.topk, "a value above 0 and at most 1");
+  require(head.cdf > 0 && head.cdf <= 1, prefix + "cdf", head.cdf, "a value above 0 and at most 1");
+  require(head.similarity >= -1 && head.similarity <= 1, prefix + "similarity", head.similarity,
+          "a value from -1 to 1");
+  require(head.pv_threshold >= 0 && std::isfinite(head.pv_threshold), prefix + "pv_threshold", head.pv_threshold,
+          "a finite value of at least 0 (32 and more: never skip)");
+}
+
+}  // namespace
+
+std::string_view name(Mode mode) {
+  for (const auto& [value, text] : kModes)
+    if (value == mode) return text;
+  return "unknown";
+}
+
+Mode parse_mode(std::string_view text) {
+  std::string known;
+  for (const auto& [value, spelling] : kModes) {
+    if (spelling == text) return value;
+    known += (known.empty() ? "" : ", ") + std::string(spelling);
+  }
+  throw bad_input("unknown attention mode '" + std::string(text) + "'", "use one of " + known);
+}
+
+const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {
+  if (per_head.empty()) return defaults;
+  if (layer < 0 || layer >= static_cast<int64_t>(per_head.size()))
+    throw bad_input("attention policy: per_head has " + std::to_string(per_head.size()) + " layers, layer " +
+                        std::to_string(layer) + " was asked for",
+                    "use the profile of this model");
+  const std::vector<HeadPolicy>& heads = per_head[static_cast<size_t>(layer)];
+  if (head < 0 || head >= static_cast<int64_t>(heads.size()))
+    throw bad_input("attention policy: per_head[" + std::to_string(layer) + "] has " + std::to_string(heads.size()) +
+                        " heads, head " + std::to_string(head) + " was asked for",
+                    "use the profile of this model");
+  return heads[static_cast<size_t>(head)];
+}
+
+void validate(const Policy& policy) {
+  validate_head(policy.defaults, "");
+  for (size_t layer = 0; layer < policy.per_head.size(); ++layer) {
+    for (size_t head = 0; head < policy.per_head[layer].size(); ++head)
+      validate_head(policy.per_head[layer][head],
+                    "per_head[" + std::to_string(layer) + "][" + std::to_string(head) + "].");
+  }
+  const auto rows = policy.selection_rows;
+  require(rows == 64 || rows == 128 || rows == 192, "selection_rows", static_cast<double>(rows), "64, 128 or 192");
+  require(policy.dense_steps >= 0, "dense_steps", static_cast<double>(policy.dense_steps), "0 or more");
+  require(policy.dense_layers >= 0, "dense_layers", static_cast<double>(policy.dense_layers), "0 or more");
+}
+
+double Statistics::sparsity() const {
+  if (total_blocks == 0) return 0;
+  // QK and PV cost the same, so a block counts twice.
+  const auto done = static_cast<double>(2 * kept_blocks - skipped_pv_blocks);
+  return 1 - done / static_cast<double>(2 * total_blocks);
+}
+
+Statistics& Statistics::operator+=(const Statistics& other) {
+  total_blocks += other.total_blocks;
+  kept_blocks += other.kept_blocks;
+  skipped_pv_blocks += other.skipped_pv_blocks;
+  calls += other.calls;
+  seconds += other.seconds;
+  sum_relative_l1 += other.sum_relative_l1;
+  max_relative_l1 = std::max(max_relative_l1, other.max_relative_l1);
+  return *this;
+}
+
+}  // namespace sparsereel::attention

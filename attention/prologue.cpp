@@ -1,0 +1,102 @@
+// The prologue in torch operations, for any device and dtype.
+#include "attention/prologue.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+void check_vector(const at::Tensor& tensor, const std::string& field, int64_t size, const at::Tensor& like) {
+  if (!tensor.defined()) return;
+  if (tensor.dim() != 1 || tensor.size(0) != size || tensor.device() != like.device()) {
+    std::ostringstream text;
+    text << "attention: prologue " << field << " is " << tensor.sizes() << " on " << tensor.device();
+    throw bad_input(text.str(), "pass [" + std::to_string(size) + "] on the device of q");
+  }
+}
+
+void check_rotary(const at::Tensor& table, const std::string& field, int64_t tokens, const at::Tensor& like) {
+  if (table.dim() != 2 || table.size(0) != tokens || table.size(1) != like.size(3) ||
+      table.scalar_type() != at::kFloat || table.device() != like.device()) {
+    std::ostringstream text;
+    text << "attention: prologue " << field << " is " << table.sizes() << " of " << table.scalar_type() << " on "
+         << table.device();
+    throw bad_input(text.str(), "pass fp32 [" + std::to_string(tokens) + ", " + std::to_string(like.size(3)) +
+                                    "] (video tokens, head_dim) on the device of q");
+  }
+}
+
+at::Tensor normalise(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::Tensor rows = prologue.across_heads ? x.flatten(2) : x;
+  const int64_t size = rows.size(-1);
+  const auto optional = [&](const at::Tensor& t) {
+    return t.defined() ? std::optional<at::Tensor>(t.to(x.scalar_type())) : std::nullopt;
+  };
+  at::Tensor normalised;
+  if (prologue.norm == Prologue::Norm::layer) {
+    normalised = at::layer_norm(rows, {size}, optional(weight), optional(bias), prologue.eps);
+  } else {
+    normalised = at::rms_norm(rows, {size}, optional(weight), prologue.eps);
+    if (bias.defined()) normalised = normalised + bias.to(x.scalar_type());
+  }
+  return normalised.view(x.sizes());
+}
+
+/// RoFormer's rotation (arXiv 2104.09864) of pairs (2i, 2i + 1) or (i, i + D / 2), in fp32.
+at::Tensor rotate(const Prologue& prologue, const at::Tensor& x) {
+  const int64_t video = prologue.rotary_cos.size(0);
+  const at::Tensor head = x.narrow(1, 0, video).to(at::kFloat);
+  at::Tensor turned;  // x by 90 degrees in each pair
+  if (prologue.interleaved) {
+    const at::Tensor pairs = head.unflatten(3, {-1, 2});
+    turned = at::stack({pairs.select(4, 1).neg(), pairs.select(4, 0)}, 4).flatten(3);
+  } else {
+    const int64_t half = x.size(3) / 2;
+    turned = at::cat({head.narrow(3, half, half).neg(), head.narrow(3, 0, half)}, 3);
+  }
+  const at::Tensor rotated = head * prologue.rotary_cos.unsqueeze(1) + turned * prologue.rotary_sin.unsqueeze(1);
+  return at::cat({rotated.to(x.scalar_type()), x.narrow(1, video, x.size(1) - video)}, 1);
+}
+
+at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  at::Tensor result = x;
+  if (prologue.norm != Prologue::Norm::none) result = normalise(prologue, result, weight, bias);
+  if (prologue.rotary_cos.defined()) result = rotate(prologue, result);
+  return result;
+}
+
+}  // namespace
+
+void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
+  const int64_t size = prologue.across_heads ? q.size(2) * q.size(3) : q.size(3);
+  check_vector(prologue.q_weight, "q_weight", size, q);
+  check_vector(prologue.q_bias, "q_bias", size, q);
+  check_vector(prologue.k_weight, "k_weight", size, q);
+  check_vector(prologue.k_bias, "k_bias", size, q);
+  if (prologue.norm == Prologue::Norm::none && (prologue.q_weight.defined() || prologue.q_bias.defined() ||
+                                                prologue.k_weight.defined() || prologue.k_bias.defined()))
+    throw bad_input("attention: prologue has weights but norm none",
+                    "set norm to layer or rms, or leave the weights out");
+  if (prologue.rotary_cos.defined() != prologue.rotary_sin.defined())
+    throw bad_input("attention: prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
+  if (!prologue.rotary_cos.defined()) return;
+  if (q.size(1) != k.size(1))
+    throw bad_input("attention: rotary embedding with " + std::to_string(q.size(1)) + " queries and " +
+                        std::to_string(k.size(1)) + " keys",
+                    "use rotary tables for self-attention only");
+  if (q.size(3) % 2 != 0)
+    throw bad_input("attention: rotary embedding of an odd head_dim " + std::to_string(q.size(3)), "use an even one");
+  check_rotary(prologue.rotary_cos, "rotary_cos", q.size(1) - text_tokens, q);
+  check_rotary(prologue.rotary_sin, "rotary_sin", q.size(1) - text_tokens, q);
+}
+
+QueriesAndKeys apply_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k) {
+  return {.q = apply(prologue, q, prologue.q_weight, prologue.q_bias),
+          .k = apply(prologue, k, prologue.k_weight, prologue.k_bias)};
+}
+
+}  // namespace sparsereel::attention

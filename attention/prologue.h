@@ -1,0 +1,17 @@
+// Normalisation and rotary embedding of q and k, as every mode of attention applies them first.
+#pragma once
+
+#include "attention/attention.h"
+
+namespace sparsereel::attention {
+
+/// Throws Error when the prologue's tensors do not fit [B, N, H, D] queries or keys.
+void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens);
+
+/// q and k after the prologue, [B, N, H, D] in the dtype of q; the arguments themselves where the prologue is empty.
+struct QueriesAndKeys {
+  at::Tensor q, k;
+};
+QueriesAndKeys apply_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k);
+
+}  // namespace sparsereel::attention
