@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""python tests/parity/make_vae.py: writes data/vae_<case>/ (config.json, random weights), data/vae_golden.safetensors (what diffusers' CogVideoX VAE makes
+of random latents) and data/vae_names.json (names and shapes of CogVideoX-2b's decoder). Needs torch, diffusers, safetensors."""
+import json
+import pathlib
+import shutil
+
+import torch
+from diffusers import AutoencoderKLCogVideoX
+from safetensors.torch import save_file
+
+DATA = pathlib.Path(__file__).parent / "data"
+
+# Configurations: one and two layers a block; the odd widths make the shortcut convolutions and the channel tails matter.
+CONFIGS = {
+    "small": dict(block_out_channels=(8, 8, 12, 8), layers_per_block=1, latent_channels=4, norm_num_groups=4, sample_height=96, sample_width=80),
+    "deep": dict(block_out_channels=(4, 6, 8), layers_per_block=2, latent_channels=3, norm_num_groups=2, sample_height=64, sample_width=64, use_post_quant_conv=True,
+                 use_quant_conv=True, temporal_compression_ratio=2, down_block_types=("CogVideoXDownBlock3D",) * 3, up_block_types=("CogVideoXUpBlock3D",) * 3),
+}
+# name: (config, latent frames, height, width, tiled). Tiles of "small" are 6 x 5 latent pixels with strides 5 x 4; what does not divide leaves short tiles.
+CASES = {
+    "one_frame": ("small", 1, 4, 6, False),
+    "two_frames": ("small", 2, 5, 3, False),
+    "three_frames": ("small", 3, 3, 4, False),
+    "five_frames": ("small", 5, 4, 3, False),
+    "six_frames": ("small", 6, 2, 3, False),
+    "tiled": ("small", 3, 13, 9, True),
+    "tiled_one_axis": ("small", 2, 4, 11, True),
+    "deep_three_frames": ("deep", 3, 5, 4, False),
+    "deep_four_frames": ("deep", 4, 3, 6, False),
+}
+
+
+def randomise(module, generator):
+    """Every parameter matters: norms and biases are random too."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim > 1:
+                parameter.copy_(noise * (1.0 / (parameter[0].numel() ** 0.5)))
+            else:
+                parameter.copy_((1.0 if name.endswith("weight") else 0.0) + 0.3 * noise)
+    return module.half().eval()
+
+
+def save_vae(name, config, generator):
+    """Without the encoder, which nobody reads, but for one tensor that a reader of the decoder must ignore."""
+    folder = DATA / f"vae_{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    vae = randomise(AutoencoderKLCogVideoX(**config), generator)
+    vae.save_config(folder)
+    tensors = {key: tensor.contiguous() for key, tensor in vae.state_dict().items() if not key.startswith("encoder.") or key == "encoder.conv_in.conv.bias"}
+    save_file(tensors, folder / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+    return vae.float()
+
+
+def save_names():
+    with torch.device("meta"):
+        vae = AutoencoderKLCogVideoX()
+    shapes = {name: list(tensor.shape) for name, tensor in vae.state_dict().items() if not name.startswith("encoder.")}
+    (DATA / "vae_names.json").write_text(json.dumps(shapes, indent=0, sort_keys=True) + "\n")
+
+
+@torch.no_grad()
+def main():
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    vaes = {name: save_vae(name, config, generator) for name, config in CONFIGS.items()}
+    golden = {}
+    for name, (config, frames, height, width, tiled) in CASES.items():
+        vae = vaes[config]
+        vae.enable_tiling() if tiled else vae.disable_tiling()
+        latents = torch.randn(1, vae.config.latent_channels, frames, height, width, generator=generator).half().float()
+        decoded = vae.decode(latents).sample
+        expected = (height * vae_scale(vae), width * vae_scale(vae))
+        assert decoded.shape[-2:] == expected, f"{name}: diffusers' tiles give {tuple(decoded.shape[-2:])}, not {expected}"
+        golden[f"{name}.latents"] = latents
+        golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step sees even and odd pixels
+        print(name, tuple(decoded.shape), f"scale {decoded.abs().max():.3f}")
+    save_file(golden, DATA / "vae_golden.safetensors")
+    save_names()
+
+
+def vae_scale(vae):
+    return 2 ** (len(vae.config.block_out_channels) - 1)
+
+
+if __name__ == "__main__":
+    main()
