@@ -47,38 +47,13 @@ class Complaints {
   std::map<std::string, std::pair<size_t, std::string>> kinds_;
 };
 
-/// weight_map of an index: tensor -> shard's file name. Only plain file names: an index must not reach outside of its
-/// folder.
-std::map<std::string, std::string> read_weight_map(const fs::path& index_file) {
-  const json index = read_json(index_file);
-  const auto fail = [&](const std::string& what) {
-    return bad_input(index_file.string() + ": " + what, kDownloadAgain);
-  };
-  if (!index.is_object()) throw fail("is not a JSON object");
-  const auto found = index.find("weight_map");
-  if (found == index.end() || !found->is_object()) throw fail("weight_map is missing or not an object");
-  std::map<std::string, std::string> weight_map;
-  for (const auto& [tensor, shard] : found->items()) {
-    if (!shard.is_string()) throw fail("weight_map " + in_quotes(tensor) + " is not a file name");
-    const auto& name = shard.get_ref<const std::string&>();
-    const bool plain = !name.empty() && name.find('/') == std::string::npos && name.find('\0') == std::string::npos &&
-                       name != "." && name != "..";
-    if (!plain)
-      throw fail("weight_map " + in_quotes(tensor) + ": " + in_quotes(name) +
-                 " is not the name of a file in that folder");
-    weight_map[tensor] = name;
-  }
-  if (weight_map.empty()) throw fail("weight_map is empty");
-  return weight_map;
-}
-
 void map_single(Component& component, const fs::path& file) {
   component.files.push_back(std::make_shared<SafetensorsFile>(file));
   for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
 }
 
 void map_shards(Component& component, const fs::path& index_file) {
-  const auto weight_map = read_weight_map(index_file);
+  const auto weight_map = parse_weight_map(read_json(index_file), index_file.string());
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
   Complaints complaints;
@@ -149,6 +124,27 @@ json read_json(const fs::path& path) {
   if (is_git_lfs_pointer(content))
     throw bad_input(path.string() + ": is a Git LFS pointer", "run 'git lfs pull' in that folder");
   return parse_json(content, path.string(), kDownloadAgain);
+}
+
+std::map<std::string, std::string> parse_weight_map(const json& index, const std::string& file) {
+  const auto fail = [&](const std::string& what) { return bad_input(file + ": " + what, kDownloadAgain); };
+  if (!index.is_object()) throw fail("is not a JSON object");
+  const auto found = index.find("weight_map");
+  if (found == index.end() || !found->is_object()) throw fail("weight_map is missing or not an object");
+  std::map<std::string, std::string> weight_map;
+  for (const auto& [tensor, shard] : found->items()) {
+    if (!shard.is_string()) throw fail("weight_map " + in_quotes(tensor) + " is not a file name");
+    const auto& name = shard.get_ref<const std::string&>();
+    // An index must not reach outside of its folder.
+    const bool plain = !name.empty() && name.find_first_of(std::string_view("/\0", 2)) == std::string::npos &&
+                       name != "." && name != "..";
+    if (!plain)
+      throw fail("weight_map " + in_quotes(tensor) + ": " + in_quotes(name) +
+                 " is not the name of a file in that folder");
+    weight_map[tensor] = name;
+  }
+  if (weight_map.empty()) throw fail("weight_map is empty");
+  return weight_map;
 }
 
 uint64_t Component::parameter_count() const {

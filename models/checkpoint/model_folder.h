@@ -20,6 +20,10 @@ nlohmann::json read_json(const std::filesystem::path& path);
 /// component it needs, each of a supported class. Throws Error naming `file` and the entry.
 std::string check_model_index(const nlohmann::json& index, const std::string& file);
 
+/// weight_map of a *.safetensors.index.json: tensor -> file name of its shard. Throws Error naming `file` and the
+/// entry; a shard must be the plain name of a file in that folder.
+std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index, const std::string& file);
+
 /// One component (transformer, vae, text_encoder): its config and its memory-mapped weights, single or sharded.
 struct Component {
   std::string class_name;  // from model_index.json

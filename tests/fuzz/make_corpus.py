@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Writes the fuzzers' corpus of nasty inputs: python3 tests/fuzz/make_corpus.py (no packages needed)."""
+import json
+import pathlib
+import struct
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+
+
+def safetensors(header, data=b"", length=None):
+    """A file's bytes; header is JSON text, bytes or a value, length overrides the right one."""
+    if not isinstance(header, bytes):
+        header = (header if isinstance(header, str) else json.dumps(header)).encode()
+    return struct.pack("<Q", len(header) if length is None else length) + header + data
+
+
+def tensor(dtype="U8", shape=(4,), offsets=(0, 4)):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+
+def safetensors_files():
+    two = {"a": tensor(), "b": tensor(offsets=(4, 8))}
+    yield "valid", safetensors({**two, "__metadata__": {"format": "pt"}}, bytes(8))
+    yield "valid_empty", safetensors("{}")
+    yield "valid_padding", safetensors(json.dumps({"a": tensor()}) + " " * 13, bytes(4))
+    yield "valid_zero_size", safetensors({"a": tensor("F32", (0, 7), (0, 0)), "b": tensor()}, bytes(4))
+    yield "empty", b""
+    yield "short", b"\x01\x02\x03"
+    for exponent in (31, 32, 40, 63):
+        yield f"length_2_{exponent}", safetensors({"a": tensor()}, bytes(4), 2**exponent)
+    yield "length_max", safetensors({"a": tensor()}, bytes(4), 2**64 - 1)
+    yield "length_one_too_many", safetensors("{}", length=3)
+    yield "length_zero", safetensors("{}", length=0)
+    yield "lfs_pointer", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 11000000000\n"
+    yield "html", b"<!DOCTYPE html><html><body>404</body></html>"
+    yield "truncated_data", safetensors(two, bytes(7))
+    yield "surplus_data", safetensors(two, bytes(9))
+    yield "overlap", safetensors({"a": tensor(), "b": tensor(offsets=(2, 6))}, bytes(6))
+    yield "same_place", safetensors({"a": tensor(), "b": tensor()}, bytes(4))
+    yield "hole", safetensors({"a": tensor(), "b": tensor(offsets=(5, 9))}, bytes(9))
+    yield "backwards", safetensors({"a": tensor(offsets=(4, 0))}, bytes(4))
+    yield "offsets_huge", safetensors({"a": tensor(offsets=(2**63 - 5, 2**63 - 1))}, bytes(4))
+    yield "offsets_wrap", safetensors({"a": tensor(offsets=(2**64 - 4, 2**64))}, bytes(4))
+    yield "offsets_three", safetensors({"a": tensor(offsets=(0, 4, 8))}, bytes(4))
+    yield "offsets_negative", safetensors({"a": tensor(offsets=(-4, 0))}, bytes(4))
+    yield "offsets_float", safetensors({"a": tensor(offsets=(0.0, 4.0))}, bytes(4))
+    yield "shape_negative", safetensors({"a": tensor(shape=(-4,))}, bytes(4))
+    yield "shape_overflow", safetensors({"a": tensor(shape=(2**32, 2**32), offsets=(0, 0))})
+    yield "shape_overflow_wraps", safetensors({"a": tensor("F32", (2**62 + 1, 4), (0, 16))}, bytes(16))
+    yield "shape_overflow_by_dtype", safetensors({"a": tensor("F64", (2**61,), (0, 0))})
+    yield "shape_zero_hides_overflow", safetensors({"a": tensor(shape=(2**40, 2**40, 0), offsets=(0, 0))})
+    yield "shape_many", safetensors({"a": tensor(shape=[1] * 200, offsets=(0, 1))}, bytes(1))
+    yield "shape_string", safetensors({"a": {**tensor(), "shape": "4"}}, bytes(4))
+    dtypes = {"unknown": "F4", "lower_case": "f32", "empty": "", "space": "U8 ", "number": 8, "null": None, "array": ["U8"]}
+    for name, dtype in dtypes.items():
+        yield f"dtype_{name}", safetensors({"a": tensor(dtype)}, bytes(4))
+    yield "entry_null", safetensors({"a": None})
+    yield "entry_array", safetensors({"a": [1, 2]})
+    yield "entry_without_fields", safetensors({"a": {}})
+    yield "header_array", safetensors("[]")
+    yield "header_number", safetensors("7")
+    yield "header_string", safetensors('"{}"')
+    yield "header_cut", safetensors('{"a":{"dtype":"U8","sha')
+    yield "header_two_values", safetensors("{}{}")
+    yield "header_comment", safetensors("{/* */}")
+    yield "header_nan", safetensors('{"a":NaN}')
+    yield "header_huge_number", safetensors('{"a":1e999}')
+    yield "header_bom", safetensors(b"\xef\xbb\xbf{}")
+    yield "header_nul", safetensors(b"\0{}")
+    yield "deep_objects", safetensors('{"a":' * 2000)
+    yield "deep_arrays", safetensors("[" * 4000 + "]" * 4000)
+    yield "deep_balanced", safetensors('{"a":' + "[" * 31 + "]" * 31 + "}")
+    one = json.dumps(tensor())
+    yield "duplicate_tensor", safetensors('{"a":%s,"a":%s}' % (one, one), bytes(4))
+    yield "duplicate_field", safetensors('{"a":{"dtype":"U8","dtype":"F32","shape":[4],"data_offsets":[0,4]}}', bytes(4))
+    yield "duplicate_by_escape", safetensors('{"a":%s,"\\u0061":%s}' % (one, one), bytes(4))
+    yield "name_not_utf8", safetensors(b'{"\xff\xfe":{}}')
+    yield "name_surrogate", safetensors('{"\\ud800":{}}')
+    yield "name_control", safetensors('{"\\u0000\\u001b[31m":%s}' % one, bytes(4))
+    yield "name_empty", safetensors({"": tensor()}, bytes(4))
+    yield "name_long", safetensors({"n" * 3000: tensor()}, bytes(4))
+    yield "metadata_array", safetensors({"__metadata__": []})
+    yield "metadata_number", safetensors({"__metadata__": {"step": 1}})
+    yield "metadata_nested", safetensors({"__metadata__": {"a": {"b": "c"}}})
+
+
+T5 = {"model_type": "t5", "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new", "is_gated_act": True, "vocab_size": 119, "d_model": 32,
+      "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128,
+      "layer_norm_epsilon": 1e-6}
+DIT = {"_class_name": "CogVideoXTransformer3DModel", "activation_fn": "gelu-approximate", "num_attention_heads": 2, "attention_head_dim": 16,
+       "in_channels": 4, "out_channels": 4, "freq_shift": 0, "ofs_embed_dim": None, "patch_size": 2, "patch_size_t": None, "num_layers": 2,
+       "spatial_interpolation_scale": 1.875, "use_rotary_positional_embeddings": True}
+VAE = {"_class_name": "AutoencoderKLCogVideoX", "act_fn": "silu", "block_out_channels": [8, 8, 8, 8], "norm_num_groups": 4, "latent_channels": 4,
+       "up_block_types": ["CogVideoXUpBlock3D"] * 4, "temporal_compression_ratio": 4, "scaling_factor": 0.7, "latents_mean": None}
+SCHEDULER = {"_class_name": "CogVideoXDDIMScheduler", "num_train_timesteps": 4, "beta_schedule": "scaled_linear", "trained_betas": [0.1, 0.2, 0.3, 0.4],
+             "prediction_type": "v_prediction", "timestep_spacing": "trailing", "snr_shift_scale": 3.0}
+INDEX = {"_class_name": "CogVideoXPipeline", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"], "text_encoder": ["transformers", "T5EncoderModel"],
+         "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "CogVideoXTransformer3DModel"],
+         "vae": ["diffusers", "AutoencoderKLCogVideoX"]}
+SHARDS = {"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+
+
+def config_files():
+    for name, config in (("t5", T5), ("dit", DIT), ("vae", VAE), ("scheduler", SCHEDULER), ("model_index", INDEX), ("shards", SHARDS)):
+        yield name, json.dumps(config)
+    yield "t5_relu", json.dumps({**T5, "feed_forward_proj": "relu"})
+    yield "t5_buckets_odd", json.dumps({**T5, "relative_attention_num_buckets": 5})
+    yield "t5_huge", json.dumps({**T5, "num_heads": 2**20, "d_kv": 2**20})
+    yield "dit_zero_heads", json.dumps({**DIT, "num_attention_heads": 0})
+    yield "dit_patch_huge", json.dumps({**DIT, "patch_size": 2**40})
+    yield "dit_null", json.dumps({**DIT, "num_layers": None})
+    yield "dit_float", json.dumps({**DIT, "num_layers": 2.5})
+    yield "dit_number_2_64", json.dumps({**DIT, "num_layers": 2**64})
+    yield "vae_no_blocks", json.dumps({**VAE, "block_out_channels": [], "up_block_types": []})
+    yield "vae_many_blocks", json.dumps({**VAE, "block_out_channels": [8] * 80, "up_block_types": ["CogVideoXUpBlock3D"] * 80})
+    yield "vae_means", json.dumps({**VAE, "latents_mean": [0.0]})
+    yield "vae_ratio", json.dumps({**VAE, "temporal_compression_ratio": 3})
+    yield "scheduler_betas", json.dumps({**SCHEDULER, "trained_betas": [2]})
+    yield "scheduler_steps", json.dumps({**SCHEDULER, "num_train_timesteps": -1})
+    yield "index_other_pipeline", json.dumps({**INDEX, "_class_name": "WanPipeline"})
+    yield "index_null_pair", json.dumps({**INDEX, "vae": [None, None]})
+    yield "index_class_list", json.dumps({**INDEX, "_class_name": ["CogVideoXPipeline"]})
+    yield "shards_escape", json.dumps({"weight_map": {"a": "../../etc/passwd"}})
+    yield "shards_nul", json.dumps({"weight_map": {"a": "x\0y"}})
+    yield "shards_number", json.dumps({"weight_map": {"a": 1}})
+    yield "array", "[]"
+    yield "empty", ""
+    yield "deep", '{"a":' * 2000
+    yield "duplicate", '{"d_model":1,"d_model":2}'
+    yield "not_utf8", b'{"_class_name":"\xc3\x28"}'
+    yield "infinity", '{"scaling_factor":Infinity}'
+
+
+def main():
+    for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("config", ".json", config_files())):
+        folder = CORPUS / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+        for name, content in files:
+            (folder / (name + suffix)).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+// What the fuzzers feed: each target takes arbitrary bytes and either succeeds, with a result that makes sense, or
+// throws Error.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/configs.h"
+#include "models/checkpoint/json_text.h"
+#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/safetensors.h"
+
+namespace sparsereel::test {
+
+/// Parses a header and aborts if an accepted one points outside of the file.
+inline void parse_header(std::span<const std::byte> file, uint64_t file_size) {
+  try {
+    for (const auto& entry : models::parse_safetensors_header(file, file_size, "fuzz.safetensors").entries) {
+      if (entry.offset > file_size || entry.bytes > file_size - entry.offset) std::abort();
+    }
+  } catch (const Error&) {
+    // The expected end of most inputs.
+  }
+}
+
+/// The bytes as a whole file, and as the JSON of a header with a right length before it (which a fuzzer would seldom
+/// guess).
+inline void fuzz_safetensors(std::span<const std::byte> bytes) {
+  parse_header(bytes, bytes.size());
+  const uint64_t length = bytes.size();
+  std::string file(sizeof length, '\0');
+  std::memcpy(file.data(), &length, sizeof length);
+  file.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  constexpr uint64_t kDataBytes = 16;
+  parse_header(std::as_bytes(std::span(file)), file.size() + kDataBytes);
+}
+
+/// The bytes as each kind of JSON file that a checkpoint holds.
+inline void fuzz_config(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto attempt = [&](const auto& parse) {
+    try {
+      parse(models::parse_json(text, "fuzz.json", "none"), "fuzz.json");
+    } catch (const Error&) {
+      // The expected end of most inputs.
+    }
+  };
+  attempt(models::parse_t5_config);
+  attempt(models::parse_cogvideox_config);
+  attempt(models::parse_cogvideox_vae_config);
+  attempt(models::parse_scheduler_config);
+  attempt(models::check_model_index);
+  attempt(models::parse_weight_map);
+}
+
+}  // namespace sparsereel::test

@@ -1,0 +1,41 @@
+// Every input of the fuzzers' corpus is accepted or refused with an Error; in every build, not only where there is
+// libFuzzer.
+#include "tests/fuzz/targets.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel {
+namespace {
+
+class FuzzCorpus : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
+  size_t inputs = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(SPARSEREEL_SOURCE_DIR) + "/tests/fuzz/corpus/" + GetParam())) {
+    SCOPED_TRACE(entry.path().string());
+    const std::string bytes = test::read_text(entry.path());
+    if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "config") test::fuzz_config(std::as_bytes(std::span(bytes)));
+    ++inputs;
+  }
+  EXPECT_GT(inputs, 20U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus, ::testing::Values("safetensors", "config"),
+                         [](const auto& each) { return each.param; });
+
+TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
+  const std::string folder = std::string(SPARSEREEL_SOURCE_DIR) + "/tests/fuzz/corpus/";
+  for (const char* name : {"valid", "valid_empty", "valid_padding", "valid_zero_size"})
+    EXPECT_NO_THROW(models::SafetensorsFile(folder + "safetensors/" + name + ".safetensors")) << name;
+  const auto config = [&](const std::string& name) { return models::read_json(folder + "config/" + name + ".json"); };
+  EXPECT_NO_THROW(models::parse_t5_config(config("t5"), "t5"));
+  EXPECT_NO_THROW(models::parse_cogvideox_config(config("dit"), "dit"));
+  EXPECT_NO_THROW(models::parse_cogvideox_vae_config(config("vae"), "vae"));
+  EXPECT_NO_THROW(models::parse_scheduler_config(config("scheduler"), "scheduler"));
+  EXPECT_NO_THROW(models::check_model_index(config("model_index"), "model_index"));
+  EXPECT_NO_THROW(models::parse_weight_map(config("shards"), "shards"));
+}
+
+}  // namespace
+}  // namespace sparsereel
