@@ -11,6 +11,7 @@
 #include "models/dit/cogvideox_tokens.h"
 #include "models/dit/cogvideox_weights.h"
 #include "models/dit/dit.h"
+#include "models/layers/host_memory.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 
@@ -220,6 +221,7 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
 std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype) {
   CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
   check_config(config, component.config_file);
+  if (device.is_cpu()) keep_freed_host_memory();
   WeightReader reader(component, device, dtype);
   CogVideoXWeights weights = load_cogvideox_weights(reader, config);
   return std::make_unique<CogVideoX>(std::move(config), component.config_file, std::move(weights),

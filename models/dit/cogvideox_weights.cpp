@@ -24,8 +24,12 @@ AdaptiveNorm adaptive_norm(WeightReader& reader, const std::string& name, const 
 // One projection instead of three: q, k and v are then views of its result.
 Affine packed_qkv(WeightReader& reader, const std::string& attention, const Sizes& sizes, bool bias) {
   const std::vector<int64_t> shape = {sizes.channels, sizes.channels};
-  const Affine q = reader.affine(attention + ".to_q", shape, bias), k = reader.affine(attention + ".to_k", shape, bias),
-               v = reader.affine(attention + ".to_v", shape, bias);
+  const Affine q = reader.affine(attention + ".to_q", shape, bias);
+  const Affine k = reader.affine(attention + ".to_k", shape, bias);
+  const Affine v = reader.affine(attention + ".to_v", shape, bias);
+  // A placeholder takes no memory and is not contiguous; check_complete() will refuse it, so that it is not worth
+  // packing.
+  if (!q.weight.is_contiguous() || !k.weight.is_contiguous() || !v.weight.is_contiguous()) return q;
   return {at::cat({q.weight, k.weight, v.weight}), bias ? at::cat({q.bias, k.bias, v.bias}) : at::Tensor()};
 }
 
