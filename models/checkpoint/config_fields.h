@@ -9,8 +9,8 @@
 
 namespace sparsereel::models {
 
-inline constexpr int64_t kMaxSize =
-    int64_t{1} << 24;  // far above any real width, length or count; products of a few fit into 63 bits
+/// Above any real width, length or count; products of three fit into 63 bits.
+inline constexpr int64_t kMaxSize = int64_t{1} << 20;
 
 /// A missing field takes `fallback`, the reference's default. null counts as a wrong type except where a field is
 /// optional. Fields that nobody asks for are ignored: published configs carry many.

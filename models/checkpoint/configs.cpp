@@ -101,8 +101,9 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   config.use_rotary_positional_embeddings = fields.boolean("use_rotary_positional_embeddings", false);
   config.use_learned_positional_embeddings = fields.boolean("use_learned_positional_embeddings", false);
   config.patch_bias = fields.boolean("patch_bias", true);
-  require_multiple(fields, "num_attention_heads x attention_head_dim",
-                   config.num_attention_heads * config.attention_head_dim, 2);
+  const int64_t width = config.num_attention_heads * config.attention_head_dim;
+  check_width(fields, "num_attention_heads x attention_head_dim", width);
+  require_multiple(fields, "num_attention_heads x attention_head_dim", width, 2);  // the timestep's sine and cosine
   check_cogvideox_positions(fields, config);
   return config;
 }

@@ -1,0 +1,189 @@
+// Config parsers: published configs are read, everything else is refused by file and field.
+#include "models/checkpoint/configs.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/model_folder.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using nlohmann::json;
+using test::throws_error;
+
+json t5() {
+  return {{"model_type", "t5"}, {"feed_forward_proj", "gated-gelu"},
+          {"d_model", 4096},    {"num_layers", 24},
+          {"num_heads", 64},    {"d_ff", 10240}};
+}
+json dit() {
+  return {{"_class_name", "CogVideoXTransformer3DModel"}};
+}
+json vae() {
+  return {{"_class_name", "AutoencoderKLCogVideoX"}};
+}
+json scheduler() {
+  return {{"_class_name", "CogVideoXDDIMScheduler"}};
+}
+
+void parse(const std::string& kind, const json& config) {
+  if (kind == "t5") parse_t5_config(config, "some/config.json");
+  if (kind == "dit") parse_cogvideox_config(config, "some/config.json");
+  if (kind == "vae") parse_cogvideox_vae_config(config, "some/config.json");
+  if (kind == "scheduler") parse_scheduler_config(config, "some/config.json");
+}
+
+json valid(const std::string& kind) {
+  if (kind == "t5") return t5();
+  if (kind == "dit") return dit();
+  return kind == "vae" ? vae() : scheduler();
+}
+
+struct Bad {
+  std::string kind, field;
+  json value;
+  std::string part;  // of the cause
+};
+
+void PrintTo(const Bad& bad, std::ostream* out) {
+  *out << bad.kind << " " << bad.field << " " << bad.value;
+}
+
+class BadField : public ::testing::TestWithParam<Bad> {};
+
+TEST_P(BadField, IsRefusedByFileAndField) {
+  const Bad& bad = GetParam();
+  json config = valid(bad.kind);
+  ASSERT_NO_THROW(parse(bad.kind, config));
+  config[bad.field] = bad.value;
+  EXPECT_TRUE(throws_error([&] { parse(bad.kind, config); }, {"some/config.json", bad.field, bad.part}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Configs, BadField,
+    ::testing::Values(
+        Bad{"t5", "d_model", "4096", "\"4096\", not a whole number"},
+        Bad{"t5", "d_model", 0, "not a whole number from 1"}, Bad{"t5", "num_layers", nullptr, "null"},
+        Bad{"t5", "num_heads", 64.5, "64.5"}, Bad{"t5", "num_heads", true, "true"},
+        Bad{"t5", "d_kv", json::array(), "an array"}, Bad{"t5", "vocab_size", -1, "-1"},
+        Bad{"t5", "vocab_size", uint64_t{18446744073709551615U}, "18446744073709551615"},
+        Bad{"t5", "d_kv", 1 << 20, "above"}, Bad{"t5", "layer_norm_epsilon", "1e-6", "not a number"},
+        Bad{"t5", "layer_norm_epsilon", -1, "not a number from 0"},
+        Bad{"t5", "feed_forward_proj", "relu", "\"relu\" is not supported"},
+        Bad{"t5", "feed_forward_proj", 1, "not a string"}, Bad{"t5", "is_gated_act", false, "not supported"},
+        Bad{"t5", "dense_act_fn", "relu", "\"relu\" is not supported"},
+        Bad{"t5", "model_type", "umt5", "\"umt5\" is not supported"},
+        Bad{"t5", "relative_attention_num_buckets", 5, "multiple of 2"},
+        Bad{"t5", "relative_attention_max_distance", 8, "quarter"},
+
+        Bad{"dit", "_class_name", "WanTransformer3DModel", "not supported"},
+        Bad{"dit", "activation_fn", "geglu", "\"geglu\" is not supported"},
+        Bad{"dit", "timestep_activation_fn", "gelu", "not supported"},
+        Bad{"dit", "num_attention_heads", 0, "not a whole number"}, Bad{"dit", "num_attention_heads", 1 << 20, "above"},
+        Bad{"dit", "patch_size", 65, "from 1 to 64"}, Bad{"dit", "patch_size_t", 0, "from 1 to 64"},
+        Bad{"dit", "patch_size_t", 2, "not supported"}, Bad{"dit", "ofs_embed_dim", "512", "not a whole number"},
+        Bad{"dit", "flip_sin_to_cos", 1, "not true or false"}, Bad{"dit", "freq_shift", 7, "from 0 to 1"},
+        Bad{"dit", "spatial_interpolation_scale", 0, "positive"},
+        Bad{"dit", "use_learned_positional_embeddings", true, "not supported"},
+        Bad{"dit", "attention_head_dim", 7, "multiple of"}, Bad{"dit", "num_layers", 1e9, "not a whole number"},
+        Bad{"dit", "norm_eps", json::object(), "an object"},
+
+        Bad{"vae", "_class_name", "AutoencoderKL", "not supported"}, Bad{"vae", "act_fn", "mish", "not supported"},
+        Bad{"vae", "latents_mean", json::array({0.0}), "not supported"},
+        Bad{"vae", "latents_std", json::array({1.0}), "not supported"},
+        Bad{"vae", "shift_factor", 0.1, "not supported"}, Bad{"vae", "block_out_channels", json::array(), "0 entries"},
+        Bad{"vae", "block_out_channels", json::array({128, 256, 256, 500}), "multiple of 32"},
+        Bad{"vae", "block_out_channels", json::array({128, 256, 256, "512"}), "not a whole number"},
+        Bad{"vae", "block_out_channels", 128, "not an array"},
+        Bad{"vae", "up_block_types", json::array({"CogVideoXUpBlock3D"}), "1 entries"},
+        Bad{"vae", "up_block_types", json::array({1, 2, 3, 4}), "not a string"},
+        Bad{"vae", "up_block_types", json::array({"UpBlock3D", "UpBlock3D", "UpBlock3D", "UpBlock3D"}),
+            "not supported"},
+        Bad{"vae", "temporal_compression_ratio", 3, "power of two"},
+        Bad{"vae", "temporal_compression_ratio", 16, "power of two"}, Bad{"vae", "scaling_factor", 0, "positive"},
+        Bad{"vae", "scaling_factor", nullptr, "null"}, Bad{"vae", "use_post_quant_conv", true, "not supported"},
+        Bad{"vae", "norm_num_groups", 0, "not a whole number"},
+
+        Bad{"scheduler", "_class_name", "EulerDiscreteScheduler", "\"EulerDiscreteScheduler\" is not supported"},
+        Bad{"scheduler", "beta_schedule", "sigmoid", "\"sigmoid\" is not supported"},
+        Bad{"scheduler", "beta_schedule", 1, "not a string"},
+        Bad{"scheduler", "prediction_type", "flow_prediction", "not supported"},
+        Bad{"scheduler", "timestep_spacing", "karras", "not supported"},
+        Bad{"scheduler", "num_train_timesteps", 0, "not a whole number"},
+        Bad{"scheduler", "beta_end", 2, "from 0 to 1"}, Bad{"scheduler", "beta_start", 0.5, "above beta_end"},
+        Bad{"scheduler", "trained_betas", json::array({0.1, 0.2}), "2 entries"},
+        Bad{"scheduler", "trained_betas", json::array({"0.1"}), "not a number"},
+        Bad{"scheduler", "trained_betas", 0.1, "not an array"},
+        Bad{"scheduler", "steps_offset", -1, "not a whole number"},
+        Bad{"scheduler", "clip_sample", "no", "not true or false"},
+        Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
+
+TEST(Configs, RotaryPositionsNeedHeadsThatSplitIntoThree) {
+  json config = dit();
+  config["use_rotary_positional_embeddings"] = true;
+  config["attention_head_dim"] = 24;
+  EXPECT_TRUE(throws_error([&] { parse("dit", config); }, {"attention_head_dim", "multiple of 16"}));
+}
+
+TEST(Configs, NotAnObjectIsRefused) {
+  for (const char* kind : {"t5", "dit", "vae", "scheduler"})
+    EXPECT_TRUE(throws_error([&] { parse(kind, json::array()); }, {"some/config.json", "not a JSON object"})) << kind;
+}
+
+TEST(Configs, SchedulerWithoutClassIsRefused) {
+  EXPECT_TRUE(throws_error([] { parse("scheduler", json::object()); }, {"some/config.json", "_class_name"}));
+}
+
+TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
+  const T5Config text = parse_t5_config({{"feed_forward_proj", "gated-gelu"}}, "f");
+  EXPECT_EQ(text.d_model, 512);
+  EXPECT_EQ(text.d_ff, 2048);
+  EXPECT_TRUE(throws_error([] { parse_t5_config(json::object(), "f"); }, {"feed_forward_proj", "relu"}))
+      << "T5's own default";
+  const SchedulerConfig sampler = parse_scheduler_config(scheduler(), "f");
+  EXPECT_EQ(sampler.prediction_type, "epsilon");
+  EXPECT_EQ(sampler.timestep_spacing, "leading");
+  EXPECT_TRUE(sampler.clip_sample);
+  EXPECT_FALSE(sampler.rescale_betas_zero_snr);
+  EXPECT_EQ(parse_cogvideox_config(dit(), "f").num_layers, 30);
+  EXPECT_EQ(parse_cogvideox_vae_config(vae(), "f").layers_per_block, 3);
+}
+
+// The fields in which the published checkpoints differ from the defaults, with keys that nobody reads.
+TEST(Configs, ReadsTheThreePublishedLayouts) {
+  json small = dit();
+  small["_diffusers_version"] = "0.30.0.dev0";
+  small["dropout"] = 0.0;
+  EXPECT_FALSE(parse_cogvideox_config(small, "2b").use_rotary_positional_embeddings);
+
+  json large = dit();
+  large.update({{"num_attention_heads", 48}, {"num_layers", 42}, {"use_rotary_positional_embeddings", true}});
+  EXPECT_EQ(parse_cogvideox_config(large, "5b").num_attention_heads, 48);
+
+  large.update({{"patch_size_t", 2},
+                {"patch_bias", false},
+                {"ofs_embed_dim", nullptr},
+                {"sample_height", 300},
+                {"sample_width", 300},
+                {"sample_frames", 81}});
+  const CogVideoXConfig newest = parse_cogvideox_config(large, "1.5");
+  EXPECT_EQ(newest.patch_size_t, 2);
+  EXPECT_FALSE(newest.patch_bias);
+  EXPECT_FALSE(newest.ofs_embed_dim.has_value());
+  EXPECT_EQ(newest.sample_frames, 81);
+}
+
+TEST(Configs, ReadsTheTestPipelinesConfigs) {
+  const auto folder = ModelFolder::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
+  std::string file;
+  const json text = folder.config("text_encoder", &file);
+  EXPECT_EQ(parse_t5_config(text, file).d_model, 32);
+  EXPECT_TRUE(file.ends_with("text_encoder/config.json"));
+  EXPECT_NO_THROW(parse_cogvideox_config(folder.config("transformer", &file), file));
+  EXPECT_NO_THROW(parse_cogvideox_vae_config(folder.config("vae", &file), file));
+  EXPECT_EQ(parse_scheduler_config(folder.config("scheduler", &file), file).class_name, "CogVideoXDDIMScheduler");
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,190 @@
+// A checkpoint folder opens whole, or one error says what is wrong with which file.
+#include "models/checkpoint/model_folder.h"
+
+#include <functional>
+#include <iterator>
+
+#include "models/checkpoint/json_text.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::TemporaryFolder;
+using test::throws_error;
+using test::write_text;
+
+constexpr const char* kIndex = "transformer/diffusion_pytorch_model.safetensors.index.json";
+
+/// A copy of the test pipeline that a test may damage.
+class ModelFolderTest : public ::testing::Test {
+ protected:
+  ModelFolderTest() {
+    fs::copy(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", folder_.path(), fs::copy_options::recursive);
+  }
+
+  ModelFolder open() const { return ModelFolder::open(folder_.path()); }
+  void edit(const std::string& file, const std::function<void(json&)>& change) const {
+    json content = read_json(folder_ / file);
+    change(content);
+    write_text(folder_ / file, content.dump());
+  }
+  ::testing::AssertionResult opening_fails(const std::vector<std::string>& parts) const {
+    return throws_error([&] { open(); }, parts);
+  }
+  ::testing::AssertionResult transformer_fails(const std::vector<std::string>& parts) const {
+    return throws_error([&] { open().component("transformer"); }, parts);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ModelFolderTest, OpensShardsAndSingleFiles) {
+  const ModelFolder model = open();
+  EXPECT_EQ(model.pipeline_class(), "CogVideoXPipeline");
+  const Component transformer = model.component("transformer");
+  EXPECT_EQ(transformer.class_name, "CogVideoXTransformer3DModel");
+  EXPECT_EQ(transformer.files.size(), 2U);
+  const Component vae = model.component("vae");
+  EXPECT_EQ(vae.files.size(), 1U);
+  EXPECT_EQ(model.component("text_encoder").files[0]->path().filename(), "model.safetensors");
+
+  uint64_t parameters = 0;
+  for (const auto& [name, place] : transformer.tensors) {
+    EXPECT_EQ(transformer.files[place.first]->find(name), place.second);
+    uint64_t count = 1;
+    for (const int64_t size : place.second->shape) count *= static_cast<uint64_t>(size);
+    parameters += count;
+  }
+  EXPECT_EQ(transformer.parameter_count(), parameters);
+  EXPECT_EQ(transformer.bytes(), read_json(folder_ / kIndex)["metadata"]["total_size"].get<uint64_t>());
+}
+
+TEST_F(ModelFolderTest, MissingFolderIsRefused) {
+  EXPECT_TRUE(throws_error([&] { ModelFolder::open(folder_ / "nowhere"); }, {"nowhere", "not a folder"}));
+}
+
+TEST_F(ModelFolderTest, MissingModelIndexIsRefused) {
+  fs::remove(folder_ / "model_index.json");
+  EXPECT_TRUE(opening_fails({"model_index.json", "does not exist"}));
+}
+
+TEST_F(ModelFolderTest, MalformedModelIndexIsRefusedWithTheLine) {
+  write_text(folder_ / "model_index.json", "{\n \"_class_name\": \n}");
+  EXPECT_TRUE(opening_fails({"model_index.json", "line 3"}));
+  write_text(folder_ / "model_index.json", "[]");
+  EXPECT_TRUE(opening_fails({"model_index.json", "not a JSON object"}));
+  write_text(folder_ / "model_index.json", "version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_TRUE(opening_fails({"model_index.json", "Git LFS pointer"}));
+  write_text(folder_ / "model_index.json", "");
+  EXPECT_TRUE(opening_fails({"model_index.json"}));
+}
+
+TEST_F(ModelFolderTest, UnsupportedPipelineIsRefusedByName) {
+  edit("model_index.json", [](json& index) { index["_class_name"] = "WanPipeline"; });
+  EXPECT_TRUE(opening_fails({"model_index.json", "_class_name", "\"WanPipeline\" is not supported"}));
+  edit("model_index.json", [](json& index) { index["_class_name"] = 1; });
+  EXPECT_TRUE(opening_fails({"model_index.json", "_class_name"}));
+}
+
+TEST_F(ModelFolderTest, UnsupportedOrMissingComponentIsRefusedByName) {
+  edit("model_index.json", [](json& index) { index["scheduler"][1] = "EulerDiscreteScheduler"; });
+  EXPECT_TRUE(opening_fails({"model_index.json", "scheduler", "\"EulerDiscreteScheduler\" is not supported"}));
+  edit("model_index.json", [](json& index) { index["scheduler"] = {nullptr, nullptr}; });
+  EXPECT_TRUE(opening_fails({"model_index.json", "scheduler", "pair"}));
+  edit("model_index.json", [](json& index) { index.erase("scheduler"); });
+  EXPECT_TRUE(opening_fails({"model_index.json", "\"scheduler\""}));
+}
+
+TEST_F(ModelFolderTest, FastTokenizerAndDpmSchedulerAreSupported) {
+  edit("model_index.json", [](json& index) {
+    index["tokenizer"][1] = "T5TokenizerFast";
+    index["scheduler"][1] = "CogVideoXDPMScheduler";
+  });
+  EXPECT_EQ(open().component_class("tokenizer"), "T5TokenizerFast");
+  EXPECT_EQ(open().config("scheduler")["_class_name"], "CogVideoXDPMScheduler")
+      << "model_index.json names the class, as in diffusers";
+}
+
+TEST_F(ModelFolderTest, UnknownComponentNameIsRefused) {
+  EXPECT_TRUE(throws_error([&] { open().component("unet"); }, {"model_index.json", "\"unet\""}));
+}
+
+TEST_F(ModelFolderTest, MissingConfigIsRefused) {
+  fs::remove(folder_ / "transformer/config.json");
+  EXPECT_TRUE(transformer_fails({"transformer/config.json", "does not exist"}));
+}
+
+TEST_F(ModelFolderTest, MissingShardIsNamed) {
+  fs::remove(folder_ / "transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
+  EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1)", "diffusion_pytorch_model-00002-of-00002.safetensors"}));
+}
+
+TEST_F(ModelFolderTest, EveryDisagreementOfIndexAndShardsIsInOneError) {
+  std::string moved, dropped;
+  edit(kIndex, [&](json& index) {
+    json& map = index["weight_map"];
+    moved = map.begin().key();
+    dropped = std::next(map.begin()).key();
+    const std::string shard = map[moved];
+    const bool first = shard.find("00001-of") != std::string::npos;
+    map[moved] = std::string("diffusion_pytorch_model-0000") + (first ? "2" : "1") + "-of-00002.safetensors";
+    map.erase(dropped);
+    map["invented.weight"] = shard;
+    map["lost.weight"] = "diffusion_pytorch_model-00003-of-00003.safetensors";
+  });
+  EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1): \"diffusion_pytorch_model-00003-of-00003.safetensors\"",
+                                 "tensors that their shard lacks (2)", "\"invented.weight\"", "\"" + moved + "\"",
+                                 "tensors that the index does not list (1): \"" + dropped + "\"",
+                                 "tensors in a shard that the index does not name for them (1)"}));
+}
+
+TEST_F(ModelFolderTest, LongListsAreCut) {
+  edit(kIndex, [&](json& index) {
+    for (int i = 0; i < 1000; ++i)
+      index["weight_map"]["invented." + std::to_string(i)] = "diffusion_pytorch_model-00001-of-00002.safetensors";
+  });
+  EXPECT_TRUE(transformer_fails({"tensors that their shard lacks (1000)", ", ..."}));
+}
+
+TEST_F(ModelFolderTest, IndexOfWrongTypesIsRefused) {
+  const auto fails = [&](const json& content, const std::vector<std::string>& parts) {
+    write_text(folder_ / kIndex, content.dump());
+    return transformer_fails(parts);
+  };
+  EXPECT_TRUE(fails(json::array(), {kIndex, "not a JSON object"}));
+  EXPECT_TRUE(fails({{"weight_map", 1}}, {kIndex, "weight_map"}));
+  EXPECT_TRUE(fails({{"weight_map", json::object()}}, {kIndex, "weight_map is empty"}));
+  EXPECT_TRUE(fails({{"weight_map", {{"a", 1}}}}, {kIndex, "\"a\"", "not a file name"}));
+  EXPECT_TRUE(fails({{"weight_map", {{"a", "../vae/x.safetensors"}}}}, {kIndex, "\"a\"", "../vae/x.safetensors"}));
+  EXPECT_TRUE(fails({{"weight_map", {{"a", "/etc/passwd"}}}}, {kIndex, "\"a\"", "/etc/passwd"}));
+}
+
+TEST_F(ModelFolderTest, TruncatedShardIsNamed) {
+  const fs::path shard = folder_ / "transformer/diffusion_pytorch_model-00001-of-00002.safetensors";
+  fs::resize_file(shard, fs::file_size(shard) - 10);
+  EXPECT_TRUE(transformer_fails({"diffusion_pytorch_model-00001-of-00002.safetensors", "outside of the file"}));
+}
+
+TEST_F(ModelFolderTest, OtherWeightFormatsAreNamedInTheError) {
+  fs::remove_all(folder_ / "vae");
+  write_text(folder_ / "vae/config.json", "{}");
+  EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"vae", "no diffusion_pytorch_model.safetensors"}));
+  write_text(folder_ / "vae/diffusion_pytorch_model.fp16.safetensors", "");
+  EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"found diffusion_pytorch_model.fp16.safetensors"}));
+}
+
+TEST(ParseJson, DepthIsLimitedExactly) {
+  const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_NO_THROW(parse_json(nested(kMaxJsonDepth), "f", "r"));
+  EXPECT_TRUE(throws_error([&] { parse_json(nested(kMaxJsonDepth + 1), "f", "r"); }, {"f: nested deeper than"}));
+}
+
+TEST(ParseJson, SameKeyInDifferentObjectsIsAllowed) {
+  EXPECT_NO_THROW(parse_json(R"({"a":{"x":1},"b":{"x":1},"x":[{"x":1},{"x":2}]})", "f", "r"));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
