@@ -253,8 +253,9 @@ at::Tensor CogVideoXPipeline::predict_guarded(const at::Tensor& latents, const a
   if (at::isfinite(prediction).all().item<bool>()) return prediction;
   const std::string step = "step " + std::to_string(result.attention.step + 1);
   if (result.attention.mode != attention::Mode::full) {
-    AttentionRun full{
-        .mode = attention::Mode::full, .token_order = result.attention.token_order, .step = result.attention.step};
+    AttentionRun full;
+    full.token_order = result.attention.token_order;
+    full.step = result.attention.step;
     prediction = predict(latents, text, timestep, guidance_scale, full);
     if (at::isfinite(prediction).all().item<bool>()) {
       result.warnings.push_back(step + " gave NaN or Inf with " + std::string(name(result.attention.mode)) +
