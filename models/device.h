@@ -9,17 +9,19 @@
 
 namespace sparsereel::models {
 
-/// text: auto, cpu, cuda or cuda:N. auto takes the first GPU where libtorch can use one. Throws Error with the reason (no driver,
-/// CUDA's libraries not installed, no such GPU) when a GPU was asked for by name and there is none.
+/// text: auto, cpu, cuda or cuda:N. auto takes the first GPU where libtorch can use one. Throws Error with the reason
+/// (no driver, CUDA's libraries not installed, no such GPU) when a GPU was asked for by name and there is none.
 c10::Device resolve_device(const std::string& text);
 
-/// True where libtorch can use a GPU; loads libtorch_cuda on first use. `reason` says why not.
+/// True where libtorch can use a GPU; loads libtorch_cuda on first use. `reason` says why not. Ask before any other
+/// tensor work: ATen settles at its first look whether there is CUDA in the process.
 bool cuda_available(std::string* reason = nullptr);
 
 /// Bytes that can still be allocated: MemAvailable of a CPU (the cgroup's limit where lower), free memory of a GPU.
 uint64_t free_memory(c10::Device device);
 
-/// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU, the transformer's stored dtype on a GPU. Throws Error for anything else.
+/// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU, the transformer's stored dtype on a GPU. Throws Error for
+/// anything else.
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored);
 
 /// "fp32", "bf16", "fp16".

@@ -1,0 +1,172 @@
+// Weights arrive in the wanted dtype, without a copy where none is needed, and one error lists everything that does not
+// fit.
+#include "models/checkpoint/weights.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cstring>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::TemporaryFolder;
+using test::throws_error;
+using test::write_text;
+
+/// A component of one file in the folder.
+Component open_component(const std::filesystem::path& folder) {
+  Component component;
+  component.class_name = "CogVideoXTransformer3DModel";
+  component.folder = folder;
+  component.config_file = (folder / "config.json").string();
+  component.files.push_back(std::make_shared<SafetensorsFile>(folder / "model.safetensors"));
+  for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
+  return component;
+}
+
+Dtype stored_as(at::ScalarType dtype) {
+  if (dtype == at::kHalf) return Dtype::f16;
+  if (dtype == at::kBFloat16) return Dtype::bf16;
+  if (dtype == at::kDouble) return Dtype::f64;
+  return dtype == at::kChar ? Dtype::i8 : Dtype::f32;
+}
+
+void write(const std::filesystem::path& folder, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::vector<TensorView> views;
+  for (const auto& [name, tensor] : tensors) {
+    views.push_back({name,
+                     stored_as(tensor.scalar_type()),
+                     tensor.sizes().vec(),
+                     {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  }
+  write_safetensors(folder / "model.safetensors", views);
+}
+
+bool inside(const at::Tensor& tensor, const Component& component) {
+  const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  const auto* begin = static_cast<const std::byte*>(component.files[0]->mapping().get());
+  return data >= begin && data < begin + std::filesystem::file_size(component.files[0]->path());
+}
+
+class WeightDtypes : public ::testing::TestWithParam<std::tuple<at::ScalarType, at::ScalarType>> {};
+
+TEST_P(WeightDtypes, ConvertsWhileCopyingAndAliasesOtherwise) {
+  const auto [stored, wanted] = GetParam();
+  const TemporaryFolder folder;
+  const at::Tensor values = at::linspace(-3, 3, 1000).reshape({10, 100}).to(stored);
+  write(folder.path(), {{"w", values}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, wanted);
+  const at::Tensor read = weights.tensor("w", {10, 100});
+  EXPECT_EQ(read.scalar_type(), wanted);
+  EXPECT_TRUE(read.equal(values.to(wanted)));
+  EXPECT_EQ(inside(read, component), stored == wanted);
+  const at::Tensor wide = weights.tensor_fp32("w", {10, 100});
+  EXPECT_EQ(wide.scalar_type(), at::kFloat);
+  EXPECT_TRUE(wide.equal(values.to(at::kFloat)));
+  EXPECT_NO_THROW(weights.check_complete());
+}
+
+INSTANTIATE_TEST_SUITE_P(Weights, WeightDtypes,
+                         ::testing::Combine(::testing::Values(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble),
+                                            ::testing::Values(at::kFloat, at::kHalf, at::kBFloat16)));
+
+TEST(Weights, TensorsOutliveTheComponent) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"w", at::full({4}, 7.0)}});
+  at::Tensor read;
+  {
+    const Component component = open_component(folder.path());
+    read = WeightReader(component, at::kCPU, at::kFloat).tensor("w", {4});
+    EXPECT_TRUE(inside(read, component));
+  }
+  EXPECT_TRUE(read.equal(at::full({4}, 7.0)));
+}
+
+TEST(Weights, DataThatIsNotAlignedIsCopied) {
+  const TemporaryFolder folder;
+  std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  if (header.size() % 4 == 0) header += ' ';
+  const uint64_t length = header.size();
+  std::string bytes(sizeof length, '\0');
+  std::memcpy(bytes.data(), &length, sizeof length);
+  const std::array<float, 2> values = {1.5F, -2};
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(values.data()), sizeof values);
+  write_text(folder / "model.safetensors", bytes);
+  const Component component = open_component(folder.path());
+  const at::Tensor read = WeightReader(component, at::kCPU, at::kFloat).tensor("w", {2});
+  EXPECT_FALSE(inside(read, component));
+  EXPECT_EQ(read[0].item<float>(), 1.5F);
+  EXPECT_EQ(read[1].item<float>(), -2);
+}
+
+TEST(Weights, AffineReadsWeightAndBias) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a.weight", at::ones({2, 3})}, {"a.bias", at::zeros({2})}, {"b.weight", at::ones({4, 2})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  const Affine a = weights.affine("a", {2, 3}), b = weights.affine("b", {4, 2}, false);
+  EXPECT_EQ(a.bias.sizes(), at::IntArrayRef({2}));
+  EXPECT_FALSE(b.bias.defined());
+  EXPECT_TRUE(weights.contains("a.bias"));
+  EXPECT_FALSE(weights.contains("b.bias"));
+  EXPECT_NO_THROW(weights.check_complete());
+}
+
+TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"good", at::ones({2})},
+                        {"extra.weight", at::ones({2})},
+                        {"bad", at::ones({2, 3})},
+                        {"eight_bit", at::ones({2}, at::kChar)},
+                        {"encoder.w", at::ones({1})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.ignore_prefix("encoder.");
+  weights.tensor("good", {2});
+  EXPECT_EQ(weights.tensor("bad", {3, 2}).sizes(), at::IntArrayRef({3, 2})) << "a stand-in of the wanted shape";
+  EXPECT_EQ(weights.tensor("absent", {5, 6}).sizes(), at::IntArrayRef({5, 6}));
+  weights.tensor("absent", {5, 6});
+  weights.tensor("eight_bit", {2});
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); },
+                           {folder.path().string(), "config.json", "CogVideoXTransformer3DModel",
+                            "1 missing: \"absent\" [5, 6]", "1 unexpected: \"extra.weight\" [2]",
+                            "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as I8"}));
+}
+
+TEST(Weights, LongListsAreCutAndCounted) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"w", at::ones({1})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("w", {1});
+  for (int i = 0; i < 500; ++i) weights.tensor("absent." + std::to_string(i), {1});
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"500 missing", "\"absent.19\" [1], ..."}));
+}
+
+TEST(Weights, StandInsOfHugeShapesCostNothing) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"w", at::ones({1})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  const at::Tensor stand_in = weights.tensor("w", {int64_t{1} << 30, int64_t{1} << 20});
+  EXPECT_EQ(stand_in.storage().nbytes(), sizeof(float));
+}
+
+TEST(Weights, EveryTensorOfTheTestPipelineIsReadable) {
+  const auto folder = ModelFolder::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
+  for (const char* name : {"transformer", "vae", "text_encoder"}) {
+    const Component component = folder.component(name);
+    WeightReader weights(component, at::kCPU, at::kFloat);
+    for (const auto& [tensor, place] : component.tensors)
+      EXPECT_TRUE(at::isfinite(weights.tensor(tensor, place.second->shape)).all().item<bool>()) << tensor;
+    EXPECT_NO_THROW(weights.check_complete());
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models
