@@ -2,13 +2,19 @@
 #include "models/vae/spatial_norm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
+#include <mutex>
 #include <tuple>
+#include <vector>
+
+#include "models/vae/norm_kernels.h"
 
 namespace sparsereel::models {
 namespace {
 
-constexpr double kEps = 1e-6;  // the reference ignores the config's norm_eps here
+constexpr double kEps = 1e-6;             // the reference ignores the config's norm_eps here
+constexpr int64_t kPixelsPerTask = 4096;  // at least, for a thread of its own
 
 // Group norm as x * scale + shift, [C] each, fp32.
 struct ChannelAffine {
@@ -51,6 +57,54 @@ void modulate_frames(const at::Tensor& x, const at::Tensor& scale, const at::Ten
   }
 }
 
+// The same two steps on a CPU in fp32, each one pass over the activations.
+ChannelAffine group_statistics_cpu(const SpatialNorm& norm, const at::Tensor& x) {
+  const int64_t channels = x.size(3), pixels = x.numel() / channels;
+  const float* data = x.const_data_ptr<float>();
+  at::Tensor moments = at::zeros({2, channels}, at::kDouble);
+  auto* total = moments.mutable_data_ptr<double>();
+  std::mutex adding;
+  at::parallel_for(0, pixels, kPixelsPerTask, [&](int64_t start, int64_t end) {
+    std::vector<double> part(static_cast<size_t>(2 * channels));
+    add_channel_moments({.x = data + start * channels,
+                         .origin = data,
+                         .sum = part.data(),
+                         .squares = part.data() + channels,
+                         .pixels = end - start,
+                         .channels = channels});
+    const std::lock_guard lock(adding);
+    for (size_t i = 0; i < part.size(); ++i) total[i] += part[i];
+  });
+  moments.div_(static_cast<double>(pixels));  // mean and mean square of x - origin
+  const at::Tensor channel_mean = moments[0] + x.view({-1, channels})[0].to(at::kDouble);
+  const at::Tensor channel_variance = moments[1] - moments[0].square();
+  const at::Tensor mean = channel_mean.view({norm.groups, -1}).mean(1);
+  const at::Tensor spread = (channel_mean.view({norm.groups, -1}) - mean.unsqueeze(1)).square();
+  return to_channel_affine(norm, mean, (channel_variance.view({norm.groups, -1}) + spread).mean(1));
+}
+
+void modulate_frames_cpu(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift, at::Tensor& out) {
+  const int64_t frames = x.size(0), height = x.size(1), row = x.size(2) * x.size(3);
+  const int64_t latent_height = scale.size(1), latent_width = scale.size(2), channels = x.size(3);
+  const float *source = x.const_data_ptr<float>(), *a = scale.const_data_ptr<float>(),
+              *b = shift.const_data_ptr<float>();
+  auto* destination = out.mutable_data_ptr<float>();
+  at::parallel_for(
+      0, frames * height, std::max<int64_t>(1, kPixelsPerTask / x.size(2)), [&](int64_t start, int64_t end) {
+        for (int64_t i = start; i < end; ++i) {
+          const int64_t tz = latent_frame_of(i / height, frames, scale.size(0));
+          const int64_t latent = (tz * latent_height + i % height * latent_height / height) * latent_width * channels;
+          modulate_silu({.x = source + i * row,
+                         .out = destination + i * row,
+                         .scale = a + latent,
+                         .shift = b + latent,
+                         .latent_width = latent_width,
+                         .repeat = x.size(2) / latent_width,
+                         .channels = channels});
+        }
+      });
+}
+
 }  // namespace
 
 SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int64_t channels, int64_t latent_channels,
@@ -72,10 +126,12 @@ int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
 }
 
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out) {
-  const ChannelAffine affine = group_statistics(norm, x);
+  const bool fused = x.is_cpu() && x.scalar_type() == at::kFloat;
+  const ChannelAffine affine = fused ? group_statistics_cpu(norm, x) : group_statistics(norm, x);
   const at::Tensor y = at::linear(z, norm.conv_y.weight, norm.conv_y.bias).to(at::kFloat);
   const at::Tensor b = at::linear(z, norm.conv_b.weight, norm.conv_b.bias).to(at::kFloat);
-  modulate_frames(x, y * affine.scale, at::addcmul(b, y, affine.shift), out);
+  const at::Tensor scale = y * affine.scale, shift = at::addcmul(b, y, affine.shift);
+  fused ? modulate_frames_cpu(x, scale, shift, out) : modulate_frames(x, scale, shift, out);
 }
 
 }  // namespace sparsereel::models
