@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "attention/attention.h"
-#include "attention/cpu/reference.h"
+#include "attention/cpu/block_sparse.h"
 #include "attention/cpu/selection.h"
 #include "attention/prologue.h"
 #include "attention/sdpa.h"
@@ -132,7 +132,7 @@ class CpuCall {
     return cpu::predict_blocks(problem_, heads_, context_.policy.selection_rows, parallel_for);
   }
 
-  Result run(Mode mode) const {
+  Result run(Mode mode, Workspace& workspace) const {
     const BlockMap map = block_map(mode);
     // With every block asked for nothing is skipped, P.V included.
     std::vector<double> thresholds;
@@ -140,14 +140,36 @@ class CpuCall {
     for (const HeadPolicy& head : heads_)
       thresholds.push_back(dense_call || head.dense ? cpu::kNeverSkip : head.pv_threshold);
     const auto arithmetic = mode == Mode::quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
-    const cpu::Counts counts = cpu::reference_attention(problem_, map, thresholds, arithmetic, parallel_for);
-    Result result{.out = out_.to(dtype_), .lse = lse_, .statistics = {}, .kernel = "cpu reference"};
+    const cpu::TileKernel& kernel = cpu::tile_kernels().front();
+    float* scratch = reserve(workspace, cpu::block_sparse_scratch_floats(problem_, arithmetic));
+    const cpu::Counts counts =
+        cpu::block_sparse_attention(problem_, map, thresholds, arithmetic, kernel, scratch, parallel_for);
+    Result result{.out = out_.to(dtype_), .lse = lse_, .statistics = {}, .kernel = describe(mode, kernel)};
     result.statistics.kept_blocks = counts.kept_blocks;
     result.statistics.skipped_pv_blocks = counts.skipped_pv_blocks;
     return result;
   }
 
  private:
+  static float* reserve(Workspace& workspace, int64_t floats) {
+    at::Tensor& scratch = workspace.scratch;
+    if (!scratch.defined() || !scratch.is_cpu() || scratch.scalar_type() != at::kFloat || scratch.numel() < floats)
+      scratch = at::empty({floats}, at::kFloat);
+    return scratch.mutable_data_ptr<float>();
+  }
+
+  std::string describe(Mode mode, const cpu::TileKernel& kernel) const {
+    std::ostringstream text;
+    text << (mode == Mode::quantized ? "cpu int8 and e4m3 emulated in fp32" : "cpu block-sparse fp32") << " ("
+         << kernel.name << ")";
+    if (context_.block_map) {
+      text << ", the caller's block map";
+    } else if (mode != Mode::quantized && context_.policy.is_dense(context_.layer, context_.step)) {
+      text << ", every block in this layer or step";
+    }
+    return text.str();
+  }
+
   const Context& context_;
   at::ScalarType dtype_;
   at::Tensor q_, k_, v_, out_, lse_, lengths_;
@@ -191,7 +213,7 @@ void add_error(const at::Tensor& out, const at::Tensor& full, Statistics& statis
 }  // namespace
 
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
-              Workspace& /*workspace*/) {
+              Workspace& workspace) {
   const auto start = std::chrono::steady_clock::now();
   check_tensors(q, k, v);
   check_context(q, k, context);
@@ -200,7 +222,7 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   const double scale = context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
   const auto [queries, keys] = apply_prologue(context.prologue, q, k);
   Result result = context.mode == Mode::full ? run_full(queries, keys, v, context, scale)
-                                             : CpuCall(queries, keys, v, context, scale).run(context.mode);
+                                             : CpuCall(queries, keys, v, context, scale).run(context.mode, workspace);
   if (context.mode == Mode::check) add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
   result.statistics.total_blocks = visible_and_kept(q, k, context).first;
   result.statistics.calls = 1;

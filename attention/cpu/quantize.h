@@ -5,12 +5,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "attention/cpu/quantize_constants.h"
+
 namespace sparsereel::attention::cpu {
 
-constexpr double kInt8Max = 127;
-constexpr double kE4m3Max = 448;
-constexpr double kE4m3MaxLog2 = 8.807354922057604;  // log2(448)
-constexpr int64_t kKeyGroups = 4;                   // int8 scales in a block of 64 keys
+constexpr int64_t kKeyGroups = 4;  // int8 scales in a block of 64 keys
 
 /// Keys of a block that share an int8 scale: the keys that one thread of a tensor-core accumulator owns
 /// (SageAttention2, arXiv 2411.10958, "per-thread quantisation").
@@ -19,7 +18,7 @@ inline int64_t key_group(int64_t key) {
 }
 
 inline double int8_scale(double largest) {
-  return largest / kInt8Max + 1e-7;
+  return largest / kInt8Max + kInt8MinScale;
 }
 
 /// Nearest int8 step, ties to even, clamped to +-127.

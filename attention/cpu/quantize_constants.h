@@ -1,0 +1,11 @@
+// Constants of the 8-bit formats, apart from quantize.h for the sake of sources that must not include inline functions.
+#pragma once
+
+namespace sparsereel::attention::cpu {
+
+constexpr double kInt8Max = 127;
+constexpr double kInt8MinScale = 1e-7;  // added to max|x| / 127, so that a row of zeros has a scale
+constexpr double kE4m3Max = 448;
+constexpr double kE4m3MaxLog2 = 8.807354922057604;  // log2(448)
+
+}  // namespace sparsereel::attention::cpu

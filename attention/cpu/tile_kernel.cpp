@@ -1,0 +1,36 @@
+// Chooses the tile kernels that this machine can run.
+#include "attention/cpu/tile_kernel.h"
+
+#include <vector>
+
+namespace sparsereel::attention::cpu {
+
+#ifdef SPARSEREEL_X86
+namespace avx512 {
+Counts run_tile(const Tile& tile);
+}
+namespace avx2 {
+Counts run_tile(const Tile& tile);
+}
+#endif
+namespace portable {
+Counts run_tile(const Tile& tile);
+}
+
+std::span<const TileKernel> tile_kernels() {
+  static const std::vector<TileKernel> kernels = [] {
+    std::vector<TileKernel> found;
+#ifdef SPARSEREEL_X86
+    if (__builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+        __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512vl") != 0)
+      found.push_back({.name = "avx512", .run = avx512::run_tile});
+    if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
+      found.push_back({.name = "avx2", .run = avx2::run_tile});
+#endif
+    found.push_back({.name = "portable", .run = portable::run_tile});
+    return found;
+  }();
+  return kernels;
+}
+
+}  // namespace sparsereel::attention::cpu

@@ -1,0 +1,63 @@
+// The inner kernel of CPU attention: 64 queries of one head against the kept key blocks, built once per instruction
+// set.
+#pragma once
+
+#include <span>
+
+#include "attention/cpu/problem.h"
+
+namespace sparsereel::attention::cpu {
+
+/// Queries computed side by side in registers; a tile's rows are padded to whole groups.
+constexpr int64_t kRowGroup = 6;
+constexpr int64_t kPaddedRows = (kBlock + kRowGroup - 1) / kRowGroup * kRowGroup;
+
+/// Values are stored in rows of this many floats, a whole number of vectors on every machine.
+inline int64_t padded_dim(int64_t head_dim) {
+  return (head_dim + 15) / 16 * 16;
+}
+
+/// The int8 emulation's side data of one head; null pointers: exact arithmetic.
+struct Int8Head {
+  const float* key_scale = nullptr;    // [key_blocks, 64]; keys hold whole numbers
+  const float* key_mean = nullptr;     // [head_dim], taken off the keys
+  const float* value_scale = nullptr;  // [head_dim]; values hold e4m3 numbers
+  const float* value_mean = nullptr;   // [head_dim], taken off the values
+};
+
+/// One row of blocks of one head.
+struct Tile {
+  int64_t rows = 0;  // 1 .. 64
+  int64_t head_dim = 0;
+  const float* q = nullptr;  // [rows, head_dim], rows q_stride apart
+  int64_t q_stride = 0;
+  const float* keys = nullptr;    // [key_blocks, head_dim, 64]: transposed panels, zeros past key_length
+  const float* values = nullptr;  // [key_blocks, 64, padded_dim], zeros past key_length
+  const uint8_t* kept = nullptr;  // [key_blocks]
+  int64_t key_blocks = 0;
+  int64_t key_length = 0;      // keys that count
+  bool causal = false;         // row r sees the keys below first_row_sees + r
+  int64_t first_row_sees = 0;  // may be negative
+  float scale = 1;             // of q.k, natural units
+  float pv_threshold = 0;      // log2 units; kNeverSkip and above: off
+  float* out = nullptr;        // [rows, head_dim], rows out_stride apart
+  int64_t out_stride = 0;
+  float* lse = nullptr;      // [rows]; null: not wanted
+  float* scratch = nullptr;  // tile_scratch_floats(head_dim) floats, 64-byte aligned
+  Int8Head int8{};
+};
+
+inline int64_t tile_scratch_floats(int64_t head_dim) {
+  return kPaddedRows * (padded_dim(head_dim) * 2 + kBlock + 16);  // queries, outputs, scores, row sums
+}
+
+/// Online softmax over the kept blocks in ascending order; semantics as reference_attention().
+struct TileKernel {
+  const char* name;  // "avx512", "avx2" or "portable"
+  Counts (*run)(const Tile& tile);
+};
+
+/// The kernels that this machine can run, fastest first; never empty.
+std::span<const TileKernel> tile_kernels();
+
+}  // namespace sparsereel::attention::cpu

@@ -1,0 +1,311 @@
+// Source of the tile kernel, compiled once per instruction set: the includer defines SPARSEREEL_ISA (the namespace),
+// kLanes and kColumns (registers side by side in a product). Uses no std:: function: an inline function compiled here
+// for a newer machine could be the copy that the linker keeps for all.
+#include <cstring>
+
+#include "attention/cpu/quantize_constants.h"
+#include "attention/cpu/tile_kernel.h"
+
+namespace sparsereel::attention::cpu::SPARSEREEL_ISA {
+namespace {
+
+using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
+using IntVec = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
+using LooseVec = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+
+constexpr float kMinusInfinity = -__builtin_inff();
+constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
+constexpr int64_t kVectors = kBlock / kLanes;  // in a row of scores
+
+inline Vec load(const float* p) {
+  return *reinterpret_cast<const LooseVec*>(p);
+}
+inline void store(float* p, Vec v) {
+  *reinterpret_cast<LooseVec*>(p) = v;
+}
+inline Vec broadcast(float x) {
+  return Vec{} + x;
+}
+/// b where either is NaN, so that NaN scores reach the output.
+inline Vec max(Vec a, Vec b) {
+  return a > b ? a : b;
+}
+inline float max(float a, float b) {
+  return a > b ? a : b;
+}
+
+template <typename To, typename From>
+inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+inline float lane_max(Vec v) {
+  float result = v[0];
+  for (int64_t i = 1; i < kLanes; ++i) result = max(result, v[i]);
+  return result;
+}
+
+inline float lane_sum(Vec v) {
+  float result = 0;
+  for (int64_t i = 0; i < kLanes; ++i) result += v[i];
+  return result;
+}
+
+/// 2^x to about 1e-7 relative for x up to 127; 0 for x below -126.5 (-inf included). Adding 1.5 * 2^23 rounds x to a
+/// whole number n and leaves n + 127 in the low bits; the rest f in [-0.5, 0.5] goes through a minimax polynomial of
+/// 2^f.
+inline Vec exp2(Vec x) {
+  constexpr float magic = 12582912.0F + 127.0F;
+  x = max(broadcast(-127.0F), x);
+  const Vec biased = x + magic;
+  const Vec f = x - (biased - magic);
+  Vec p = broadcast(0.0001534581242594868F);
+  p = p * f + 0.0013399930903688073F;
+  p = p * f + 0.009618489071726799F;
+  p = p * f + 0.05550328642129898F;
+  p = p * f + 0.24022646248340607F;
+  p = p * f + 0.6931471824645996F;
+  p = p * f + 1.0F;
+  return p * bit_cast<Vec>(bit_cast<IntVec>(biased) << 23);
+}
+
+/// Nearest e4m3 value of 0 <= x <= 448, ties to even: whole steps of 2^-9 below 2^-6, else the mantissa cut to 3 bits.
+inline Vec round_e4m3(Vec x) {
+  constexpr float magic = 24576.0F;  // 1.5 * 2^(23 - 9)
+  const Vec small = (x + magic) - magic;
+  const IntVec bits = bit_cast<IntVec>(x);
+  const Vec normal = bit_cast<Vec>((bits + 0x7FFFF + ((bits >> 20) & 1)) & ~0xFFFFF);
+  return x < 0.015625F ? small : normal;
+}
+
+/// scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64].
+template <int kRows>
+void multiply_keys(const float* q, const float* keys, int64_t head_dim, float* scores) {
+  for (int64_t first = 0; first < kVectors; first += kColumns) {
+    Vec sum[kRows][kColumns] = {};
+    const float* panel = keys + first * kLanes;
+    for (int64_t d = 0; d < head_dim; ++d) {
+      Vec k[kColumns];
+      for (int c = 0; c < kColumns; ++c) k[c] = load(panel + d * kBlock + c * kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        const Vec x = broadcast(q[d * kRowGroup + r]);
+        for (int c = 0; c < kColumns; ++c) sum[r][c] += x * k[c];
+      }
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int c = 0; c < kColumns; ++c) store(scores + r * kBlock + (first + c) * kLanes, sum[r][c]);
+  }
+}
+
+/// out[kRows][kWidth vectors] = out * alpha[kRows] + p [kRows][64] times values [keys][stride].
+template <int kRows, int kWidth>
+void multiply_values(const float* p, const float* values, int64_t keys, int64_t stride, const float* alpha,
+                     float* out) {
+  Vec sum[kRows][kWidth];
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < kWidth; ++c) sum[r][c] = load(out + r * stride + c * kLanes) * alpha[r];
+  for (int64_t j = 0; j < keys; ++j) {
+    Vec v[kWidth];
+    for (int c = 0; c < kWidth; ++c) v[c] = load(values + j * stride + c * kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const Vec x = broadcast(p[r * kBlock + j]);
+      for (int c = 0; c < kWidth; ++c) sum[r][c] += x * v[c];
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < kWidth; ++c) store(out + r * stride + c * kLanes, sum[r][c]);
+}
+
+template <int kRows>
+void multiply_all_values(const float* p, const float* values, int64_t keys, int64_t stride, const float* alpha,
+                         float* out) {
+  const int64_t vectors = stride / kLanes;
+  int64_t c = 0;
+  for (; c + kColumns <= vectors; c += kColumns)
+    multiply_values<kRows, kColumns>(p, values + c * kLanes, keys, stride, alpha, out + c * kLanes);
+  if constexpr (kColumns > 2) {
+    for (; c + 2 <= vectors; c += 2)
+      multiply_values<kRows, 2>(p, values + c * kLanes, keys, stride, alpha, out + c * kLanes);
+  }
+  for (; c < vectors; ++c) multiply_values<kRows, 1>(p, values + c * kLanes, keys, stride, alpha, out + c * kLanes);
+}
+
+template <int kCount>
+struct Count {
+  static constexpr int value = kCount;
+};
+
+/// Calls f(first row, row count as a constant) for groups that cover `rows`: six at a time, then two, four or six.
+template <typename F>
+void for_row_groups(int64_t rows, const F& f) {
+  int64_t r = 0;
+  for (; r + 4 < rows; r += 6) f(r, Count<6>{});
+  if (r + 2 < rows) {
+    f(r, Count<4>{});
+  } else if (r < rows) {
+    f(r, Count<2>{});
+  }
+}
+
+template <bool kInt8>
+class TileRun {
+ public:
+  explicit TileRun(const Tile& tile)
+      : tile_(tile),
+        stride_(padded_dim(tile.head_dim)),
+        q_(tile.scratch),
+        out_(q_ + kPaddedRows * stride_),
+        scores_(out_ + kPaddedRows * stride_),
+        sums_(scores_ + kPaddedRows * kBlock) {
+    std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
+    for (float& m : max_) m = kMinusInfinity;
+    for (int64_t r = 0; r < tile.rows; ++r) load_query(r);
+  }
+
+  Counts run() {
+    int64_t last = tile_.key_blocks - 1;
+    while (last >= 0 && tile_.kept[last] == 0) --last;
+    Counts counts;
+    for (int64_t j = 0; j <= last; ++j) {
+      if (tile_.kept[j] == 0) continue;
+      ++counts.kept_blocks;
+      const float rise = score(j);
+      if (tile_.pv_threshold < static_cast<float>(kNeverSkip) && j != last && !(rise + tile_.pv_threshold > 0)) {
+        ++counts.skipped_pv_blocks;
+      } else {
+        accumulate(j);
+      }
+    }
+    for (int64_t r = 0; r < tile_.rows; ++r) finish(r);
+    return counts;
+  }
+
+ private:
+  int64_t visible_keys(int64_t r) const {
+    if (!tile_.causal) return tile_.key_length;
+    const int64_t sees = tile_.first_row_sees + r;
+    return sees < 0 ? 0 : sees < tile_.key_length ? sees : tile_.key_length;
+  }
+
+  /// Stores query r in its group, scaled so that scores come out in log2 units (rounded to whole numbers when emulating
+  /// int8).
+  void load_query(int64_t r) {
+    const float* from = tile_.q + r * tile_.q_stride;
+    float* to = q_ + r / kRowGroup * kRowGroup * tile_.head_dim + r % kRowGroup;
+    const float log2_scale = static_cast<float>(tile_.scale * kLog2e);
+    if constexpr (kInt8) {
+      float largest = 0;
+      double smoothing = 0;
+      for (int64_t d = 0; d < tile_.head_dim; ++d) {
+        largest = max(largest, __builtin_fabsf(from[d]));
+        smoothing += static_cast<double>(from[d]) * tile_.int8.key_mean[d];
+      }
+      const auto scale = static_cast<float>(largest / kInt8Max + kInt8MinScale);
+      for (int64_t d = 0; d < tile_.head_dim; ++d) to[d * kRowGroup] = __builtin_nearbyintf(from[d] / scale);
+      query_scale_[r] = scale * log2_scale;
+      smoothing_[r] = smoothing * tile_.scale;
+    } else {
+      for (int64_t d = 0; d < tile_.head_dim; ++d) to[d * kRowGroup] = from[d] * log2_scale;
+    }
+  }
+
+  /// Scores of key block j in log2 units, -inf where masked; returns by how much a row's maximum rose at most.
+  float score(int64_t j) {
+    const float* keys = tile_.keys + j * kBlock * tile_.head_dim;
+    for_row_groups(tile_.rows, [&](int64_t r, auto count) {
+      multiply_keys<decltype(count)::value>(q_ + r * tile_.head_dim, keys, tile_.head_dim, scores_ + r * kBlock);
+    });
+    float rise = kMinusInfinity;
+    for (int64_t r = 0; r < tile_.rows; ++r) {
+      float* row = scores_ + r * kBlock;
+      if constexpr (kInt8) {
+        for (int64_t i = 0; i < kBlock; i += kLanes)
+          store(row + i, load(row + i) * load(tile_.int8.key_scale + j * kBlock + i) * query_scale_[r]);
+      }
+      const int64_t visible = visible_keys(r) - j * kBlock;
+      for (int64_t i = visible < 0 ? 0 : visible; i < kBlock; ++i) row[i] = kMinusInfinity;
+      Vec top = load(row);
+      for (int64_t i = kLanes; i < kBlock; i += kLanes) top = max(load(row + i), top);
+      block_max_[r] = lane_max(top);
+      if (block_max_[r] > kMinusInfinity) rise = max(block_max_[r] - max_[r], rise);
+    }
+    return rise;
+  }
+
+  void accumulate(int64_t j) {
+    update_maxima();
+    const float offset = kInt8 ? static_cast<float>(kE4m3MaxLog2) : 0.0F;
+    for (int64_t r = 0; r < tile_.rows; ++r) {
+      float* row = scores_ + r * kBlock;
+      const float base = finite_max(r) - offset;
+      Vec sum = load(sums_ + r * 16) * alpha_[r];
+      for (int64_t i = 0; i < kBlock; i += kLanes) {
+        Vec p = exp2(load(row + i) - base);
+        if constexpr (kInt8) p = round_e4m3(p);
+        store(row + i, p);
+        sum += p;
+      }
+      store(sums_ + r * 16, sum);
+    }
+    const int64_t left = tile_.key_length - j * kBlock;
+    const int64_t keys = left < kBlock ? left : kBlock;
+    const float* values = tile_.values + j * kBlock * stride_;
+    for_row_groups(tile_.rows, [&](int64_t r, auto count) {
+      multiply_all_values<decltype(count)::value>(scores_ + r * kBlock, values, keys, stride_, alpha_ + r,
+                                                  out_ + r * stride_);
+    });
+  }
+
+  /// The maximum of row r, or 0 for a row without keys so far: there every score is -inf and every weight 0.
+  float finite_max(int64_t r) const { return max_[r] > kMinusInfinity ? max_[r] : 0; }
+
+  /// Takes the block's maxima in, and sets alpha to what that scales the rows' sums by.
+  void update_maxima() {
+    for (int64_t r = 0; r < tile_.rows; ++r) {
+      const float before = max_[r];
+      max_[r] = max(block_max_[r], before);
+      alpha_[r] = before - finite_max(r);
+    }
+    for (int64_t r = 0; r < tile_.rows; r += kLanes) store(alpha_ + r, exp2(load(alpha_ + r)));
+  }
+
+  void finish(int64_t r) {
+    const float* from = out_ + r * stride_;
+    float* to = tile_.out + r * tile_.out_stride;
+    const bool empty = max_[r] == kMinusInfinity;
+    const float sum = lane_sum(load(sums_ + r * 16));
+    const float inverse = empty ? 0.0F : 1 / sum;
+    for (int64_t d = 0; d < tile_.head_dim; ++d) to[d] = from[d] * inverse;
+    if constexpr (kInt8) {
+      for (int64_t d = 0; d < tile_.head_dim && !empty; ++d)
+        to[d] = to[d] * tile_.int8.value_scale[d] + tile_.int8.value_mean[d];
+    }
+    if (tile_.lse == nullptr) return;
+    double lse = kLn2 * (max_[r] + __builtin_log2(static_cast<double>(sum)));
+    if constexpr (kInt8) lse += smoothing_[r] - kLn2 * kE4m3MaxLog2;
+    tile_.lse[r] = empty ? kMinusInfinity : static_cast<float>(lse);
+  }
+
+  const Tile& tile_;
+  const int64_t stride_;
+  float* const q_;       // [groups][head_dim][kRowGroup]
+  float* const out_;     // [kPaddedRows][stride_], not yet divided by the row's sum
+  float* const scores_;  // [kPaddedRows][64], then the weights
+  float* const sums_;    // [kPaddedRows][16], a partial sum a lane
+  float max_[kPaddedRows];
+  float block_max_[kPaddedRows];
+  float alpha_[kBlock + 16] = {};  // by whole vectors
+  float query_scale_[kPaddedRows];
+  double smoothing_[kPaddedRows];
+};
+
+}  // namespace
+
+Counts run_tile(const Tile& tile) {
+  return tile.int8.key_scale != nullptr ? TileRun<true>(tile).run() : TileRun<false>(tile).run();
+}
+
+}  // namespace sparsereel::attention::cpu::SPARSEREEL_ISA

@@ -1,0 +1,148 @@
+// bench_attention_cpu [REPETITIONS [TOKENS...]]: attend() in mode sparse against torch's scaled_dot_product_attention
+// on this CPU, 4 heads of 64, fp32 normal data, no text. Contenders alternate (A B A B ...); medians. Selection and
+// packing are included. Prints a Markdown table.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attention/attention.h"
+#include "hilbert/error.h"
+
+namespace {
+
+using sparsereel::attention::Context;
+using sparsereel::attention::Mode;
+using sparsereel::attention::Result;
+using sparsereel::attention::Workspace;
+
+constexpr int64_t kHeads = 4, kHeadDim = 64;
+
+double milliseconds(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Times {
+  std::vector<double> ms;
+  double quantile(double q) {
+    std::sort(ms.begin(), ms.end());
+    return ms[static_cast<size_t>(q * static_cast<double>(ms.size() - 1) + 0.5)];
+  }
+};
+
+/// Fused multiply-adds on registers alone, all threads: GFLOP/s that no kernel can pass.
+__attribute__((target("avx512f"))) float fma_avx512(int64_t rounds) {
+  using Vec = float __attribute__((vector_size(64)));
+  Vec sum[20] = {};
+  Vec x = Vec{} + 0.999F;
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (Vec& s : sum) {
+      s = __builtin_ia32_vfmaddps512_mask(s, x, x, static_cast<uint16_t>(-1), 4);
+      asm volatile("" : "+v"(s));
+    }
+  }
+  float total = 0;
+  for (const Vec& s : sum) total += s[0];
+  return total;
+}
+
+__attribute__((target("avx2,fma"))) float fma_avx2(int64_t rounds) {
+  using Vec = float __attribute__((vector_size(32)));
+  Vec sum[12] = {};
+  Vec x = Vec{} + 0.999F;
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (Vec& s : sum) {
+      s = __builtin_ia32_vfmaddps256(s, x, x);
+      asm volatile("" : "+x"(s));
+    }
+  }
+  float total = 0;
+  for (const Vec& s : sum) total += s[0];
+  return total;
+}
+
+double peak_gflops() {
+  const bool avx512 = __builtin_cpu_supports("avx512f") != 0;
+  if (!avx512 && (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0)) return 0;
+  constexpr int64_t rounds = 3'000'000;
+  const double flops = static_cast<double>(rounds) * (avx512 ? 20 * 16 * 2 : 12 * 8 * 2) * at::get_num_threads();
+  Times times;
+  volatile float sink = 0;
+  for (int i = 0; i < 7; ++i) {
+    times.ms.push_back(milliseconds([&] {
+      at::parallel_for(0, at::get_num_threads(), 1,
+                       [&](int64_t, int64_t) { sink = avx512 ? fma_avx512(rounds) : fma_avx2(rounds); });
+    }));
+  }
+  return flops / times.quantile(0) / 1e6;
+}
+
+void compare(int64_t tokens, double topk, int repetitions, double peak) {
+  at::manual_seed(1);
+  const at::Tensor qkv = at::randn({1, tokens, 3, kHeads, kHeadDim});
+  const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
+  Workspace workspace;
+  Context context;
+  context.mode = Mode::sparse;
+  context.policy.defaults.topk = topk;
+  Result result;
+  const auto sparse = [&] { result = attend(q, k, v, context, workspace); };
+  const auto full = [&] { at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)); };
+  sparse();
+  full();
+  Times sparse_times, full_times;
+  for (int i = 0; i < repetitions; ++i) {
+    full_times.ms.push_back(milliseconds(full));
+    sparse_times.ms.push_back(milliseconds(sparse));
+  }
+  const double blocks = static_cast<double>(result.statistics.kept_blocks) / result.statistics.total_blocks;
+  const double flops = 4.0 * tokens * tokens * kHeads * kHeadDim;
+  const double ms = sparse_times.quantile(0.5), full_ms = full_times.quantile(0.5);
+  const double rate = flops * blocks / ms / 1e6;
+  std::printf("| %lld | %.1f | %.3f | %.2f (%.2f-%.2f) | %.2f (%.2f-%.2f) | %.2f | %.0f (%.0f%%) | %.0f (%.0f%%) |\n",
+              static_cast<long long>(tokens), topk, blocks, full_ms, full_times.quantile(0.1), full_times.quantile(0.9),
+              ms, sparse_times.quantile(0.1), sparse_times.quantile(0.9), full_ms / ms, rate, 100 * rate / peak,
+              flops / full_ms / 1e6, 100 * flops / full_ms / 1e6 / peak);
+}
+
+int run(int argc, char** argv) {
+  const int repetitions = argc > 1 ? std::atoi(argv[1]) : 31;
+  std::vector<int64_t> lengths;
+  for (int i = 2; i < argc; ++i) lengths.push_back(std::atoll(argv[i]));
+  if (lengths.empty()) lengths = {2336, 8000};
+  if (repetitions < 1 || std::any_of(lengths.begin(), lengths.end(), [](int64_t n) { return n < 1; })) {
+    std::fprintf(stderr, "usage: %s [REPETITIONS [TOKENS...]]\n", argv[0]);
+    return 2;
+  }
+  const double peak = peak_gflops();
+  std::printf("%d threads, FMA peak of this run %.0f GFLOP/s, %d repetitions, median (10%%-90%%)\n\n",
+              at::get_num_threads(), peak, repetitions);
+  std::printf(
+      "| tokens | topk | blocks kept | SDPA ms | sparse ms | SDPA / sparse | sparse GFLOP/s (of peak) | SDPA GFLOP/s "
+      "|\n");
+  std::printf("|---|---|---|---|---|---|---|---|\n");
+  for (const int64_t tokens : lengths)
+    for (const double topk : {1.0, 0.5, 0.3}) compare(tokens, topk, repetitions, peak);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const c10::InferenceMode guard;
+    return run(argc, argv);
+  } catch (const sparsereel::Error& error) {
+    std::fprintf(stderr, "error: %s\n  remedy: %s\n", error.what(), error.remedy().c_str());
+    return error.exit_code();
+  }
+}

@@ -1,0 +1,173 @@
+// Seeded inputs for CPU attention tests, with packed-projection strides, and a naive double softmax to compare with.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <random>
+#include <vector>
+
+#include "attention/cpu/block_sparse.h"
+#include "attention/cpu/reference.h"
+#include "attention/cpu/selection.h"
+
+namespace sparsereel::attention::cpu {
+
+struct Sizes {
+  int64_t queries = 0;
+  int64_t keys = 0;
+  int64_t head_dim = 64;
+  int64_t heads = 2;
+  int64_t batch = 2;
+};
+
+inline void serial(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  body(0, count);
+}
+
+/// Owns the inputs of a Problem: q, k, v are views of [batch, tokens, 3, heads, head_dim] when queries = keys allow it.
+class Case {
+ public:
+  explicit Case(const Sizes& sizes, unsigned seed = 1) : sizes_(sizes) {
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal;
+    const int64_t tokens = std::max(sizes.queries, sizes.keys), row = sizes.heads * sizes.head_dim;
+    inputs.resize(static_cast<size_t>(sizes.batch * tokens * 3 * row));
+    for (float& x : inputs) x = normal(generator);
+    const auto view = [&](int64_t which) {
+      return View<const float>{.data = inputs.data() + which * row,
+                               .batch_stride = tokens * 3 * row,
+                               .token_stride = 3 * row,
+                               .head_stride = sizes.head_dim};
+    };
+    problem.batch = sizes.batch;
+    problem.heads = sizes.heads;
+    problem.queries = sizes.queries;
+    problem.keys = sizes.keys;
+    problem.head_dim = sizes.head_dim;
+    problem.q = view(0);
+    problem.k = view(1);
+    problem.v = view(2);
+    problem.scale = 1 / std::sqrt(static_cast<double>(sizes.head_dim));
+  }
+
+  struct Output {
+    std::vector<float> out, lse;
+    Counts counts;
+  };
+
+  float* row(const View<const float>& view, int64_t b, int64_t token, int64_t h) {
+    return const_cast<float*>(view.row(b, token, h));
+  }
+
+  Output reference(const BlockMap& map, double threshold = kNeverSkip, Arithmetic arithmetic = Arithmetic::exact) {
+    return run(
+        [&](const Problem& p, const std::vector<double>& thresholds) {
+          return reference_attention(p, map, thresholds, arithmetic, serial);
+        },
+        threshold);
+  }
+
+  Output fast(const BlockMap& map, const TileKernel& kernel, double threshold = kNeverSkip,
+              Arithmetic arithmetic = Arithmetic::exact) {
+    std::vector<float> memory(static_cast<size_t>(block_sparse_scratch_floats(problem, arithmetic)), NAN);
+    return run(
+        [&](const Problem& p, const std::vector<double>& thresholds) {
+          return block_sparse_attention(p, map, thresholds, arithmetic, kernel, memory.data(), serial);
+        },
+        threshold);
+  }
+
+  /// softmax over the visible keys of the kept blocks, all at once, in double.
+  Output naive(const BlockMap& map) {
+    return run(
+        [&](const Problem& p, const std::vector<double>&) {
+          for (int64_t b = 0; b < p.batch; ++b)
+            for (int64_t h = 0; h < p.heads; ++h)
+              for (int64_t i = 0; i < p.queries; ++i) naive_row(p, map.row(b, h, i / kBlock), b, h, i);
+          return Counts{};
+        },
+        0);
+  }
+
+  Problem problem;
+  std::vector<float> inputs;
+
+ private:
+  template <typename Run>
+  Output run(const Run& run_kernel, double threshold) {
+    Output output;
+    output.out.assign(static_cast<size_t>(sizes_.batch * sizes_.queries * sizes_.heads * sizes_.head_dim), NAN);
+    output.lse.assign(static_cast<size_t>(sizes_.batch * sizes_.queries * sizes_.heads), NAN);
+    Problem p = problem;
+    p.out = {.data = output.out.data(),
+             .batch_stride = sizes_.queries * sizes_.heads * sizes_.head_dim,
+             .token_stride = sizes_.heads * sizes_.head_dim,
+             .head_stride = sizes_.head_dim};
+    p.lse = output.lse.data();
+    output.counts = run_kernel(p, std::vector<double>(static_cast<size_t>(sizes_.heads), threshold));
+    return output;
+  }
+
+  static void naive_row(const Problem& p, const uint8_t* kept, int64_t b, int64_t h, int64_t i) {
+    const float* q = p.q.row(b, i, h);
+    std::vector<double> score, out(static_cast<size_t>(p.head_dim), 0.0);
+    std::vector<int64_t> key;
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < p.visible_keys(b, i); ++j) {
+      if (kept[j / kBlock] == 0) continue;
+      double s = 0;
+      for (int64_t d = 0; d < p.head_dim; ++d) s += static_cast<double>(q[d]) * p.k.row(b, j, h)[d] * p.scale;
+      key.push_back(j);
+      score.push_back(s);
+      top = std::max(top, s);
+    }
+    for (size_t n = 0; n < key.size(); ++n) {
+      const double weight = std::exp(score[n] - top);
+      sum += weight;
+      for (int64_t d = 0; d < p.head_dim; ++d) out[static_cast<size_t>(d)] += weight * p.v.row(b, key[n], h)[d];
+    }
+    for (int64_t d = 0; d < p.head_dim; ++d)
+      p.out.row(b, i, h)[d] = key.empty() ? 0.0F : static_cast<float>(out[static_cast<size_t>(d)] / sum);
+    p.lse[(b * p.heads + h) * p.queries + i] = static_cast<float>(top + std::log(sum));
+  }
+
+  Sizes sizes_;
+};
+
+/// max|a - e| <= tolerance * max(1, max|e|), infinities at the same places, no NaN.
+inline ::testing::AssertionResult near(const std::vector<float>& actual, const std::vector<float>& expected,
+                                       double tolerance) {
+  if (actual.size() != expected.size()) return ::testing::AssertionFailure() << "sizes differ";
+  double scale = 1;
+  for (const float e : expected)
+    if (std::isfinite(e)) scale = std::max<double>(scale, std::abs(e));
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const bool same =
+        std::isinf(expected[i]) ? actual[i] == expected[i] : std::abs(actual[i] - expected[i]) <= tolerance * scale;
+    if (!same) return ::testing::AssertionFailure() << "at " << i << ": " << actual[i] << ", expected " << expected[i];
+  }
+  return ::testing::AssertionSuccess();
+}
+
+inline double relative_l1(const std::vector<float>& actual, const std::vector<float>& expected) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    error += std::abs(static_cast<double>(actual[i]) - expected[i]);
+    size += std::abs(static_cast<double>(expected[i]));
+  }
+  return error / size;
+}
+
+/// About half of the blocks, seeded.
+inline BlockMap random_map(const Problem& problem, unsigned seed = 7) {
+  BlockMap map(problem.batch, problem.heads, problem.query_blocks(), problem.key_blocks(), false);
+  std::mt19937 generator(seed);
+  for (uint8_t& bit : map.bits) bit = generator() % 2;
+  keep_visible(problem, map);
+  return map;
+}
+
+}  // namespace sparsereel::attention::cpu

@@ -1,0 +1,120 @@
+// The 8-bit arithmetic: the number formats, the fast emulation against the scalar one, and its error against exact
+// attention.
+#include <gtest/gtest.h>
+
+#include "attention/cpu/quantize.h"
+#include "attention_case.h"
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+/// Every non-negative e4m3 value, from the format's definition: exponent bias 7, 3 mantissa bits, 0x7F is NaN.
+std::vector<double> e4m3_values() {
+  std::vector<double> values;
+  for (int code = 0; code < 0x7F; ++code) {
+    const int exponent = code >> 3, mantissa = code & 7;
+    values.push_back(exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10));
+  }
+  return values;
+}
+
+TEST(E4m3, KeepsItsValuesAndRoundsBetweenThemToEven) {
+  const std::vector<double> values = e4m3_values();
+  ASSERT_EQ(values.back(), 448);
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(round_e4m3(values[i]), values[i]);
+    EXPECT_EQ(round_e4m3(-values[i]), -values[i]);
+    if (i + 1 == values.size()) break;
+    const double middle = (values[i] + values[i + 1]) / 2;
+    EXPECT_EQ(round_e4m3(middle), i % 2 == 0 ? values[i] : values[i + 1]);
+    EXPECT_EQ(round_e4m3(middle * (1 - 1e-9)), values[i]);
+    EXPECT_EQ(round_e4m3(middle * (1 + 1e-9)), values[i + 1]);
+  }
+  EXPECT_EQ(round_e4m3(1e9), 448);
+  EXPECT_EQ(round_e4m3(-1e9), -448);
+}
+
+TEST(Int8, RoundsToEvenAndClamps) {
+  EXPECT_EQ(round_int8(2.5), 2);
+  EXPECT_EQ(round_int8(3.5), 4);
+  EXPECT_EQ(round_int8(-127.6), -127);
+  EXPECT_EQ(round_int8(1e9), 127);
+}
+
+TEST(Int8, SharesAScaleAmongTheKeysOfOneThread) {
+  int64_t members[kKeyGroups] = {};
+  for (int64_t key = 0; key < kBlock; ++key) ++members[key_group(key)];
+  for (const int64_t count : members) EXPECT_EQ(count, 16);
+  EXPECT_EQ(key_group(0), key_group(1));
+  EXPECT_EQ(key_group(0), key_group(8));
+  EXPECT_NE(key_group(1), key_group(2));
+}
+
+/// Rounding may fall the other way where fp32 and double differ in the last digit; a few such steps stay far below the
+/// 4% that the formats cost.
+constexpr double kSameArithmetic = 1e-3;
+
+void expect_same_arithmetic(Case& c, double error_limit) {
+  const BlockMap map = visible_blocks(c.problem);
+  const Case::Output exact = c.reference(map);
+  const Case::Output reference = c.reference(map, kNeverSkip, Arithmetic::int8);
+  EXPECT_LT(relative_l1(reference.out, exact.out), error_limit);
+  EXPECT_GT(relative_l1(reference.out, exact.out), error_limit / 100) << "nothing was rounded";
+  EXPECT_TRUE(near(reference.lse, exact.lse, 0.02));
+  for (const TileKernel& kernel : tile_kernels()) {
+    const Case::Output fast = c.fast(map, kernel, kNeverSkip, Arithmetic::int8);
+    EXPECT_LT(relative_l1(fast.out, reference.out), kSameArithmetic) << kernel.name;
+    EXPECT_TRUE(near(fast.lse, reference.lse, 1e-3)) << kernel.name;
+  }
+}
+
+TEST(Quantized, EmulatesTheReferenceOnNormalData) {
+  Case c({.queries = 200, .keys = 333});
+  expect_same_arithmetic(c, 0.045);
+}
+
+TEST(Quantized, EmulatesTheReferenceAtOtherSizes) {
+  for (const int64_t head_dim : {16, 40, 128, 256}) {
+    Case c({.queries = 65, .keys = 129, .head_dim = head_dim, .heads = 1, .batch = 1});
+    expect_same_arithmetic(c, 0.06);
+  }
+}
+
+TEST(Quantized, SmoothingTakesLargeMeansOfKeysAndValuesOut) {
+  Case c({.queries = 130, .keys = 130});
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t t = 0; t < 130; ++t)
+      for (int64_t h = 0; h < 2; ++h)
+        for (int64_t d = 0; d < 64; ++d) {
+          c.row(c.problem.k, b, t, h)[d] += 20.0F * static_cast<float>(d % 3);
+          c.row(c.problem.v, b, t, h)[d] += 20.0F;
+        }
+  const BlockMap map = visible_blocks(c.problem);
+  const Case::Output exact = c.reference(map);
+  EXPECT_LT(relative_l1(c.fast(map, tile_kernels().front(), kNeverSkip, Arithmetic::int8).out, exact.out), 1e-3);
+}
+
+TEST(Quantized, ObeysMapsMasksAndLengths) {
+  Case c({.queries = 150, .keys = 190});
+  const int64_t lengths[] = {190, 70};
+  c.problem.key_lengths = lengths;
+  c.problem.causal = true;
+  const BlockMap map = random_map(c.problem);
+  const Case::Output reference = c.reference(map, kNeverSkip, Arithmetic::int8);
+  for (const TileKernel& kernel : tile_kernels()) {
+    const Case::Output fast = c.fast(map, kernel, kNeverSkip, Arithmetic::int8);
+    EXPECT_LT(relative_l1(fast.out, reference.out), kSameArithmetic) << kernel.name;
+    EXPECT_TRUE(near(fast.lse, reference.lse, 1e-3)) << kernel.name;
+  }
+}
+
+TEST(Quantized, HandlesConstantInputs) {
+  Case c({.queries = 70, .keys = 100, .head_dim = 32});
+  std::fill(c.inputs.begin(), c.inputs.end(), 0.75F);  // K and V less their means are zero
+  const BlockMap map = visible_blocks(c.problem);
+  for (const TileKernel& kernel : tile_kernels())
+    EXPECT_TRUE(near(c.fast(map, kernel, kNeverSkip, Arithmetic::int8).out, c.reference(map).out, 1e-6));
+}
+
+}  // namespace
+}  // namespace sparsereel::attention::cpu

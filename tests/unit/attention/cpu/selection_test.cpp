@@ -1,0 +1,187 @@
+// Block selection on hand-made cases: which blocks topk, cdf, similarity, text, masks and dense heads keep.
+#include "attention/cpu/selection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "attention_case.h"
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// One head of dimension 16; key block j scores level[j] (natural units) against every query.
+class Levels {
+ public:
+  explicit Levels(const std::vector<double>& levels, int64_t text_tokens = 0)
+      : c({.queries = static_cast<int64_t>(levels.size()) * kBlock,
+           .keys = static_cast<int64_t>(levels.size()) * kBlock,
+           .head_dim = 16,
+           .heads = 1,
+           .batch = 1}) {
+    c.problem.scale = 1;
+    c.problem.text_tokens = text_tokens;
+    std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
+    for (int64_t t = 0; t < c.problem.keys; ++t) {
+      c.row(c.problem.q, 0, t, 0)[0] = 1;
+      c.row(c.problem.k, 0, t, 0)[0] = static_cast<float>(levels[static_cast<size_t>(t / kBlock)]);
+    }
+  }
+
+  std::vector<int> row(int64_t query_block, int64_t selection_rows = 128) {
+    const BlockMap map = predict_blocks(c.problem, {&policy, 1}, selection_rows, serial);
+    const uint8_t* bits = map.row(0, 0, query_block);
+    return {bits, bits + map.key_blocks};
+  }
+
+  Case c;
+  HeadPolicy policy;
+};
+
+TEST(Topk, KeepsTheBestShareRoundedDown) {
+  Levels x({1, 5, 2, 4, 3});
+  x.policy.topk = 0.5;
+  EXPECT_THAT(x.row(0), ElementsAre(0, 1, 0, 1, 0));
+  x.policy.topk = 0.6;
+  EXPECT_THAT(x.row(4), ElementsAre(0, 1, 0, 1, 1));
+  x.policy.topk = 1;
+  EXPECT_THAT(x.row(0), ElementsAre(1, 1, 1, 1, 1));
+}
+
+TEST(Topk, KeepsAtLeastOneBlock) {
+  Levels x({1, 5, 2, 4, 3});
+  x.policy.topk = 0.01;
+  EXPECT_THAT(x.row(0), ElementsAre(0, 1, 0, 0, 0));
+}
+
+TEST(Topk, BreaksTiesByIndex) {
+  Levels x({2, 2, 2, 2});
+  EXPECT_THAT(x.row(0), ElementsAre(1, 1, 0, 0));
+}
+
+TEST(Cdf, KeepsTheCrossingBlock) {
+  Levels x({std::log(1.0), std::log(5.0), std::log(1.0), std::log(3.0)});  // masses .1 .5 .1 .3
+  x.policy.selection = Selection::cdf;
+  x.policy.cdf = 0.45;
+  EXPECT_THAT(x.row(0), ElementsAre(0, 1, 0, 0));
+  x.policy.cdf = 0.55;
+  EXPECT_THAT(x.row(0), ElementsAre(0, 1, 0, 1));
+  x.policy.cdf = 0.85;
+  EXPECT_THAT(x.row(0), ElementsAre(1, 1, 0, 1));
+  x.policy.cdf = 1;
+  EXPECT_THAT(x.row(0), ElementsAre(1, 1, 1, 1));
+}
+
+TEST(Text, IsDenseAsKeysAndAsQueriesOnTopOfTheSelection) {
+  // 6 blocks, text from token 5 * 64 - 10: block 4, where video meets text, counts as text.
+  Levels x({1, 5, 2, 4, 3, 9}, 64 + 10);
+  x.policy.topk = 0.34;  // floor(.34 * 6) = 2 video blocks beside blocks 4 and 5
+  for (const int64_t block : {0, 1, 2, 3}) EXPECT_THAT(x.row(block), ElementsAre(0, 1, 0, 1, 1, 1));
+  for (const int64_t block : {4, 5}) EXPECT_THAT(x.row(block), ElementsAre(1, 1, 1, 1, 1, 1));
+}
+
+TEST(Text, AtABlockBoundaryForcesNoVideoBlock) {
+  Levels x({1, 5, 2, 4}, 64);
+  x.policy.topk = 0.25;
+  EXPECT_THAT(x.row(2), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(x.row(3), ElementsAre(1, 1, 1, 1));
+}
+
+TEST(Selection, TakesTheMeanOfRealTokensOnly) {
+  // The last block has 8 real keys of level 4; dividing by 64 would rank it below level 1.
+  Case c({.queries = 64, .keys = 2 * kBlock + 8, .head_dim = 16, .heads = 1, .batch = 1});
+  std::fill(c.inputs.begin(), c.inputs.end(), 0.0F);
+  c.problem.scale = 1;
+  for (int64_t t = 0; t < c.problem.keys; ++t) {
+    if (t < 64) c.row(c.problem.q, 0, t, 0)[0] = 1;
+    c.row(c.problem.k, 0, t, 0)[0] = t < 64 ? 1.0F : t < 128 ? 0.5F : 4.0F;
+  }
+  HeadPolicy policy;
+  policy.topk = 0.34;
+  const BlockMap map = predict_blocks(c.problem, {&policy, 1}, 128, serial);
+  EXPECT_THAT(std::vector<int>(map.bits.begin(), map.bits.end()), ElementsAre(0, 0, 1));
+}
+
+TEST(Selection, SharesOneChoiceAmongSelectionRows) {
+  // Queries of block 0 like key block 0, of blocks 1 and 2 like key block 1, of block 3 like key block 3.
+  Levels x({0, 0, 0, 0});
+  const int64_t likes[] = {0, 1, 1, 3};
+  for (int64_t t = 0; t < x.c.problem.keys; ++t) {
+    x.c.row(x.c.problem.q, 0, t, 0)[0] = 0;
+    x.c.row(x.c.problem.q, 0, t, 0)[likes[t / kBlock]] = t / kBlock == 1 ? 3.0F : 1.0F;
+    x.c.row(x.c.problem.k, 0, t, 0)[t / kBlock] = 1;
+  }
+  x.policy.topk = 0.25;
+  const auto chosen = [&](int64_t rows) {
+    std::vector<int64_t> result;
+    for (int64_t block = 0; block < 4; ++block) {
+      const std::vector<int> row = x.row(block, rows);
+      result.push_back(std::find(row.begin(), row.end(), 1) - row.begin());
+      EXPECT_EQ(std::count(row.begin(), row.end(), 1), 1);
+    }
+    return result;
+  };
+  EXPECT_THAT(chosen(64), ElementsAre(0, 1, 1, 3));
+  EXPECT_THAT(chosen(128), ElementsAre(1, 1, 1, 1));  // a tie in the second pair goes to the lower index
+  EXPECT_THAT(chosen(192), ElementsAre(1, 1, 1, 3));
+}
+
+TEST(Similarity, ForcesDiverseKeyBlocksAndQueryTiles) {
+  Levels x({1, 5, 2, 4});
+  x.policy.topk = 0.25;
+  x.policy.similarity = 0.5;
+  // Key block 2 gets tokens of alternating sign: its mean says nothing about them.
+  for (int64_t t = 128; t < 192; ++t) x.c.row(x.c.problem.k, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
+  EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
+  // So do the queries of tile 1 (blocks 2 and 3).
+  for (int64_t t = 128; t < 256; ++t) x.c.row(x.c.problem.q, 0, t, 0)[1] = t % 2 == 0 ? 50.0F : -50.0F;
+  EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(x.row(2), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(x.row(3), ElementsAre(1, 1, 1, 1));
+  x.policy.similarity = -0.1;
+  EXPECT_THAT(x.row(2), ElementsAre(0, 1, 0, 0));
+}
+
+TEST(Selection, KeepsEverythingForDenseHeads) {
+  Case c({.queries = 256, .keys = 256, .heads = 2, .batch = 1});
+  HeadPolicy policies[2];
+  policies[1].dense = true;
+  const BlockMap map = predict_blocks(c.problem, policies, 64, serial);
+  for (int64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(std::count(map.row(0, 0, i), map.row(0, 0, i) + 4, 1), 2);
+    EXPECT_EQ(std::count(map.row(0, 1, i), map.row(0, 1, i) + 4, 1), 4);
+  }
+}
+
+TEST(Selection, KeepsTheDiagonalUnderACausalMask) {
+  Levels x({9, 5, 2, 1, 1, 1});
+  x.c.problem.causal = true;
+  x.policy.topk = 0.25;
+  EXPECT_THAT(x.row(0, 64), ElementsAre(1, 0, 0, 0, 0, 0));
+  EXPECT_THAT(x.row(1, 64), ElementsAre(1, 1, 0, 0, 0, 0));  // the best of 2 visible blocks, and its own
+  EXPECT_THAT(x.row(4, 128), ElementsAre(1, 0, 0, 0, 1, 0));
+  EXPECT_THAT(x.row(5, 128), ElementsAre(1, 0, 0, 0, 1, 1));
+}
+
+TEST(Selection, NeverPicksPadding) {
+  Levels x({1, 5, 2, 9});
+  const int64_t length = 130;
+  x.c.problem.key_lengths = &length;
+  x.policy.topk = 0.99;  // of the 3 blocks with keys
+  EXPECT_THAT(x.row(0), ElementsAre(0, 1, 1, 0));
+  const int64_t none = 0;
+  x.c.problem.key_lengths = &none;
+  EXPECT_THAT(x.row(0), ElementsAre(0, 0, 0, 0));
+}
+
+TEST(VisibleBlocks, FollowTheMasks) {
+  Case c({.queries = 130, .keys = 200, .heads = 1, .batch = 1});
+  EXPECT_EQ(count_blocks(visible_blocks(c.problem)), 3 * 4);
+  c.problem.causal = true;  // query i sees keys up to i + 70
+  const BlockMap map = visible_blocks(c.problem);
+  EXPECT_THAT(std::vector<int>(map.bits.begin(), map.bits.end()), ElementsAre(1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1));
+}
+
+}  // namespace
+}  // namespace sparsereel::attention::cpu
