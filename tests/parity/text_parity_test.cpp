@@ -1,0 +1,206 @@
+// Tokenizer and T5 encoder against transformers; data from make_text.py.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "hilbert/error.h"
+#include "models/text/t5_encoder.h"
+#include "models/text/tokenizer.h"
+#include "tests/support/golden.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::close_to;
+using test::Golden;
+using ::testing::ContainsRegex;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const fs::path kData = SPARSEREEL_TEST_DATA;
+
+json read_data(const std::string& name) {
+  std::ifstream file(kData / name);
+  return json::parse(file);
+}
+
+/// A folder of this process that goes away with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(fs::path(::testing::TempDir()) / ("sparsereel_text_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<json> tokenizer_folders() {
+  return read_data("tokenizer_golden.json")["folders"].get<std::vector<json>>();
+}
+
+class TokenizerParity : public ::testing::TestWithParam<json> {
+ protected:
+  TokenizerParity() {
+    fs::copy(kData / "tokenizer" / "spiece.model", folder_.path());
+    for (const auto& [name, content] : GetParam()["files"].items()) std::ofstream(folder_.path() / name) << content;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(TokenizerParity, EveryStringGivesTheIdsOfTransformers) {
+  const Tokenizer tokenizer = Tokenizer::load(folder_.path());
+  EXPECT_EQ(tokenizer.vocabulary_size(), GetParam()["vocabulary_size"].get<int64_t>());
+  for (const json& test_case : GetParam()["cases"]) {
+    TokenIds result = tokenizer.encode(test_case[0].get<std::string>(), 2000);
+    result.ids.resize(result.token_count);
+    EXPECT_THAT(result.ids, ElementsAreArray(test_case[1].get<std::vector<int64_t>>()))
+        << test_case[0].dump(-1, ' ', true);
+    EXPECT_FALSE(result.truncated);
+  }
+}
+
+TEST_P(TokenizerParity, PaddingAndTruncationMatchTransformers) {
+  const Tokenizer tokenizer = Tokenizer::load(folder_.path());
+  for (const json& test_case : GetParam()["padded"]) {
+    const TokenIds result = tokenizer.encode(test_case[0].get<std::string>(), test_case[1].get<int64_t>());
+    EXPECT_THAT(result.ids, ElementsAreArray(test_case[2].get<std::vector<int64_t>>())) << test_case.dump();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Folders, TokenizerParity, ::testing::ValuesIn(tokenizer_folders()),
+                         [](const auto& test) { return test.param["name"].template get<std::string>(); });
+
+/// config.json and model.safetensors of a folder, as ModelFolder would open them.
+Component open_component(const fs::path& folder) {
+  Component component;
+  component.class_name = "T5EncoderModel";
+  component.folder = folder;
+  component.config_file = (folder / "config.json").string();
+  component.config = read_json(component.config_file);
+  component.files = {std::make_shared<SafetensorsFile>(folder / "model.safetensors")};
+  for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
+  return component;
+}
+
+class T5Parity : public ::testing::Test {
+ protected:
+  static T5Encoder load(at::ScalarType dtype) { return T5Encoder::load(open_component(kData / "t5"), at::kCPU, dtype); }
+
+  c10::InferenceMode inference_;
+  Golden golden_{"text_golden"};
+};
+
+TEST_F(T5Parity, HiddenStatesMatchInFp32) {
+  const at::Tensor hidden = load(at::kFloat).forward(golden_["ids"]);
+  EXPECT_TRUE(close_to(hidden, golden_["fp32.hidden"], 2e-6));
+}
+
+TEST_F(T5Parity, LongPromptsReachEveryPositionBucket) {
+  const at::Tensor hidden = load(at::kFloat).forward(golden_["long_ids"]);
+  EXPECT_TRUE(close_to(hidden.slice(1, 0, hidden.size(1), 7), golden_["fp32.long_hidden"], 2e-6));
+}
+
+TEST_F(T5Parity, PromptsInOneBatchGiveWhatTheyGiveAlone) {
+  const T5Encoder encoder = load(at::kFloat);
+  const at::Tensor ids = golden_["ids"];
+  const at::Tensor alone = at::cat({encoder.forward(ids.slice(0, 0, 1)), encoder.forward(ids.slice(0, 1, 2))});
+  EXPECT_TRUE(close_to(encoder.forward(ids), alone, 2e-6));
+}
+
+TEST_F(T5Parity, HiddenStatesMatchInBf16) {
+  const at::Tensor hidden = load(at::kBFloat16).forward(golden_["ids"]);
+  EXPECT_EQ(hidden.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(close_to(hidden, golden_["bf16.hidden"], 1.5e-2));
+}
+
+TEST_F(T5Parity, HiddenStatesMatchInFp16WithTheLastProjectionInFp32) {
+  const T5Encoder encoder = load(at::kHalf);
+  EXPECT_EQ(encoder.layers[0].wo.scalar_type(), at::kFloat);
+  EXPECT_EQ(encoder.layers[0].wi_0.scalar_type(), at::kHalf);
+  const at::Tensor hidden = encoder.forward(golden_["ids"]);
+  EXPECT_EQ(hidden.scalar_type(), at::kHalf);
+  EXPECT_TRUE(close_to(hidden, golden_["fp16.hidden"], 2e-3));
+}
+
+TEST_F(T5Parity, Fp16InfinitiesAreClampedAsTransformersClampsThem) {
+  T5Encoder encoder = load(at::kHalf);
+  encoder.layers[0].attention_out = encoder.layers[0].attention_out * 3e4;
+  const at::Tensor hidden = encoder.forward(golden_["ids"]);
+  EXPECT_TRUE(at::isfinite(hidden).all().item<bool>());
+  EXPECT_TRUE(close_to(hidden, golden_["fp16.clamped_hidden"], 2e-3));
+}
+
+TEST_F(T5Parity, PositionBucketsMatchForSeveralSizes) {
+  constexpr int64_t kLength = 400;
+  for (const auto& [buckets, distance] :
+       std::vector<std::pair<int64_t, int64_t>>{{32, 128}, {8, 20}, {64, 300}, {32, 64}}) {
+    const at::Tensor actual = relative_position_buckets(kLength, buckets, distance, at::kCPU);
+    // The golden row holds distances -399..399; query i sees keys at distances -i..399-i.
+    const at::Tensor row = golden_["buckets." + std::to_string(buckets) + "." + std::to_string(distance)];
+    for (const int64_t query : {int64_t{0}, int64_t{57}, kLength - 1}) {
+      EXPECT_TRUE(actual[query].equal(row.slice(0, kLength - 1 - query, 2 * kLength - 1 - query)))
+          << buckets << " " << distance;
+    }
+  }
+}
+
+/// What load() has against the first `layers` layers of the published encoder when they are stored as 8-bit integers:
+/// names and shapes are checked before the refused type, so none of the 4.8 billion parameters is read, and the sparse
+/// file costs no disk.
+std::string complaint_about_published_layout(int64_t layers) {
+  const json layout = read_data("t5_names.json");
+  TemporaryFolder folder;
+  json header;
+  uint64_t offset = 0;
+  for (const auto& [name, shape] : layout["tensors"].items()) {
+    if (name.starts_with("encoder.block.") && std::stoll(name.substr(14)) >= layers) continue;
+    uint64_t bytes = 1;
+    for (const json& size : shape) bytes *= size.get<uint64_t>();
+    header[name] = {{"dtype", "I8"}, {"shape", shape}, {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
+  }
+  json config = layout["config"];
+  config["num_layers"] = layers;
+  std::ofstream(folder.path() / "config.json") << config;
+  const fs::path file = folder.path() / "model.safetensors";
+  const std::string text = header.dump();
+  const uint64_t length = text.size();
+  std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(&length), sizeof(length)) << text;
+  fs::resize_file(file, sizeof(length) + length + offset);
+  try {
+    T5Encoder::load(open_component(folder.path()), at::kCPU, at::kBFloat16);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(T5PublishedLayout, HasTheNamesAndShapesThatLoadAsksFor) {
+  const std::string one_layer = complaint_about_published_layout(1);  // few enough that all are listed
+  EXPECT_THAT(one_layer, HasSubstr("12 misshaped"));
+  EXPECT_THAT(one_layer, HasSubstr("DenseReluDense.wi_0.weight\" is stored as I8"));
+  EXPECT_THAT(one_layer, Not(ContainsRegex("missing|unexpected|expected \\[|\\.\\.\\.")));
+  const std::string all_layers = complaint_about_published_layout(24);
+  EXPECT_THAT(all_layers, HasSubstr("219 misshaped"));
+  EXPECT_THAT(all_layers, Not(ContainsRegex("missing|unexpected|expected \\[")));
+}
+
+}  // namespace
+}  // namespace sparsereel::models

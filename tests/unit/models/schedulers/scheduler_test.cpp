@@ -1,0 +1,139 @@
+// The samplers' contract beyond parity: errors, draws from the generator, history.
+#include "models/schedulers/scheduler.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+SchedulerConfig config_of(const std::string& class_name) {
+  SchedulerConfig config;
+  config.class_name = class_name;
+  return config;
+}
+
+const SchedulerConfig kDdim = config_of("CogVideoXDDIMScheduler"), kDpm = config_of("CogVideoXDPMScheduler");
+
+std::string complaint(const SchedulerConfig& config, int64_t steps = 4) {
+  try {
+    make_scheduler(config, steps);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_FALSE(error.remedy().empty());
+    return error.what();
+  }
+  return "none";
+}
+
+/// Draws of `count` normals in fp32 that the generator is ahead of `seed`; -1 when it is none of 0 to 3.
+int64_t draws_made(const at::Generator& generator, uint64_t seed, at::IntArrayRef shape) {
+  for (int64_t draws = 0; draws <= 3; ++draws) {
+    at::Generator fresh = at::make_generator<at::CPUGeneratorImpl>(seed);
+    for (int64_t i = 0; i < draws; ++i) at::randn(shape, fresh, at::TensorOptions().dtype(at::kFloat));
+    if (fresh.get_state().equal(generator.get_state())) return draws;
+  }
+  return -1;
+}
+
+TEST(Scheduler, TimestepsOfThePublishedSampler) {
+  EXPECT_THAT(make_scheduler(kDdim, 4)->timesteps(), ElementsAre(999, 749, 499, 249));
+  EXPECT_THAT(make_scheduler(kDdim, 1)->timesteps(), ElementsAre(999));
+}
+
+TEST(Scheduler, ErrorsNameTheField) {
+  EXPECT_THAT(complaint(config_of("EulerDiscreteScheduler")), HasSubstr("EulerDiscreteScheduler"));
+  EXPECT_THAT(complaint(kDdim, 0), HasSubstr("--steps is 0"));
+  EXPECT_THAT(complaint(kDdim, 1001), AllOf(HasSubstr("--steps is 1001"), HasSubstr("num_train_timesteps 1000")));
+  const auto with = [](const std::function<void(SchedulerConfig&)>& change) {
+    SchedulerConfig config = kDpm;
+    change(config);
+    return complaint(config);
+  };
+  EXPECT_THAT(with([](auto& c) { c.num_train_timesteps = 0; }), HasSubstr("num_train_timesteps"));
+  EXPECT_THAT(with([](auto& c) { c.prediction_type = "flow"; }), HasSubstr("prediction_type"));
+  EXPECT_THAT(with([](auto& c) { c.beta_schedule = "sigmoid"; }), HasSubstr("beta_schedule"));
+  EXPECT_THAT(with([](auto& c) { c.timestep_spacing = "even"; }), HasSubstr("timestep_spacing"));
+  EXPECT_THAT(with([](auto& c) {
+                c.trained_betas = {0.1, 0.2};
+              }),
+              AllOf(HasSubstr("timestep 999"), HasSubstr("table of 2 betas")));
+  EXPECT_THAT(with([](auto& c) { c.timestep_spacing = "leading", c.steps_offset = 300; }), HasSubstr("timestep 1050"));
+  EXPECT_THAT(with([](auto& c) { c.timestep_spacing = "leading", c.steps_offset = -1; }), HasSubstr("timestep -1"));
+  EXPECT_THAT(with([](auto& c) { c.prediction_type = "epsilon"; }), HasSubstr("rescale_betas_zero_snr"));
+}
+
+class SchedulerStep : public ::testing::Test {
+ protected:
+  c10::InferenceMode inference_;
+  at::Generator generator_ = at::make_generator<at::CPUGeneratorImpl>(3);
+  at::Tensor sample_ = at::linspace(-1, 1, 48, at::kFloat).reshape({1, 2, 2, 3, 4});
+  at::Tensor prediction_ = sample_ * 0.5;
+};
+
+TEST_F(SchedulerStep, DdimDrawsNothing) {
+  make_scheduler(kDdim, 4)->step(prediction_, 0, sample_, generator_);
+  EXPECT_EQ(draws_made(generator_, 3, sample_.sizes()), 0);
+}
+
+TEST_F(SchedulerStep, DpmDrawsOnceAtEitherEndAndTwiceBetween) {
+  const auto sampler = make_scheduler(kDpm, 3);
+  const std::vector<int64_t> expected = {1, 2, 1};
+  for (int64_t i = 0; i < 3; ++i) {
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(3);
+    sampler->step(prediction_, i, sample_, generator);
+    EXPECT_EQ(draws_made(generator, 3, sample_.sizes()), expected[i]) << "step " << i;
+  }
+}
+
+TEST_F(SchedulerStep, LastDdimStepIsThePredictedCleanSample) {
+  SchedulerConfig config = kDdim;
+  config.prediction_type = "sample";
+  const auto sampler = make_scheduler(config, 4);
+  EXPECT_TRUE(sampler->step(prediction_, 3, sample_, generator_).allclose(prediction_));
+}
+
+TEST_F(SchedulerStep, ResultIsFp32ForSixteenBitSamples) {
+  for (const SchedulerConfig& config : {kDdim, kDpm}) {
+    const at::Tensor next = make_scheduler(config, 4)->step(prediction_, 0, sample_.to(at::kBFloat16), generator_);
+    EXPECT_EQ(next.scalar_type(), at::kFloat);
+  }
+}
+
+TEST_F(SchedulerStep, DpmStateHoldsTheLastPrediction) {
+  const auto sampler = make_scheduler(kDpm, 4);
+  EXPECT_THAT(sampler->state(), IsEmpty());
+  sampler->step(prediction_, 0, sample_, generator_);
+  EXPECT_EQ(sampler->state().at("old_pred_original_sample").sizes(), sample_.sizes());
+  sampler->restore({});
+  EXPECT_THAT(sampler->state(), IsEmpty());
+}
+
+TEST_F(SchedulerStep, RedoneStepIsTheSame) {
+  const auto sampler = make_scheduler(kDpm, 4);
+  const at::Tensor second = sampler->step(prediction_, 0, sample_, generator_);
+  const auto state = sampler->state();
+  at::Generator before = generator_.clone();
+  const at::Tensor once = sampler->step(prediction_, 1, second, generator_);
+  sampler->restore(state);
+  EXPECT_TRUE(sampler->step(prediction_, 1, second, before).equal(once));
+}
+
+TEST_F(SchedulerStep, ForeignOrMissingHistoryIsRefused) {
+  EXPECT_THROW(make_scheduler(kDdim, 4)->restore({{"old_pred_original_sample", sample_}}), Error);
+  EXPECT_THROW(make_scheduler(kDpm, 4)->restore({{"order", sample_}}), Error);
+  EXPECT_THROW(make_scheduler(kDpm, 4)->step(prediction_, 2, sample_, generator_), Error);
+}
+
+}  // namespace
+}  // namespace sparsereel::models

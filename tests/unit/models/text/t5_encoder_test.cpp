@@ -1,0 +1,92 @@
+// The encoder's errors and the position buckets' shape; its values are compared in tests/parity.
+#include "models/text/t5_encoder.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class T5EncoderTest : public ::testing::Test {
+ protected:
+  T5EncoderTest() {
+    const fs::path folder = fs::path(SPARSEREEL_TEST_DATA) / "t5";
+    component_.class_name = "T5EncoderModel";
+    component_.folder = folder;
+    component_.config_file = (folder / "config.json").string();
+    component_.config = read_json(component_.config_file);
+    component_.files = {std::make_shared<SafetensorsFile>(folder / "model.safetensors")};
+    for (const TensorEntry& entry : component_.files[0]->header().entries) component_.tensors[entry.name] = {0, &entry};
+  }
+
+  T5Encoder load() const { return T5Encoder::load(component_, at::kCPU, at::kFloat); }
+  std::string load_error() const {
+    try {
+      load();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  }
+
+  c10::InferenceMode inference_;
+  Component component_;
+};
+
+TEST_F(T5EncoderTest, EmbeddingIsFoundUnderEitherName) {
+  const at::Tensor ids = at::arange(6, at::kLong).unsqueeze(0);
+  const at::Tensor expected = load().forward(ids);
+  component_.tensors["encoder.embed_tokens.weight"] = component_.tensors.at("shared.weight");
+  EXPECT_TRUE(load().forward(ids).equal(expected));
+  component_.tensors.erase("shared.weight");
+  EXPECT_TRUE(load().forward(ids).equal(expected));
+}
+
+TEST_F(T5EncoderTest, WeightsOfADecoderAreIgnored) {
+  component_.tensors["decoder.block.0.layer.0.layer_norm.weight"] =
+      component_.tensors.at("encoder.final_layer_norm.weight");
+  component_.tensors["lm_head.weight"] = component_.tensors.at("shared.weight");
+  EXPECT_EQ(load_error(), "none");
+}
+
+TEST_F(T5EncoderTest, OneErrorListsEveryWeightThatDoesNotFit) {
+  component_.tensors["encoder.surplus"] = component_.tensors.at("shared.weight");
+  component_.tensors.erase("encoder.final_layer_norm.weight");
+  component_.tensors["encoder.block.1.layer.0.SelfAttention.q.weight"] = component_.tensors.at("shared.weight");
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("encoder.surplus"), HasSubstr("encoder.final_layer_norm.weight"),
+                                  HasSubstr("encoder.block.1.layer.0.SelfAttention.q.weight")));
+}
+
+TEST_F(T5EncoderTest, ImpossibleBucketsAreRefused) {
+  component_.config["relative_attention_num_buckets"] = 2;
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("config.json"), HasSubstr("relative_attention_num_buckets")));
+  component_.config["relative_attention_num_buckets"] = 32;
+  component_.config["relative_attention_max_distance"] = 8;
+  EXPECT_THAT(load_error(), HasSubstr("relative_attention_max_distance"));
+}
+
+TEST_F(T5EncoderTest, IdsBeyondTheVocabularyAreRefused) {
+  const T5Encoder encoder = load();
+  EXPECT_THROW(encoder.forward(at::full({1, 3}, encoder.config.vocab_size, at::kLong)), Error);
+}
+
+TEST(RelativePositionBuckets, HalvesForBehindAndAheadEachEndingInOneBucketForAllBeyond) {
+  const at::Tensor buckets = relative_position_buckets(300, 32, 128, at::kCPU);
+  EXPECT_EQ(buckets[0][0].item<int64_t>(), 0);
+  EXPECT_EQ(buckets[5][0].item<int64_t>(), 5);
+  EXPECT_EQ(buckets[0][5].item<int64_t>(), 21);
+  EXPECT_EQ(buckets[299][0].item<int64_t>(), 15);
+  EXPECT_EQ(buckets[0][299].item<int64_t>(), 31);
+  EXPECT_EQ(buckets.min().item<int64_t>(), 0);
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,128 @@
+// The tokenizer's contract beyond parity: padding, truncation flags, and one clear error for each bad folder.
+#include "models/text/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "hilbert/error.h"
+#include "tests/unit/models/text/spiece_bytes.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using test::SpieceBytes;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class TokenizerTest : public ::testing::Test {
+ protected:
+  TokenizerTest() {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    // ids: pad 0, eos 1, unknown 2, then 3, 4, 5
+    write("spiece.model", SpieceBytes()
+                              .piece("<pad>", 0, 3)
+                              .piece("</s>", 0, 3)
+                              .piece("<unk>", 0, 2)
+                              .piece("\u2581", -2)
+                              .piece("\u2581red", -3)
+                              .piece("ed", -4)
+                              .bytes());
+  }
+  ~TokenizerTest() override { fs::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& content) {
+    std::ofstream(folder_ / name, std::ios::binary) << content;
+  }
+
+  std::string load_error() const {
+    try {
+      Tokenizer::load(folder_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_FALSE(error.remedy().empty());
+      return error.what();
+    }
+    return "none";
+  }
+
+  fs::path folder_ = fs::path(::testing::TempDir()) / ("sparsereel_tokenizer_" + std::to_string(getpid()));
+};
+
+TEST_F(TokenizerTest, PadsToTheLengthAskedFor) {
+  const TokenIds ids = Tokenizer::load(folder_).encode("red red", 5);
+  EXPECT_THAT(ids.ids, ElementsAre(4, 4, 1, 0, 0));
+  EXPECT_EQ(ids.token_count, 3);
+  EXPECT_FALSE(ids.truncated);
+}
+
+TEST_F(TokenizerTest, TruncationKeepsEos) {
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  const TokenIds ids = tokenizer.encode("red red red", 3);
+  EXPECT_THAT(ids.ids, ElementsAre(4, 4, 1));
+  EXPECT_TRUE(ids.truncated);
+  EXPECT_FALSE(tokenizer.encode("red red", 3).truncated);
+  EXPECT_THAT(tokenizer.encode("red", 1).ids, ElementsAre(1));
+  EXPECT_THAT(tokenizer.encode("", 1).ids, ElementsAre(1));
+  EXPECT_FALSE(tokenizer.encode("", 1).truncated);
+}
+
+TEST_F(TokenizerTest, SentinelsStandAfterThePiecesTheHighestFirst) {
+  write("tokenizer_config.json", R"({"extra_ids": 2})");
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  EXPECT_EQ(tokenizer.vocabulary_size(), 8);
+  EXPECT_THAT(tokenizer.encode("<extra_id_0>red<extra_id_1>", 4).ids, ElementsAre(7, 4, 6, 1));
+}
+
+TEST_F(TokenizerTest, BadArgumentsAreRefused) {
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  EXPECT_THROW(tokenizer.encode("red", 0), Error);
+  EXPECT_THROW(tokenizer.encode("\xFF", 4), Error);
+}
+
+TEST_F(TokenizerTest, MissingModelIsNamed) {
+  fs::remove(folder_ / "spiece.model");
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("cannot be read")));
+  write("tokenizer.json", "{}");
+  EXPECT_THAT(load_error(), HasSubstr("holds tokenizer.json but no spiece.model"));
+}
+
+TEST_F(TokenizerTest, ModelOfAnotherLayoutIsRefused) {
+  write("spiece.model", SpieceBytes().piece("<unk>", 0, 2).piece("<s>", 0, 3).piece("</s>", 0, 3).bytes());
+  EXPECT_THAT(load_error(), HasSubstr("piece 2 is not the unknown piece"));
+}
+
+TEST_F(TokenizerTest, BadJsonFieldsAreNamed) {
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"extra_ids": "many"})", "extra_ids"},
+      {R"({"extra_ids": -1})", "extra_ids"},
+      {R"({"eos_token": 5})", "eos_token"},
+      {R"({"eos_token": {"content": 5}})", "eos_token"},
+      {R"({"additional_special_tokens": "x"})", "additional_special_tokens"},
+      {R"({"additional_special_tokens": [1]})", "additional_special_tokens"},
+      {R"({"added_tokens_decoder": []})", "added_tokens_decoder"},
+      {R"({"added_tokens_decoder": {"x": "<a>"}})", "added_tokens_decoder.x"},
+      {R"({"added_tokens_decoder": {"9": {"content": "<a>", "lstrip": 1}}})", "added_tokens_decoder.9.lstrip"},
+      {R"({"added_tokens_decoder": {"9": {"content": "<a>", "single_word": true}}})", "single_word"},
+      {R"({"padding_side": "left"})", "padding_side"},
+      {R"({"truncation_side": "left"})", "truncation_side"},
+      {R"({"split_special_tokens": true})", "split_special_tokens"},
+      {R"([])", "tokenizer_config.json"},
+      {R"({"a":)", "tokenizer_config.json"},
+  };
+  for (const auto& [content, field] : cases) {
+    write("tokenizer_config.json", content);
+    EXPECT_THAT(load_error(), AllOf(HasSubstr("tokenizer_config.json"), HasSubstr(field))) << content;
+  }
+  fs::remove(folder_ / "tokenizer_config.json");
+  write("added_tokens.json", R"({"<a>": "x"})");
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("added_tokens.json"), HasSubstr("<a>")));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
