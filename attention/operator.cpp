@@ -1,6 +1,5 @@
 // attend(): checks what it is given, applies the prologue, and runs the mode's kernel.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <chrono>
 #include <cmath>
@@ -9,6 +8,7 @@
 #include "attention/attention.h"
 #include "attention/cpu/block_sparse.h"
 #include "attention/cpu/selection.h"
+#include "attention/cpu_tensor.h"
 #include "attention/prologue.h"
 #include "attention/sdpa.h"
 #include "hilbert/error.h"
@@ -78,18 +78,6 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const Context& cont
                                          std::to_string(blocks_of(keys)) + "]");
 }
 
-void parallel_for(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
-  at::parallel_for(0, count, 1, body);
-}
-
-template <typename T>
-cpu::View<T> view_of(const at::Tensor& t) {
-  return {.data = t.mutable_data_ptr<float>(),
-          .batch_stride = t.stride(0),
-          .token_stride = t.stride(1),
-          .head_stride = t.stride(2)};
-}
-
 /// One call on the CPU: fp32 tensors, the problem that points into them, and its head policies.
 class CpuCall {
  public:
@@ -107,10 +95,10 @@ class CpuCall {
                 .queries = q.size(1),
                 .keys = k.size(1),
                 .head_dim = q.size(3),
-                .q = view_of<const float>(q_),
-                .k = view_of<const float>(k_),
-                .v = view_of<const float>(v_),
-                .out = view_of<float>(out_),
+                .q = const_view(q_),
+                .k = const_view(k_),
+                .v = const_view(v_),
+                .out = mutable_view(out_),
                 .lse = lse_.defined() ? lse_.mutable_data_ptr<float>() : nullptr,
                 .scale = scale,
                 .text_tokens = context.text_tokens,

@@ -1,10 +1,13 @@
-// The prologue in torch operations, for any device and dtype.
+// Checks the prologue, and runs it: fp32 on a CPU in one pass over memory, every other device and dtype in torch
+// operations.
 #include "attention/prologue.h"
 
 #include <ATen/ATen.h>
 
 #include <sstream>
 
+#include "attention/cpu/prologue.h"
+#include "attention/cpu_tensor.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::attention {
@@ -62,11 +65,40 @@ at::Tensor rotate(const Prologue& prologue, const at::Tensor& x) {
   return at::cat({rotated.to(x.scalar_type()), x.narrow(1, video, x.size(1) - video)}, 1);
 }
 
+at::Tensor run_on_cpu(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto contiguous = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat).contiguous() : t; };
+  const auto data = [](const at::Tensor& t) { return t.defined() ? t.const_data_ptr<float>() : nullptr; };
+  const at::Tensor w = contiguous(weight), b = contiguous(bias);
+  const at::Tensor cos = contiguous(prologue.rotary_cos), sin = contiguous(prologue.rotary_sin);
+  at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+  const cpu::Norm norm = prologue.norm == Prologue::Norm::layer ? cpu::Norm::layer
+                         : prologue.norm == Prologue::Norm::rms ? cpu::Norm::rms
+                                                                : cpu::Norm::none;
+  cpu::run_prologue({.batch = x.size(0),
+                     .tokens = x.size(1),
+                     .heads = x.size(2),
+                     .head_dim = x.size(3),
+                     .in = const_view(x),
+                     .out = mutable_view(out),
+                     .norm = norm,
+                     .across_heads = prologue.across_heads,
+                     .eps = prologue.eps,
+                     .weight = data(w),
+                     .bias = data(b),
+                     .rotary_tokens = cos.defined() ? cos.size(0) : 0,
+                     .cos = data(cos),
+                     .sin = data(sin),
+                     .interleaved = prologue.interleaved},
+                    parallel_for);
+  return out;
+}
+
 at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  at::Tensor result = x;
-  if (prologue.norm != Prologue::Norm::none) result = normalise(prologue, result, weight, bias);
-  if (prologue.rotary_cos.defined()) result = rotate(prologue, result);
-  return result;
+  const bool normalises = prologue.norm != Prologue::Norm::none, rotates = prologue.rotary_cos.defined();
+  if (!normalises && !rotates) return x;
+  if (x.is_cpu() && x.scalar_type() == at::kFloat) return run_on_cpu(prologue, x, weight, bias);
+  at::Tensor result = normalises ? normalise(prologue, x, weight, bias) : x;
+  return rotates ? rotate(prologue, result) : result;
 }
 
 }  // namespace

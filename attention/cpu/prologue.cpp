@@ -1,0 +1,84 @@
+// The one-pass prologue: a token's heads are read once, normalised and rotated in cache, and written once.
+#include "attention/cpu/prologue.h"
+
+#include <cmath>
+#include <vector>
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+constexpr int64_t kLanes = 8;  // partial sums side by side, so that the compiler may use vectors
+
+template <typename F>
+double sum_of(int64_t n, const F& f) {
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t j = 0; j < kLanes; ++j) lanes[j] += f(i + j);
+  double sum = 0;
+  for (; i < n; ++i) sum += f(i);
+  for (const float lane : lanes) sum += lane;
+  return sum;
+}
+
+/// y = norm(x) * weight + bias over n values. y may be x.
+void normalise(const PrologueTask& task, const float* x, int64_t n, float* y) {
+  float mean = 0;
+  if (task.norm == Norm::layer)
+    mean = static_cast<float>(sum_of(n, [&](int64_t i) { return x[i]; }) / static_cast<double>(n));
+  const double square = sum_of(n, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  const auto inverse = static_cast<float>(1 / std::sqrt(square / static_cast<double>(n) + task.eps));
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * inverse;
+  if (task.weight != nullptr)
+    for (int64_t i = 0; i < n; ++i) y[i] *= task.weight[i];
+  if (task.bias != nullptr)
+    for (int64_t i = 0; i < n; ++i) y[i] += task.bias[i];
+}
+
+void rotate(const PrologueTask& task, const float* x, const float* cos, const float* sin, float* y) {
+  const int64_t half = task.head_dim / 2;
+  if (task.interleaved) {
+    for (int64_t i = 0; i < 2 * half; i += 2) {
+      y[i] = x[i] * cos[i] - x[i + 1] * sin[i];
+      y[i + 1] = x[i + 1] * cos[i + 1] + x[i] * sin[i + 1];
+    }
+  } else {
+    for (int64_t i = 0; i < half; ++i) {
+      y[i] = x[i] * cos[i] - x[i + half] * sin[i];
+      y[i + half] = x[i + half] * cos[i + half] + x[i] * sin[i + half];
+    }
+  }
+}
+
+/// scratch: [heads, head_dim].
+void run_token(const PrologueTask& task, int64_t b, int64_t token, float* scratch) {
+  const int64_t dim = task.head_dim;
+  for (int64_t h = 0; h < task.heads; ++h) {
+    const float* x = task.in.row(b, token, h);
+    if (task.norm == Norm::none || task.across_heads) {
+      std::copy(x, x + dim, scratch + h * dim);
+    } else {
+      normalise(task, x, dim, scratch + h * dim);
+    }
+  }
+  if (task.norm != Norm::none && task.across_heads) normalise(task, scratch, task.heads * dim, scratch);
+  for (int64_t h = 0; h < task.heads; ++h) {
+    const float* x = scratch + h * dim;
+    if (token < task.rotary_tokens) {
+      rotate(task, x, task.cos + token * dim, task.sin + token * dim, task.out.row(b, token, h));
+    } else {
+      std::copy(x, x + dim, task.out.row(b, token, h));
+    }
+  }
+}
+
+}  // namespace
+
+void run_prologue(const PrologueTask& task, const ParallelFor& parallel) {
+  parallel(task.batch * task.tokens, [&](int64_t begin, int64_t end) {
+    std::vector<float> scratch(static_cast<size_t>(task.heads * task.head_dim));
+    for (int64_t i = begin; i < end; ++i) run_token(task, i / task.tokens, i % task.tokens, scratch.data());
+  });
+}
+
+}  // namespace sparsereel::attention::cpu

@@ -1,0 +1,33 @@
+// Normalisation and rotary embedding of queries or keys in one pass over memory.
+#pragma once
+
+#include "attention/cpu/problem.h"
+
+namespace sparsereel::attention::cpu {
+
+enum class Norm { none, layer, rms };
+
+/// out = rotary(norm(in)), both [batch, tokens, heads, head_dim]; norm over a head, or over all heads of a token.
+struct PrologueTask {
+  int64_t batch = 0;
+  int64_t tokens = 0;
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  View<const float> in{};
+  View<float> out{};
+  Norm norm = Norm::none;
+  bool across_heads = false;
+  double eps = 0;
+  const float* weight = nullptr;  // [head_dim], or [heads * head_dim] across heads; null: ones
+  const float* bias = nullptr;    // alike; null: zeros
+  int64_t rotary_tokens = 0;      // the first tokens, which are rotated
+  const float* cos = nullptr;     // [rotary_tokens, head_dim]
+  const float* sin = nullptr;
+  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+};
+
+/// layer: (x - mean) / sqrt(var + eps); rms: x / sqrt(mean(x^2) + eps); then weight, bias. Rotary (arXiv 2104.09864):
+/// x cos + turn(x) sin, where turn takes a pair (a, b) to (-b, a).
+void run_prologue(const PrologueTask& task, const ParallelFor& parallel);
+
+}  // namespace sparsereel::attention::cpu

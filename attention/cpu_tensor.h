@@ -1,0 +1,30 @@
+// Binds tensors to the torch-free CPU code: views of strided fp32 tensors, and torch's own threads.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include "attention/cpu/problem.h"
+
+namespace sparsereel::attention {
+
+inline cpu::View<const float> const_view(const at::Tensor& t) {
+  return {.data = t.const_data_ptr<float>(),
+          .batch_stride = t.stride(0),
+          .token_stride = t.stride(1),
+          .head_stride = t.stride(2)};
+}
+
+inline cpu::View<float> mutable_view(const at::Tensor& t) {
+  return {.data = t.mutable_data_ptr<float>(),
+          .batch_stride = t.stride(0),
+          .token_stride = t.stride(1),
+          .head_stride = t.stride(2)};
+}
+
+/// libtorch brings its thread pool; a second one would fight it for the cores.
+inline void parallel_for(int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+  at::parallel_for(0, count, 1, body);
+}
+
+}  // namespace sparsereel::attention
