@@ -1,0 +1,385 @@
+// attend() on a CPU: every mode against torch's attention, the prologue, masks, statistics, policies and refusals.
+#include "attention/attention.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Views of one packed projection, as the models pass them.
+struct Inputs {
+  at::Tensor q, k, v;
+  explicit Inputs(int64_t tokens, int64_t head_dim = 64, at::ScalarType dtype = at::kFloat, int64_t heads = 3) {
+    at::manual_seed(5);
+    const at::Tensor qkv = at::randn({2, tokens, 3, heads, head_dim}).to(dtype);
+    q = qkv.select(2, 0);
+    k = qkv.select(2, 1);
+    v = qkv.select(2, 2);
+  }
+};
+
+Result run(const Inputs& x, const Context& context) {
+  Workspace workspace;
+  return attend(x.q, x.k, x.v, context, workspace);
+}
+
+double max_error(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+double relative_l1(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).abs().sum() / b.abs().sum()).item<double>();
+}
+
+/// softmax(q k^T scale + mask) v in double; mask [B, H, Nq, Nk] of bool, true: visible.
+std::pair<at::Tensor, at::Tensor> expected(const Inputs& x, const at::Tensor& mask, double scale) {
+  const auto heads_first = [](const at::Tensor& t) { return t.transpose(1, 2).to(at::kDouble); };
+  at::Tensor scores = at::matmul(heads_first(x.q), heads_first(x.k).transpose(2, 3)) * scale;
+  scores = scores.masked_fill(mask.logical_not(), -std::numeric_limits<double>::infinity());
+  const at::Tensor weights = at::nan_to_num(at::softmax(scores, 3), 0);
+  return {at::matmul(weights, heads_first(x.v)).transpose(1, 2), at::logsumexp(scores, {3})};
+}
+
+at::Tensor everything(const Inputs& x) {
+  return at::ones({2, x.q.size(2), x.q.size(1), x.k.size(1)}, at::kBool);
+}
+
+at::Tensor causal_mask(const Inputs& x) {
+  const int64_t queries = x.q.size(1), keys = x.k.size(1);
+  return everything(x).logical_and(at::ones({queries, keys}, at::kBool).tril(keys - queries));
+}
+
+void expect_matches(const Inputs& x, const Context& context, const at::Tensor& mask, double tolerance = 1e-5) {
+  const double scale = context.scale.value_or(1 / std::sqrt(static_cast<double>(x.q.size(3))));
+  const auto [out, lse] = expected(x, mask, scale);
+  const Result result = run(x, context);
+  EXPECT_EQ(result.out.sizes(), x.q.sizes());
+  EXPECT_EQ(result.out.scalar_type(), x.q.scalar_type());
+  EXPECT_LE(max_error(result.out, out), tolerance * out.abs().max().item<double>()) << result.kernel;
+  ASSERT_EQ(result.lse.defined(), context.return_lse);
+  if (!context.return_lse) return;
+  EXPECT_TRUE(at::isinf(result.lse).equal(at::isinf(lse)));
+  EXPECT_LE(max_error(at::nan_to_num(result.lse, 0, 0, 0), at::nan_to_num(lse, 0, 0, 0)), 1e-4) << result.kernel;
+}
+
+/// full, and sparse with every block: the modes that must equal exact attention.
+std::vector<Context> exact_contexts() {
+  Context full, sparse;
+  sparse.mode = Mode::sparse;
+  sparse.policy.defaults.topk = 1;
+  return {full, sparse};
+}
+
+TEST(Attend, EqualsExactAttentionWithEveryBlock) {
+  for (const int64_t tokens : {1, 63, 64, 65, 130, 300})
+    for (Context context : exact_contexts()) {
+      for (const bool lse : {false, true}) {
+        context.return_lse = lse;
+        const Inputs x(tokens);
+        expect_matches(x, context, everything(x));
+      }
+    }
+}
+
+TEST(Attend, TakesEveryHeadDim) {
+  for (const int64_t head_dim : {16, 40, 64, 96, 128, 256})
+    for (const Context& context : exact_contexts()) {
+      const Inputs x(100, head_dim);
+      expect_matches(x, context, everything(x));
+    }
+}
+
+TEST(Attend, ObeysScale) {
+  for (Context context : exact_contexts()) {
+    context.scale = 0.3;
+    const Inputs x(70);
+    expect_matches(x, context, everything(x));
+  }
+}
+
+TEST(Attend, ObeysCausalWithAndWithoutOffset) {
+  for (Context context : exact_contexts()) {
+    context.causal = true;
+    for (const bool lse : {false, true}) {
+      context.return_lse = lse;
+      Inputs x(150);
+      expect_matches(x, context, causal_mask(x));
+      x.k = x.k.narrow(1, 0, 100);  // the first 50 queries see no key
+      x.v = x.v.narrow(1, 0, 100);
+      expect_matches(x, context, causal_mask(x));
+      Inputs y(150);
+      y.q = y.q.narrow(1, 0, 40);
+      expect_matches(y, context, causal_mask(y));
+    }
+  }
+}
+
+TEST(Attend, ObeysKeyLengths) {
+  for (Context context : exact_contexts()) {
+    context.return_lse = true;
+    context.key_lengths = at::tensor({100, 0}, at::kLong);
+    const Inputs x(130);
+    at::Tensor mask = everything(x);
+    mask.select(0, 0).narrow(2, 100, 30).fill_(false);
+    mask.select(0, 1).fill_(false);
+    expect_matches(x, context, mask);
+  }
+}
+
+TEST(Attend, ObeysTheCallersBlockMapExactly) {
+  for (Context context : exact_contexts()) {
+    context.return_lse = true;
+    context.text_tokens = 20;  // a map of the caller is not added to
+    const Inputs x(200);
+    BlockMap map(2, 3, 4, 4, true);
+    for (size_t i = 0; i < map.bits.size(); ++i) map.bits[i] = i * 7 % 3 == 0 ? 1 : 0;
+    std::fill(map.row(1, 2, 3), map.row(1, 2, 3) + 4, uint8_t{0});
+    at::Tensor mask = everything(x);
+    auto visible = mask.accessor<bool, 4>();
+    for (int64_t i = 0; i < 200; ++i)
+      for (int64_t j = 0; j < 200; ++j)
+        for (int64_t b = 0; b < 2; ++b)
+          for (int64_t h = 0; h < 3; ++h)
+            if (map.row(b, h, i / 64)[j / 64] == 0) visible[b][h][i][j] = false;
+    context.block_map = map;
+    expect_matches(x, context, mask);
+    const Statistics statistics = run(x, context).statistics;
+    EXPECT_EQ(statistics.total_blocks, 2 * 3 * 16);
+    EXPECT_EQ(statistics.kept_blocks, std::count(map.bits.begin(), map.bits.end(), 1));
+  }
+}
+
+TEST(Attend, RunsHalfPrecision) {
+  for (const auto dtype : {at::kHalf, at::kBFloat16})
+    for (const Context& context : exact_contexts()) {
+      const Inputs x(100, 64, dtype);
+      expect_matches(x, context, everything(x), dtype == at::kHalf ? 2e-3 : 1.6e-2);
+    }
+}
+
+TEST(Attend, QuantizedStaysNearExact) {
+  const Inputs x(300);
+  Context context;
+  context.return_lse = true;
+  const Result full = run(x, context);
+  context.mode = Mode::quantized;
+  context.policy.defaults.topk = 0.1;  // every block all the same
+  const Result result = run(x, context);
+  EXPECT_LT(relative_l1(result.out, full.out), 0.045);
+  EXPECT_GT(relative_l1(result.out, full.out), 0.01);
+  EXPECT_LT(max_error(result.lse, full.lse), 0.02);
+  EXPECT_EQ(result.statistics.kept_blocks, result.statistics.total_blocks);
+  EXPECT_EQ(result.statistics.sparsity(), 0);
+  EXPECT_THAT(result.kernel, StartsWith("cpu int8"));
+}
+
+TEST(Attend, SparseComputesTheShareAskedFor) {
+  const Inputs x(640);
+  Context context;
+  context.mode = Mode::sparse;
+  context.policy.defaults.topk = 0.3;
+  const Result result = run(x, context);
+  EXPECT_EQ(result.statistics.total_blocks, 2 * 3 * 100);
+  EXPECT_EQ(result.statistics.kept_blocks, 2 * 3 * 10 * 3);
+  EXPECT_EQ(result.statistics.calls, 1);
+  EXPECT_GT(result.statistics.seconds, 0);
+  EXPECT_NEAR(result.statistics.sparsity(), 0.7, 1e-9);
+  EXPECT_THAT(result.kernel, StartsWith("cpu block-sparse fp32 ("));
+}
+
+TEST(Attend, CheckReportsTheErrorAgainstFull) {
+  const Inputs x(640);
+  Context context;
+  const at::Tensor full = run(x, context).out;
+  context.mode = Mode::sparse;
+  const at::Tensor sparse = run(x, context).out;
+  context.mode = Mode::check;
+  const Result result = run(x, context);
+  EXPECT_TRUE(result.out.equal(sparse));
+  EXPECT_NEAR(result.statistics.sum_relative_l1, relative_l1(sparse, full), 1e-5);
+  EXPECT_GT(result.statistics.sum_relative_l1, 0.1);
+  EXPECT_EQ(result.statistics.max_relative_l1, result.statistics.sum_relative_l1);
+}
+
+TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
+  const Inputs x(640);
+  Context context;
+  context.mode = Mode::sparse;
+  context.policy.dense_layers = 2;
+  context.policy.dense_steps = 1;
+  const auto kept = [&](int64_t layer, int64_t step) {
+    context.layer = layer;
+    context.step = step;
+    return run(x, context).statistics.kept_blocks;
+  };
+  EXPECT_EQ(kept(1, 5), 600);
+  EXPECT_EQ(kept(2, 0), 600);
+  EXPECT_EQ(kept(2, 1), 300);
+  context.policy.per_head.assign(3, std::vector<HeadPolicy>(3));
+  context.policy.per_head[2][1].dense = true;
+  EXPECT_EQ(kept(2, 1), 400);
+  context.policy.per_head.resize(2);
+  EXPECT_THROW(kept(2, 1), Error);
+}
+
+TEST(Attend, ReusesItsWorkspace) {
+  Workspace workspace;
+  Context context;
+  context.mode = Mode::sparse;
+  const Inputs large(300), small(70, 40);
+  const at::Tensor first = attend(large.q, large.k, large.v, context, workspace).out;
+  const void* memory = workspace.scratch.const_data_ptr();
+  attend(small.q, small.k, small.v, context, workspace);
+  EXPECT_TRUE(attend(large.q, large.k, large.v, context, workspace).out.equal(first));
+  EXPECT_EQ(workspace.scratch.const_data_ptr(), memory);
+}
+
+TEST(Attend, FullModeCopiesNothingForLayout) {
+  const Inputs x(100);
+  EXPECT_TRUE(run(x, Context()).out.is_contiguous()) << "[B, N, H, D], so that the heads can be joined by a view";
+}
+
+/// The prologue written out with torch operations in double.
+at::Tensor prologue_by_hand(const Prologue& p, at::Tensor x, const at::Tensor& weight, const at::Tensor& bias,
+                            int64_t text) {
+  x = x.to(at::kDouble);
+  if (p.norm != Prologue::Norm::none) {
+    const auto dims = p.across_heads ? std::vector<int64_t>{2, 3} : std::vector<int64_t>{3};
+    if (p.norm == Prologue::Norm::layer) x = x - x.mean(dims, true);
+    x = x / (x.square().mean(dims, true) + p.eps).sqrt();
+    const auto shape = p.across_heads ? std::vector<int64_t>{x.size(2), x.size(3)} : std::vector<int64_t>{x.size(3)};
+    if (weight.defined()) x = x * weight.view(shape);
+    if (bias.defined()) x = x + bias.view(shape);
+  }
+  if (!p.rotary_cos.defined()) return x.to(at::kFloat);
+  x = x.clone();
+  const int64_t dim = x.size(3), video = x.size(1) - text;
+  const at::Tensor before = x.clone();
+  for (int64_t i = 0; i < dim / 2; ++i) {
+    const int64_t a = p.interleaved ? 2 * i : i, b = p.interleaved ? 2 * i + 1 : i + dim / 2;
+    const auto part = [&](const at::Tensor& t, int64_t d) { return t.select(3, d).narrow(1, 0, video); };
+    const auto table = [&](const at::Tensor& t, int64_t d) { return t.select(1, d).view({1, video, 1}); };
+    part(x, a).copy_(part(before, a) * table(p.rotary_cos, a) - part(before, b) * table(p.rotary_sin, a));
+    part(x, b).copy_(part(before, b) * table(p.rotary_cos, b) + part(before, a) * table(p.rotary_sin, b));
+  }
+  return x.to(at::kFloat);
+}
+
+TEST(Prologue, NormalisesAndRotatesAsWrittenOut) {
+  const Inputs x(90, 40);
+  const int64_t text = 12;
+  for (const auto norm : {Prologue::Norm::none, Prologue::Norm::layer, Prologue::Norm::rms})
+    for (const bool across : {false, true})
+      for (const bool interleaved : {false, true})
+        for (const bool rotary : {false, true}) {
+          Context context;
+          context.text_tokens = text;
+          Prologue& p = context.prologue;
+          p.norm = norm;
+          p.across_heads = across;
+          p.interleaved = interleaved;
+          p.eps = 1e-3;
+          at::manual_seed(9);
+          if (norm != Prologue::Norm::none) {
+            const int64_t size = across ? 120 : 40;
+            p.q_weight = at::randn({size});
+            p.k_weight = at::randn({size});
+            p.k_bias = at::randn({size});
+          }
+          if (rotary) {
+            p.rotary_cos = at::randn({90 - text, 40});
+            p.rotary_sin = at::randn({90 - text, 40});
+          }
+          Inputs by_hand(90, 40);
+          by_hand.q = prologue_by_hand(p, x.q, p.q_weight, p.q_bias, text);
+          by_hand.k = prologue_by_hand(p, x.k, p.k_weight, p.k_bias, text);
+          Context plain;
+          plain.text_tokens = text;
+          EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 2e-5);
+          context.mode = plain.mode = Mode::sparse;
+          context.policy.defaults.topk = plain.policy.defaults.topk = 1;
+          EXPECT_LE(max_error(run(x, context).out, run(by_hand, plain).out), 2e-5);
+          // The torch operations that other devices and dtypes take.
+          Inputs half(90, 40, at::kHalf);
+          context.mode = Mode::full;
+          EXPECT_LE(relative_l1(run(half, context).out.to(at::kFloat), run(x, context).out), 0.02);
+        }
+}
+
+template <typename F>
+void expect_refused(const F& f, const std::string& cause) {
+  try {
+    f();
+    ADD_FAILURE() << "accepted: " << cause;
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(cause));
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_FALSE(error.remedy().empty());
+  }
+}
+
+TEST(Attend, RefusesTensorsItCannotRun) {
+  const Inputs x(20);
+  Workspace w;
+  const Context c;
+  expect_refused([&] { attend(x.q, x.k, at::Tensor(), c, w); }, "v undefined");
+  expect_refused([&] { attend(x.q[0], x.k, x.v, c, w); }, "q is [20, 3, 64]");
+  expect_refused([&] { attend(x.q, x.k, x.v.narrow(1, 0, 3), c, w); }, "v [2, 3, 3, 64]");
+  expect_refused([&] { attend(x.q, x.k.to(at::kHalf), x.v, c, w); }, "Half");
+  expect_refused([&] { run(Inputs(20, 64, at::kDouble), c); }, "Double");
+  expect_refused([&] { run(Inputs(20, 8), c); }, "8]");
+  expect_refused([&] { run(Inputs(20, 257), c); }, "257]");
+  expect_refused([&] { attend(x.q.narrow(1, 0, 0), x.k, x.v, c, w); }, "[2, 0, 3, 64]");
+  expect_refused([&] { attend(x.q.transpose(2, 3).contiguous().transpose(2, 3), x.k, x.v, c, w); }, "q is");
+}
+
+TEST(Attend, RefusesContextsThatDoNotFit) {
+  const Inputs x(100);
+  const auto refused = [&](const std::function<void(Context&)>& spoil, const std::string& cause) {
+    Context context;
+    spoil(context);
+    expect_refused([&] { run(x, context); }, cause);
+  };
+  refused([](Context& c) { c.text_tokens = 101; }, "text_tokens is 101");
+  refused([](Context& c) { c.scale = NAN; }, "scale is not finite");
+  refused([](Context& c) { c.key_lengths = at::tensor({1, 2, 3}, at::kLong); }, "key_lengths is [3]");
+  refused([](Context& c) { c.key_lengths = at::tensor({1, 101}, at::kLong); }, "to 101");
+  refused([](Context& c) { c.block_map = BlockMap(2, 3, 2, 3, true); }, "block_map does not fit");
+  refused([](Context& c) { c.policy.defaults.topk = 0; }, "topk is 0");
+  refused([](Context& c) { c.policy.selection_rows = 100; }, "selection_rows is 100");
+  refused([](Context& c) { c.prologue.q_weight = at::ones({64}); }, "norm none");
+  refused([](Context& c) { c.prologue.rotary_cos = at::ones({100, 64}); }, "only one of");
+  refused(
+      [](Context& c) {
+        c.prologue.norm = Prologue::Norm::rms;
+        c.prologue.k_weight = at::ones({63});
+      },
+      "k_weight is [63]");
+  refused(
+      [](Context& c) {
+        c.text_tokens = 10;
+        c.prologue.rotary_cos = c.prologue.rotary_sin = at::ones({100, 64});
+      },
+      "rotary_cos is [100, 64]");
+}
+
+TEST(UnsupportedReason, IsTheMissingKernelsOnAGpu) {
+  for (const Mode mode : {Mode::full, Mode::quantized, Mode::sparse, Mode::check})
+    EXPECT_EQ(unsupported_reason(mode, at::kCPU), "");
+  EXPECT_EQ(unsupported_reason(Mode::full, at::kCUDA), "");
+  for (const Mode mode : {Mode::quantized, Mode::sparse, Mode::check})
+    EXPECT_THAT(unsupported_reason(mode, at::kCUDA), HasSubstr("no CUDA attention kernels"));
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
