@@ -13,13 +13,21 @@ namespace {
 constexpr int64_t kMaxElementsPerCall = int64_t{1} << 30;
 
 // buffer [2 + frames, H, W, in] -> [frames, H, W, out].
-at::Tensor convolve(const CausalConv3d& conv, const at::Tensor& buffer) {
-  const at::Tensor input = buffer.permute({3, 0, 1, 2}).unsqueeze(0);
-  const at::Tensor output = at::conv3d(input, conv.weight, conv.bias, /*stride=*/1, /*padding=*/{0, 1, 1});
+at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer) {
+  const at::Tensor output = convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, conv.bias, {0, 1, 1});
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
 }  // namespace
+
+at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                    at::IntArrayRef padding) {
+  const std::vector<int64_t> ones(padding.size(), 1);
+  if (input.is_cpu() && input.scalar_type() == at::kFloat && at::globalContext().userEnabledMkldnn() && at::hasMKLDNN())
+    return at::mkldnn_convolution(input, weight, bias, padding, /*stride=*/ones, /*dilation=*/ones, /*groups=*/1);
+  return at::convolution(input, weight, bias, /*stride=*/ones, padding, /*dilation=*/ones, /*transposed=*/false,
+                         /*output_padding=*/std::vector<int64_t>(padding.size(), 0), /*groups=*/1);
+}
 
 CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out) {
   const Affine affine = reader.affine(name + ".conv", {out, in, 3, 3, 3});
@@ -43,10 +51,11 @@ at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, Con
 
   const int64_t frames = buffer.size(0) - kHistoryFrames;
   const int64_t per_call = std::max<int64_t>(1, kMaxElementsPerCall / buffer[0].numel() - kHistoryFrames);
-  if (frames <= per_call) return convolve(conv, buffer);
+  if (frames <= per_call) return convolve_frames(conv, buffer);
   std::vector<at::Tensor> parts;
   for (int64_t start = 0; start < frames; start += per_call) {
-    parts.push_back(convolve(conv, buffer.narrow(0, start, std::min(per_call, frames - start) + kHistoryFrames)));
+    parts.push_back(
+        convolve_frames(conv, buffer.narrow(0, start, std::min(per_call, frames - start) + kHistoryFrames)));
   }
   return at::cat(parts);
 }

@@ -24,6 +24,9 @@ struct CausalConv3d {
 /// next.
 using ConvHistory = std::unordered_map<const CausalConv3d*, at::Tensor>;
 
+/// at::convolution with stride 1. On a CPU in fp32 always oneDNN's, where at::conv3d takes a slow one for few channels.
+at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding);
+
 CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out);
 
 /// Room for a convolution's input, uninitialised: [2 + frames, height, width, channels]. The caller fills new_frames().

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 namespace sparsereel::models {
 namespace {
@@ -35,16 +36,18 @@ UpBlock read_up_block(WeightReader& reader, const std::string& name, int64_t in,
   return block;
 }
 
-// x is consumed: freed as soon as it is not needed any more.
-at::Tensor resnet(const ResnetBlock& block, at::Tensor x, const at::Tensor& z, ConvHistory& history) {
-  const auto convolve_normed = [&](const SpatialNorm& norm, const CausalConv3d& conv, const at::Tensor& input) {
-    const at::Tensor buffer =
-        causal_buffer(input.size(0), input.size(1), input.size(2), input.size(3), input.options());
-    spatial_norm_silu(norm, input, z, new_frames(buffer));
-    return causal_conv3d(conv, buffer, history);
-  };
-  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x);
-  hidden = convolve_normed(block.norm2, block.conv2, hidden);
+// conv(silu(norm(x))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
+at::Tensor convolve_normed(const SpatialNorm& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& z,
+                           ConvHistory& history) {
+  const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options());
+  spatial_norm_silu(norm, x, z, new_frames(buffer));
+  x.reset();
+  return causal_conv3d(conv, buffer, history);
+}
+
+at::Tensor resnet(const ResnetBlock& block, const at::Tensor& x, const at::Tensor& z, ConvHistory& history) {
+  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, z, history);
+  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), z, history);
   if (!block.shortcut.defined()) return hidden.add_(x);
   hidden.view({-1, hidden.size(3)}).addmm_(x.view({-1, x.size(3)}), block.shortcut);
   return hidden;
@@ -61,7 +64,7 @@ at::Tensor repeat_frames(const at::Tensor& x) {
 // frames.
 at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x) {
   const at::Tensor larger = at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
-  const at::Tensor output = at::conv2d(larger, upsampler.conv.weight, upsampler.conv.bias, /*stride=*/1, /*padding=*/1);
+  const at::Tensor output = convolve(larger, upsampler.conv.weight, upsampler.conv.bias, /*padding=*/{1, 1});
   const at::Tensor frames = output.permute({0, 2, 3, 1}).contiguous();
   return upsampler.compress_time ? repeat_frames(frames) : frames;
 }
@@ -98,18 +101,15 @@ CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVae
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history) {
   at::Tensor z = latents;
   if (decoder.post_quant_conv) z = at::linear(z, decoder.post_quant_conv->weight, decoder.post_quant_conv->bias);
-  at::Tensor buffer = causal_buffer(z.size(0), z.size(1), z.size(2), z.size(3), z.options());
+  const at::Tensor buffer = causal_buffer(z.size(0), z.size(1), z.size(2), z.size(3), z.options());
   new_frames(buffer).copy_(z);
   at::Tensor x = causal_conv3d(decoder.conv_in, buffer, history);
-  for (const ResnetBlock& block : decoder.mid) x = resnet(block, std::move(x), z, history);
+  for (const ResnetBlock& block : decoder.mid) x = resnet(block, x, z, history);
   for (const UpBlock& block : decoder.up) {
-    for (const ResnetBlock& layer : block.resnets) x = resnet(layer, std::move(x), z, history);
+    for (const ResnetBlock& layer : block.resnets) x = resnet(layer, x, z, history);
     if (block.upsampler) x = upsample(*block.upsampler, x);
   }
-  buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options());
-  spatial_norm_silu(decoder.norm_out, x, z, new_frames(buffer));
-  x.reset();
-  return causal_conv3d(decoder.conv_out, buffer, history);
+  return convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), z, history);
 }
 
 }  // namespace sparsereel::models

@@ -1,10 +1,14 @@
 // CogVideoX's VaeDecoder: frame batches, tiles, and what they cost.
 #include <ATen/ATen.h>
 
-#include <cmath>
+#include <algorithm>
+#include <functional>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "hilbert/error.h"
+#include "models/layers/host_memory.h"
 #include "models/vae/cogvideox_decoder.h"
 #include "models/vae/tiling.h"
 #include "models/vae/vae.h"
@@ -85,14 +89,40 @@ at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const Dec
   return decode_tiles(tiles_, latents, [&](const at::Tensor& tile) { return decode_whole(tile, batch_done); });
 }
 
+// Elements alive at the worst moment: a block's first convolution holds the block's input, the same normalised behind
+// the history, and its output; besides them the history of all convolutions and the video live throughout.
 uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const {
-  (void)latent_frames, (void)latent_height, (void)latent_width;
-  return 0;
+  const std::vector<int64_t> channels(config_.block_out_channels.rbegin(), config_.block_out_channels.rend());
+  const auto ratio = static_cast<int64_t>(config_.temporal_compression_ratio);
+  const int64_t convolutions = 2 * (config_.layers_per_block + 1);
+  const int64_t first_batch = latent_frames == 1 ? 1 : kFramesPerBatch + latent_frames % kFramesPerBatch;
+  int64_t frames = first_batch, pixels = latent_height * latent_width, time = 1, peak = 0, widest = 0;
+  int64_t history = kHistoryFrames * pixels * (config_.latent_channels + 4 * channels[0]);
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const int64_t in = channels[i == 0 ? 0 : i - 1], out = channels[i];
+    history += kHistoryFrames * pixels * (in + (convolutions - 1) * out);
+    peak = std::max(peak, pixels * ((2 * frames + kHistoryFrames) * in + frames * out));
+    widest = std::max(widest, pixels * in);
+    if (i + 1 == channels.size()) break;
+    pixels *= 4;
+    if (time < ratio) {
+      time *= 2;
+      frames = first_batch % 2 == 0 ? first_batch * time : (first_batch - 1) * time + 1;
+    }
+  }
+  history += kHistoryFrames * pixels * channels.back();
+  const int64_t video = config_.out_channels * frames_of(latent_frames) * pixels;
+  const at::Tensor& weight = decoder_.conv_in.weight;
+  const bool fused = weight.is_cpu() && weight.scalar_type() == at::kFloat;
+  // Where the norm is not fused it works on three fp32 copies of a frame.
+  const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest;
+  return static_cast<uint64_t>((peak + history + video) * static_cast<int64_t>(weight.element_size()) + scratch);
 }
 
 }  // namespace
 
 std::unique_ptr<VaeDecoder> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype) {
+  if (device.is_cpu()) keep_freed_host_memory();
   const CogVideoXVaeConfig config = parse_cogvideox_vae_config(component.config, component.config_file);
   WeightReader reader(component, device, dtype);
   reader.ignore_prefix("encoder.");

@@ -23,8 +23,11 @@ class VaeDecoder {
   virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
+  /// Text to video divides by it whatever the config's invert_scale_latents says, which only concerns encoding an
+  /// image.
   virtual double scaling_factor() const = 0;
-  /// Estimated peak bytes of an untiled decode of this size, for --vae-tiling auto.
+  /// Estimated peak bytes of an untiled decode of this size beside the weights: the tensors that are alive at the worst
+  /// moment, without what a convolution library takes for itself. For --vae-tiling auto.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
 };
 

@@ -1,0 +1,91 @@
+// What the pipeline relies on: frame counts, progress, memory, errors.
+#include "models/vae/vae.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hilbert/error.h"
+#include "tests/support/vae_component.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+class Vae : public ::testing::Test {
+ protected:
+  const c10::InferenceMode inference;
+  const Component component = test::vae_component("vae_small");
+  std::unique_ptr<VaeDecoder> vae = load_cogvideox_vae(component, at::kCPU, at::kFloat);
+};
+
+TEST_F(Vae, MakesAsManyFramesAsItSays) {
+  for (const int64_t latent_frames : {1, 2, 3, 4, 5}) {
+    const at::Tensor frames = vae->decode(at::randn({1, 4, latent_frames, 2, 3}), false);
+    EXPECT_EQ(frames.sizes(), (at::IntArrayRef{1, 3, vae->frames_of(latent_frames), 16, 24}));
+  }
+  EXPECT_EQ(vae->frames_of(13), 49);
+  EXPECT_EQ(vae->frames_of(12), 48);
+}
+
+TEST_F(Vae, ReportsEachBatchOfEachTile) {
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  const auto progress = [&](int64_t done, int64_t total) { seen.emplace_back(done, total); };
+  vae->decode(at::randn({1, 4, 5, 2, 2}), false, progress);
+  EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
+  seen.clear();
+  vae->decode(at::randn({1, 4, 1, 2, 6}), true, progress);
+  EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
+}
+
+TEST_F(Vae, DoesNotTileWhatFitsInOneTile) {
+  const at::Tensor latents = at::randn({1, 4, 2, 6, 5});
+  EXPECT_TRUE(vae->decode(latents, true).equal(vae->decode(latents, false)));
+}
+
+TEST_F(Vae, RefusesLatentsOfAnotherModel) {
+  for (const at::Tensor& latents :
+       {at::zeros({1, 16, 2, 4, 4}), at::zeros({2, 4, 2, 4, 4}), at::zeros({4, 2, 4, 4}), at::zeros({1, 4, 0, 4, 4})}) {
+    try {
+      vae->decode(latents, false);
+      FAIL() << "decoded " << latents.sizes();
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("[1, 4, frames, height, width]"));
+    }
+  }
+}
+
+// Adds up what torch's CPU allocator hands out and takes back.
+class AllocatedBytes : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
+    live += bytes;
+    peak = std::max(peak, live);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  int64_t live = 0, peak = 0;
+};
+
+TEST_F(Vae, EstimatesItsPeakMemory) {
+  for (const auto& [frames, height, width] : {std::tuple{1, 16, 16}, std::tuple{2, 16, 24}, std::tuple{5, 20, 16}}) {
+    const at::Tensor latents = at::randn({1, 4, frames, height, width});
+    const auto allocated = std::make_shared<AllocatedBytes>();
+    {
+      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, allocated);
+      vae->decode(latents, false);
+    }
+    const auto estimate = static_cast<double>(vae->untiled_bytes(frames, height, width));
+    EXPECT_GT(static_cast<double>(allocated->peak), 0.8 * estimate);
+    EXPECT_LT(static_cast<double>(allocated->peak), 1.1 * estimate);
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models
