@@ -15,10 +15,12 @@ namespace {
 // Partial sums, so that a reduction vectorises without licence to reorder floating point: four AVX-512 registers.
 constexpr int64_t kLanes = 64;
 
-inline __attribute__((always_inline)) float add_up(const float* lanes) {
-  float sum = 0;
-  for (int64_t i = 0; i < kLanes; ++i) sum += lanes[i];
-  return sum;
+// Halves add up as a tree: a running sum would lose a digit to every lane. Overwrites the lanes.
+inline __attribute__((always_inline)) float add_up(float* lanes) {
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
 }
 
 }  // namespace

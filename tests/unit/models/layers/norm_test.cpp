@@ -1,0 +1,93 @@
+// Fused norm and gate against the composition of torch operators that they stand for.
+#include "models/layers/norm.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/golden.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::close_to;
+
+Modulation random_modulation(int64_t batch, int64_t channels, at::ScalarType dtype) {
+  const auto options = at::TensorOptions().dtype(dtype);
+  return {at::randn({batch, channels}, options), at::randn({batch, channels}, options),
+          at::randn({batch, channels}, options)};
+}
+
+at::Tensor modulated(const at::Tensor& x, const Affine& norm, double eps, const Modulation& m) {
+  const at::Tensor y = norm.weight.defined() ? at::layer_norm(x, {x.size(2)}, norm.weight, norm.bias, eps)
+                                             : at::layer_norm(x, {x.size(2)}, {}, {}, eps);
+  return y * (1 + m.scale.unsqueeze(1)) + m.shift.unsqueeze(1);
+}
+
+struct Shape {
+  int64_t batch, video, text, channels;
+};
+
+class Norm : public ::testing::TestWithParam<Shape> {
+ protected:
+  Norm() { at::manual_seed(11); }
+  c10::InferenceMode inference_;
+  Shape shape_ = GetParam();
+};
+
+TEST_P(Norm, ModulatesEachPartByItsOwnVectors) {
+  const auto [batch, video, text, channels] = shape_;
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const auto options = at::TensorOptions().dtype(dtype);
+    const at::Tensor x = at::randn({batch, video + text, channels}, options) + 3;
+    const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
+    for (const Affine& norm : {Affine{}, Affine{at::randn({channels}, options), at::randn({channels}, options)}}) {
+      const at::Tensor expected = at::cat({modulated(x.narrow(1, 0, video), norm, 1e-5, m.video),
+                                           modulated(x.narrow(1, video, text), norm, 1e-5, m.text)},
+                                          1);
+      const at::Tensor actual = layer_norm_modulate(x, norm, 1e-5, video, m);
+      EXPECT_EQ(actual.scalar_type(), dtype);
+      EXPECT_TRUE(close_to(actual, expected, dtype == at::kFloat ? 2e-6 : 0)) << dtype;
+    }
+  }
+}
+
+TEST_P(Norm, ModulatesAPartOfALongerTensor) {
+  const auto [batch, video, text, channels] = shape_;
+  const at::Tensor x = at::randn({batch, video + text, channels});
+  const Affine norm = {at::randn({channels}), at::randn({channels})};
+  const JointModulation m = {random_modulation(batch, channels, at::kFloat), {}};
+  const at::Tensor part = x.narrow(1, 0, video);
+  EXPECT_TRUE(close_to(layer_norm_modulate(part, norm, 1e-5, video, m), modulated(part, norm, 1e-5, m.video), 2e-6));
+}
+
+TEST_P(Norm, AddsEachPartThroughItsOwnGate) {
+  const auto [batch, video, text, channels] = shape_;
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto options = at::TensorOptions().dtype(dtype);
+    at::Tensor x = at::randn({batch, video + text, channels}, options);
+    const at::Tensor update = at::randn(x.sizes(), options);
+    const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
+    const at::Tensor gate = at::cat({m.video.gate.unsqueeze(1).expand({batch, video, channels}),
+                                     m.text.gate.unsqueeze(1).expand({batch, text, channels})},
+                                    1);
+    const at::Tensor expected = x + gate * update;
+    add_gated_(x, update, video, m);
+    EXPECT_TRUE(close_to(x, expected, dtype == at::kFloat ? 1e-6 : 0)) << dtype;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
+                         ::testing::Values(Shape{1, 1, 0, 16}, Shape{2, 37, 5, 48}, Shape{2, 130, 33, 256},
+                                           Shape{3, 4, 64, 72}),
+                         [](const auto& test) { return "shape" + std::to_string(test.index); });
+
+TEST(LayerNorm, MatchesTorchWithAndWithoutWeights) {
+  const c10::InferenceMode inference;
+  const at::Tensor x = at::randn({2, 9, 40}), weight = at::randn({40}), bias = at::randn({40});
+  EXPECT_TRUE(close_to(layer_norm(x, {weight, bias}, 1e-3), at::layer_norm(x, {40}, weight, bias, 1e-3), 0));
+  EXPECT_TRUE(close_to(layer_norm(x, {}, 1e-3), at::layer_norm(x, {40}, {}, {}, 1e-3), 0));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
