@@ -20,29 +20,56 @@ struct FramesView {
 
 struct VideoOptions {
   double fps = 8;
-  int crf = 17;               // x264's constant rate factor; other encoders take the nearest quality setting they have
-  std::string codec;          // FFmpeg encoder name; empty: libx264, else the next H.264 encoder, else MPEG-4
-  std::string recipe;         // JSON for the comment tag (MP4) or F.gif.json (GIF); empty: none
+  int crf = 17;  // x264's constant rate factor, 0 to 51; other encoders take the nearest quality setting they have
+  std::string codec = {};   // FFmpeg encoder name; empty: libx264, else the next H.264 encoder, else MPEG-4
+  std::string recipe = {};  // JSON for the comment tag (MP4) or F.gif.json (GIF); empty: none
 };
 
 struct WrittenVideo {
-  std::string encoder;        // what encoded it, e.g. "libx264"
-  std::string note;           // why it is not the preferred one; empty otherwise
+  std::string encoder = {};  // what encoded it, e.g. "libx264"
+  std::string note = {};     // why it is not the preferred one; empty otherwise
   uint64_t bytes = 0;
 };
 
-/// Writes frames to `path` by its extension: .mp4, .gif, .y4m, .safetensors (float [F, H, W, 3], key "frames"), or a folder of PNGs where
-/// there is none. Atomic: temporary file beside it, then rename. Throws Error naming the file and the remedy (unknown extension, folder missing,
-/// disk full, encoder not found, a build without media libraries).
+/// What a path's extension asks for; no extension, or a trailing slash, means a folder of PNGs.
+enum class OutputKind { mp4, gif, y4m, safetensors, png_folder };
+
+/// Throws Error listing the known extensions.
+OutputKind output_kind(const std::filesystem::path& path);
+
+/// Writes frames to `path` by its extension:
+///   .mp4          H.264, yuv420p, BT.709 limited range with all four colour tags, the index in front (faststart)
+///   .gif          one palette for the whole clip, endless loop
+///   .y4m          8-bit 4:4:4, BT.709 limited range
+///   .safetensors  float [F, H, W, 3], key "frames"
+///   a folder      000000.png, 000001.png, ... 8-bit RGB; the folder must not exist yet, or be empty
+/// Atomic: written under a temporary name beside the target, then renamed. Throws Error naming the file and the remedy
+/// (unknown extension, folder missing, disk full, encoder not found, a build without media libraries).
 WrittenVideo write_video(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
 
 /// Throws what write_video would throw for this path and these options, before any time is spent on generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 
-/// `count` evenly spaced frames in rows of at most 6, with a caption line under them, as one PNG.
-void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption, int64_t count = 6);
+/// `count` evenly spaced frames in rows of at most 6, with a caption under them (ASCII; other characters become '?'),
+/// as one PNG. Atomic.
+void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption,
+                         int64_t count = 6);
 
-/// The recipe JSON that an MP4 or GIF of ours carries; empty where there is none. Throws Error when the file cannot be read.
+/// Throws what write_contact_sheet would throw for this path.
+void check_contact_sheet(const std::filesystem::path& path);
+
+/// The recipe JSON that an MP4 or GIF of ours carries; empty where there is none. Throws Error when the file cannot be
+/// read.
 std::string read_recipe(const std::filesystem::path& path);
+
+/// Removes an unfinished folder of PNGs. Only async-signal-safe calls: for a signal handler that ends the process.
+void remove_unfinished_png_folder() noexcept;
+
+/// What this build writes video with, for `doctor`.
+struct MediaReport {
+  std::string libraries;                    // "FFmpeg 5.1.9, OpenCV 4.6.0"; empty in a build without them
+  std::vector<std::string> video_encoders;  // those that an MP4 can use, the preferred one first
+};
+MediaReport media_report();
 
 }  // namespace sparsereel::app

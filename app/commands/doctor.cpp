@@ -1,0 +1,146 @@
+// `sparsereel doctor`: version, build, CPU, GPU, encoders, the tiny model; each gap with how to close it.
+#include "app/commands/doctor.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <dlfcn.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/config_file.h"
+#include "app/media/video.h"
+#include "app/report.h"
+#include "attention/attention.h"
+#include "models/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+#ifdef SPARSEREEL_CUDA
+constexpr bool kCudaBuild = true;
+#else
+constexpr bool kCudaBuild = false;
+#endif
+
+void line(const std::string& what, const std::string& value) {
+  std::cout << what << std::string(what.size() < 12 ? 12 - what.size() : 1, ' ') << value << "\n";
+}
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string text; std::getline(info, text);)
+    if (text.starts_with("model name")) return text.substr(text.find(':') + 2);
+  return "unknown CPU";
+}
+
+/// GPUs as the driver lists them, without CUDA's toolkit: libcuda.so.1 comes with the driver.
+struct Driver {
+  bool found = false;
+  std::string version;
+  std::vector<std::string> gpus;
+};
+
+Driver find_driver() {
+  Driver driver;
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return driver;
+  const auto symbol = [&]<typename Function>(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(dlsym(library, name));
+    return function != nullptr;
+  };
+  int (*initialise)(unsigned) = nullptr;
+  int (*driver_version)(int*) = nullptr;
+  int (*device_count)(int*) = nullptr;
+  int (*device_name)(char*, int, int) = nullptr;
+  if (!symbol("cuInit", initialise) || !symbol("cuDriverGetVersion", driver_version) ||
+      !symbol("cuDeviceGetCount", device_count) || !symbol("cuDeviceGetName", device_name))
+    return driver;
+  driver.found = true;
+  int version = 0, count = 0;
+  if (driver_version(&version) == 0)
+    driver.version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  if (initialise(0) != 0 || device_count(&count) != 0) return driver;
+  for (int i = 0; i < count; ++i) {
+    std::array<char, 256> name{};
+    if (device_name(name.data(), static_cast<int>(name.size()), i) == 0) driver.gpus.emplace_back(name.data());
+  }
+  return driver;
+}
+
+void report_gpu() {
+  const Driver driver = find_driver();
+  std::string reason;
+  const bool usable = models::cuda_available(&reason);
+  if (driver.gpus.empty()) {
+    line("GPU", driver.found ? "none (a driver for CUDA " + driver.version + " is there)" : "none (no NVIDIA driver)");
+    return;
+  }
+  for (const std::string& gpu : driver.gpus) line("GPU", gpu + ", driver for CUDA " + driver.version);
+  if (usable) {
+    line("", "usable through libtorch");
+  } else {
+    line("MISSING", "libtorch cannot use the GPU: " + reason);
+    line("", "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
+  }
+  if (!kCudaBuild) {
+    line("MISSING", "THIS BUILD HAS NO CUDA KERNELS, though a GPU is present");
+    line("", "run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON");
+  }
+  const std::string why = attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0));
+  line("", why.empty() ? "sparse attention runs on it" : "sparse attention does not run on it: " + why);
+}
+
+void report_media() {
+  const MediaReport media = media_report();
+  if (media.libraries.empty()) {
+    line("MISSING", "media libraries: output is .y4m and .safetensors only");
+    line("", "install FFmpeg's and OpenCV's development packages and build with -DSPARSEREEL_MEDIA=ON");
+    return;
+  }
+  line("media", media.libraries);
+  std::string encoders;
+  for (const std::string& name : media.video_encoders) encoders += (encoders.empty() ? "" : ", ") + name;
+  line("encoders", encoders.empty() ? "none for MP4" : encoders);
+  if (media.video_encoders.empty() || media.video_encoders.front() != "libx264") {
+    line("MISSING", "libx264, the best encoder for MP4");
+    line("", "install an FFmpeg built with libx264 (Debian's and Ubuntu's libavcodec has it)");
+  }
+}
+
+void report_model() {
+  const std::filesystem::path tiny = data_folder() / "assets" / "tiny";
+  if (std::filesystem::exists(tiny / "model_index.json")) {
+    line("tiny model", tiny.string());
+    return;
+  }
+  line("MISSING", "the tiny model, " + tiny.string());
+  line("", "take it from the source tree's assets/tiny, or name a checkpoint with -m");
+}
+
+}  // namespace
+
+void doctor() {
+  line("sparsereel", SPARSEREEL_VERSION);
+#ifdef __clang__
+  line("built by", "clang " __clang_version__);
+#else
+  line("built by", "g++ " __VERSION__);
+#endif
+  line("libtorch", SPARSEREEL_TORCH_VERSION);
+  line("CUDA", kCudaBuild ? "compiled in" : "not compiled in (CPU build)");
+  line("CPU", cpu_model() + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads, " +
+                  at::get_cpu_capability() + " in libtorch");
+  line("threads", std::to_string(at::get_num_threads()) + " used by default");
+  line("memory", gibibytes(models::free_memory(at::kCPU)) + " free");
+  report_gpu();
+  report_media();
+  report_model();
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,62 @@
+// Writes a run's outputs; see finish_video.h.
+#include "app/commands/finish_video.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cstdio>
+#include <iostream>
+
+namespace sparsereel::app {
+namespace {
+
+FramesView view(const at::Tensor& frames) {
+  return {.data = frames.const_data_ptr<float>(),
+          .frames = frames.size(0),
+          .height = frames.size(1),
+          .width = frames.size(2)};
+}
+
+}  // namespace
+
+WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
+                           const std::string& caption) {
+  VideoOptions video = run.video;
+  if (run.metadata) video.recipe = recipe;
+  WrittenVideo written = write_video(run.output, view(frames), video);
+  if (!run.contact_sheet.empty()) write_contact_sheet(run.contact_sheet, view(frames), caption);
+  return written;
+}
+
+void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,
+                       const WrittenVideo& written, const std::vector<std::string>& warnings) {
+  report["output"] = {{"path", run.output.string()}, {"encoder", written.encoder}, {"bytes", written.bytes},
+                      {"frames", frames.size(0)},    {"height", frames.size(1)},   {"width", frames.size(2)},
+                      {"fps", run.video.fps}};
+  if (!written.note.empty()) report["output"]["note"] = written.note;
+  if (!run.contact_sheet.empty()) report["output"]["contact_sheet"] = run.contact_sheet.string();
+  report["warnings"] = warnings;
+}
+
+std::string output_summary(const RunOptions& run, const at::Tensor& frames) {
+  return run.output.string() + ": " + std::to_string(frames.size(0)) + " frames " + std::to_string(frames.size(2)) +
+         "x" + std::to_string(frames.size(1));
+}
+
+std::string memory_summary(const nlohmann::json& memory) {
+  std::string text = "peak memory " + gibibytes(memory.at("host_bytes").get<uint64_t>());
+  if (memory.contains("device_bytes")) text += ", GPU " + gibibytes(memory.at("device_bytes").get<uint64_t>());
+  return text;
+}
+
+void print_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
+}
+
+std::string fixed(double value, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  return text.data();
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,26 @@
+// What `generate` and `decode` do alike once there are frames: write the outputs and say what was written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/report.h"
+
+namespace sparsereel::app {
+
+/// frames: fp32 CPU [F, H, W, 3] in 0..1. Writes the video and, where asked for, the contact sheet.
+WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
+                           const std::string& caption);
+
+void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,
+                       const WrittenVideo& written, const std::vector<std::string>& warnings);
+
+/// "clip.mp4: 33 frames 256x256"
+std::string output_summary(const RunOptions& run, const at::Tensor& frames);
+/// "peak memory 1.3 GiB"
+std::string memory_summary(const nlohmann::json& memory);
+void print_warnings(const std::vector<std::string>& warnings);
+/// A number with `digits` decimals.
+std::string fixed(double value, int digits);
+
+}  // namespace sparsereel::app

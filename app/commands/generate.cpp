@@ -1,0 +1,109 @@
+// `sparsereel generate`: checks everything first, then text, denoising, decoding, and the video file.
+#include "app/commands/generate.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <iostream>
+
+#include "app/commands/finish_video.h"
+#include "app/interrupt.h"
+#include "app/latents.h"
+#include "app/progress.h"
+#include "attention/attention.h"
+#include "models/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+nlohmann::json seconds_report(const models::StageSeconds& seconds, double open, double write) {
+  return {{"open", open},
+          {"text", seconds.text},
+          {"load", seconds.load},
+          {"denoise", seconds.denoise},
+          {"decode", seconds.decode},
+          {"write", write},
+          {"steps", seconds.steps}};
+}
+
+models::GenerateObserver observe(
+    Progress& progress, const std::function<void(const at::Tensor&, const models::GenerateSettings&)>& latents) {
+  models::GenerateObserver observer;
+  observer.stage = [&progress](const std::string& stage) { progress.stage(stage); };
+  observer.step = [&progress](int64_t step, int64_t steps, double seconds) { progress.step(step, steps, seconds); };
+  observer.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
+  observer.latents = latents;
+  observer.cancelled = interrupted;
+  return observer;
+}
+
+std::string attention_summary(const models::AttentionRun& run) {
+  const std::string mode(attention::name(run.mode));
+  if (run.mode == attention::Mode::full) return mode + " attention";
+  return mode + " attention, sparsity " + fixed(run.statistics.sparsity() * 100, 1) + "%";
+}
+
+}  // namespace
+
+void generate(const Settings& settings, RunReport& report) {
+  const auto start = std::chrono::steady_clock::now();
+  GenerateOptions options = read_generate_options(settings);
+  check_outputs(settings, options.run);
+  if (options.run.threads) at::set_num_threads(static_cast<int>(*options.run.threads));
+  if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
+
+  const auto pipeline = models::Pipeline::open(options.run.model.string(), options.run.device, options.run.dtype);
+  options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device());
+  report.content["model"] = fs::canonical(options.run.model).string();
+  report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
+  const double open_seconds = seconds_since(start);
+
+  // The latents are what costs time: they stay on the disk until the video is there.
+  const bool keep_latents = !options.save_latents.empty();
+  const fs::path latents_file = keep_latents ? options.save_latents : latents_beside(options.run.output);
+  Progress progress(!options.run.quiet);
+  const auto save = [&](const at::Tensor& latents, const models::GenerateSettings& resolved) {
+    save_latents(latents_file, latents, dump(make_recipe(options, resolved, *pipeline, {})));
+    report.recovery = "the latents are kept; turn them into the video with: sparsereel decode " +
+                      shell_quoted(latents_file) + " -o " + shell_quoted(options.run.output) + " -m " +
+                      shell_quoted(options.run.model);
+  };
+  models::GenerateResult result = pipeline->generate(options.request, observe(progress, save));
+
+  progress.stage("write");
+  const auto write_start = std::chrono::steady_clock::now();
+  const nlohmann::json recipe = make_recipe(options, result.settings, *pipeline, result.attention.statistics);
+  const WrittenVideo written = write_outputs(options.run, result.frames, dump(recipe), options.request.prompt);
+  progress.clear();
+  if (!written.note.empty()) result.warnings.push_back(written.note);
+  const bool black = result.frames.max().item<float>() < 2.0F / 255;
+  if (!keep_latents && !black) fs::remove(latents_file);
+  if (black) result.warnings.push_back("the latents of the black video are in " + latents_file.string());
+  const double write_seconds = seconds_since(write_start), all_seconds = seconds_since(start);
+
+  report.recovery.clear();
+  report.content["recipe"] = recipe;
+  report.content["device"] = pipeline->device().str();
+  report.content["threads"] = at::get_num_threads();
+  report.content["seconds"] = seconds_report(result.seconds, open_seconds, write_seconds);
+  report.content["seconds"]["total"] = all_seconds;
+  report.content["attention"] = attention_report(result.attention, pipeline->device());
+  add_output_report(report.content, options.run, result.frames, written, result.warnings);
+  report.content["memory"] = memory_report(pipeline->device());
+  print_warnings(result.warnings);
+  const models::StageSeconds& seconds = result.seconds;
+  report.last_line = output_summary(options.run, result.frames) + ", " + fixed(all_seconds, 1) + " s (text " +
+                     fixed(seconds.text, 1) + ", load " + fixed(seconds.load, 1) + ", denoise " +
+                     fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
+                     fixed(write_seconds, 1) + "), " + attention_summary(result.attention) + ", " +
+                     memory_summary(report.content["memory"]);
+}
+
+}  // namespace sparsereel::app

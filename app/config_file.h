@@ -1,0 +1,37 @@
+// YAML files: a user's --config, and the configs/*.yaml of the models we know. No torch.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "models/checkpoint/configs.h"
+
+namespace sparsereel::app {
+
+/// Option values of a --config file: a map of long option names (with _) to scalars. Throws Error naming file and key
+/// (and line, where the YAML itself is broken).
+std::map<std::string, std::string> read_config_file(const std::filesystem::path& path);
+
+/// A file of configs/ that describes a published checkpoint.
+struct ModelConfig {
+  std::filesystem::path file;
+  std::map<std::string, std::string> defaults;
+};
+
+/// Reads a models' YAML (keys match, architecture, defaults) and returns its defaults if `match` fits the transformer:
+/// class, layers, heads, patch_size_t (null where the config has none). Throws Error naming file and key for anything
+/// else in it.
+std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const std::string& transformer_class,
+                                              const models::CogVideoXConfig& transformer);
+
+/// The one configs/*.yaml that fits; nothing where none does. Throws Error naming both where two do.
+std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const std::string& transformer_class,
+                                             const models::CogVideoXConfig& transformer);
+
+/// Where configs/ and assets/ are: beside the program's build folder, in share/sparsereel of an installation, or in the
+/// source tree.
+std::filesystem::path data_folder();
+
+}  // namespace sparsereel::app

@@ -1,0 +1,129 @@
+// The plumbing of libav*: see ffmpeg.h.
+#include "app/media/ffmpeg.h"
+
+#include <array>
+#include <cstdarg>
+#include <cstring>
+#include <mutex>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::app::ffmpeg {
+namespace {
+
+std::mutex log_mutex;
+std::string last_log;  // encoders log from their own threads
+
+void keep_errors(void*, int level, const char* format, va_list arguments) {
+  if (level > AV_LOG_ERROR) return;
+  std::array<char, 512> line{};
+  std::vsnprintf(line.data(), line.size(), format, arguments);
+  const std::lock_guard lock(log_mutex);
+  last_log = line.data();
+  while (!last_log.empty() && std::isspace(static_cast<unsigned char>(last_log.back())) != 0) last_log.pop_back();
+}
+
+std::string reason(int code) {
+  std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};
+  av_strerror(code, text.data(), text.size());
+  return text.data();
+}
+
+}  // namespace
+
+void capture_log() {
+  av_log_set_callback(keep_errors);
+  const std::lock_guard lock(log_mutex);
+  last_log.clear();
+}
+
+std::string message(int code) {
+  const std::lock_guard lock(log_mutex);
+  return reason(code) + (last_log.empty() ? "" : " (" + last_log + ")");
+}
+
+int require(int code, const std::filesystem::path& target) {
+  if (code >= 0) return code;
+  const bool no_room = code == AVERROR(ENOSPC) || code == AVERROR(EFBIG) || code == AVERROR(EDQUOT);
+  throw run_failure(
+      target.string() + " could not be written: " + message(code),
+      no_room ? "free some space, or choose a folder on another disk" : "try another --codec or another output format");
+}
+
+Frame make_frame(AVPixelFormat format, int width, int height) {
+  Frame frame(av_frame_alloc());
+  if (!frame) throw std::bad_alloc();
+  frame->format = format;
+  frame->width = width;
+  frame->height = height;
+  if (av_frame_get_buffer(frame.get(), 0) < 0) throw std::bad_alloc();
+  return frame;
+}
+
+void fill_plane(AVFrame& frame, const std::vector<uint8_t>& pixels, int row_bytes) {
+  if (av_frame_make_writable(&frame) < 0) throw std::bad_alloc();
+  for (int y = 0; y < frame.height; ++y)
+    std::memcpy(frame.data[0] + static_cast<ptrdiff_t>(y) * frame.linesize[0],
+                pixels.data() + static_cast<size_t>(y) * row_bytes, row_bytes);
+}
+
+void encode(AVCodecContext& encoder, const AVFrame* frame, const std::filesystem::path& target,
+            const std::function<void(AVPacket&)>& sink) {
+  require(avcodec_send_frame(&encoder, frame), target);
+  const Packet packet(av_packet_alloc());
+  if (!packet) throw std::bad_alloc();
+  while (true) {
+    const int code = avcodec_receive_packet(&encoder, packet.get());
+    if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
+    require(code, target);
+    sink(*packet);
+    av_packet_unref(packet.get());
+  }
+}
+
+Muxer::Muxer(const std::filesystem::path& target, const char* format) : file_(target) {
+  // "file:" keeps FFmpeg from reading a protocol out of a name with a colon.
+  const std::string url = "file:" + file_.temporary().string();
+  require(avformat_alloc_output_context2(&context_, nullptr, format, url.c_str()), target);
+  context_->flags |= AVFMT_FLAG_BITEXACT;  // the same run gives the same bytes
+}
+
+Muxer::~Muxer() {
+  if (context_ == nullptr) return;
+  avio_closep(&context_->pb);
+  avformat_free_context(context_);
+}
+
+void Muxer::begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options) {
+  stream_ = avformat_new_stream(context_, nullptr);
+  if (stream_ == nullptr) throw std::bad_alloc();
+  stream_->time_base = encoder.time_base;
+  stream_->avg_frame_rate = encoder.framerate;
+  require(avcodec_parameters_from_context(stream_->codecpar, &encoder), file_.target());
+  require(avio_open(&context_->pb, context_->url, AVIO_FLAG_WRITE), file_.target());
+  AVDictionary* dictionary = nullptr;
+  for (const auto& [name, value] : options) av_dict_set(&dictionary, name, value, 0);
+  const int code = avformat_write_header(context_, &dictionary);
+  av_dict_free(&dictionary);
+  require(code, file_.target());
+}
+
+void Muxer::write(AVCodecContext& encoder, const AVFrame* frame) {
+  encode(encoder, frame, file_.target(), [&](AVPacket& packet) {
+    if (packet.duration == 0) packet.duration = 1;
+    av_packet_rescale_ts(&packet, encoder.time_base, stream_->time_base);
+    packet.stream_index = 0;
+    require(av_interleaved_write_frame(context_, &packet), file_.target());
+  });
+}
+
+uint64_t Muxer::finish() {
+  require(av_write_trailer(context_), file_.target());
+  require(context_->pb->error, file_.target());
+  require(avio_closep(&context_->pb), file_.target());
+  const uint64_t bytes = std::filesystem::file_size(file_.temporary());
+  file_.commit();
+  return bytes;
+}
+
+}  // namespace sparsereel::app::ffmpeg

@@ -1,0 +1,73 @@
+// Owners for libav* objects, its errors as sparsereel::Error, and the encode loop. Internal to app/media.
+#pragma once
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/opt.h>
+#include <libswscale/swscale.h>
+}
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/atomic_file.h"
+
+namespace sparsereel::app::ffmpeg {
+
+struct Free {
+  void operator()(AVCodecContext* context) const { avcodec_free_context(&context); }
+  void operator()(AVFrame* frame) const { av_frame_free(&frame); }
+  void operator()(AVPacket* packet) const { av_packet_free(&packet); }
+  void operator()(SwsContext* context) const { sws_freeContext(context); }
+};
+using CodecContext = std::unique_ptr<AVCodecContext, Free>;
+using Frame = std::unique_ptr<AVFrame, Free>;
+using Packet = std::unique_ptr<AVPacket, Free>;
+using Scaler = std::unique_ptr<SwsContext, Free>;
+
+/// Silences FFmpeg's own log; what an encoder says when it fails is kept for the error.
+void capture_log();
+
+/// FFmpeg's text for an error code, with the last thing it logged.
+std::string message(int code);
+
+/// Returns `code`, or throws Error naming the file when it is negative.
+int require(int code, const std::filesystem::path& target);
+
+/// A frame of this format and size with its own buffer.
+Frame make_frame(AVPixelFormat format, int width, int height);
+
+/// Copies tightly packed rows of `row_bytes` into plane 0.
+void fill_plane(AVFrame& frame, const std::vector<uint8_t>& pixels, int row_bytes);
+
+/// Sends a frame (nullptr: the end) and hands every packet that comes out to `sink`.
+void encode(AVCodecContext& encoder, const AVFrame* frame, const std::filesystem::path& target,
+            const std::function<void(AVPacket&)>& sink);
+
+/// A container with one video stream, written into the temporary of an AtomicFile.
+class Muxer {
+ public:
+  Muxer(const std::filesystem::path& target, const char* format);
+  ~Muxer();
+  Muxer(const Muxer&) = delete;
+  Muxer& operator=(const Muxer&) = delete;
+
+  AVFormatContext& context() { return *context_; }
+  /// Writes the header of a stream encoded by `encoder`; options as FFmpeg's muxers name them.
+  void begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options);
+  /// Encodes a frame (nullptr: the end) into the stream.
+  void write(AVCodecContext& encoder, const AVFrame* frame);
+  /// Writes the trailer, closes, and puts the file in place; returns its size in bytes.
+  uint64_t finish();
+
+ private:
+  models::AtomicFile file_;
+  AVFormatContext* context_ = nullptr;
+  AVStream* stream_ = nullptr;
+};
+
+}  // namespace sparsereel::app::ffmpeg

@@ -1,0 +1,145 @@
+// GIF: one palette for the whole clip, found by k-means, with ordered dithering (which, unlike error diffusion, does
+// not flicker from frame to frame).
+#include <algorithm>
+#include <opencv2/core.hpp>
+#include <set>
+
+#include "app/media/ffmpeg.h"
+#include "app/media/writers.h"
+
+namespace sparsereel::app {
+namespace {
+
+constexpr int kColours = 255;  // the last of the 256 entries is transparent: the encoder uses it for unchanged pixels
+constexpr int kSamples = 1 << 15;
+constexpr int kLevels = 64;  // levels a channel in the table of nearest colours
+constexpr int kTransparent = 255;
+
+using Colour = cv::Vec3f;
+
+std::vector<Colour> sample_pixels(const FramesView& frames) {
+  const int64_t pixels_a_frame = frames.height * frames.width;
+  const int64_t stride = std::max<int64_t>(1, frames.frames * pixels_a_frame / kSamples);
+  std::vector<Colour> samples;
+  for (int64_t f = 0; f < frames.frames; ++f) {
+    const std::vector<uint8_t> rgb = rgb8(frames, f);
+    // The first pixel of each frame moves on, so that the samples do not stand in columns.
+    for (int64_t i = f % stride; i < pixels_a_frame; i += stride)
+      samples.emplace_back(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]);
+  }
+  return samples;
+}
+
+class Palette {
+ public:
+  explicit Palette(const FramesView& frames) {
+    const std::vector<Colour> samples = sample_pixels(frames);
+    const auto less = [](const Colour& a, const Colour& b) {
+      return std::lexicographical_compare(a.val, a.val + 3, b.val, b.val + 3);
+    };
+    const std::set<Colour, decltype(less)> distinct(samples.begin(), samples.end(), less);
+    if (distinct.size() <= kColours) {
+      colours_.assign(distinct.begin(), distinct.end());
+    } else {
+      dithered_ = true;
+      cv::theRNG().state = 1;  // the same frames give the same palette
+      cv::Mat labels, centres;
+      const cv::TermCriteria stop(cv::TermCriteria::COUNT + cv::TermCriteria::EPS, 10, 0.5);
+      cv::kmeans(cv::Mat(samples).reshape(1), kColours, labels, stop, 1, cv::KMEANS_PP_CENTERS, centres);
+      for (int i = 0; i < centres.rows; ++i) colours_.push_back(centres.at<Colour>(i, 0));
+    }
+    fill_nearest();
+  }
+
+  /// Palette entries of one frame.
+  std::vector<uint8_t> map(const std::vector<uint8_t>& rgb, int width) const {
+    std::vector<uint8_t> result(rgb.size() / 3);
+    for (size_t i = 0; i < result.size(); ++i) {
+      const int offset = dithered_ ? dither(static_cast<int>(i) % width, static_cast<int>(i) / width) : 0;
+      size_t index = 0;
+      for (size_t c = 0; c < 3; ++c)
+        index = index * kLevels + static_cast<size_t>(std::clamp(rgb[3 * i + c] + offset, 0, 255)) * kLevels / 256;
+      result[i] = nearest_[index];
+    }
+    return result;
+  }
+
+  /// Entries as FFmpeg's pal8 wants them, ARGB in native order.
+  std::array<uint32_t, 256> argb() const {
+    std::array<uint32_t, 256> result{};
+    for (size_t i = 0; i < colours_.size(); ++i) {
+      const auto channel = [&](int c) { return static_cast<uint32_t>(std::lround(colours_[i][c])); };
+      result[i] = 0xFF000000U | channel(0) << 16U | channel(1) << 8U | channel(2);
+    }
+    for (size_t i = colours_.size(); i < kTransparent; ++i) result[i] = 0xFF000000U;
+    result[kTransparent] = 0;
+    return result;
+  }
+
+ private:
+  /// Bayer's 4 x 4 matrix, -4 .. 3.5 levels: about the distance between the colours of a k-means palette.
+  static int dither(int x, int y) {
+    static constexpr std::array<int, 16> kBayer = {0, 8, 2, 10, 12, 4, 14, 6, 3, 11, 1, 9, 15, 7, 13, 5};
+    return kBayer[static_cast<size_t>((y % 4) * 4 + x % 4)] / 2 - 4;
+  }
+
+  void fill_nearest() {
+    nearest_.resize(static_cast<size_t>(kLevels) * kLevels * kLevels);
+    const float step = 256.0F / kLevels;
+    for (size_t i = 0; i < nearest_.size(); ++i) {
+      const Colour centre((static_cast<float>(i / (kLevels * kLevels)) + 0.5F) * step,
+                          (static_cast<float>(i / kLevels % kLevels) + 0.5F) * step,
+                          (static_cast<float>(i % kLevels) + 0.5F) * step);
+      float best = 1e9F;
+      for (size_t c = 0; c < colours_.size(); ++c) {
+        const Colour difference = colours_[c] - centre;
+        const float distance = difference.dot(difference);
+        if (distance >= best) continue;
+        best = distance;
+        nearest_[i] = static_cast<uint8_t>(c);
+      }
+    }
+  }
+
+  std::vector<Colour> colours_;
+  std::vector<uint8_t> nearest_;
+  bool dithered_ = false;
+};
+
+ffmpeg::CodecContext open_gif_encoder(const std::filesystem::path& path, const FramesView& frames, double fps) {
+  const AVCodec* codec = avcodec_find_encoder(AV_CODEC_ID_GIF);
+  ffmpeg::CodecContext encoder(avcodec_alloc_context3(codec));
+  if (!encoder) throw std::bad_alloc();
+  encoder->width = static_cast<int>(frames.width);
+  encoder->height = static_cast<int>(frames.height);
+  encoder->pix_fmt = AV_PIX_FMT_PAL8;
+  encoder->time_base = {1, 100};  // GIF's unit
+  encoder->framerate = av_d2q(fps, 1000);
+  ffmpeg::require(avcodec_open2(encoder.get(), codec, nullptr), path);
+  return encoder;
+}
+
+}  // namespace
+
+WrittenVideo write_gif(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
+  ffmpeg::capture_log();
+  const ffmpeg::CodecContext encoder = open_gif_encoder(path, frames, options.fps);
+  ffmpeg::Muxer muxer(path, "gif");
+  const auto hundredths = [&](int64_t index) { return std::llround(static_cast<double>(index) * 100 / options.fps); };
+  const std::string last_delay = std::to_string(std::max<int64_t>(1, hundredths(1)));
+  muxer.begin(*encoder, {{"final_delay", last_delay.c_str()}});
+
+  const Palette palette(frames);
+  const std::array<uint32_t, 256> argb = palette.argb();
+  for (int64_t i = 0; i < frames.frames; ++i) {
+    const ffmpeg::Frame frame = ffmpeg::make_frame(AV_PIX_FMT_PAL8, encoder->width, encoder->height);
+    ffmpeg::fill_plane(*frame, palette.map(rgb8(frames, i), encoder->width), encoder->width);
+    std::memcpy(frame->data[1], argb.data(), sizeof(argb));
+    frame->pts = hundredths(i);
+    muxer.write(*encoder, frame.get());
+  }
+  muxer.write(*encoder, nullptr);
+  return {.encoder = "gif", .note = {}, .bytes = muxer.finish()};
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,16 @@
+// What the media libraries of this build are; no_libraries.cpp is its twin for a build without them.
+#include <opencv2/core.hpp>
+
+#include "app/media/ffmpeg.h"
+#include "app/media/writers.h"
+
+namespace sparsereel::app {
+
+void require_media_libraries(const std::filesystem::path&) {}
+
+MediaReport media_report() {
+  return {.libraries = std::string("FFmpeg ") + av_version_info() + ", OpenCV " + cv::getVersionString(),
+          .video_encoders = mp4_encoder_names()};
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,196 @@
+// MP4: H.264 through libavcodec, BT.709, index in front, recipe in the comment tag.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "app/media/ffmpeg.h"
+#include "app/media/writers.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+namespace {
+
+using ffmpeg::CodecContext;
+
+/// Encoders that an MP4 can use, best first: x264, OpenH264, any other software H.264, MPEG-4 part 2.
+std::vector<const AVCodec*> mp4_encoders() {
+  std::vector<const AVCodec*> result;
+  const auto add = [&](const AVCodec* codec) {
+    if (codec != nullptr && std::find(result.begin(), result.end(), codec) == result.end()) result.push_back(codec);
+  };
+  add(avcodec_find_encoder_by_name("libx264"));
+  add(avcodec_find_encoder_by_name("libopenh264"));
+  // Wrappers of devices (nvenc, vaapi, v4l2) are found here on machines that lack the device: only on request.
+  const int device_wrapper = AV_CODEC_CAP_HARDWARE | AV_CODEC_CAP_HYBRID;
+  void* position = nullptr;
+  while (const AVCodec* codec = av_codec_iterate(&position)) {
+    const std::string name = codec->name;
+    const bool device = (codec->capabilities & device_wrapper) != 0 || codec->wrapper_name != nullptr;
+    if (av_codec_is_encoder(codec) != 0 && codec->id == AV_CODEC_ID_H264 && !device) add(codec);
+  }
+  add(avcodec_find_encoder_by_name("mpeg4"));
+  return result;
+}
+
+bool makes_yuv420p(const AVCodec& codec) {
+  for (const AVPixelFormat* format = codec.pix_fmts; format != nullptr && *format != AV_PIX_FMT_NONE; ++format)
+    if (*format == AV_PIX_FMT_YUV420P) return true;
+  return false;
+}
+
+std::string names(const std::vector<const AVCodec*>& codecs) {
+  std::string result;
+  for (const AVCodec* codec : codecs) result += (result.empty() ? "" : ", ") + std::string(codec->name);
+  return result;
+}
+
+/// The encoders to try in order: the one asked for, or all of mp4_encoders().
+std::vector<const AVCodec*> candidates(const VideoOptions& options) {
+  const std::vector<const AVCodec*> known = mp4_encoders();
+  if (options.codec.empty()) {
+    if (!known.empty()) return known;
+    throw bad_input("the FFmpeg found has no H.264 or MPEG-4 encoder",
+                    "install one with libx264, or write .gif, .y4m or a folder of PNGs");
+  }
+  const AVCodec* codec = avcodec_find_encoder_by_name(options.codec.c_str());
+  if (codec == nullptr || codec->type != AVMEDIA_TYPE_VIDEO)
+    throw bad_input("--codec " + options.codec + ": the FFmpeg found has no such video encoder",
+                    "use one of " + names(known) + ", or leave --codec out");
+  const AVOutputFormat* format = av_guess_format("mp4", nullptr, nullptr);
+  if (!makes_yuv420p(*codec) || avformat_query_codec(format, codec->id, FF_COMPLIANCE_NORMAL) != 1)
+    throw bad_input("--codec " + options.codec + " cannot make yuv420p video for an MP4",
+                    "use one of " + names(known) + ", or leave --codec out");
+  return {codec};
+}
+
+/// The encoder's nearest equivalent of an x264 crf.
+void set_quality(AVCodecContext& encoder, int crf) {
+  const std::string name = encoder.codec->name;
+  if (name == "libx264" || name == "libx265" || name == "libsvtav1") {
+    av_opt_set_int(encoder.priv_data, "crf", crf, 0);
+  } else if (encoder.codec_id == AV_CODEC_ID_MPEG4) {
+    // MPEG-4's quantiser doubles every 6 steps of H.264's and is about 2 at crf 17.
+    const double quantiser = std::clamp(2 * std::exp2((crf - 17) / 6.0), 1.0, 31.0);
+    encoder.flags |= AV_CODEC_FLAG_QSCALE;
+    encoder.global_quality = static_cast<int>(std::lround(quantiser * FF_QP2LAMBDA));
+  } else {
+    // Encoders that only know a bit rate: half a bit a pixel at crf 17, doubling every 6 steps.
+    const double bits_per_pixel = 0.5 * std::exp2((17 - crf) / 6.0);
+    encoder.bit_rate = std::llround(bits_per_pixel * encoder.width * encoder.height * av_q2d(encoder.framerate));
+  }
+}
+
+/// An open encoder, or nullptr with FFmpeg's error code in `code`.
+CodecContext open_encoder(const AVCodec& codec, const FramesView& frames, const VideoOptions& options, int* code) {
+  CodecContext encoder(avcodec_alloc_context3(&codec));
+  if (!encoder) throw std::bad_alloc();
+  const FrameRate rate = frame_rate(options.fps);
+  encoder->width = static_cast<int>(frames.width);
+  encoder->height = static_cast<int>(frames.height);
+  encoder->pix_fmt = AV_PIX_FMT_YUV420P;
+  encoder->framerate = {rate.numerator, rate.denominator};
+  encoder->time_base = {rate.denominator, rate.numerator};
+  encoder->color_range = AVCOL_RANGE_MPEG;
+  encoder->color_primaries = AVCOL_PRI_BT709;
+  encoder->color_trc = AVCOL_TRC_BT709;
+  encoder->colorspace = AVCOL_SPC_BT709;
+  encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+  set_quality(*encoder, options.crf);
+  *code = avcodec_open2(encoder.get(), &codec, nullptr);
+  return *code < 0 ? nullptr : std::move(encoder);
+}
+
+/// RGB 0..255 to yuv420p by BT.709's coefficients.
+class Converter {
+ public:
+  Converter(int width, int height)
+      : rgb_(ffmpeg::make_frame(AV_PIX_FMT_RGB24, width, height)),
+        scaler_(sws_getContext(width, height, AV_PIX_FMT_RGB24, width, height, AV_PIX_FMT_YUV420P,
+                               SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INP, nullptr, nullptr, nullptr)) {
+    if (!scaler_) throw std::bad_alloc();
+    const int* bt709 = sws_getCoefficients(SWS_CS_ITU709);
+    const int full = 1, limited = 0, neutral = 1 << 16;
+    sws_setColorspaceDetails(scaler_.get(), bt709, full, bt709, limited, 0, neutral, neutral);
+  }
+
+  void convert(const std::vector<uint8_t>& pixels, AVFrame& yuv) {
+    ffmpeg::fill_plane(*rgb_, pixels, rgb_->width * 3);
+    if (av_frame_make_writable(&yuv) < 0) throw std::bad_alloc();
+    sws_scale(scaler_.get(), rgb_->data, rgb_->linesize, 0, rgb_->height, yuv.data, yuv.linesize);
+  }
+
+ private:
+  ffmpeg::Frame rgb_;
+  ffmpeg::Scaler scaler_;
+};
+
+struct ChosenEncoder {
+  CodecContext context;
+  std::string note;
+};
+
+ChosenEncoder choose_encoder(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
+  const auto codecs = candidates(options);
+  std::string failures;
+  int code = 0;
+  for (const AVCodec* codec : codecs) {
+    ChosenEncoder chosen{open_encoder(*codec, frames, options, &code), {}};
+    if (!chosen.context) {
+      failures += std::string(codec->name) + ": " + ffmpeg::message(code) + "; ";
+      continue;
+    }
+    const bool preferred = std::string(codec->name) == "libx264" || !options.codec.empty();
+    if (!preferred) chosen.note = "encoded by " + std::string(codec->name) + ": this FFmpeg offers no working libx264";
+    return chosen;
+  }
+  throw run_failure(path.string() + ": no encoder could be opened: " + failures.substr(0, failures.size() - 2),
+                    "name another with --codec, or write .gif, .y4m or a folder of PNGs");
+}
+
+}  // namespace
+
+void check_mp4_encoder(const VideoOptions& options) {
+  candidates(options);
+}
+
+WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
+  if (frames.width % 2 != 0 || frames.height % 2 != 0)
+    throw bad_input(path.string() + ": an MP4 needs an even width and height, these frames are " +
+                        std::to_string(frames.width) + "x" + std::to_string(frames.height),
+                    "write .gif, .y4m or a folder of PNGs");
+  ffmpeg::capture_log();
+  const auto [encoder, note] = choose_encoder(path, frames, options);
+  ffmpeg::Muxer muxer(path, "mp4");
+  if (!options.recipe.empty()) av_dict_set(&muxer.context().metadata, "comment", options.recipe.c_str(), 0);
+  muxer.begin(*encoder, {{"movflags", "+faststart"}});
+
+  Converter converter(encoder->width, encoder->height);
+  const ffmpeg::Frame yuv = ffmpeg::make_frame(AV_PIX_FMT_YUV420P, encoder->width, encoder->height);
+  for (int64_t i = 0; i < frames.frames; ++i) {
+    converter.convert(rgb8(frames, i), *yuv);
+    yuv->pts = i;
+    yuv->quality = encoder->global_quality;
+    muxer.write(*encoder, yuv.get());
+  }
+  muxer.write(*encoder, nullptr);
+  return {.encoder = encoder->codec->name, .note = note, .bytes = muxer.finish()};
+}
+
+std::string read_comment(const std::filesystem::path& path) {
+  ffmpeg::capture_log();
+  AVFormatContext* context = nullptr;
+  const int code = avformat_open_input(&context, ("file:" + path.string()).c_str(), nullptr, nullptr);
+  if (code < 0) throw bad_input(path.string() + " could not be read: " + ffmpeg::message(code), "name an MP4 or a GIF");
+  const AVDictionaryEntry* entry = av_dict_get(context->metadata, "comment", nullptr, 0);
+  std::string comment = entry == nullptr ? "" : entry->value;
+  avformat_close_input(&context);
+  return comment;
+}
+
+std::vector<std::string> mp4_encoder_names() {
+  std::vector<std::string> result;
+  for (const AVCodec* codec : mp4_encoders()) result.emplace_back(codec->name);
+  return result;
+}
+
+}  // namespace sparsereel::app

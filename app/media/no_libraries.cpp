@@ -1,0 +1,50 @@
+// Stands in for the FFmpeg and OpenCV writers in a build without them: each says what such a build can write.
+#include "app/media/writers.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+
+void require_media_libraries(const std::filesystem::path& path) {
+  throw bad_input(path.string() + ": this build has no media libraries and writes only .y4m and .safetensors",
+                  "choose one of these, or build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
+}
+
+WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView&, const VideoOptions&) {
+  require_media_libraries(path);
+  return {};
+}
+
+WrittenVideo write_gif(const std::filesystem::path& path, const FramesView&, const VideoOptions&) {
+  require_media_libraries(path);
+  return {};
+}
+
+WrittenVideo write_png_folder(const std::filesystem::path& path, const FramesView&) {
+  require_media_libraries(path);
+  return {};
+}
+
+void write_contact_sheet(const std::filesystem::path& path, const FramesView&, const std::string&, int64_t) {
+  require_media_libraries(path);
+}
+
+void check_mp4_encoder(const VideoOptions&) {
+  require_media_libraries("an MP4");
+}
+
+void check_png_folder(const std::filesystem::path& path) {
+  require_media_libraries(path);
+}
+
+std::string read_comment(const std::filesystem::path& path) {
+  require_media_libraries(path);
+  return {};
+}
+
+void remove_unfinished_png_folder() noexcept {}
+
+MediaReport media_report() {
+  return {};
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,28 @@
+// Pixel and frame rate conversions that several writers share.
+#include <cmath>
+#include <numeric>
+
+#include "app/media/writers.h"
+
+namespace sparsereel::app {
+
+std::vector<uint8_t> rgb8(const FramesView& frames, int64_t index) {
+  const float* source = frames.frame(index);
+  std::vector<uint8_t> result(static_cast<size_t>(frames.height * frames.width * 3));
+  for (size_t i = 0; i < result.size(); ++i) {
+    const float value = source[i] > 0 ? std::min(source[i], 1.0F) : 0.0F;  // NaN compares false
+    result[i] = static_cast<uint8_t>(std::lround(value * 255.0F));
+  }
+  return result;
+}
+
+FrameRate frame_rate(double fps) {
+  const double ntsc = fps * 1001 / 1000;
+  if (std::abs(fps - std::round(fps)) > 1e-9 && std::abs(ntsc - std::round(ntsc)) < 1e-3)
+    return {static_cast<int>(std::lround(ntsc)) * 1000, 1001};
+  const int thousandths = static_cast<int>(std::lround(fps * 1000));
+  const int divisor = std::gcd(thousandths, 1000);
+  return {thousandths / divisor, 1000 / divisor};
+}
+
+}  // namespace sparsereel::app

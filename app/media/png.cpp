@@ -1,0 +1,167 @@
+// PNG through FFmpeg's encoder: a folder of frames, and one image for the contact sheet.
+#include "app/media/png.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+
+#include "app/media/ffmpeg.h"
+#include "app/media/writers.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void throw_system(const fs::path& target, int code) {
+  throw run_failure(target.string() + " could not be written: " + std::generic_category().message(code),
+                    code == ENOSPC || code == EFBIG || code == EDQUOT
+                        ? "free some space, or choose a folder on another disk"
+                        : "check that the folder is writable, or choose another output");
+}
+
+/// The folder being filled, for remove_unfinished_png_folder(), which may only read plain memory.
+std::array<char, 4096> unfinished_folder{};
+std::atomic<int> unfinished_files{-1};
+
+fs::path frame_path(const fs::path& folder, int64_t index) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "%06d.png", static_cast<int>(index));
+  return folder / name.data();
+}
+
+/// A folder in the making beside its target; removed unless committed.
+class UnfinishedFolder {
+ public:
+  explicit UnfinishedFolder(const fs::path& target) : target_(target), path_(target) {
+    path_.replace_filename(std::string(".").append(target.filename().string()).append(".") + std::to_string(getpid()) +
+                           ".partial");
+    std::error_code error;
+    fs::remove_all(path_, error);
+    if (!fs::create_directory(path_, error)) throw_system(target_, error.value());
+    const std::string text = fs::absolute(path_).string();
+    if (text.size() < unfinished_folder.size()) {
+      std::memcpy(unfinished_folder.data(), text.c_str(), text.size() + 1);
+      unfinished_files = 0;
+    }
+  }
+  ~UnfinishedFolder() {
+    unfinished_files = -1;
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  UnfinishedFolder(const UnfinishedFolder&) = delete;
+  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
+
+  void add(int64_t index, const std::vector<uint8_t>& png) {
+    unfinished_files = static_cast<int>(index) + 1;
+    const int file = open(frame_path(path_, index).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0) throw_system(target_, errno);
+    size_t done = 0;
+    while (done < png.size()) {
+      const ssize_t count = ::write(file, png.data() + done, png.size() - done);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) {
+        const int code = errno;
+        close(file);
+        throw_system(target_, code);
+      }
+      done += static_cast<size_t>(count);
+    }
+    if (close(file) != 0) throw_system(target_, errno);
+  }
+
+  void commit() {
+    // rename() replaces an empty folder and refuses one with files in it.
+    if (std::rename(path_.c_str(), target_.c_str()) != 0) throw_system(target_, errno);
+    path_.clear();
+  }
+
+ private:
+  fs::path target_;
+  fs::path path_;
+};
+
+/// "frames/" and "frames" are the same folder.
+fs::path without_trailing_slash(const fs::path& path) {
+  return fs::absolute(path.has_filename() ? path : path.parent_path());
+}
+
+}  // namespace
+
+void remove_unfinished_png_folder() noexcept {
+  const int files = unfinished_files;
+  if (files < 0) return;
+  const int folder = open(unfinished_folder.data(), O_DIRECTORY | O_CLOEXEC);
+  for (int i = 0; i < files; ++i) {
+    char name[] = "000000.png";
+    for (int digit = 5, rest = i; digit >= 0; --digit, rest /= 10) name[digit] = static_cast<char>('0' + rest % 10);
+    unlinkat(folder, name, 0);
+  }
+  close(folder);
+  rmdir(unfinished_folder.data());
+}
+
+PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::move(target)) {
+  ffmpeg::capture_log();
+  const AVCodec* codec = avcodec_find_encoder(AV_CODEC_ID_PNG);
+  if (codec == nullptr)
+    throw run_failure(target_.string() + ": the FFmpeg found has no PNG encoder", "choose another output");
+  encoder_.reset(avcodec_alloc_context3(codec));
+  if (!encoder_) throw std::bad_alloc();
+  encoder_->width = width;
+  encoder_->height = height;
+  encoder_->pix_fmt = AV_PIX_FMT_RGB24;
+  encoder_->time_base = {1, 1};
+  encoder_->thread_count = 1;  // a packet comes out for every frame that goes in
+  ffmpeg::require(avcodec_open2(encoder_.get(), codec, nullptr), target_);
+  frame_ = ffmpeg::make_frame(AV_PIX_FMT_RGB24, width, height);
+}
+
+std::vector<uint8_t> PngEncoder::encode(const std::vector<uint8_t>& pixels) {
+  ffmpeg::fill_plane(*frame_, pixels, frame_->width * 3);
+  ++frame_->pts;
+  std::vector<uint8_t> png;
+  ffmpeg::encode(*encoder_, frame_.get(), target_,
+                 [&](const AVPacket& packet) { png.insert(png.end(), packet.data, packet.data + packet.size); });
+  return png;
+}
+
+void check_png_folder(const fs::path& path) {
+  const fs::path target = without_trailing_slash(path);
+  std::error_code error;
+  if (fs::exists(target) && !fs::is_directory(target))
+    throw bad_input(path.string() + " is a file, not a folder for PNGs", "choose another name");
+  if (fs::is_directory(target) && !fs::is_empty(target, error))
+    throw bad_input(path.string() + ": the folder for PNGs is not empty", "name a new folder, or empty it first");
+  if (!fs::is_directory(target.parent_path()))
+    throw bad_input(path.string() + ": the folder " + target.parent_path().string() + " does not exist",
+                    "create it first");
+  if (access(target.parent_path().c_str(), W_OK | X_OK) != 0)
+    throw bad_input(path.string() + ": the folder " + target.parent_path().string() + " is not writable",
+                    "choose another place with -o");
+}
+
+WrittenVideo write_png_folder(const fs::path& path, const FramesView& frames) {
+  check_png_folder(path);
+  const fs::path target = without_trailing_slash(path);
+  UnfinishedFolder folder(target);
+  PngEncoder encoder(static_cast<int>(frames.width), static_cast<int>(frames.height), path);
+  uint64_t bytes = 0;
+  for (int64_t i = 0; i < frames.frames; ++i) {
+    const std::vector<uint8_t> png = encoder.encode(rgb8(frames, i));
+    folder.add(i, png);
+    bytes += png.size();
+  }
+  folder.commit();
+  return {.encoder = "png", .note = {}, .bytes = bytes};
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,24 @@
+// One PNG after the other through FFmpeg's encoder. Internal to app/media.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "app/media/ffmpeg.h"
+
+namespace sparsereel::app {
+
+class PngEncoder {
+ public:
+  /// `target` is what errors name.
+  PngEncoder(int width, int height, std::filesystem::path target);
+  /// pixels: RGB [height, width, 3]; returns the bytes of a PNG file.
+  std::vector<uint8_t> encode(const std::vector<uint8_t>& pixels);
+
+ private:
+  std::filesystem::path target_;
+  ffmpeg::CodecContext encoder_;
+  ffmpeg::Frame frame_;
+};
+
+}  // namespace sparsereel::app

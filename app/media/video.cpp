@@ -1,0 +1,121 @@
+// Chooses the writer by the path's extension and checks paths and options before any work is done.
+#include "app/media/video.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <span>
+
+#include "app/media/writers.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+#include "models/checkpoint/safetensors.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kKnown = ".mp4, .gif, .y4m, .safetensors, or no extension for a folder of PNGs";
+
+std::string extension(const fs::path& path) {
+  std::string text = path.extension().string();
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+fs::path recipe_beside(const fs::path& gif) {
+  return gif.string() + ".json";
+}
+
+void check_writable(const fs::path& path) {
+  const models::AtomicFile probe(path);
+}
+
+void check_timing(const VideoOptions& options, OutputKind kind) {
+  // A GIF counts in hundredths of a second, and players slow down anything shorter than two of them.
+  const double most = kind == OutputKind::gif ? 50 : 240;
+  if (std::isfinite(options.fps) && options.fps >= 0.1 && options.fps <= most) return;
+  throw bad_input("--fps " + std::to_string(options.fps) + " is outside 0.1 to " +
+                      std::to_string(static_cast<int>(most)) + (kind == OutputKind::gif ? " (GIF)" : ""),
+                  "give a rate in that range");
+}
+
+WrittenVideo write_frames(const fs::path& path, const FramesView& frames) {
+  const size_t count = static_cast<size_t>(frames.frames * frames.height * frames.width * 3);
+  const models::TensorView view{.name = "frames",
+                                .dtype = models::Dtype::f32,
+                                .shape = {frames.frames, frames.height, frames.width, 3},
+                                .data = std::as_bytes(std::span(frames.data, count))};
+  models::write_safetensors(path, {view});
+  return {.encoder = "safetensors", .note = {}, .bytes = fs::file_size(path)};
+}
+
+WrittenVideo write_gif_with_recipe(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
+  WrittenVideo written = write_gif(path, frames, options);
+  if (!options.recipe.empty()) {
+    models::AtomicFile file(recipe_beside(path));
+    file.write(options.recipe.data(), options.recipe.size());
+    file.commit();
+  }
+  return written;
+}
+
+}  // namespace
+
+OutputKind output_kind(const fs::path& path) {
+  if (path.empty()) throw bad_input("--output is empty", std::string("name a file: ") + kKnown);
+  if (!path.has_filename() || fs::is_directory(path)) return OutputKind::png_folder;
+  const std::string text = extension(path);
+  if (text == ".mp4") return OutputKind::mp4;
+  if (text == ".gif") return OutputKind::gif;
+  if (text == ".y4m") return OutputKind::y4m;
+  if (text == ".safetensors") return OutputKind::safetensors;
+  if (text.empty()) return OutputKind::png_folder;
+  throw bad_input(path.string() + ": the extension " + text + " is unknown", std::string("use ") + kKnown);
+}
+
+void check_output(const fs::path& path, const VideoOptions& options) {
+  const OutputKind kind = output_kind(path);
+  check_timing(options, kind);
+  if (options.crf < 0 || options.crf > 51)
+    throw bad_input("--crf " + std::to_string(options.crf) + " is outside 0 to 51",
+                    "17 is visually lossless, 23 is x264's usual");
+  if (kind == OutputKind::safetensors || kind == OutputKind::y4m) return check_writable(path);
+  if (kind == OutputKind::png_folder) return check_png_folder(path);
+  if (kind == OutputKind::mp4) check_mp4_encoder(options);
+  check_writable(path);
+  if (kind == OutputKind::gif && !options.recipe.empty()) check_writable(recipe_beside(path));
+}
+
+WrittenVideo write_video(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
+  if (frames.frames < 1 || frames.height < 1 || frames.width < 1)
+    throw run_failure(path.string() + ": there are no frames to write", "generate at least one frame");
+  const OutputKind kind = output_kind(path);
+  check_timing(options, kind);
+  if (kind == OutputKind::safetensors) return write_frames(path, frames);
+  if (kind == OutputKind::y4m) return write_y4m(path, frames, options);
+  if (kind == OutputKind::gif) return write_gif_with_recipe(path, frames, options);
+  if (kind == OutputKind::png_folder) return write_png_folder(path, frames);
+  return write_mp4(path, frames, options);
+}
+
+void check_contact_sheet(const fs::path& path) {
+  require_media_libraries(path);
+  if (extension(path) != ".png")
+    throw bad_input("--contact-sheet " + path.string() + " is not a .png", "name a file that ends in .png");
+  check_writable(path);
+}
+
+std::string read_recipe(const fs::path& path) {
+  if (!fs::exists(path)) throw bad_input(path.string() + ": no such file", "check the path");
+  if (extension(path) == ".gif") {
+    std::ifstream file(recipe_beside(path), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  return read_comment(path);
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,129 @@
+// The options of `generate` and `decode`: names, kinds and help.
+#include <algorithm>
+#include <sstream>
+
+#include "app/settings.h"
+
+namespace sparsereel::app {
+namespace {
+
+std::vector<OptionSpec> make_table() {
+  using enum ValueKind;
+  const std::string prompt = "Prompt", video = "Video", sampling = "Sampling", attention = "Attention",
+                    machine = "Machine", latents = "Latents", output = "Output and reports";
+  const std::vector<std::string> auto_on_off = {"auto", "on", "off"};
+  return {
+      {"model", "-m,--model", text, "diffusers-layout folder (default: the tiny model)", prompt, {}},
+      {"prompt", "-p,--prompt", text, "what the video shows", prompt, {}},
+      {"prompt_file", "--prompt-file", text, "read the prompt from a text file", prompt, {}},
+      {"negative_prompt", "-n,--negative-prompt", text, "what it should not show", prompt, {}},
+      {"max_sequence_length", "--max-sequence-length", whole, "prompt tokens (default: the model's)", prompt, {}},
+
+      {"width", "-W,--width", whole, "pixels, a multiple of 16 (default: the model's)", video, {}},
+      {"height", "-H,--height", whole, "pixels, a multiple of 16 (default: the model's)", video, {}},
+      {"size", "--size", text, "WxH, in place of --width and --height", video, {}},
+      {"frames", "--frames,--num-frames", whole, "4k + 1 frames (default: the model's)", video, {}},
+      {"fps", "--fps", number, "frames per second (default 8, or the model config's)", video, {}},
+
+      {"seed", "-s,--seed", whole, "seed of the noise (default 42)", sampling, {}},
+      {"steps",
+       "--steps,--num-inference-steps",
+       whole,
+       "denoising steps (default 50, or the model config's)",
+       sampling,
+       {}},
+      {"cfg_scale",
+       "--cfg-scale,--guidance-scale",
+       number,
+       "guidance; 1 is none (default 6, or the model config's)",
+       sampling,
+       {}},
+      {"dynamic_cfg", "--dynamic-cfg,!--no-dynamic-cfg", flag, "let guidance grow over the steps", sampling, {}},
+      {"scheduler", "--scheduler", text, "ddim or dpm (default: the checkpoint's)", sampling, {}},
+
+      {"attention",
+       "--attention",
+       choice,
+       "how attention runs (default: sparse on a CPU, full on a GPU)",
+       attention,
+       {"full", "quantized", "sparse", "check"}},
+      {"topk", "--topk", number, "keep this fraction of the key blocks (default 0.5)", attention, {}},
+      {"cdf",
+       "--cdf",
+       number,
+       "keep the blocks that hold this share of the attention, in place of --topk",
+       attention,
+       {}},
+      {"similarity",
+       "--similarity",
+       number,
+       "blocks less self-similar than this stay dense (default -0.1: none)",
+       attention,
+       {}},
+      {"pv_threshold",
+       "--pv-threshold",
+       number,
+       "skip P.V where the maximum rose by less, in log2 units (default 15)",
+       attention,
+       {}},
+      {"token_order",
+       "--token-order",
+       choice,
+       "order of the video tokens (default hilbert)",
+       attention,
+       {"hilbert", "native", "time-major", "morton", "random"}},
+
+      {"device", "--device", text, "auto, cpu, cuda or cuda:N (default auto)", machine, {}},
+      {"dtype",
+       "--dtype",
+       choice,
+       "arithmetic (default auto: fp32 on a CPU, the checkpoint's on a GPU)",
+       machine,
+       {"auto", "fp32", "bf16", "fp16"}},
+      {"vae_tiling", "--vae-tiling", choice, "decode in tiles to save memory (default auto)", machine, auto_on_off},
+      {"threads", "--threads", whole, "CPU threads (default: all cores)", machine, {}},
+
+      {"save_latents", "--save-latents", text, "keep the latents in this .safetensors", latents, {}},
+      {"init_latents", "--init-latents", text, "start from these latents in place of noise", latents, {}},
+
+      {"output",
+       "-o,--output",
+       text,
+       ".mp4 .gif .y4m .safetensors, or a folder for PNGs (default video.mp4)",
+       output,
+       {}},
+      {"crf", "--crf", whole, "H.264 quality, 0 to 51, lower is better (default 17)", output, {}},
+      {"codec", "--codec", text, "FFmpeg encoder for an MP4 (default: libx264, or the next best)", output, {}},
+      {"no_metadata", "--no-metadata", flag, "write no recipe into the video", output, {}},
+      {"contact_sheet", "--contact-sheet", text, "also write a .png with a few frames and the prompt", output, {}},
+      {"report", "--report", text, "write a JSON report of the run", output, {}},
+      {"quiet", "--quiet", flag, "no progress bar", output, {}},
+      {"json", "--json", flag, "print the report on stdout in place of the last line", output, {}},
+  };
+}
+
+/// "--num-frames" -> "num_frames"; empty for short names.
+std::string key_of(std::string name) {
+  if (name.size() < 3 || !name.starts_with("--")) return {};
+  name.erase(0, 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& option_table() {
+  static const std::vector<OptionSpec> table = make_table();
+  return table;
+}
+
+const OptionSpec* find_option(std::string_view key) {
+  for (const OptionSpec& spec : option_table()) {
+    std::istringstream names(spec.names);
+    for (std::string name; std::getline(names, name, ',');)
+      if (key_of(name) == key) return &spec;
+  }
+  return nullptr;
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,170 @@
+// From merged settings to option structs, with every check that needs no model weights.
+#include "app/options.h"
+
+#include <ATen/ATen.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "app/config_file.h"
+#include "attention/attention.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Throws when `idle` was given by a source at least as strong as the one that gave `cause`: a stronger choice
+/// overrides silently, an equal or weaker one means that the user expects an effect that will not come.
+void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why) {
+  const Setting* setting = settings.find(idle);
+  if (setting == nullptr) return;
+  const Setting* by = settings.find(cause);
+  const bool overridden = by != nullptr ? by->source > setting->source : setting->source == Source::matched_config;
+  if (overridden) return;
+  throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + cause);
+}
+
+std::string read_prompt_file(const std::string& name) {
+  std::ifstream file(name, std::ios::binary);
+  if (!file || fs::is_directory(name))
+    throw bad_input("--prompt-file " + name + " cannot be read", "check the path and its permissions");
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
+  if (text.empty()) throw bad_input("--prompt-file " + name + " is empty", "write the prompt into it");
+  return text;
+}
+
+std::string read_prompt(const Settings& settings, bool needed) {
+  if (const auto file = settings.text("prompt_file")) return read_prompt_file(*file);
+  if (const auto prompt = settings.text("prompt")) return *prompt;
+  if (!needed) return {};
+  throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
+}
+
+attention::Policy read_policy(const Settings& settings) {
+  attention::Policy policy;
+  attention::HeadPolicy& head = policy.defaults;
+  if (const auto topk = settings.number("topk")) head.topk = *topk;
+  if (const auto cdf = settings.number("cdf")) {
+    head.cdf = *cdf;
+    head.selection = attention::Selection::cdf;
+  }
+  if (const auto similarity = settings.number("similarity")) head.similarity = *similarity;
+  if (const auto threshold = settings.number("pv_threshold")) head.pv_threshold = *threshold;
+  attention::validate(policy);
+  return policy;
+}
+
+models::VaeTiling read_tiling(const Settings& settings) {
+  const std::string text = settings.text("vae_tiling", "auto");
+  if (text == "on") return models::VaeTiling::on;
+  return text == "off" ? models::VaeTiling::off : models::VaeTiling::automatic;
+}
+
+}  // namespace
+
+fs::path model_folder(const Settings& settings) {
+  if (const auto model = settings.text("model")) return *model;
+  const fs::path tiny = data_folder() / "assets" / "tiny";
+  if (fs::is_directory(tiny)) return tiny;
+  throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
+                  "name a diffusers-layout CogVideoX folder with -m");
+}
+
+Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file) {
+  Settings settings;
+  settings.add(Source::command_line, command_line);
+  if (!config_file.empty()) settings.add(Source::config_file, read_config_file(config_file), config_file);
+  const auto folder = models::ModelFolder::open(model_folder(settings));
+  std::string file;
+  const auto json = folder.config("transformer", &file);
+  const auto transformer = models::parse_cogvideox_config(json, file);
+  const auto matched = find_model_config(data_folder() / "configs", folder.component_class("transformer"), transformer);
+  if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string());
+  return settings;
+}
+
+RunOptions read_run_options(const Settings& settings) {
+  RunOptions run;
+  run.model = model_folder(settings);
+  run.output = settings.text("output", "video.mp4");
+  run.contact_sheet = settings.text("contact_sheet", "");
+  run.video.fps = settings.number("fps").value_or(8);
+  run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));
+  run.video.codec = settings.text("codec", "");
+  run.metadata = !settings.flag("no_metadata");
+  run.device = settings.text("device", "auto");
+  run.dtype = settings.text("dtype", "auto");
+  run.vae_tiling = read_tiling(settings);
+  run.threads = settings.whole("threads");
+  if (run.threads && (*run.threads < 1 || *run.threads > 4096))
+    throw bad_input(settings.describe("threads") + " is outside 1 to 4096", "give the number of CPU cores to use");
+  run.quiet = settings.flag("quiet");
+  return run;
+}
+
+GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed) {
+  GenerateOptions options;
+  options.run = read_run_options(settings);
+  options.save_latents = settings.text("save_latents", "");
+  options.init_latents = settings.text("init_latents", "");
+  if (const auto mode = settings.text("attention")) options.attention_mode = attention::parse_mode(*mode);
+
+  models::GenerateRequest& request = options.request;
+  request.prompt = read_prompt(settings, prompt_needed);
+  request.negative_prompt = settings.text("negative_prompt", "");
+  request.seed = settings.unsigned_whole("seed").value_or(42);
+  request.num_inference_steps = settings.whole("steps");
+  request.guidance_scale = settings.number("cfg_scale");
+  request.use_dynamic_cfg = settings.flag("dynamic_cfg");
+  request.scheduler = settings.text("scheduler", "");
+  request.max_sequence_length = settings.whole("max_sequence_length");
+  request.width = settings.whole("width");
+  request.height = settings.whole("height");
+  request.num_frames = settings.whole("frames");
+  request.attention_policy = read_policy(settings);
+  request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
+  request.vae_tiling = options.run.vae_tiling;
+  if (request.guidance_scale.value_or(6) <= 1) {
+    refuse_idle(settings, "negative_prompt", "cfg_scale", "without guidance (" + settings.describe("cfg_scale") + ")");
+    refuse_idle(settings, "dynamic_cfg", "cfg_scale", "without guidance (" + settings.describe("cfg_scale") + ")");
+  }
+  return options;
+}
+
+attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device) {
+  const auto mode = options.attention_mode.value_or(device.is_cpu() ? attention::Mode::sparse : attention::Mode::full);
+  if (const std::string reason = attention::unsupported_reason(mode, device); !reason.empty())
+    throw bad_input(
+        "--attention " + std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
+        "use --attention full, or --device cpu");
+  if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
+    const std::string why = "with --attention " + std::string(attention::name(mode)) + ", which computes every block";
+    for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"}) refuse_idle(settings, key, "attention", why);
+  }
+  return mode;
+}
+
+void check_outputs(const Settings& settings, const RunOptions& run) {
+  if (output_kind(run.output) != OutputKind::mp4) {
+    for (const char* key : {"crf", "codec"})
+      refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for an MP4");
+  }
+  VideoOptions video = run.video;
+  video.recipe = run.metadata ? "{}" : "";
+  check_output(run.output, video);
+  if (!run.contact_sheet.empty()) check_contact_sheet(run.contact_sheet);
+  for (const char* key : {"report", "save_latents"})
+    if (const auto path = settings.text(key)) const models::AtomicFile probe(*path);
+}
+
+fs::path latents_beside(const fs::path& output) {
+  const fs::path base = output.has_filename() ? output : output.parent_path();
+  return base.string() + ".latents.safetensors";
+}
+
+}  // namespace sparsereel::app

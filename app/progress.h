@@ -1,0 +1,33 @@
+// A progress bar on stderr: stage, step, seconds a step, time left. Silent where stderr is no terminal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace sparsereel::app {
+
+class Progress {
+ public:
+  /// `wanted` is false with --quiet.
+  explicit Progress(bool wanted);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void stage(const std::string& name);
+  /// `seconds`: what the last step took; 0 where unknown.
+  void step(int64_t done, int64_t total, double seconds);
+  /// Takes the bar off the screen.
+  void clear();
+
+ private:
+  bool shown_;
+  std::string stage_;
+  double stage_seconds_ = 0;
+};
+
+/// One line of the bar, e.g. "denoise [#####.....] 12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done
+/// so far.
+std::string progress_line(const std::string& stage, int64_t done, int64_t total, double seconds);
+
+}  // namespace sparsereel::app

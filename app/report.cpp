@@ -1,0 +1,145 @@
+// Builds recipes and reports; see report.h.
+#include "app/report.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+
+#include "models/checkpoint/atomic_file.h"
+#include "models/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+const char* exit_state(int exit_code) {
+  if (exit_code == 0) return "done";
+  return exit_code == 130 ? "interrupted" : "failed";
+}
+
+uint64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  return 0;
+}
+
+/// What arithmetic a mode really does where that is not what its name says.
+std::string arithmetic_note(attention::Mode mode, at::Device device) {
+  if (!device.is_cpu()) return {};
+  if (mode == attention::Mode::sparse || mode == attention::Mode::check)
+    return "on a CPU the kept blocks are computed in fp32: 8-bit arithmetic saves nothing there";
+  if (mode == attention::Mode::quantized) return "on a CPU the 8-bit arithmetic is emulated";
+  return {};
+}
+
+void add_policy(nlohmann::json& recipe, const models::GenerateRequest& request) {
+  if (request.attention_mode != attention::Mode::sparse && request.attention_mode != attention::Mode::check) return;
+  const attention::HeadPolicy& head = request.attention_policy.defaults;
+  if (head.selection == attention::Selection::topk) recipe["topk"] = head.topk;
+  if (head.selection == attention::Selection::cdf) recipe["cdf"] = head.cdf;
+  recipe["similarity"] = head.similarity;
+  recipe["pv_threshold"] = head.pv_threshold;
+}
+
+}  // namespace
+
+std::string dump(const nlohmann::json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
+                           const models::Pipeline& pipeline, const attention::Statistics& statistics) {
+  const models::GenerateRequest& request = options.request;
+  nlohmann::json recipe = {{"version", SPARSEREEL_VERSION},
+                           {"model", std::filesystem::canonical(options.run.model).filename().string()},
+                           {"prompt", request.prompt},
+                           {"negative_prompt", request.negative_prompt},
+                           {"seed", request.seed},
+                           {"steps", settings.num_inference_steps},
+                           {"cfg_scale", settings.guidance_scale},
+                           {"dynamic_cfg", request.use_dynamic_cfg},
+                           {"scheduler", settings.scheduler},
+                           {"max_sequence_length", settings.max_sequence_length},
+                           {"width", settings.width},
+                           {"height", settings.height},
+                           {"frames", settings.num_frames},
+                           {"fps", options.run.video.fps},
+                           {"dtype", models::dtype_name(pipeline.dtype())},
+                           {"device", pipeline.device().is_cpu() ? "cpu" : "cuda"},
+                           {"attention", attention::name(request.attention_mode)},
+                           {"token_order", hilbert::name(request.token_order)},
+                           {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
+  if (!options.init_latents.empty()) recipe["init_latents"] = options.init_latents.filename().string();
+  add_policy(recipe, request);
+  if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
+  return recipe;
+}
+
+nlohmann::json attention_report(const models::AttentionRun& run, at::Device device) {
+  const attention::Statistics& all = run.statistics;
+  nlohmann::json layers = nlohmann::json::array();
+  for (const attention::Statistics& layer : run.per_layer) layers.push_back(layer.sparsity());
+  nlohmann::json report = {{"mode", attention::name(run.mode)},
+                           {"kernel", run.kernel},
+                           {"sparsity", all.sparsity()},
+                           {"total_blocks", all.total_blocks},
+                           {"kept_blocks", all.kept_blocks},
+                           {"skipped_pv_blocks", all.skipped_pv_blocks},
+                           {"calls", all.calls},
+                           {"seconds", all.seconds},
+                           {"layer_sparsity", layers}};
+  if (const std::string note = arithmetic_note(run.mode, device); !note.empty()) report["note"] = note;
+  if (run.mode == attention::Mode::check && all.calls > 0) {
+    report["mean_relative_l1"] = all.sum_relative_l1 / static_cast<double>(all.calls);
+    report["max_relative_l1"] = all.max_relative_l1;
+  }
+  return report;
+}
+
+nlohmann::json memory_report(at::Device device) {
+  nlohmann::json report = {{"host_bytes", peak_resident_bytes()}};
+  if (device.is_cuda()) {
+    const auto stats = at::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    report["device_bytes"] = stats.allocated_bytes.at(all).peak;
+  }
+  return report;
+}
+
+int finish(RunReport& report, int exit_code, const std::string& cause, const std::string& remedy) {
+  report.content["exit"] = {{"code", exit_code}, {"state", exit_state(exit_code)}};
+  if (!cause.empty()) report.content["exit"].update({{"cause", cause}, {"remedy", remedy}});
+  if (!report.path.empty()) {
+    const std::string text = dump(report.content, 2) + "\n";
+    models::AtomicFile file(report.path);
+    file.write(text.data(), text.size());
+    file.commit();
+  }
+  if (report.print) {
+    std::cout << dump(report.content, 2) << std::endl;
+  } else if (exit_code == 0 && !report.last_line.empty()) {
+    std::cout << report.last_line << std::endl;
+  }
+  return exit_code;
+}
+
+std::string gibibytes(uint64_t bytes) {
+  std::array<char, 32> text{};
+  const double value = static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0);
+  std::snprintf(text.data(), text.size(), value < 0.095 ? "%.3f GiB" : "%.1f GiB", value);
+  return text.data();
+}
+
+std::string shell_quoted(const std::filesystem::path& path) {
+  const std::string text = path.string();
+  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace sparsereel::app

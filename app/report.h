@@ -1,0 +1,41 @@
+// What a run did, as JSON: the recipe that travels with a video, and the report of --report and --json.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/options.h"
+
+namespace sparsereel::app {
+
+/// Filled while a command runs; main() adds how it ended, writes it to `path` and prints it on stdout, where asked for.
+struct RunReport {
+  nlohmann::json content = nlohmann::json::object();
+  std::filesystem::path path;  // --report; empty: none
+  bool print = false;          // --json
+  std::string last_line;       // stdout, where the report is not printed
+  std::string recovery;        // how to go on with what a failed run has saved; empty: nothing was
+};
+
+/// Valid UTF-8 whatever the strings hold.
+std::string dump(const nlohmann::json& json, int indent = -1);
+
+/// Everything that makes the same video again; keys are option names, with the version and the achieved sparsity added.
+nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
+                           const models::Pipeline& pipeline, const attention::Statistics& statistics);
+
+/// The attention part of a report: mode, kernel, sparsity in all and per layer, error of check mode.
+nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
+
+/// Bytes: the process's peak resident memory (VmHWM), and a GPU's peak of allocated memory where there is one.
+nlohmann::json memory_report(at::Device device);
+
+/// Adds exit code and state ("done", "failed", "interrupted"), cause and remedy; writes and prints the report as asked.
+/// Returns exit_code.
+int finish(RunReport& report, int exit_code, const std::string& cause = {}, const std::string& remedy = {});
+
+std::string gibibytes(uint64_t bytes);  // "1.3 GiB"
+std::string shell_quoted(const std::filesystem::path& path);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,168 @@
+// Merges option values by the strength of their source and reads them as numbers and flags.
+#include "app/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+namespace {
+
+/// Options of which a source may give only one; a stronger source's choice removes the weaker one's other.
+constexpr std::array<std::pair<const char*, const char*>, 4> kExclusive = {{
+    {"prompt", "prompt_file"},
+    {"topk", "cdf"},
+    {"size", "width"},
+    {"size", "height"},
+}};
+
+std::string label(const std::string& key, Source source, const std::string& file) {
+  if (source != Source::command_line) return file + ": " + key;
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+template <typename Number>
+std::optional<Number> parse(const std::string& text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, value);
+  if (code != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+std::optional<bool> parse_flag(const std::string& text) {
+  if (text == "true" || text == "on" || text == "yes") return true;
+  if (text == "false" || text == "off" || text == "no") return false;
+  return std::nullopt;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string result;
+  for (const std::string& word : words) result += (result.empty() ? "" : ", ") + word;
+  return result;
+}
+
+/// What is wrong with a value of this kind; empty where nothing is.
+std::string problem(const OptionSpec& spec, const std::string& value) {
+  switch (spec.kind) {
+    case ValueKind::text:
+      return {};
+    case ValueKind::whole:
+      return parse<int64_t>(value) || parse<uint64_t>(value) ? "" : "a whole number is needed";
+    case ValueKind::number: {
+      const auto number = parse<double>(value);
+      return number && std::isfinite(*number) ? "" : "a number is needed";
+    }
+    case ValueKind::flag:
+      return parse_flag(value) ? "" : "true or false is needed";
+    case ValueKind::choice:
+      return std::find(spec.choices.begin(), spec.choices.end(), value) != spec.choices.end()
+                 ? ""
+                 : "one of " + joined(spec.choices) + " is needed";
+  }
+  return {};
+}
+
+/// "256x128" -> the same as width 256 and height 128.
+void expand_size(std::map<std::string, Setting>& added, Source source, const std::string& file) {
+  const auto size = added.find("size");
+  if (size == added.end()) return;
+  const std::string text = size->second.value;
+  const size_t cross = text.find('x');
+  const std::string width = text.substr(0, cross), height = cross == std::string::npos ? "" : text.substr(cross + 1);
+  if (!parse<int64_t>(width) || !parse<int64_t>(height))
+    throw bad_input(label("size", source, file) + " " + text + " is not of the form WxH", "write for example 720x480");
+  added.erase(size);
+  added["width"] = {width, source, file};
+  added["height"] = {height, source, file};
+}
+
+}  // namespace
+
+void Settings::add(Source source, const std::map<std::string, std::string>& values, const std::string& file) {
+  std::map<std::string, Setting> added;
+  for (const auto& [given, value] : values) {
+    const OptionSpec* spec = find_option(given);
+    if (spec == nullptr)
+      throw bad_input(file + ": the key " + given + " is unknown",
+                      "keys are the long option names of 'sparsereel generate --help' with _ for -");
+    const std::string name = label(given, source, file);
+    if (const std::string wrong = problem(*spec, value); !wrong.empty())
+      throw bad_input(name + " " + value + ": " + wrong, "see 'sparsereel generate --help'");
+    if (!added.emplace(spec->key, Setting{value, source, file}).second)
+      throw bad_input(name + " is given twice, under two names", "give it once");
+  }
+  for (const auto& [first, second] : kExclusive) {
+    if (added.contains(first) && added.contains(second))
+      throw bad_input(label(first, source, file) + " and " + label(second, source, file) + " exclude each other",
+                      "give one of them");
+  }
+  expand_size(added, source, file);
+  const auto replace = [&](const std::string& key) {
+    const auto old = values_.find(key);
+    if (old != values_.end() && old->second.source <= source) values_.erase(old);
+  };
+  for (const auto& [key, setting] : added) {
+    for (const auto& [first, second] : kExclusive) {
+      if (key == first) replace(second);
+      if (key == second) replace(first);
+    }
+    const Setting* old = find(key);
+    if (old == nullptr || old->source <= source) values_[key] = setting;
+  }
+}
+
+const Setting* Settings::find(const std::string& key) const {
+  const auto place = values_.find(key);
+  return place == values_.end() ? nullptr : &place->second;
+}
+
+std::string Settings::describe(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return label(key, Source::command_line, {});
+  return label(key, setting->source, setting->file) + " " + setting->value;
+}
+
+std::optional<std::string> Settings::text(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  return setting->value;
+}
+
+std::string Settings::text(const std::string& key, const std::string& fallback) const {
+  return text(key).value_or(fallback);
+}
+
+std::optional<int64_t> Settings::whole(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  const auto value = parse<int64_t>(setting->value);
+  if (!value) throw bad_input(describe(key) + " is too large", "give a smaller number");
+  return value;
+}
+
+std::optional<uint64_t> Settings::unsigned_whole(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  const auto value = parse<uint64_t>(setting->value);
+  if (!value) throw bad_input(describe(key) + " is below 0", "give a number from 0 to 18446744073709551615");
+  return value;
+}
+
+std::optional<double> Settings::number(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  return parse<double>(setting->value);
+}
+
+bool Settings::flag(const std::string& key, bool fallback) const {
+  const Setting* setting = find(key);
+  return setting == nullptr ? fallback : parse_flag(setting->value).value();
+}
+
+}  // namespace sparsereel::app

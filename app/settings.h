@@ -1,0 +1,63 @@
+// Option values by name, each remembering where it came from: command line, YAML file, matched model config. No torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsereel::app {
+
+enum class ValueKind { text, whole, number, flag, choice };
+
+/// One option: its key in YAML files is its first long name with '_' for '-'.
+struct OptionSpec {
+  std::string key;    // "steps"
+  std::string names;  // as CLI11 takes them: "--steps,--num-inference-steps"
+  ValueKind kind = ValueKind::text;
+  std::string help;
+  std::string group;                 // heading in --help
+  std::vector<std::string> choices;  // of ValueKind::choice
+};
+
+/// Every option of `generate` and `decode`.
+const std::vector<OptionSpec>& option_table();
+/// The option with this key, or with one of its other long names written with '_'; nullptr where there is none.
+const OptionSpec* find_option(std::string_view key);
+
+/// Where a value comes from; a later one wins.
+enum class Source { matched_config, config_file, command_line };
+
+struct Setting {
+  std::string value;
+  Source source = Source::command_line;
+  std::string file;  // of a YAML value
+};
+
+class Settings {
+ public:
+  /// Adds the values of one source. Throws Error naming option and file: unknown key, a value that its kind does not
+  /// allow, the same option under two names, or two options of one source that exclude each other. A value of a
+  /// stronger source replaces the weaker one's, and also removes what it excludes (--topk over a file's cdf).
+  void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {});
+
+  const Setting* find(const std::string& key) const;
+  bool has(const std::string& key) const { return find(key) != nullptr; }
+  /// How an error names a value: "--steps 0" or "my.yaml: steps 0".
+  std::string describe(const std::string& key) const;
+
+  std::optional<std::string> text(const std::string& key) const;
+  std::string text(const std::string& key, const std::string& fallback) const;
+  std::optional<int64_t> whole(const std::string& key) const;
+  std::optional<uint64_t> unsigned_whole(const std::string& key) const;
+  std::optional<double> number(const std::string& key) const;
+  bool flag(const std::string& key, bool fallback = false) const;
+
+ private:
+  std::map<std::string, Setting> values_;
+};
+
+}  // namespace sparsereel::app

@@ -1,0 +1,78 @@
+"""`inspect`, `decode`, `doctor`."""
+import json
+import struct
+import unittest
+from pathlib import Path
+
+from support import MODEL, PROMPT, CommandLineTest
+
+
+class Commands(CommandLineTest):
+    def write_safetensors(self, name, header, data=b''):
+        text = json.dumps(header).encode()
+        (self.folder / name).write_bytes(struct.pack('<Q', len(text)) + text + data)
+
+    def test_inspect_a_checkpoint(self):
+        text = self.succeed(self.run_program('inspect', MODEL)).stdout
+        for word in ('CogVideoX', 'transformer', 'CogVideoXTransformer3DModel', 'text_encoder', 'vae', 'F16', '64x64',
+                     '9 frames', 'needs about'):
+            self.assertIn(word, text)
+        summary = json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)
+        self.assertEqual((summary['width'], summary['height'], summary['frames']), (64, 64, 9))
+
+    def test_inspect_a_safetensors_file(self):
+        file = Path(MODEL) / 'vae' / 'diffusion_pytorch_model.safetensors'
+        shown = json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)
+        tensors = {tensor['name']: tensor for tensor in shown['tensors']}
+        self.assertIn('decoder.conv_in.conv.bias', tensors)
+        self.assertIn('decoder.conv_in.conv.bias  F16 [8]', self.succeed(self.run_program('inspect', file)).stdout)
+
+    def test_inspect_a_video(self):
+        self.succeed(self.generate('-o', 'clip.gif', '--seed', 7))
+        text = self.succeed(self.run_program('inspect', 'clip.gif')).stdout
+        self.assertIn('  seed: 7', text)
+        self.assertIn(f'  prompt: {PROMPT}', text)
+
+    def test_inspect_failures(self):
+        (self.folder / 'text.mp4').write_text('no video')
+        (self.folder / 'short.safetensors').write_bytes(b'abc')
+        for path in ('nowhere', 'text.mp4', 'short.safetensors', '.'):
+            self.fail_with(self.run_program('inspect', path), 2)
+        self.fail_with(self.run_program('inspect'), 2, 'PATH')
+
+    def test_decode_writes_the_recipe_of_the_latents(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors', '--seed', 11))
+        result = self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--fps', 12,
+                                               '--vae-tiling', 'on', '--contact-sheet', 'sheet.png'))
+        self.assertIn('b.mp4: 9 frames 64x64', result.stdout)
+        recipe = json.loads(self.succeed(self.run_program('inspect', 'b.mp4', '--json')).stdout)['recipe']
+        self.assertEqual((recipe['seed'], recipe['fps'], recipe['vae_tiling']), (11, 12, 'on'))
+        self.assertIn('sheet.png', self.names())
+
+    def test_decode_report(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors'))
+        result = self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--json'))
+        report = json.loads(result.stdout)
+        self.assertEqual((report['command'], report['exit']['code'], report['output']['frames']), ('decode', 0, 9))
+
+    def test_decode_failures(self):
+        one = {'dtype': 'F32', 'shape': [1, 1, 1, 1, 1], 'data_offsets': [0, 4]}
+        self.write_safetensors('wrong_name.safetensors', {'noise': one}, bytes(4))
+        self.write_safetensors('wrong_rank.safetensors', {'latents': one | {'shape': [1]}}, bytes(4))
+        self.write_safetensors('wrong_dtype.safetensors', {'latents': one | {'dtype': 'I32'}}, bytes(4))
+        self.write_safetensors('wrong_channels.safetensors', {'latents': one}, bytes(4))
+        for name in ('none', 'wrong_name', 'wrong_rank', 'wrong_dtype', 'wrong_channels'):
+            with self.subTest(name=name):
+                self.fail_with(self.run_program('decode', f'{name}.safetensors', '-m', MODEL, '-o', 'b.mp4'), 2, 'latents' if name != 'none' else 'none')
+        self.fail_with(self.run_program('decode', '-m', MODEL), 2, 'LATENTS')
+        self.fail_with(self.run_program('decode', 'a.safetensors', '--steps', 3), 2, '--steps')
+        self.assertNotIn('b.mp4', self.names())
+
+    def test_doctor(self):
+        text = self.succeed(self.run_program('doctor')).stdout
+        for word in ('sparsereel', 'libtorch', 'CUDA', 'CPU', 'GPU', 'FFmpeg', 'encoders'):
+            self.assertIn(word, text)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,169 @@
+"""Bad arguments, bad files and a full disk: exit code, one line of cause, one of remedy, and nothing left behind."""
+import json
+import os
+import resource
+import shutil
+import signal
+import unittest
+from pathlib import Path
+
+from support import MODEL, PROMPT, CommandLineTest
+
+
+class Failures(CommandLineTest):
+    def copy_of_the_model(self):
+        return Path(shutil.copytree(MODEL, self.folder / 'model'))
+
+    def generate_from(self, model):
+        return self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4')
+
+    def test_arguments(self):
+        for arguments, words in (
+                (['--steps', '0'], ['--steps 0']),
+                (['--steps', 'many'], ['--steps', 'many']),
+                (['--steps', '1001'], ['--steps 1001']),
+                (['--width', '250'], ['--width 250', '240', '256']),
+                (['--height', '33'], ['--height 33', '32', '48']),
+                (['--frames', '8'], ['--frames 8', '5', '9']),
+                (['--size', '64'], ['--size 64', 'WxH']),
+                (['--size', '64x64', '--width', '64'], ['--size', '--width', 'exclude']),
+                (['--topk', '0.5', '--cdf', '0.9'], ['--topk', '--cdf', 'exclude']),
+                (['--topk', '0'], ['topk']),
+                (['--topk', '1.5'], ['topk']),
+                (['--cdf', '2'], ['cdf']),
+                (['--cfg-scale', 'nan'], ['--cfg-scale']),
+                (['--fps', '0'], ['--fps']),
+                (['--fps', '100', '-o', 'a.gif'], ['--fps', 'GIF']),
+                (['--crf', '60'], ['--crf 60']),
+                (['--crf', '20', '-o', 'a.gif'], ['--crf 20', 'no effect']),
+                (['--codec', 'nonsense'], ['--codec nonsense']),
+                (['--scheduler', 'euler'], ['--scheduler euler']),
+                (['--attention', 'dense'], ['--attention dense', 'sparse']),
+                (['--attention', 'full', '--topk', '0.5'], ['--topk 0.5', 'no effect']),
+                (['--cfg-scale', '1', '-n', 'blurry'], ['--negative-prompt', 'no effect']),
+                (['--token-order', 'peano'], ['--token-order peano', 'hilbert']),
+                (['--device', 'tpu'], ['tpu']),
+                (['--dtype', 'int8'], ['--dtype int8']),
+                (['--vae-tiling', 'maybe'], ['--vae-tiling maybe']),
+                (['--seed', '-1'], ['--seed -1']),
+                (['--threads', '0'], ['--threads 0']),
+                (['--max-sequence-length', '17'], ['--max-sequence-length 17', '16']),
+                (['-p', 'twice'], ['--prompt']),
+                (['--prompt-file', 'a.txt'], ['--prompt', '--prompt-file']),
+                (['--init-latents', 'none.safetensors'], ['none.safetensors']),
+                (['--contact-sheet', 'a.jpg'], ['a.jpg']),
+                (['-o', 'clip.avi'], ['clip.avi', '.mp4']),
+                (['-o', 'none/clip.mp4'], ['none']),
+                (['-o', ''], ['--output']),
+                (['--report', 'none/report.json'], ['none']),
+                (['--save-latents', 'none/latents.safetensors'], ['none']),
+                (['stray'], ['stray'])):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.generate(*arguments), 2, *words)
+        self.assertEqual(self.names(), [])
+
+    def test_options_of_later_versions_are_unknown(self):
+        for option in ('--offload', '--profile', '--checkpoint-every', '--from', '--random-weights', '--flow-shift'):
+            self.fail_with(self.generate(option, '1'), 2, option)
+
+    def test_missing_command_and_unknown_command(self):
+        self.fail_with(self.run_program(), 2)
+        self.fail_with(self.run_program('fly'), 2, 'fly')
+
+    def test_missing_prompt(self):
+        self.fail_with(self.run_program('generate', '-m', MODEL), 2, 'prompt', '-p')
+
+    def test_prompt_file_missing_or_empty(self):
+        (self.folder / 'empty.txt').write_text('\n')
+        for name in ('none.txt', 'empty.txt', '.'):
+            self.fail_with(self.run_program('generate', '-m', MODEL, '--prompt-file', name), 2, name)
+
+    def test_missing_model(self):
+        self.fail_with(self.generate_from('nowhere'), 2, 'nowhere')
+
+    def test_folder_without_a_model(self):
+        (self.folder / 'empty').mkdir()
+        self.fail_with(self.generate_from('empty'), 2, 'model_index.json')
+
+    def test_truncated_weights(self):
+        model = self.copy_of_the_model()
+        weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
+        weights.write_bytes(weights.read_bytes()[:-100])
+        self.fail_with(self.generate_from(model), 2, 'diffusion_pytorch_model.safetensors')
+        self.assertNotIn('clip.mp4', self.names())
+
+    def test_missing_shard(self):
+        model = self.copy_of_the_model()
+        (model / 'transformer' / 'diffusion_pytorch_model-00002-of-00002.safetensors').unlink()
+        self.fail_with(self.generate_from(model), 2, '00002-of-00002')
+
+    def test_broken_config_json(self):
+        model = self.copy_of_the_model()
+        (model / 'transformer' / 'config.json').write_text('{"num_layers": ')
+        self.fail_with(self.generate_from(model), 2, 'config.json')
+
+    def test_wrong_field_in_config_json(self):
+        model = self.copy_of_the_model()
+        config = model / 'transformer' / 'config.json'
+        config.write_text(config.read_text().replace('"num_layers": 2', '"num_layers": "two"'))
+        self.fail_with(self.generate_from(model), 2, 'config.json', 'num_layers')
+
+    def test_init_latents_of_another_shape(self):
+        self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
+        self.fail_with(self.generate('--init-latents', 'latents.safetensors', '--frames', 5), 2, '--init-latents')
+
+    @unittest.skipIf(os.geteuid() == 0, 'root may write everywhere')
+    def test_unwritable_folder(self):
+        (self.folder / 'locked').mkdir(mode=0o500)
+        self.fail_with(self.generate('-o', 'locked/clip.mp4'), 2, 'locked')
+
+    def test_output_on_a_read_only_file_system(self):
+        self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
+
+    def limited(self, size):
+        """Files may not grow past `size`: write() fails as on a full disk."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        return {'preexec_fn': limit}
+
+    def test_disk_too_small_for_the_latents_leaves_nothing(self):
+        result = self.generate('-o', 'clip.safetensors', **self.limited(512))
+        self.fail_with(result, 1, 'clip.safetensors', 'space')
+        self.assertEqual(self.names(), [])
+
+    def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
+        result = self.generate('-o', 'clip.safetensors', **self.limited(65536))
+        self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
+        self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
+        command = result.stderr.split('sparsereel decode ')[1].split()
+        self.succeed(self.run_program('decode', *command))
+        self.succeed(self.generate('-o', 'direct.safetensors'))
+        self.assertEqual((self.folder / 'clip.safetensors').read_bytes(), (self.folder / 'direct.safetensors').read_bytes())
+
+    def test_full_file_system_leaves_the_old_video(self):
+        (self.folder / 'clip.y4m').write_text('old')
+        self.fail_with(self.generate('-o', 'clip.y4m', **self.limited(65536)), 1, 'clip.y4m')
+        self.assertEqual((self.folder / 'clip.y4m').read_text(), 'old')
+
+    def test_failed_run_has_a_report(self):
+        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **self.limited(65536))
+        self.assertEqual(result.returncode, 1)
+        report = json.loads((self.folder / 'report.json').read_text())
+        self.assertEqual((report['exit']['code'], report['exit']['state']), (1, 'failed'))
+        self.assertIn('clip.safetensors', report['exit']['cause'])
+        self.assertEqual(report, json.loads(result.stdout))
+
+    def test_help_and_version_succeed(self):
+        self.assertIn('generate', self.succeed(self.run_program('--help')).stdout)
+        self.assertIn('--attention', self.succeed(self.run_program('generate', '--help')).stdout)
+        self.assertRegex(self.succeed(self.run_program('--version')).stdout, r'sparsereel \d+\.\d+\.\d+')
+
+    def test_gpu_without_a_gpu_names_the_reason(self):
+        if Path('/dev/nvidiactl').exists():
+            self.skipTest('this machine has a GPU')
+        self.fail_with(self.generate('--device', 'cuda'), 2, 'cuda')
+
+
+if __name__ == '__main__':
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    unittest.main()

@@ -1,0 +1,138 @@
+"""`generate`: outputs of every kind, reports, recipes, latents, and the same seed twice."""
+import json
+import unittest
+
+from support import MODEL, PROMPT, CommandLineTest, floats, read_safetensors
+
+
+class Generate(CommandLineTest):
+    def test_writes_an_mp4_and_says_so_in_one_line(self):
+        result = self.succeed(self.generate('-o', 'clip.mp4'))
+        self.assertEqual(self.names(), ['clip.mp4'])
+        self.assertEqual(len(result.stdout.splitlines()), 1)
+        for word in ('clip.mp4', '9 frames 64x64', 'denoise', 'decode', 'sparsity', 'peak memory'):
+            self.assertIn(word, result.stdout)
+        self.assertEqual(result.stderr, '')  # no terminal, no bar
+
+    def test_every_kind_of_output(self):
+        for name in ('clip.gif', 'clip.y4m', 'clip.safetensors', 'frames'):
+            self.succeed(self.generate('-o', name))
+        self.assertEqual(self.names(), ['clip.gif', 'clip.gif.json', 'clip.safetensors', 'clip.y4m', 'frames'])
+        self.assertEqual(len(list((self.folder / 'frames').iterdir())), 9)
+        dtype, shape, _ = read_safetensors(self.folder / 'clip.safetensors')['frames']
+        self.assertEqual((dtype, shape), ('F32', [9, 64, 64, 3]))
+
+    def frames(self, name, *arguments):
+        self.succeed(self.generate('-o', name, *arguments))
+        return floats(read_safetensors(self.folder / name)['frames'])
+
+    def test_same_seed_gives_identical_frames_and_another_seed_does_not(self):
+        first = self.frames('a.safetensors', '--seed', 5)
+        self.assertEqual(first, self.frames('b.safetensors', '-s', 5))
+        self.assertNotEqual(first, self.frames('c.safetensors', '--seed', 6))
+        self.assertTrue(all(0 <= value <= 1 for value in first))
+        self.assertGreater(max(first) - min(first), 0.01)
+
+    def test_seed_is_42_unless_given(self):
+        self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '--seed', 42))
+
+    def test_options_change_the_video(self):
+        usual = self.frames('a.safetensors', '--attention', 'full')
+        for i, changed in enumerate((['--steps', 3], ['--cfg-scale', 2], ['--dynamic-cfg'], ['--scheduler', 'dpm'],
+                                     ['-n', 'blurry'], ['--attention', 'sparse', '--topk', '0.2'])):
+            arguments = changed if '--attention' in changed else ['--attention', 'full', *changed]
+            self.assertNotEqual(usual, self.frames(f'{i}.safetensors', *arguments), changed)
+
+    def test_token_orders_agree_with_full_attention(self):
+        native = self.frames('native.safetensors', '--attention', 'full', '--token-order', 'native')
+        for order in ('hilbert', 'time-major', 'morton', 'random'):
+            other = self.frames(f'{order}.safetensors', '--attention', 'full', '--token-order', order)
+            self.assertLess(max(abs(a - b) for a, b in zip(native, other)), 1e-4, order)
+
+    def test_sizes(self):
+        report = self.report('-o', 'clip.mp4', '--size', '48x32', '--frames', 5, '--fps', 12)
+        self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [48, 32, 5, 12])
+
+    def test_report_tells_everything(self):
+        report = self.report('-o', 'clip.mp4', '--report', 'report.json', '--attention', 'sparse', '--topk', '0.4',
+                             '-n', 'blurry', '--seed', 9)
+        self.assertEqual(report, json.loads((self.folder / 'report.json').read_text()))
+        self.assertEqual(report['exit'], {'code': 0, 'state': 'done'})
+        self.assertEqual(report['command'], 'generate')
+        recipe = report['recipe']
+        for key, value in {'prompt': PROMPT, 'negative_prompt': 'blurry', 'seed': 9, 'steps': 2, 'width': 64, 'height': 64,
+                           'frames': 9, 'attention': 'sparse', 'topk': 0.4, 'dtype': 'fp32', 'device': 'cpu',
+                           'token_order': 'hilbert', 'model': 'pipeline', 'vae_tiling': 'off'}.items():
+            self.assertEqual(recipe[key], value, key)
+        self.assertEqual(len(report['seconds']['steps']), 2)
+        for stage in ('open', 'text', 'load', 'denoise', 'decode', 'write', 'total'):
+            self.assertGreaterEqual(report['seconds'][stage], 0)
+        attention = report['attention']
+        self.assertEqual(attention['mode'], 'sparse')
+        self.assertIn('fp32', attention['note'])
+        self.assertNotEqual(attention['kernel'], '')
+        self.assertEqual(len(attention['layer_sparsity']), 2)
+        self.assertGreater(report['memory']['host_bytes'], 1 << 20)
+        self.assertGreater(report['output']['bytes'], 0)
+        self.assertNotEqual(report['output']['encoder'], '')
+
+    def test_check_mode_reports_the_error_of_sparse_attention(self):
+        attention = self.report('-o', 'clip.mp4', '--attention', 'check')['attention']
+        self.assertGreaterEqual(attention['max_relative_l1'], attention['mean_relative_l1'])
+        self.assertGreaterEqual(attention['mean_relative_l1'], 0)
+
+    def test_video_carries_its_recipe_unless_told_not_to(self):
+        self.succeed(self.generate('-o', 'with.mp4', '--seed', 3))
+        shown = json.loads(self.succeed(self.run_program('inspect', 'with.mp4', '--json')).stdout)
+        self.assertEqual(shown['recipe']['seed'], 3)
+        self.assertEqual(shown['recipe']['prompt'], PROMPT)
+        self.assertIn('sparsity', shown['recipe'])
+        self.succeed(self.generate('-o', 'without.mp4', '--no-metadata'))
+        self.fail_with(self.run_program('inspect', 'without.mp4'), 2, 'without.mp4', 'recipe')
+        self.succeed(self.generate('-o', 'without.gif', '--no-metadata'))
+        self.assertNotIn('without.gif.json', self.names())
+
+    def test_contact_sheet(self):
+        self.succeed(self.generate('-o', 'clip.mp4', '--contact-sheet', 'sheet.png'))
+        self.assertEqual((self.folder / 'sheet.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
+
+    def test_latents_are_saved_decoded_and_started_from(self):
+        usual = self.frames('a.safetensors', '--save-latents', 'latents.safetensors')
+        saved = read_safetensors(self.folder / 'latents.safetensors')
+        self.assertEqual(saved['latents'][1], [1, 3, 4, 8, 8])
+        self.assertEqual(json.loads(saved['__metadata__']['recipe'])['prompt'], PROMPT)
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.safetensors'))
+        self.assertEqual(usual, floats(read_safetensors(self.folder / 'b.safetensors')['frames']))
+        started = self.frames('c.safetensors', '--init-latents', 'latents.safetensors')
+        self.assertNotEqual(usual, started)
+        self.assertEqual(started, self.frames('d.safetensors', '--init-latents', 'latents.safetensors', '--seed', 1))
+
+    def test_prompt_file(self):
+        (self.folder / 'prompt.txt').write_text(PROMPT + '\n')
+        self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '--steps', 2, '-o', 'a.safetensors'))
+        read = floats(read_safetensors(self.folder / 'a.safetensors')['frames'])
+        self.assertEqual(read, self.frames('b.safetensors'))
+
+    def test_empty_prompt_is_taken_when_given(self):
+        self.succeed(self.run_program('generate', '-m', MODEL, '-p', '', '--steps', 1, '-o', 'a.mp4'))
+
+    def test_long_prompt_warns(self):
+        result = self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT * 4, '--steps', 1, '-o', 'a.mp4'))
+        self.assertIn('warning: the prompt was cut', result.stderr)
+
+    def test_half_precision_runs(self):
+        self.assertEqual(self.report('-o', 'clip.mp4', '--dtype', 'bf16', '--attention', 'full')['recipe']['dtype'], 'bf16')
+
+    def test_tiling_is_recorded(self):
+        self.assertEqual(self.report('-o', 'clip.mp4', '--vae-tiling', 'on')['recipe']['vae_tiling'], 'on')
+
+    def test_threads(self):
+        self.assertEqual(self.report('-o', 'clip.mp4', '--threads', 1)['threads'], 1)
+
+    def test_colon_and_spaces_in_names(self):
+        self.succeed(self.generate('-o', 'a: b c.mp4'))
+        self.assertEqual(self.names(), ['a: b c.mp4'])
+
+
+if __name__ == '__main__':
+    unittest.main()

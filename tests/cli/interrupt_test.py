@@ -1,0 +1,81 @@
+"""Ctrl-C and SIGTERM: exit code 130, nothing half-written, and a word on how to go on; the bar on a terminal."""
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+import unittest
+
+from support import MODEL, PROMPT, PROGRAM, CommandLineTest
+
+
+class Interrupt(CommandLineTest):
+    def start(self, *arguments):
+        """A run of 1000 steps whose progress bar goes to a terminal that the test reads; returns (process, terminal)."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', '1000', *arguments],
+                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(os.close, ours)
+        return process, ours
+
+    def read_until(self, terminal, word, seconds=60):
+        text, end = '', time.monotonic() + seconds
+        while word not in text and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.2)[0]:
+                try:
+                    text += os.read(terminal, 4096).decode(errors='replace')
+                except OSError:
+                    break
+        return text
+
+    def stop(self, process, terminal, number):
+        process.send_signal(number)
+        text = self.read_until(terminal, 'remedy')
+        return process.wait(timeout=60), text
+
+    def test_first_signal_stops_between_steps(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process, terminal = self.start('-o', 'clip.mp4')
+            self.assertIn('s/it', self.read_until(terminal, 's/it'))
+            code, text = self.stop(process, terminal, number)
+            self.assertEqual(code, 130)
+            self.assertIn('interrupted', text)
+            self.assertIn('the same seed gives the same video', text)
+            self.assertEqual(self.names(), [])
+
+    def test_second_signal_stops_at_once(self):
+        process, terminal = self.start('-o', 'clip.mp4')
+        self.read_until(terminal, 's/it')
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60), 130)
+        self.assertEqual(self.names(), [])
+
+    def test_interrupted_run_has_a_report(self):
+        process, terminal = self.start('-o', 'clip.mp4', '--report', 'report.json')
+        self.read_until(terminal, 's/it')
+        self.stop(process, terminal, signal.SIGINT)
+        self.assertEqual(self.names(), ['report.json'])
+        self.assertIn('"interrupted"', (self.folder / 'report.json').read_text())
+
+    def test_bar_shows_stage_step_and_time_left_and_quiet_hides_it(self):
+        process, terminal = self.start('-o', 'clip.mp4')
+        text = self.read_until(terminal, 'ETA')
+        for word in ('denoise', '/1000', 's/it', 'ETA'):
+            self.assertIn(word, text)
+        self.stop(process, terminal, signal.SIGINT)
+        process, terminal = self.start('-o', 'clip.mp4', '--quiet')
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        text = self.read_until(terminal, 'remedy')
+        process.wait(timeout=60)
+        self.assertNotIn('s/it', text)
+        self.assertEqual(self.names(), [])
+
+
+if __name__ == '__main__':
+    unittest.main()

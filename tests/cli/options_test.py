@@ -1,0 +1,94 @@
+"""Options: names, precedence of command line, --config, matched config and checkpoint, and `config show`."""
+import unittest
+
+from support import MODEL, PROMPT, CommandLineTest
+
+
+class Options(CommandLineTest):
+    def show(self, *arguments):
+        """{option: (value, source)} of `config show`."""
+        result = self.succeed(self.run_program('config', 'show', '-m', MODEL, *arguments))
+        rows = {}
+        for line in result.stdout.splitlines():
+            key, value, source = line[:21].strip(), line[21:50].strip(), line[50:].strip()
+            rows[key] = (value, source)
+        return rows
+
+    def config(self, text, name='my.yaml'):
+        (self.folder / name).write_text(text)
+        return name
+
+    def test_defaults_come_from_checkpoint_and_program(self):
+        rows = self.show()
+        self.assertEqual(rows['width'], ('64', 'checkpoint'))
+        self.assertEqual(rows['frames'], ('9', 'checkpoint'))
+        self.assertEqual(rows['steps'], ('50', 'default'))
+        self.assertEqual(rows['seed'], ('42', 'default'))
+        self.assertEqual(rows['scheduler'], ('CogVideoXDDIMScheduler', 'checkpoint'))
+
+    def test_config_file_beats_defaults_and_command_line_beats_config_file(self):
+        name = self.config('steps: 7\nfps: 12.5\ndynamic_cfg: true\n')
+        rows = self.show('--config', name, '--fps', '24')
+        self.assertEqual(rows['steps'], ('7', 'my.yaml'))
+        self.assertEqual(rows['dynamic_cfg'], ('true', 'my.yaml'))
+        self.assertEqual(rows['fps'], ('24.0', 'command line'))
+
+    def test_command_line_turns_a_flag_of_the_file_off(self):
+        name = self.config('dynamic_cfg: true\n')
+        self.assertEqual(self.show('--config', name, '--no-dynamic-cfg')['dynamic_cfg'], ('false', 'command line'))
+
+    def test_command_line_choice_removes_the_files_other(self):
+        name = self.config('cdf: 0.8\nprompt_file: nowhere.txt\n')
+        rows = self.show('--config', name, '--topk', '0.3', '-p', PROMPT)
+        self.assertEqual(rows['topk'], ('0.3', 'command line'))
+        self.assertNotIn('cdf', rows)
+        self.assertEqual(rows['prompt'], (PROMPT, 'command line'))
+
+    def test_second_names_underscores_and_equals_signs(self):
+        rows = self.show('--num_inference_steps', '9', '--guidance-scale=3', '--num_frames=5', '--token_order', 'time-major')
+        self.assertEqual((rows['steps'][0], rows['cfg_scale'][0], rows['frames'][0]), ('9', '3.0', '5'))
+        self.assertEqual(rows['token_order'][0], 'time-major')
+
+    def test_second_name_in_a_file(self):
+        self.assertEqual(self.show('--config', self.config('num_inference_steps: 3\n'))['steps'], ('3', 'my.yaml'))
+
+    def test_size_sets_both_sides(self):
+        rows = self.show('--size', '48x32')
+        self.assertEqual((rows['width'], rows['height']), (('48', 'command line'), ('32', 'command line')))
+
+    def test_a_run_obeys_the_file(self):
+        name = self.config(f'model: {MODEL}\nprompt: {PROMPT}\nsteps: 1\noutput: clip.mp4\nwidth: 32\nquiet: true\n')
+        self.succeed(self.run_program('generate', '--config', name))
+        self.assertEqual(self.names(), ['clip.mp4', 'my.yaml'])
+
+    def test_unknown_key_names_file_and_key(self):
+        name = self.config('stepz: 3\n')
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml', 'stepz')
+
+    def test_wrong_values_in_a_file_name_file_and_key(self):
+        for text in ('steps: many\n', 'steps: [1, 2]\n', 'dynamic_cfg: maybe\n', 'attention: dense\n', 'steps:\n'):
+            result = self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text))
+            self.fail_with(result, 2, 'my.yaml', text.split(':')[0])
+
+    def test_broken_yaml_names_file_and_line(self):
+        name = self.config('steps: 3\n  - {\n')
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml', 'line')
+
+    def test_list_in_place_of_a_map(self):
+        name = self.config('- steps\n')
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml')
+
+    def test_same_option_twice_in_a_file(self):
+        for text in ('steps: 3\nnum_inference_steps: 4\n', 'topk: 0.5\ncdf: 0.9\n'):
+            self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text)), 2, 'my.yaml')
+
+    def test_missing_file(self):
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', 'none.yaml'), 2, 'none.yaml')
+
+    def test_overridden_option_of_a_file_is_no_error(self):
+        name = self.config('topk: 0.3\ncrf: 20\n')
+        self.succeed(self.generate('--config', name, '--steps', 1, '--attention', 'full', '-o', 'a.gif'))
+
+
+if __name__ == '__main__':
+    unittest.main()

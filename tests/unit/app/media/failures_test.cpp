@@ -1,0 +1,166 @@
+// What the writers refuse, and that a full disk leaves nothing behind and the old file as it was.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "app/media/writers.h"
+#include "hilbert/error.h"
+#include "tests/unit/app/media/clips.h"
+
+namespace sparsereel::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Lets no file of this process grow past `bytes`: the same path through write() as a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int) = nullptr;
+};
+
+class Failures : public ::testing::Test {
+ protected:
+  TemporaryFolder folder;
+  Clip clip = make_clip(4, 128, 128);
+};
+
+class FullDisk : public Failures, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(FullDisk, NamesTheFileAndLeavesNothing) {
+  const auto path = folder / GetParam();
+  std::string cause, remedy;
+  {
+    const FileSizeLimit limit(64);
+    try {
+      write_video(path, clip.view, {.recipe = "{}"});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 1);
+      cause = error.what();
+      remedy = error.remedy();
+    }
+  }
+  EXPECT_THAT(cause, HasSubstr(path.string()));
+  EXPECT_THAT(remedy, HasSubstr("space"));
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
+TEST_P(FullDisk, LeavesTheOldOutputAsItWas) {
+  const auto path = folder / GetParam();
+  if (path.has_extension()) {
+    std::ofstream(path) << "old";
+    {
+      const FileSizeLimit limit(64);
+      EXPECT_THROW(write_video(path, clip.view, {}), Error);
+    }
+    EXPECT_EQ(read_bytes(path), "old");
+  } else {
+    std::filesystem::create_directory(path);
+    {
+      const FileSizeLimit limit(64);
+      EXPECT_THROW(write_video(path, clip.view, {}), Error);
+    }
+    EXPECT_TRUE(std::filesystem::is_empty(path));
+  }
+  EXPECT_EQ(folder.names().size(), 1U);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryWriter, FullDisk,
+                         ::testing::Values("clip.mp4", "clip.gif", "clip.y4m", "clip.safetensors", "frames"),
+                         [](const auto& parameter) {
+                           const std::string name = parameter.param;
+                           return name.substr(name.find('.') == std::string::npos ? 0 : name.find('.') + 1);
+                         });
+
+TEST_F(Failures, FullDiskLeavesNoContactSheet) {
+  {
+    const FileSizeLimit limit(64);
+    EXPECT_THROW(write_contact_sheet(folder / "sheet.png", clip.view, "caption"), Error);
+  }
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
+TEST_F(Failures, UnknownExtensionIsNamedWithTheKnownOnes) {
+  try {
+    check_output(folder / "clip.avi", {});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_THAT(error.what(), HasSubstr(".avi"));
+    EXPECT_THAT(error.remedy(), HasSubstr(".safetensors"));
+  }
+}
+
+TEST_F(Failures, MissingFolderIsFoundBeforeTheRun) {
+  for (const char* name : {"none/clip.mp4", "none/clip.gif", "none/clip.y4m", "none/clip.safetensors", "none/frames"})
+    EXPECT_THROW(check_output(folder / name, {}), Error) << name;
+  EXPECT_THROW(check_contact_sheet(folder / "none/sheet.png"), Error);
+}
+
+TEST_F(Failures, CheckingLeavesNoFile) {
+  for (const char* name : {"clip.mp4", "clip.gif", "clip.y4m", "clip.safetensors", "frames"})
+    check_output(folder / name, {.recipe = "{}"});
+  check_contact_sheet(folder / "sheet.png");
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
+TEST_F(Failures, ImpossibleOptionsAreNamed) {
+  EXPECT_THROW(check_output(folder / "clip.mp4", {.fps = 0}), Error);
+  EXPECT_THROW(check_output(folder / "clip.mp4", {.fps = 1000}), Error);
+  EXPECT_THROW(check_output(folder / "clip.gif", {.fps = 60}), Error);
+  EXPECT_THROW(check_output(folder / "clip.mp4", {.crf = 52}), Error);
+  EXPECT_THROW(check_output(folder / "clip.mp4", {.crf = -1}), Error);
+  EXPECT_THROW(check_output("", {}), Error);
+}
+
+TEST_F(Failures, NoFramesAreRefused) {
+  EXPECT_THROW(write_video(folder / "clip.mp4", {.data = clip.values.data(), .frames = 0, .height = 8, .width = 8}, {}),
+               Error);
+}
+
+TEST_F(Failures, ContactSheetMustBeAPng) {
+  EXPECT_THROW(check_contact_sheet(folder / "sheet.jpg"), Error);
+}
+
+TEST_F(Failures, RecipeOfAMissingOrBrokenFileIsAnError) {
+  EXPECT_THROW(read_recipe(folder / "none.mp4"), Error);
+  std::ofstream(folder / "broken.mp4") << "this is no video";
+  EXPECT_THROW(read_recipe(folder / "broken.mp4"), Error);
+}
+
+TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
+  // In a child, because the function is for a process that is about to end.
+  const auto interrupted_while_writing = [&] {
+    const FileSizeLimit limit(1 << 20);
+    std::signal(SIGALRM, [](int) {
+      remove_unfinished_png_folder();
+      _exit(130);
+    });
+    const Clip large = make_clip(400, 256, 256);
+    ualarm(200000, 0);
+    write_video(folder / "frames", large.view, {});
+    _exit(0);
+  };
+  EXPECT_EXIT(interrupted_while_writing(), ::testing::ExitedWithCode(130), "");
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
+}  // namespace
+}  // namespace sparsereel::app

@@ -1,0 +1,122 @@
+// An MP4 is decoded again: frames, colours, tags, index in front, recipe, and the encoders that can be asked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hilbert/error.h"
+#include "tests/unit/app/media/clips.h"
+
+namespace sparsereel::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Mp4 : public ::testing::Test {
+ protected:
+  TemporaryFolder folder;
+  Clip clip = make_clip(9, 64, 96);
+  std::filesystem::path path = folder / "clip.mp4";
+};
+
+TEST_F(Mp4, DecodesToTheFramesThatWereWritten) {
+  const WrittenVideo written = write_video(path, clip.view, {.fps = 8});
+  const Decoded decoded = decode_video(path);
+  EXPECT_EQ(decoded.frames.size(), 9U);
+  EXPECT_EQ(decoded.width, 96);
+  EXPECT_EQ(decoded.height, 64);
+  EXPECT_DOUBLE_EQ(decoded.fps, 8);
+  EXPECT_NEAR(decoded.seconds, 9.0 / 8, 1e-3);
+  EXPECT_GT(psnr(decoded, clip.view), 35);
+  EXPECT_EQ(written.bytes, std::filesystem::file_size(path));
+}
+
+TEST_F(Mp4, IsH264Yuv420pWithAllFourColourTags) {
+  const WrittenVideo written = write_video(path, clip.view, {});
+  if (written.encoder != "libx264") GTEST_SKIP() << "this FFmpeg encodes with " << written.encoder;
+  const Decoded decoded = decode_video(path);
+  EXPECT_EQ(decoded.codec, AV_CODEC_ID_H264);
+  EXPECT_EQ(decoded.pixel_format, AV_PIX_FMT_YUV420P);
+  EXPECT_EQ(decoded.range, AVCOL_RANGE_MPEG);
+  EXPECT_EQ(decoded.primaries, AVCOL_PRI_BT709);
+  EXPECT_EQ(decoded.transfer, AVCOL_TRC_BT709);
+  EXPECT_EQ(decoded.space, AVCOL_SPC_BT709);
+  EXPECT_EQ(written.note, "");
+}
+
+TEST_F(Mp4, HasItsIndexInFrontOfTheFrames) {
+  write_video(path, clip.view, {});
+  const std::string bytes = read_bytes(path);
+  ASSERT_NE(bytes.find("moov"), std::string::npos);
+  EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
+}
+
+TEST_F(Mp4, GivesItsRecipeBack) {
+  const std::string recipe = R"({"prompt":"a \"red\" circle, grüß","seed":42})";
+  write_video(path, clip.view, {.recipe = recipe});
+  EXPECT_EQ(read_recipe(path), recipe);
+}
+
+TEST_F(Mp4, HasNoRecipeUnlessGivenOne) {
+  write_video(path, clip.view, {});
+  EXPECT_EQ(read_recipe(path), "");
+}
+
+TEST_F(Mp4, IsTheSameFileForTheSameFrames) {
+  write_video(path, clip.view, {});
+  write_video(folder / "again.mp4", clip.view, {});
+  EXPECT_EQ(read_bytes(path), read_bytes(folder / "again.mp4"));
+}
+
+TEST_F(Mp4, LowerCrfIsLargerAndCloser) {
+  const auto coarse = write_video(path, clip.view, {.crf = 35});
+  const double coarse_psnr = psnr(decode_video(path), clip.view);
+  const auto fine = write_video(path, clip.view, {.crf = 5});
+  EXPECT_GT(fine.bytes, coarse.bytes);
+  EXPECT_GT(psnr(decode_video(path), clip.view), coarse_psnr + 3);
+}
+
+TEST_F(Mp4, FractionalRateSurvives) {
+  write_video(path, clip.view, {.fps = 23.976});
+  EXPECT_NEAR(decode_video(path).fps, 24000.0 / 1001, 1e-9);
+}
+
+TEST_F(Mp4, Mpeg4EncoderServesWhereAskedFor) {
+  const WrittenVideo written = write_video(path, clip.view, {.codec = "mpeg4"});
+  EXPECT_EQ(written.encoder, "mpeg4");
+  const Decoded decoded = decode_video(path);
+  EXPECT_EQ(decoded.codec, AV_CODEC_ID_MPEG4);
+  EXPECT_EQ(decoded.frames.size(), 9U);
+  EXPECT_GT(psnr(decoded, clip.view), 30);
+}
+
+TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
+  try {
+    check_output(path, {.codec = "nonsense"});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_THAT(error.what(), HasSubstr("--codec nonsense"));
+    EXPECT_THAT(error.remedy(), HasSubstr("mpeg4"));
+  }
+}
+
+TEST_F(Mp4, EncoderThatNoMp4HoldsIsRefused) {
+  EXPECT_THROW(check_output(path, {.codec = "gif"}), Error);
+  EXPECT_THROW(check_output(path, {.codec = "aac"}), Error);
+}
+
+TEST_F(Mp4, OddSizeIsRefusedAndLeavesNothing) {
+  const Clip odd = make_clip(2, 16, 17);
+  EXPECT_THROW(write_video(path, odd.view, {}), Error);
+  EXPECT_THAT(folder.names(), ElementsAre());
+}
+
+TEST_F(Mp4, AnotherFileThereIsReplacedWhole) {
+  std::ofstream(path) << "old";
+  write_video(path, clip.view, {});
+  EXPECT_EQ(decode_video(path).frames.size(), 9U);
+  EXPECT_THAT(folder.names(), ElementsAre("clip.mp4"));
+}
+
+}  // namespace
+}  // namespace sparsereel::app
