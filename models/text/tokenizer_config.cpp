@@ -38,14 +38,15 @@ AddedToken parse_token(const json& value, const std::filesystem::path& file, con
     throw bad_field(file, field, "is neither a string nor an object with a string \"content\"");
   }
   token.content = value["content"].get<std::string>();
+  const std::string prefix = field + ".";
   for (const auto& [key, flag] : value.items()) {
     if (key == "content" || key == "__type") continue;
-    if (!flag.is_boolean()) throw bad_field(file, field + "." + key, "is not true or false");
+    if (!flag.is_boolean()) throw bad_field(file, prefix + key, "is not true or false");
     if (key == "normalized") token.normalized = flag.get<bool>();
     if (key == "lstrip") token.lstrip = flag.get<bool>();
     if (key == "rstrip") token.rstrip = flag.get<bool>();
     if (key == "single_word" && flag.get<bool>())
-      throw bad_field(file, field + ".single_word", "is true, which is not supported");
+      throw bad_field(file, prefix + key, "is true, which is not supported");
   }
   return token;
 }
