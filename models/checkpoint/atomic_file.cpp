@@ -85,8 +85,7 @@ Error write_failure(const fs::path& target, int error) {
 /// is refused.
 fs::path resolve_target(const fs::path& asked) {
   std::error_code error;
-  const fs::path target =
-      fs::is_symlink(asked, error) ? fs::weakly_canonical(asked, error) : fs::absolute(asked, error);
+  fs::path target = fs::is_symlink(asked, error) ? fs::weakly_canonical(asked, error) : fs::absolute(asked, error);
   if (error) throw write_failure(asked, error.value());
   const fs::file_status status = fs::status(target, error);
   if (fs::is_directory(status) || !asked.has_filename())
@@ -122,7 +121,7 @@ int flush_to_disk(const fs::path& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path target) : target_(resolve_target(target)) {
+AtomicFile::AtomicFile(const fs::path& target) : target_(resolve_target(target)) {
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(target_, attempt);

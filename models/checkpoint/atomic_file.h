@@ -15,7 +15,7 @@ class AtomicFile {
  public:
   /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
   /// the target is a folder or a device: before the work of a long run, not after it.
-  explicit AtomicFile(std::filesystem::path target);
+  explicit AtomicFile(const std::filesystem::path& target);
   ~AtomicFile();  // removes the temporary unless committed
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

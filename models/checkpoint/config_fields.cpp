@@ -102,7 +102,7 @@ std::string ConfigFields::choice(const char* field, const std::string& fallback,
                                  const std::vector<std::string>& choices) const {
   const json* value = find(field);
   if (value != nullptr && !value->is_string()) fail(field, "is " + shown(*value) + ", not a string");
-  const std::string text = value == nullptr ? fallback : value->get<std::string>();
+  std::string text = value == nullptr ? fallback : value->get<std::string>();
   if (std::find(choices.begin(), choices.end(), text) == choices.end())
     unsupported(field, in_quotes(text), list_of(choices));
   return text;

@@ -229,9 +229,11 @@ std::string check_model_index(const json& index, const std::string& file) {
     if (!entry->is_array() || entry->size() != 2 || !entry->at(1).is_string())
       throw fail(name + " is not a pair [library, class]");
     const auto& class_name = entry->at(1).get_ref<const std::string&>();
-    if (std::find(classes.begin(), classes.end(), class_name) == classes.end())
-      throw bad_input(file + ": " + name + " " + in_quotes(class_name) + " is not supported",
-                      "use a checkpoint whose " + name + " is " + list_of(classes));
+    if (std::find(classes.begin(), classes.end(), class_name) != classes.end()) continue;
+    std::string cause = file;
+    cause.append(": ").append(name).append(": ").append(in_quotes(class_name)).append(" is not supported");
+    std::string remedy = "use a checkpoint whose ";
+    throw bad_input(cause, remedy.append(name).append(" is ").append(list_of(classes)));
   }
   return pipeline_class;
 }

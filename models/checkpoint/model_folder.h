@@ -25,7 +25,7 @@ std::string check_model_index(const nlohmann::json& index, const std::string& fi
 std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index, const std::string& file);
 
 /// One component (transformer, vae, text_encoder): its config and its memory-mapped weights, single or sharded.
-struct Component {
+struct Component {         // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
   std::string class_name;  // from model_index.json
   std::filesystem::path folder;
   nlohmann::json config;
@@ -38,7 +38,7 @@ struct Component {
 };
 
 /// A pipeline folder. Opening reads only JSON; weights are mapped by component().
-class ModelFolder {
+class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
  public:
   /// Throws Error when the folder or its model_index.json is missing, malformed or of an unsupported pipeline class.
   static ModelFolder open(const std::filesystem::path& path);

@@ -40,10 +40,11 @@ std::string variant_of(const CogVideoXConfig& config) {
 double token_count(const CogVideoXConfig& config) {
   const int64_t latent_frames = (config.sample_frames - 1) / config.temporal_compression_ratio + 1;
   const int64_t depth = config.patch_size_t.value_or(1);
-  const double grid = static_cast<double>((latent_frames + depth - 1) / depth) *
-                      static_cast<double>(config.sample_height / config.patch_size) *
-                      static_cast<double>(config.sample_width / config.patch_size);
-  return grid + static_cast<double>(config.max_text_seq_length);
+  const int64_t patches_in_time = (latent_frames + depth - 1) / depth;
+  const int64_t rows = config.sample_height / config.patch_size;
+  const int64_t columns = config.sample_width / config.patch_size;
+  return static_cast<double>(patches_in_time) * static_cast<double>(rows) * static_cast<double>(columns) +
+         static_cast<double>(config.max_text_seq_length);
 }
 
 MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig& config, const std::string& dtype,
