@@ -181,7 +181,7 @@ TEST(PvSkip, CountsTheSameOnRandomData) {
   }
 }
 
-TEST(BlockSparse, GivesTheSameResultForAnyNumberOfThreads) {
+TEST(BlockSparse, GivesTheSameResultTwice) {
   Case c({.queries = 500, .keys = 500});
   const BlockMap map = random_map(c.problem);
   const Case::Output once = c.fast(map, tile_kernels().front()), again = c.fast(map, tile_kernels().front());
