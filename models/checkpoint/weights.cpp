@@ -99,7 +99,7 @@ at::Tensor WeightReader::read(const std::string& name, const std::vector<int64_t
     return unusable(misshaped_, in_quotes(name) + " is stored as " + std::string(models::name(entry.dtype)) +
                                     ", not as F32, F16 or BF16");
 
-  const at::Tensor source = alias(file, entry, *stored);
+  at::Tensor source = alias(file, entry, *stored);
   const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
   file.prefetch(entry);
   if (device_.is_cpu() && *stored == dtype && aligned) return source;
@@ -113,7 +113,7 @@ void WeightReader::check_complete() const {
   std::vector<std::string> unexpected;
   for (const auto& [name, place] : component_.tensors) {
     const bool ignored = std::any_of(ignored_prefixes_.begin(), ignored_prefixes_.end(),
-                                     [&](const std::string& prefix) { return name.starts_with(prefix); });
+                                     [&name = name](const std::string& prefix) { return name.starts_with(prefix); });
     if (!ignored && !used_.contains(name)) unexpected.push_back(in_quotes(name) + " " + text_of(place.second->shape));
   }
   std::string lists;
