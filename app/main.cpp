@@ -15,6 +15,7 @@
 #include "app/commands/inspect.h"
 #include "app/interrupt.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
@@ -65,7 +66,10 @@ void add_options(CLI::App& command, Arguments& arguments, const std::vector<std:
 }
 
 void start_report(const Settings& settings, const char* command, RunReport& report) {
-  report.path = settings.text("report", "");
+  if (const auto path = settings.text("report")) {
+    const models::AtomicFile probe(*path);  // a report that cannot be written ends the run before it begins
+    report.path = *path;
+  }
   report.print = settings.flag("json");
   report.content["version"] = SPARSEREEL_VERSION;
   report.content["command"] = command;
@@ -115,7 +119,9 @@ void run(int argc, char** argv, RunReport& report) {
   } catch (const CLI::ParseError& error) {
     std::string help = "sparsereel";
     for (const CLI::App* command : program.get_subcommands()) help += " " + command->get_name();
-    throw bad_input(error.what(), "see '" + help + " --help'");
+    const bool unknown_command = program.get_subcommands().empty() && argc > 1;
+    throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + error.what() : error.what(),
+                    "see '" + help + " --help'");
   }
 }
 

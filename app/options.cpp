@@ -158,8 +158,7 @@ void check_outputs(const Settings& settings, const RunOptions& run) {
   video.recipe = run.metadata ? "{}" : "";
   check_output(run.output, video);
   if (!run.contact_sheet.empty()) check_contact_sheet(run.contact_sheet);
-  for (const char* key : {"report", "save_latents"})
-    if (const auto path = settings.text(key)) const models::AtomicFile probe(*path);
+  if (const auto path = settings.text("save_latents")) const models::AtomicFile probe(*path);
 }
 
 fs::path latents_beside(const fs::path& output) {

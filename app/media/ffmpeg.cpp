@@ -42,12 +42,17 @@ std::string message(int code) {
   return reason(code) + (last_log.empty() ? "" : " (" + last_log + ")");
 }
 
+std::string no_room_remedy(int system_error) {
+  return system_error == EFBIG ? "raise the file size limit (ulimit -f), or choose another file system"
+                               : "free some space on that disk, or choose another folder";
+}
+
 int require(int code, const std::filesystem::path& target) {
   if (code >= 0) return code;
-  const bool no_room = code == AVERROR(ENOSPC) || code == AVERROR(EFBIG) || code == AVERROR(EDQUOT);
-  throw run_failure(
-      target.string() + " could not be written: " + message(code),
-      no_room ? "free some space, or choose a folder on another disk" : "try another --codec or another output format");
+  const std::string cause = target.string() + " could not be written: " + message(code);
+  if (code == AVERROR(ENOSPC) || code == AVERROR(EDQUOT) || code == AVERROR(EFBIG))
+    throw run_failure(cause, no_room_remedy(AVUNERROR(code)));
+  throw run_failure(cause, "try another --codec or another output format");
 }
 
 Frame make_frame(AVPixelFormat format, int width, int height) {

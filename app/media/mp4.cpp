@@ -1,7 +1,6 @@
 // MP4: H.264 through libavcodec, BT.709, index in front, recipe in the comment tag.
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "app/media/ffmpeg.h"
 #include "app/media/writers.h"
@@ -12,23 +11,12 @@ namespace {
 
 using ffmpeg::CodecContext;
 
-/// Encoders that an MP4 can use, best first: x264, OpenH264, any other software H.264, MPEG-4 part 2.
+/// Encoders that an MP4 can use, best first: x264, OpenH264, MPEG-4 part 2. Wrappers of devices (nvenc, vaapi, omx) are
+/// compiled in on machines that lack the device: they are used only when asked for by name.
 std::vector<const AVCodec*> mp4_encoders() {
   std::vector<const AVCodec*> result;
-  const auto add = [&](const AVCodec* codec) {
-    if (codec != nullptr && std::find(result.begin(), result.end(), codec) == result.end()) result.push_back(codec);
-  };
-  add(avcodec_find_encoder_by_name("libx264"));
-  add(avcodec_find_encoder_by_name("libopenh264"));
-  // Wrappers of devices (nvenc, vaapi, v4l2) are found here on machines that lack the device: only on request.
-  const int device_wrapper = AV_CODEC_CAP_HARDWARE | AV_CODEC_CAP_HYBRID;
-  void* position = nullptr;
-  while (const AVCodec* codec = av_codec_iterate(&position)) {
-    const std::string name = codec->name;
-    const bool device = (codec->capabilities & device_wrapper) != 0 || codec->wrapper_name != nullptr;
-    if (av_codec_is_encoder(codec) != 0 && codec->id == AV_CODEC_ID_H264 && !device) add(codec);
-  }
-  add(avcodec_find_encoder_by_name("mpeg4"));
+  for (const char* name : {"libx264", "libopenh264", "mpeg4"})
+    if (const AVCodec* codec = avcodec_find_encoder_by_name(name)) result.push_back(codec);
   return result;
 }
 

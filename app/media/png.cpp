@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 [[noreturn]] void throw_system(const fs::path& target, int code) {
   throw run_failure(target.string() + " could not be written: " + std::generic_category().message(code),
                     code == ENOSPC || code == EFBIG || code == EDQUOT
-                        ? "free some space, or choose a folder on another disk"
+                        ? ffmpeg::no_room_remedy(code)
                         : "check that the folder is writable, or choose another output");
 }
 

@@ -3,7 +3,7 @@ import json
 import os
 import resource
 import shutil
-import signal
+import subprocess
 import unittest
 from pathlib import Path
 
@@ -128,7 +128,7 @@ class Failures(CommandLineTest):
 
     def test_disk_too_small_for_the_latents_leaves_nothing(self):
         result = self.generate('-o', 'clip.safetensors', **self.limited(512))
-        self.fail_with(result, 1, 'clip.safetensors', 'space')
+        self.fail_with(result, 1, 'clip.safetensors.latents', 'file size limit')
         self.assertEqual(self.names(), [])
 
     def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
@@ -144,6 +144,17 @@ class Failures(CommandLineTest):
         (self.folder / 'clip.y4m').write_text('old')
         self.fail_with(self.generate('-o', 'clip.y4m', **self.limited(65536)), 1, 'clip.y4m')
         self.assertEqual((self.folder / 'clip.y4m').read_text(), 'old')
+
+    @unittest.skipIf(os.geteuid() != 0, 'only root may mount')
+    def test_full_disk(self):
+        disk = self.folder / 'disk'
+        disk.mkdir()
+        if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=96k', 'tmpfs', disk], capture_output=True).returncode:
+            self.skipTest('this machine lets nobody mount a tmpfs')
+        self.addCleanup(subprocess.run, ['umount', disk], check=True)
+        for name in ('clip.y4m', 'frames', 'clip.safetensors'):
+            self.fail_with(self.generate('-o', f'disk/{name}', '--save-latents', 'latents.safetensors'), 1, name, 'free some space')
+            self.assertEqual(list(disk.iterdir()), [])
 
     def test_failed_run_has_a_report(self):
         result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **self.limited(65536))
@@ -165,5 +176,4 @@ class Failures(CommandLineTest):
 
 
 if __name__ == '__main__':
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     unittest.main()

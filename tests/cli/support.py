@@ -47,8 +47,8 @@ class CommandLineTest(unittest.TestCase):
 
     def generate(self, *arguments, **options):
         """`generate` on the small checkpoint: 2 steps, 9 frames of 64x64, unless the arguments say otherwise."""
-        return self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', *self.unless(arguments, '--steps', '2'),
-                                *arguments, **options)
+        return self.run_program('generate', '-m', MODEL, '-p', PROMPT, *self.unless(arguments, '--steps', '2'),
+                                *self.unless(arguments, '--device', 'cpu'), *arguments, **options)
 
     @staticmethod
     def unless(arguments, name, value):

@@ -41,7 +41,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// A coloured disc moving over a gradient: saturated colours, edges and slow slopes.
+/// A coloured disc with a soft edge moving over a gradient: half-resolution chroma can hold it.
 struct Clip {
   std::vector<float> values;
   FramesView view;
@@ -58,10 +58,13 @@ inline Clip make_clip(int64_t frames, int64_t height, int64_t width) {
       for (int64_t x = 0; x < width; ++x) {
         const double dx = static_cast<double>(x) - centre,
                      dy = static_cast<double>(y) - static_cast<double>(height) / 2;
-        const bool inside = std::hypot(dx, dy) < static_cast<double>(height) / 4;
-        clip.values[i++] = inside ? 0.9F : 0.1F;
-        clip.values[i++] = inside ? 0.2F : static_cast<float>(y) / static_cast<float>(height);
-        clip.values[i++] = inside ? 0.1F : 0.3F + 0.5F * static_cast<float>(x) / static_cast<float>(width);
+        const double inside = 1 / (1 + std::exp(std::hypot(dx, dy) - static_cast<double>(height) / 4));
+        const auto blend = [&](double disc, double ground) {
+          return static_cast<float>(inside * disc + (1 - inside) * ground);
+        };
+        clip.values[i++] = blend(0.9, 0.1);
+        clip.values[i++] = blend(0.2, static_cast<double>(y) / static_cast<double>(height));
+        clip.values[i++] = blend(0.1, 0.3 + 0.5 * static_cast<double>(x) / static_cast<double>(width));
       }
     }
   }

@@ -58,7 +58,7 @@ TEST_P(FullDisk, NamesTheFileAndLeavesNothing) {
     }
   }
   EXPECT_THAT(cause, HasSubstr(path.string()));
-  EXPECT_THAT(remedy, HasSubstr("space"));
+  EXPECT_THAT(remedy, HasSubstr("file size limit"));
   EXPECT_THAT(folder.names(), ElementsAre());
 }
 
