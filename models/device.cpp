@@ -160,7 +160,7 @@ c10::Device resolve_device(const std::string& text) {
   if (!cuda_available(&reason))
     throw bad_input("--device " + text + ": " + reason,
                     "use --device cpu; 'sparsereel doctor' says what a GPU run needs");
-  const int count = at::detail::getCUDAHooks().deviceCount();
+  const c10::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
   if (number >= count)
     throw bad_input("--device " + text + ": there is no such GPU",
                     "use cuda:0" + (count > 1 ? " to cuda:" + std::to_string(count - 1) : ""));
