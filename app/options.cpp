@@ -28,18 +28,19 @@ void refuse_idle(const Settings& settings, const std::string& idle, const std::s
   throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + cause);
 }
 
-std::string read_prompt_file(const std::string& name) {
+std::string read_prompt_file(const Settings& settings) {
+  const std::string name = settings.text("prompt_file", ""), option = settings.describe("prompt_file");
   std::ifstream file(name, std::ios::binary);
   if (!file || fs::is_directory(name))
-    throw bad_input("--prompt-file " + name + " cannot be read", "check the path and its permissions");
+    throw bad_input(option + " cannot be read", "check the path and its permissions");
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
-  if (text.empty()) throw bad_input("--prompt-file " + name + " is empty", "write the prompt into it");
+  if (text.empty()) throw bad_input(option + " is empty", "write the prompt into it");
   return text;
 }
 
 std::string read_prompt(const Settings& settings, bool needed) {
-  if (const auto file = settings.text("prompt_file")) return read_prompt_file(*file);
+  if (settings.has("prompt_file")) return read_prompt_file(settings);
   if (const auto prompt = settings.text("prompt")) return *prompt;
   if (!needed) return {};
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");

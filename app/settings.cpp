@@ -19,6 +19,15 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kExclusive = {{
     {"size", "height"},
 }};
 
+std::vector<std::string> excluded_by(const std::string& key) {
+  std::vector<std::string> result;
+  for (const auto& [first, second] : kExclusive) {
+    if (key == first) result.emplace_back(second);
+    if (key == second) result.emplace_back(first);
+  }
+  return result;
+}
+
 std::string label(const std::string& key, Source source, const std::string& file) {
   if (source != Source::command_line) return file + ": " + key;
   std::string name = key;
@@ -103,18 +112,21 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
                       "give one of them");
   }
   expand_size(added, source, file);
-  const auto replace = [&](const std::string& key) {
-    const auto old = values_.find(key);
-    if (old != values_.end() && old->second.source <= source) values_.erase(old);
-  };
   for (const auto& [key, setting] : added) {
-    for (const auto& [first, second] : kExclusive) {
-      if (key == first) replace(second);
-      if (key == second) replace(first);
-    }
-    const Setting* old = find(key);
-    if (old == nullptr || old->source <= source) values_[key] = setting;
+    if (stronger(key, source)) continue;
+    values_[key] = setting;
+    for (const std::string& other : excluded_by(key)) values_.erase(other);
   }
+}
+
+/// A stronger source has already given `key`, or an option that excludes it.
+bool Settings::stronger(const std::string& key, Source source) const {
+  std::vector<std::string> keys = excluded_by(key);
+  keys.push_back(key);
+  return std::any_of(keys.begin(), keys.end(), [&](const std::string& name) {
+    const Setting* setting = find(name);
+    return setting != nullptr && setting->source > source;
+  });
 }
 
 const Setting* Settings::find(const std::string& key) const {

@@ -57,6 +57,8 @@ class Settings {
   bool flag(const std::string& key, bool fallback = false) const;
 
  private:
+  bool stronger(const std::string& key, Source source) const;
+
   std::map<std::string, Setting> values_;
 };
 

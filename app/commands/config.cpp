@@ -54,15 +54,17 @@ void show_config(const Settings& settings) {
   if (options.run.vae_tiling == models::VaeTiling::automatic) values["vae_tiling"] = "auto";
   for (const OptionSpec& spec : option_table()) {
     if (spec.key == "size") continue;
-    std::string value;
+    nlohmann::json value;
     if (values.contains(spec.key)) {
-      value = values[spec.key].is_string() ? values[spec.key].get<std::string>() : dump(values[spec.key]);
+      value = values[spec.key];
     } else if (const auto text = settings.text(spec.key)) {
       value = *text;
     } else {
       continue;
     }
-    std::printf("%-20s %-28s %s\n", spec.key.c_str(), value.c_str(), source_name(settings, spec.key).c_str());
+    // JSON's scalars are YAML's: what is printed can be given to --config again.
+    const std::string line = spec.key + ": " + dump(value);
+    std::printf("%-50s # %s\n", line.c_str(), source_name(settings, spec.key).c_str());
   }
 }
 

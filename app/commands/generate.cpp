@@ -83,6 +83,10 @@ void generate(const Settings& settings, RunReport& report) {
   const WrittenVideo written = write_outputs(options.run, result.frames, dump(recipe), options.request.prompt);
   progress.clear();
   if (!written.note.empty()) result.warnings.push_back(written.note);
+  if (result.frames.size(0) != result.settings.num_frames)
+    result.warnings.push_back("the decoder makes " + std::to_string(result.frames.size(0)) + " frames where " +
+                              std::to_string(result.settings.num_frames) +
+                              " were asked for, as the reference does for an even number of latent frames");
   const bool black = result.frames.max().item<float>() < 2.0F / 255;
   if (!keep_latents && !black) fs::remove(latents_file);
   if (black) result.warnings.push_back("the latents of the black video are in " + latents_file.string());

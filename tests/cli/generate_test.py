@@ -50,8 +50,13 @@ class Generate(CommandLineTest):
             self.assertLess(max(abs(a - b) for a, b in zip(native, other)), 1e-4, order)
 
     def test_sizes(self):
-        report = self.report('-o', 'clip.mp4', '--size', '48x32', '--frames', 5, '--fps', 12)
-        self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [48, 32, 5, 12])
+        report = self.report('-o', 'clip.mp4', '--size', '48x32', '--frames', 17, '--fps', 12)
+        self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [48, 32, 17, 12])
+
+    def test_even_number_of_latent_frames_decodes_to_more_frames_and_warns(self):
+        report = self.report('-o', 'clip.mp4', '--frames', 5)
+        self.assertEqual(report['output']['frames'], 8)
+        self.assertIn('8 frames where 5 were asked for', report['warnings'][0])
 
     def test_report_tells_everything(self):
         report = self.report('-o', 'clip.mp4', '--report', 'report.json', '--attention', 'sparse', '--topk', '0.4',

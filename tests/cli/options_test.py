@@ -1,4 +1,5 @@
 """Options: names, precedence of command line, --config, matched config and checkpoint, and `config show`."""
+import json
 import unittest
 
 from support import MODEL, PROMPT, CommandLineTest
@@ -10,8 +11,10 @@ class Options(CommandLineTest):
         result = self.succeed(self.run_program('config', 'show', '-m', MODEL, *arguments))
         rows = {}
         for line in result.stdout.splitlines():
-            key, value, source = line[:21].strip(), line[21:50].strip(), line[50:].strip()
-            rows[key] = (value, source)
+            setting, source = line.rsplit(' # ', 1)
+            key, value = setting.split(': ', 1)
+            value = json.loads(value)
+            rows[key] = (value if isinstance(value, str) else json.dumps(value), source)
         return rows
 
     def config(self, text, name='my.yaml'):
@@ -61,6 +64,12 @@ class Options(CommandLineTest):
         self.succeed(self.run_program('generate', '--config', name))
         self.assertEqual(self.names(), ['clip.mp4', 'my.yaml'])
 
+    def test_what_is_shown_can_be_given_again(self):
+        shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '-p', 'a "red": circle #1', '--cdf', '0.8', '--seed', 7)).stdout
+        rows = self.show('--config', self.config(shown))
+        self.assertEqual(rows['prompt'], ('a "red": circle #1', 'my.yaml'))
+        self.assertEqual((rows['cdf'][0], rows['seed'][0], rows['width']), ('0.8', '7', ('64', 'my.yaml')))
+
     def test_unknown_key_names_file_and_key(self):
         name = self.config('stepz: 3\n')
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml', 'stepz')
@@ -71,7 +80,7 @@ class Options(CommandLineTest):
             self.fail_with(result, 2, 'my.yaml', text.split(':')[0])
 
     def test_broken_yaml_names_file_and_line(self):
-        name = self.config('steps: 3\n  - {\n')
+        name = self.config('steps: [3\n')
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml', 'line')
 
     def test_list_in_place_of_a_map(self):

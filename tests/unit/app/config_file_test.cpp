@@ -1,0 +1,148 @@
+// YAML files: the committed model configs fit their models and nothing else, and wrong files are named.
+#include "app/config_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "app/settings.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr const char* kClass = "CogVideoXTransformer3DModel";
+const fs::path kConfigs = fs::path(SPARSEREEL_SOURCE_DIR) / "configs";
+
+nlohmann::json to_json(const YAML::Node& node) {
+  if (node.IsMap()) {
+    nlohmann::json object = nlohmann::json::object();
+    for (const auto& entry : node) object[entry.first.Scalar()] = to_json(entry.second);
+    return object;
+  }
+  if (node.IsSequence()) {
+    nlohmann::json array = nlohmann::json::array();
+    for (const auto& item : node) array.push_back(to_json(item));
+    return array;
+  }
+  if (node.IsNull()) return nullptr;
+  const auto parsed = nlohmann::json::parse(node.Scalar(), nullptr, false);
+  return parsed.is_discarded() ? nlohmann::json(node.Scalar()) : parsed;
+}
+
+/// The architecture of a committed config, as the checkpoint's config.json would give it.
+models::CogVideoXConfig transformer_of(const std::string& name) {
+  const YAML::Node node = YAML::LoadFile((kConfigs / name).string());
+  return models::parse_cogvideox_config(to_json(node["architecture"]["transformer"]), name);
+}
+
+class ModelConfigs : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ModelConfigs, ArchitectureParsesAndItsOwnMatchPicksIt) {
+  const std::string name = GetParam();
+  const YAML::Node architecture = YAML::LoadFile((kConfigs / name).string())["architecture"];
+  EXPECT_NO_THROW(models::parse_cogvideox_vae_config(to_json(architecture["vae"]), name));
+  EXPECT_NO_THROW(models::parse_t5_config(to_json(architecture["text_encoder"]), name));
+  EXPECT_NO_THROW(models::parse_scheduler_config(to_json(architecture["scheduler"]), name));
+  const auto found = find_model_config(kConfigs, kClass, transformer_of(name));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->file.filename(), name);
+}
+
+TEST_P(ModelConfigs, DefaultsAreValidOptions) {
+  const auto found = find_model_config(kConfigs, kClass, transformer_of(GetParam()));
+  ASSERT_TRUE(found.has_value());
+  Settings settings;
+  settings.add(Source::matched_config, found->defaults, found->file.string());
+  EXPECT_EQ(settings.whole("steps"), 50);
+  EXPECT_EQ(settings.number("cfg_scale"), 6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Published, ModelConfigs,
+                         ::testing::Values("cogvideox-2b.yaml", "cogvideox-5b.yaml", "cogvideox-1.5-5b.yaml"),
+                         [](const auto& parameter) {
+                           std::string name = parameter.param;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
+                           return name;
+                         });
+
+class ConfigFiles : public ::testing::Test {
+ protected:
+  ConfigFiles() {
+    std::string pattern = (fs::temp_directory_path() / "sparsereel-config-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+  }
+  ~ConfigFiles() override { fs::remove_all(folder); }
+
+  fs::path write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder / name) << text;
+    return folder / name;
+  }
+
+  static std::string cause(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return error.what();
+    }
+    return "no error";
+  }
+
+  fs::path folder;
+  models::CogVideoXConfig transformer;  // the class's defaults: 30 layers of 30 heads
+};
+
+TEST_F(ConfigFiles, UnknownModelMatchesNothing) {
+  transformer.num_layers = 7;
+  EXPECT_FALSE(find_model_config(kConfigs, kClass, transformer).has_value());
+  EXPECT_FALSE(find_model_config(kConfigs, "WanTransformer3DModel", {}).has_value());
+  EXPECT_FALSE(find_model_config(folder / "none", kClass, {}).has_value());
+}
+
+TEST_F(ConfigFiles, TwoMatchesAreAnError) {
+  write("a.yaml", "match: {layers: 30}\n");
+  write("b.yaml", "match: {heads: 30}\n");
+  const std::string text = cause([&] { find_model_config(folder, kClass, transformer); });
+  EXPECT_THAT(text, HasSubstr("a.yaml"));
+  EXPECT_THAT(text, HasSubstr("b.yaml"));
+}
+
+TEST_F(ConfigFiles, UnknownKeysAreNamed) {
+  const auto match = [&](const std::string& text) {
+    const fs::path file = write("m.yaml", text);
+    return cause([&] { match_model_config(file, kClass, transformer); });
+  };
+  EXPECT_THAT(match("match: {layers: 30}\nextra: {a: 1}\n"), HasSubstr("m.yaml: the key extra"));
+  EXPECT_THAT(match("match: {depth: 30}\n"), HasSubstr("m.yaml: the key match.depth"));
+  EXPECT_THAT(match("defaults: {steps: 1}\n"), HasSubstr("match is missing"));
+  EXPECT_THAT(match("match: 3\n"), HasSubstr("match is not a map"));
+  EXPECT_THAT(match("match: {layers: 30}\ndefaults: {steps: [1]}\n"), HasSubstr("defaults.steps"));
+}
+
+TEST_F(ConfigFiles, ValuesAreReadAsText) {
+  const auto values = read_config_file(write("c.yaml", "vae_tiling: on\nprompt: 'a: b'\ncfg_scale: 6.0\n"));
+  EXPECT_EQ(values.at("vae_tiling"), "on");
+  EXPECT_EQ(values.at("prompt"), "a: b");
+  EXPECT_EQ(values.at("cfg_scale"), "6.0");
+  EXPECT_TRUE(read_config_file(write("empty.yaml", "# nothing\n")).empty());
+}
+
+TEST_F(ConfigFiles, BrokenFilesAreNamed) {
+  EXPECT_THAT(cause([&] { read_config_file(folder / "none.yaml"); }), HasSubstr("none.yaml"));
+  EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "a: [1\n")); }), HasSubstr("c.yaml"));
+  EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "- a\n")); }), HasSubstr("c.yaml"));
+  EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "steps: 1\nsteps: 2\n")); }), HasSubstr("steps"));
+}
+
+}  // namespace
+}  // namespace sparsereel::app
