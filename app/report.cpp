@@ -126,10 +126,17 @@ int finish(RunReport& report, int exit_code, const std::string& cause, const std
   return exit_code;
 }
 
-std::string gibibytes(uint64_t bytes) {
+std::string human_bytes(uint64_t bytes) {
+  constexpr double kMebibyte = 1024.0 * 1024.0;
+  const double mebibytes = static_cast<double>(bytes) / kMebibyte;
   std::array<char, 32> text{};
-  const double value = static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0);
-  std::snprintf(text.data(), text.size(), value < 0.095 ? "%.3f GiB" : "%.1f GiB", value);
+  if (mebibytes < 1) {
+    std::snprintf(text.data(), text.size(), "%.1f KiB", mebibytes * 1024);
+  } else if (mebibytes < 1024) {
+    std::snprintf(text.data(), text.size(), "%.1f MiB", mebibytes);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.1f GiB", mebibytes / 1024);
+  }
   return text.data();
 }
 

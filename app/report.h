@@ -35,7 +35,7 @@ nlohmann::json memory_report(at::Device device);
 /// Returns exit_code.
 int finish(RunReport& report, int exit_code, const std::string& cause = {}, const std::string& remedy = {});
 
-std::string gibibytes(uint64_t bytes);  // "1.3 GiB"
+std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
 std::string shell_quoted(const std::filesystem::path& path);
 
 }  // namespace sparsereel::app

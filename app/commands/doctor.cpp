@@ -137,7 +137,7 @@ void doctor() {
   line("CPU", cpu_model() + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads, " +
                   at::get_cpu_capability() + " in libtorch");
   line("threads", std::to_string(at::get_num_threads()) + " used by default");
-  line("memory", gibibytes(models::free_memory(at::kCPU)) + " free");
+  line("memory", human_bytes(models::free_memory(at::kCPU)) + " free");
   report_gpu();
   report_media();
   report_model();

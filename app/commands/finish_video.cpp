@@ -44,8 +44,8 @@ std::string output_summary(const RunOptions& run, const at::Tensor& frames) {
 }
 
 std::string memory_summary(const nlohmann::json& memory) {
-  std::string text = "peak memory " + gibibytes(memory.at("host_bytes").get<uint64_t>());
-  if (memory.contains("device_bytes")) text += ", GPU " + gibibytes(memory.at("device_bytes").get<uint64_t>());
+  std::string text = "peak memory " + human_bytes(memory.at("host_bytes").get<uint64_t>());
+  if (memory.contains("device_bytes")) text += ", GPU " + human_bytes(memory.at("device_bytes").get<uint64_t>());
   return text;
 }
 

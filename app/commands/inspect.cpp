@@ -19,7 +19,7 @@ void print_component(const models::ComponentSummary& component) {
   std::cout << "  " << component.name << "  " << component.class_name;
   if (component.tensors > 0) {
     std::cout << "  " << component.parameters << " parameters in " << component.tensors << " tensors, "
-              << gibibytes(component.bytes) << " (";
+              << human_bytes(component.bytes) << " (";
     bool first = true;
     for (const auto& [dtype, parameters] : component.dtypes) {
       std::cout << (first ? "" : ", ") << dtype;
@@ -29,7 +29,7 @@ void print_component(const models::ComponentSummary& component) {
   }
   std::cout << "\n";
   for (const models::FileSummary& file : component.files)
-    std::cout << "    " << file.name << "  " << gibibytes(file.bytes) << "\n";
+    std::cout << "    " << file.name << "  " << human_bytes(file.bytes) << "\n";
 }
 
 void inspect_checkpoint(const fs::path& path, bool json) {
@@ -40,11 +40,11 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   }
   std::cout << summary.path << "\n  " << summary.family << " " << summary.variant << " (" << summary.pipeline_class
             << ")\n  made for " << summary.width << "x" << summary.height << ", " << summary.frames << " frames\n  "
-            << summary.parameters() << " parameters, " << gibibytes(summary.bytes()) << "\n";
+            << summary.parameters() << " parameters, " << human_bytes(summary.bytes()) << "\n";
   for (const models::ComponentSummary& component : summary.components) print_component(component);
   for (const models::MemoryEstimate& memory : summary.memory)
-    std::cout << "  needs about " << gibibytes(memory.total()) << " in " << memory.dtype << " (weights "
-              << gibibytes(memory.weights) << ", activations " << gibibytes(memory.activations) << ")\n";
+    std::cout << "  needs about " << human_bytes(memory.total()) << " in " << memory.dtype << " (weights "
+              << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations) << ")\n";
 }
 
 void inspect_safetensors(const fs::path& path, bool json) {

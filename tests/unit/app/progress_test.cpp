@@ -38,9 +38,10 @@ TEST(Dump, MakesValidUtf8OfAnything) {
   EXPECT_EQ(dump(nlohmann::json("a\xff")), "\"a\xef\xbf\xbd\"");
 }
 
-TEST(Gibibytes, KeepsSmallFiguresReadable) {
-  EXPECT_EQ(gibibytes(uint64_t{3} << 29), "1.5 GiB");
-  EXPECT_EQ(gibibytes(10 << 20), "0.010 GiB");
+TEST(HumanBytes, TakesTheUnitThatFits) {
+  EXPECT_EQ(human_bytes(uint64_t{3} << 29), "1.5 GiB");
+  EXPECT_EQ(human_bytes(10 << 20), "10.0 MiB");
+  EXPECT_EQ(human_bytes(512), "0.5 KiB");
 }
 
 TEST(LatentsBeside, StandsNextToTheOutput) {
