@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <new>
 
@@ -159,12 +160,14 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
 }  // namespace sparsereel::app
 
 int main(int argc, char** argv) {
-  sparsereel::app::install_signal_handlers();
-  sparsereel::app::RunReport report;
   try {
+    sparsereel::app::install_signal_handlers();
+    sparsereel::app::RunReport report;
     return sparsereel::app::run_to_exit_code(argc, argv, report);
   } catch (const sparsereel::Error& error) {  // the report of a failed run cannot be written either
-    std::cerr << "error: " << error.what() << "\n  remedy: " << error.remedy() << "\n";
-    return 1;
+    std::fprintf(stderr, "error: %s\n  remedy: %s\n", error.what(), error.remedy().c_str());
+  } catch (...) {
+    std::fputs("error: out of memory while reporting an error\n  remedy: free some memory\n", stderr);
   }
+  return 1;
 }

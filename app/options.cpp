@@ -70,7 +70,7 @@ models::VaeTiling read_tiling(const Settings& settings) {
 
 fs::path model_folder(const Settings& settings) {
   if (const auto model = settings.text("model")) return *model;
-  const fs::path tiny = data_folder() / "assets" / "tiny";
+  fs::path tiny = data_folder() / "assets" / "tiny";
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
                   "name a diffusers-layout CogVideoX folder with -m");

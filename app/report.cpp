@@ -141,7 +141,7 @@ std::string human_bytes(uint64_t bytes) {
 }
 
 std::string shell_quoted(const std::filesystem::path& path) {
-  const std::string text = path.string();
+  std::string text = path.string();
   const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@";
   if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
   std::string quoted = "'";

@@ -77,6 +77,18 @@ std::string problem(const OptionSpec& spec, const std::string& value) {
   return {};
 }
 
+/// The option of this name; throws where there is none, or where the value is none of its kind.
+const OptionSpec& checked_option(const std::string& given, const std::string& value, Source source,
+                                 const std::string& file) {
+  const OptionSpec* spec = find_option(given);
+  if (spec == nullptr)
+    throw bad_input(file + ": the key " + given + " is unknown",
+                    "keys are the long option names of 'sparsereel generate --help' with _ for -");
+  if (const std::string wrong = problem(*spec, value); !wrong.empty())
+    throw bad_input(label(given, source, file) + " " + value + ": " + wrong, "see 'sparsereel generate --help'");
+  return *spec;
+}
+
 /// "256x128" -> the same as width 256 and height 128.
 void expand_size(std::map<std::string, Setting>& added, Source source, const std::string& file) {
   const auto size = added.find("size");
@@ -96,15 +108,9 @@ void expand_size(std::map<std::string, Setting>& added, Source source, const std
 void Settings::add(Source source, const std::map<std::string, std::string>& values, const std::string& file) {
   std::map<std::string, Setting> added;
   for (const auto& [given, value] : values) {
-    const OptionSpec* spec = find_option(given);
-    if (spec == nullptr)
-      throw bad_input(file + ": the key " + given + " is unknown",
-                      "keys are the long option names of 'sparsereel generate --help' with _ for -");
-    const std::string name = label(given, source, file);
-    if (const std::string wrong = problem(*spec, value); !wrong.empty())
-      throw bad_input(name + " " + value + ": " + wrong, "see 'sparsereel generate --help'");
-    if (!added.emplace(spec->key, Setting{value, source, file}).second)
-      throw bad_input(name + " is given twice, under two names", "give it once");
+    const OptionSpec& spec = checked_option(given, value, source, file);
+    if (!added.emplace(spec.key, Setting{value, source, file}).second)
+      throw bad_input(label(given, source, file) + " is given twice, under two names", "give it once");
   }
   for (const auto& [first, second] : kExclusive) {
     if (added.contains(first) && added.contains(second))

@@ -87,9 +87,9 @@ class Palette {
     nearest_.resize(static_cast<size_t>(kLevels) * kLevels * kLevels);
     const float step = 256.0F / kLevels;
     for (size_t i = 0; i < nearest_.size(); ++i) {
-      const Colour centre((static_cast<float>(i / (kLevels * kLevels)) + 0.5F) * step,
-                          (static_cast<float>(i / kLevels % kLevels) + 0.5F) * step,
-                          (static_cast<float>(i % kLevels) + 0.5F) * step);
+      const size_t red = i / (size_t{kLevels} * kLevels), green = i / kLevels % kLevels, blue = i % kLevels;
+      const Colour centre((static_cast<float>(red) + 0.5F) * step, (static_cast<float>(green) + 0.5F) * step,
+                          (static_cast<float>(blue) + 0.5F) * step);
       float best = 1e9F;
       for (size_t c = 0; c < colours_.size(); ++c) {
         const Colour difference = colours_[c] - centre;

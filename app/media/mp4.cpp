@@ -34,7 +34,7 @@ std::string names(const std::vector<const AVCodec*>& codecs) {
 
 /// The encoders to try in order: the one asked for, or all of mp4_encoders().
 std::vector<const AVCodec*> candidates(const VideoOptions& options) {
-  const std::vector<const AVCodec*> known = mp4_encoders();
+  std::vector<const AVCodec*> known = mp4_encoders();
   if (options.codec.empty()) {
     if (!known.empty()) return known;
     throw bad_input("the FFmpeg found has no H.264 or MPEG-4 encoder",

@@ -47,6 +47,14 @@ class Interrupt(CommandLineTest):
             self.assertIn('the same seed gives the same video', text)
             self.assertEqual(self.names(), [])
 
+    def test_signal_while_decoding_keeps_the_latents_and_says_how_to_go_on(self):
+        process, terminal = self.start('-o', 'clip.safetensors', '--size', '256x256', '--frames', '49', steps=1)
+        self.assertIn('decode', self.read_until(terminal, 'decode'))
+        code, text = self.stop(process, terminal, signal.SIGINT)
+        self.assertEqual(code, 130)
+        self.assertIn('sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors', text)
+        self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
+
     def test_second_signal_stops_at_once(self):
         process, terminal = self.start('-o', 'clip.mp4')
         self.read_until(terminal, 's/it')
