@@ -52,7 +52,7 @@ struct Workspace {
 };
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.
-/// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16 or bf16 (fp32 on a CPU), any strides with contiguous D, D from 16 to
+/// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16, bf16 or fp32, any strides with contiguous D, D from 16 to
 /// 256. Modes as in policy.h; a query row with no key at all gives zeros and lse -inf. Throws Error listing what is
 /// required and what is supported when no kernel can do exactly what was asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
