@@ -26,6 +26,16 @@ target_include_directories(libtorch SYSTEM INTERFACE ${SPARSEREEL_TORCH_DIR}/inc
                                                      ${SPARSEREEL_TORCH_DIR}/include/torch/csrc/api/include)
 target_link_libraries(libtorch INTERFACE ${SPARSEREEL_TORCH_DIR}/lib/libtorch_cpu.so ${SPARSEREEL_TORCH_DIR}/lib/libc10.so)
 target_link_options(libtorch INTERFACE -Wl,-rpath,${SPARSEREEL_TORCH_DIR}/lib)
+# at::parallel_for is a header: without -fopenmp it runs on one thread. Linked to libtorch's own OpenMP runtime, since a second one in the process
+# would fight it for the cores.
+target_compile_options(libtorch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+file(GLOB libtorch_openmp ${SPARSEREEL_TORCH_DIR}/lib/libgomp*.so*)
+if(libtorch_openmp)
+  target_link_libraries(libtorch INTERFACE ${libtorch_openmp})
+else()
+  find_package(OpenMP REQUIRED)
+  target_link_libraries(libtorch INTERFACE OpenMP::OpenMP_CXX)
+endif()
 
 # ATen's header costs 6-8 s a file; compiled once, every torch file of ours reuses it.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch_host.cpp CONTENT "// Carries the precompiled ATen header that the torch targets reuse.\n")

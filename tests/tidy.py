@@ -20,7 +20,7 @@ for entry in json.loads((root / sys.argv[1] / "compile_commands.json").read_text
             skip = False
         elif word == "-include":  # the precompiled header of another compiler
             skip = True
-        elif word not in ("-fpch-preprocess", "-Winvalid-pch"):
+        elif word not in ("-fpch-preprocess", "-Winvalid-pch", "-fopenmp", "-Wno-restrict", "-Wno-stringop-overflow"):
             kept.append(word)
     commands.append({**entry, "command": " ".join(kept)})
 with tempfile.TemporaryDirectory() as folder:
