@@ -62,11 +62,12 @@ struct GenerateResult {
 
 /// Watches a run; every member may be empty.
 struct GenerateObserver {
-  std::function<void(const std::string& stage)> stage;                               // "text", "denoise", "decode"
-  std::function<void(int64_t step, int64_t steps, double seconds)> step;             // after each denoising step
-  std::function<void(int64_t done, int64_t total)> decode;                           // after each decoded piece
-  std::function<void(const at::Tensor& latents, const GenerateSettings&)> latents;   // as soon as they are final, before decode
-  std::function<bool()> cancelled;                                                   // polled between steps; true throws Cancelled
+  std::function<void(const std::string& stage)> stage;                    // "text", "denoise", "decode"
+  std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
+  std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
+  std::function<void(const at::Tensor& latents, const GenerateSettings&)>
+      latents;                      // as soon as they are final, before decode
+  std::function<bool()> cancelled;  // polled between steps; true throws Cancelled
 };
 
 /// Thrown when the observer cancels.
@@ -80,12 +81,13 @@ class Pipeline {
 
   virtual at::Device device() const = 0;
   virtual at::ScalarType dtype() const = 0;
-  /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the option and, for impossible
-  /// sizes, the two nearest possible values.
+  /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the option and,
+  /// for impossible sizes, the two nearest possible values.
   virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;
   virtual GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) = 0;
   /// Latents as saved (diffusers' layout and scale) -> frames as in GenerateResult.
-  virtual at::Tensor decode(const at::Tensor& latents, VaeTiling tiling, bool* tiled, const GenerateObserver& observer = {}) = 0;
+  virtual at::Tensor decode(const at::Tensor& latents, VaeTiling tiling, bool* tiled,
+                            const GenerateObserver& observer = {}) = 0;
 };
 
 }  // namespace sparsereel::models

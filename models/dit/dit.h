@@ -17,16 +17,17 @@ struct AttentionRun {
   attention::Policy policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   int64_t step = 0;
-  attention::Statistics statistics;               // summed over layers and forwards
-  std::vector<attention::Statistics> per_layer;   // likewise, one a layer
-  std::string kernel;                             // what ran last
+  attention::Statistics statistics;              // summed over layers and forwards
+  std::vector<attention::Statistics> per_layer;  // likewise, one a layer
+  std::string kernel;                            // what ran last
 };
 
 class Dit {
  public:
   virtual ~Dit() = default;
 
-  /// latents [B, F, C, H, W], text [B, L, text_dim], timesteps int64 [B]; returns the prediction [B, F, C, H, W] in the latents' dtype.
+  /// latents [B, F, C, H, W], text [B, L, text_dim], timesteps int64 [B]; returns the prediction [B, F, C, H, W] in the
+  /// latents' dtype.
   virtual at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                              AttentionRun& run) = 0;
   /// Video tokens of latents [.., F, C, H, W].
