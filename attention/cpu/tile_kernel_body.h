@@ -11,17 +11,18 @@ namespace {
 
 using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
 using IntVec = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
-using LooseVec = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
 
 constexpr float kMinusInfinity = -__builtin_inff();
 constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
 constexpr int64_t kVectors = kBlock / kLanes;  // in a row of scores
 
 inline Vec load(const float* p) {
-  return *reinterpret_cast<const LooseVec*>(p);
+  Vec v;
+  std::memcpy(&v, p, sizeof(v));  // any alignment; one unaligned load
+  return v;
 }
 inline void store(float* p, Vec v) {
-  *reinterpret_cast<LooseVec*>(p) = v;
+  std::memcpy(p, &v, sizeof(v));
 }
 inline Vec broadcast(float x) {
   return Vec{} + x;
