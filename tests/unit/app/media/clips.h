@@ -13,33 +13,12 @@
 
 #include "app/media/ffmpeg.h"
 #include "app/media/video.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
 
-/// A new folder under the system's temporary one, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sparsereel-test-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  /// Names of everything inside, sorted.
-  std::vector<std::string> names() const {
-    std::vector<std::string> result;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) result.push_back(entry.path().filename());
-    std::sort(result.begin(), result.end());
-    return result;
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using test::names_in;
+using test::TemporaryFolder;
 
 /// A coloured disc with a soft edge moving over a gradient: half-resolution chroma can hold it.
 struct Clip {

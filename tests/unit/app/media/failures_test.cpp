@@ -59,7 +59,7 @@ TEST_P(FullDisk, NamesTheFileAndLeavesNothing) {
   }
   EXPECT_THAT(cause, HasSubstr(path.string()));
   EXPECT_THAT(remedy, HasSubstr("file size limit"));
-  EXPECT_THAT(folder.names(), ElementsAre());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
 TEST_P(FullDisk, LeavesTheOldOutputAsItWas) {
@@ -79,7 +79,7 @@ TEST_P(FullDisk, LeavesTheOldOutputAsItWas) {
     }
     EXPECT_TRUE(std::filesystem::is_empty(path));
   }
-  EXPECT_EQ(folder.names().size(), 1U);
+  EXPECT_EQ(names_in(folder.path()).size(), 1U);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryWriter, FullDisk,
@@ -94,7 +94,7 @@ TEST_F(Failures, FullDiskLeavesNoContactSheet) {
     const FileSizeLimit limit(64);
     EXPECT_THROW(write_contact_sheet(folder / "sheet.png", clip.view, "caption"), Error);
   }
-  EXPECT_THAT(folder.names(), ElementsAre());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
 TEST_F(Failures, UnknownExtensionIsNamedWithTheKnownOnes) {
@@ -118,7 +118,7 @@ TEST_F(Failures, CheckingLeavesNoFile) {
   for (const char* name : {"clip.mp4", "clip.gif", "clip.y4m", "clip.safetensors", "frames"})
     check_output(folder / name, {.recipe = "{}"});
   check_contact_sheet(folder / "sheet.png");
-  EXPECT_THAT(folder.names(), ElementsAre());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
 TEST_F(Failures, ImpossibleOptionsAreNamed) {
@@ -159,7 +159,7 @@ TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
     _exit(0);
   };
   EXPECT_EXIT(interrupted_while_writing(), ::testing::ExitedWithCode(130), "");
-  EXPECT_THAT(folder.names(), ElementsAre());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
 }  // namespace

@@ -108,14 +108,14 @@ TEST_F(Mp4, EncoderThatNoMp4HoldsIsRefused) {
 TEST_F(Mp4, OddSizeIsRefusedAndLeavesNothing) {
   const Clip odd = make_clip(2, 16, 17);
   EXPECT_THROW(write_video(path, odd.view, {}), Error);
-  EXPECT_THAT(folder.names(), ElementsAre());
+  EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
 TEST_F(Mp4, AnotherFileThereIsReplacedWhole) {
   std::ofstream(path) << "old";
   write_video(path, clip.view, {});
   EXPECT_EQ(decode_video(path).frames.size(), 9U);
-  EXPECT_THAT(folder.names(), ElementsAre("clip.mp4"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("clip.mp4"));
 }
 
 }  // namespace
