@@ -137,9 +137,11 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   return options;
 }
 
-attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device) {
-  const auto mode = options.attention_mode.value_or(device.is_cpu() ? attention::Mode::sparse : attention::Mode::full);
-  if (const std::string reason = attention::unsupported_reason(mode, device); !reason.empty())
+attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
+                                      at::ScalarType dtype) {
+  const bool sparse_runs = attention::unsupported_reason(attention::Mode::sparse, device, dtype).empty();
+  const auto mode = options.attention_mode.value_or(sparse_runs ? attention::Mode::sparse : attention::Mode::full);
+  if (const std::string reason = attention::unsupported_reason(mode, device, dtype); !reason.empty())
     throw bad_input(
         "--attention " + std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
         "use --attention full, or --device cpu");

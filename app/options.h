@@ -28,7 +28,7 @@ struct RunOptions {
 struct GenerateOptions {
   RunOptions run;
   models::GenerateRequest request;                // its attention mode is not set yet: that depends on the device
-  std::optional<attention::Mode> attention_mode;  // unset: sparse on a CPU, full on a GPU
+  std::optional<attention::Mode> attention_mode;  // unset: sparse where that runs
   std::filesystem::path save_latents;             // empty: they are kept only until the video is written
   std::filesystem::path init_latents;             // empty: noise
 };
@@ -45,9 +45,10 @@ RunOptions read_run_options(const Settings& settings);
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
-/// Attention's mode on this device. Throws Error where the device cannot run the mode asked for, or where options of
-/// the block selection are given to a mode without one.
-attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device);
+/// Attention's mode on this device, by default sparse where that runs. Throws Error where the device cannot run the mode
+/// asked for with this dtype, or where options of the block selection are given to a mode without one.
+attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
+                                      at::ScalarType dtype);
 
 /// Throws Error when an output cannot be written: before any time is spent.
 void check_outputs(const Settings& settings, const RunOptions& run);

@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attention/block_map.h"
 #include "attention/policy.h"
@@ -27,28 +29,34 @@ struct Prologue {
 
 struct Context {
   Mode mode = Mode::full;
-  Policy policy;
+  Policy policy{};
   int64_t layer = 0;
   int64_t step = 0;
-  int64_t text_tokens = 0;            // the last tokens of q and k: always dense, as keys and as queries
-  bool causal = false;                // query i sees keys up to i + Nk - Nq
-  at::Tensor key_lengths;             // int64 [B], keys past the length are padding; undefined: all keys count
-  std::optional<BlockMap> block_map;  // the caller's own map, obeyed exactly; replaces selection
-  std::optional<double> scale;        // default head_dim^-0.5
+  int64_t text_tokens = 0;              // the last tokens of q and k: always dense, as keys and as queries
+  bool causal = false;                  // query i sees keys up to i + Nk - Nq
+  at::Tensor key_lengths{};             // int64 [B], keys past the length are padding; undefined: all keys count
+  std::optional<BlockMap> block_map{};  // the caller's own map, obeyed exactly; replaces selection
+  std::optional<double> scale{};        // default head_dim^-0.5
   bool return_lse = false;
-  Prologue prologue;
+  Prologue prologue{};
 };
 
 struct Result {
-  at::Tensor out;  // [B, Nq, H, D], q's dtype
-  at::Tensor lse;  // fp32 [B, H, Nq], natural log of the sum over the keys that were computed; only if asked
-  Statistics statistics;
-  std::string kernel;  // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why when it is not what was asked for
+  at::Tensor out;         // [B, Nq, H, D], q's dtype
+  at::Tensor lse;         // fp32 [B, H, Nq], natural log of the sum over the keys that were computed; only if asked
+  Statistics statistics;  // on a GPU without what the kernels count: see collect_counts()
+  std::string kernel;     // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why when it is not what was asked for
 };
 
-/// Scratch memory that outlives calls; one per thread of execution. Its content means nothing between calls.
+/// Memory that outlives calls; one per thread of execution and stream.
 struct Workspace {
-  at::Tensor scratch;
+  struct LayerChoices {  // the policies of a layer's heads as the kernels read them
+    std::vector<uint8_t> host;
+    at::Tensor device;
+  };
+  at::Tensor scratch;                       // its content means nothing between calls
+  at::Tensor counts;                        // int64 [layers, 2]: what GPU kernels counted since collect_counts()
+  std::map<int64_t, LayerChoices> choices;  // by layer
 };
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.
@@ -58,7 +66,11 @@ struct Workspace {
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
-/// Empty where attend() can run `mode` on this device, else the reason.
-std::string unsupported_reason(Mode mode, at::Device device);
+/// Adds the blocks that GPU kernels counted since the last collection, kept and skipped, to the statistics of their
+/// layers; waits for the device. attend() itself never does.
+void collect_counts(Workspace& workspace, std::vector<Statistics>& per_layer);
+
+/// Empty where attend() can run `mode` on tensors of this device and element type, else the reason.
+std::string unsupported_reason(Mode mode, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::attention

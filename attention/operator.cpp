@@ -9,6 +9,9 @@
 #include "attention/cpu/block_sparse.h"
 #include "attention/cpu/selection.h"
 #include "attention/cpu_tensor.h"
+#ifdef SPARSEREEL_CUDA
+#include "attention/cuda_call.h"
+#endif
 #include "attention/prologue.h"
 #include "attention/sdpa.h"
 #include "hilbert/error.h"
@@ -164,29 +167,39 @@ class CpuCall {
   std::vector<HeadPolicy> heads_;
 };
 
-/// Blocks with a visible pair, all heads; and those of them that the caller's map keeps.
-std::pair<int64_t, int64_t> visible_and_kept(const at::Tensor& q, const at::Tensor& k, const Context& context) {
-  const at::Tensor lengths =
-      context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
-  const cpu::Problem problem{.batch = q.size(0),
-                             .heads = q.size(2),
-                             .queries = q.size(1),
-                             .keys = k.size(1),
-                             .head_dim = q.size(3),
-                             .causal = context.causal,
-                             .key_lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr};
-  const int64_t visible = cpu::count_blocks(cpu::visible_blocks(problem));
-  if (!context.block_map) return {visible, visible};
-  BlockMap map = *context.block_map;
-  cpu::keep_visible(problem, map);
-  return {visible, cpu::count_blocks(map)};
+/// What decides which blocks hold a visible pair.
+cpu::Problem masks_of(const at::Tensor& q, const at::Tensor& k, const Context& context, const at::Tensor& cpu_lengths) {
+  return {.batch = q.size(0),
+          .heads = q.size(2),
+          .queries = q.size(1),
+          .keys = k.size(1),
+          .head_dim = q.size(3),
+          .causal = context.causal,
+          .key_lengths = cpu_lengths.defined() ? cpu_lengths.const_data_ptr<int64_t>() : nullptr};
 }
 
-Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale) {
+Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+                const cpu::Problem& masks) {
   const SdpaResult sdpa_result = sdpa(q, k, v, context, scale);
   Result result{.out = sdpa_result.out, .lse = sdpa_result.lse, .statistics = {}, .kernel = "torch sdpa"};
-  result.statistics.kept_blocks = visible_and_kept(q, k, context).second;
+  if (context.block_map) {
+    BlockMap map = *context.block_map;
+    cpu::keep_visible(masks, map);
+    result.statistics.kept_blocks = cpu::count_blocks(map);
+  } else {
+    result.statistics.kept_blocks = cpu::count_visible_blocks(masks);
+  }
   return result;
+}
+
+/// Modes other than full.
+Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+                Workspace& workspace) {
+#ifdef SPARSEREEL_CUDA
+  if (q.is_cuda()) return run_on_cuda(q, k, v, context, context.mode, scale, workspace);
+#endif
+  const auto [queries, keys] = apply_prologue(context.prologue, q, k);
+  return CpuCall(queries, keys, v, context, scale).run(context.mode, workspace);
 }
 
 void add_error(const at::Tensor& out, const at::Tensor& full, Statistics& statistics) {
@@ -204,22 +217,50 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   const auto start = std::chrono::steady_clock::now();
   check_tensors(q, k, v);
   check_context(q, k, context);
-  if (const std::string reason = unsupported_reason(context.mode, q.device()); !reason.empty())
+  if (const std::string reason = unsupported_reason(context.mode, q.device(), q.scalar_type()); !reason.empty())
     refuse("mode " + std::string(name(context.mode)) + " cannot run: " + reason, "use mode full");
   const double scale = context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
-  const auto [queries, keys] = apply_prologue(context.prologue, q, k);
-  Result result = context.mode == Mode::full ? run_full(queries, keys, v, context, scale)
-                                             : CpuCall(queries, keys, v, context, scale).run(context.mode, workspace);
-  if (context.mode == Mode::check) add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
-  result.statistics.total_blocks = visible_and_kept(q, k, context).first;
+  const at::Tensor lengths =
+      context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
+  const cpu::Problem masks = masks_of(q, k, context, lengths);
+  Result result;
+  if (context.mode != Mode::full) result = run_ours(q, k, v, context, scale, workspace);
+  if (context.mode == Mode::full || context.mode == Mode::check) {
+    const auto [queries, keys] = apply_prologue(context.prologue, q, k);
+    if (context.mode == Mode::full) {
+      result = run_full(queries, keys, v, context, scale, masks);
+    } else {
+      add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
+    }
+  }
+  result.statistics.total_blocks = cpu::count_visible_blocks(masks);
   result.statistics.calls = 1;
-  result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  // A GPU's work has only been enqueued by now.
+  if (q.is_cpu())
+    result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
-std::string unsupported_reason(Mode mode, at::Device device) {
+void collect_counts(Workspace& workspace, std::vector<Statistics>& per_layer) {
+  if (!workspace.counts.defined()) return;
+  const at::Tensor counts = workspace.counts.cpu();
+  workspace.counts.zero_();
+  const auto rows = counts.accessor<int64_t, 2>();
+  if (static_cast<int64_t>(per_layer.size()) < counts.size(0)) per_layer.resize(static_cast<size_t>(counts.size(0)));
+  for (int64_t layer = 0; layer < counts.size(0); ++layer) {
+    per_layer[static_cast<size_t>(layer)].kept_blocks += rows[layer][0];
+    per_layer[static_cast<size_t>(layer)].skipped_pv_blocks += rows[layer][1];
+  }
+}
+
+std::string unsupported_reason(Mode mode, at::Device device, at::ScalarType dtype) {
   if (mode == Mode::full || device.is_cpu()) return {};
-  return "this build has no CUDA attention kernels yet";
+#ifdef SPARSEREEL_CUDA
+  return cuda_unsupported_reason(device, dtype);
+#else
+  (void)dtype;
+  return "this build has no CUDA attention kernels";
+#endif
 }
 
 }  // namespace sparsereel::attention

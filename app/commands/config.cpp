@@ -47,7 +47,7 @@ void show_config(const Settings& settings) {
   GenerateOptions options = read_generate_options(settings, false);
   if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
   const auto pipeline = models::Pipeline::open(options.run.model.string(), options.run.device, options.run.dtype);
-  options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device());
+  options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   nlohmann::json values = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
   values.update(other_values(options));
   values["device"] = pipeline->device().str();

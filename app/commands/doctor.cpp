@@ -92,7 +92,7 @@ void report_gpu() {
     line("MISSING", "THIS BUILD HAS NO CUDA KERNELS, though a GPU is present");
     line("", "run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON");
   }
-  const std::string why = attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0));
+  const std::string why = attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0), at::kBFloat16);
   line("", why.empty() ? "sparse attention runs on it" : "sparse attention does not run on it: " + why);
 }
 

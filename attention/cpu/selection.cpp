@@ -204,6 +204,12 @@ class HeadSelection {
   const int64_t video_keys_, video_queries_;
 };
 
+/// Key blocks that the row of query blocks i sees.
+int64_t visible_in_row(const Problem& problem, int64_t b, int64_t i) {
+  const int64_t last_query = std::min((i + 1) * kBlock, problem.queries) - 1;
+  return blocks_of(problem.visible_keys(b, last_query));
+}
+
 }  // namespace
 
 BlockMap visible_blocks(const Problem& problem) {
@@ -215,12 +221,18 @@ BlockMap visible_blocks(const Problem& problem) {
 void keep_visible(const Problem& problem, BlockMap& map) {
   for (int64_t b = 0; b < map.batch; ++b) {
     for (int64_t i = 0; i < map.query_blocks; ++i) {
-      const int64_t last_query = std::min((i + 1) * kBlock, problem.queries) - 1;
-      const int64_t visible = blocks_of(problem.visible_keys(b, last_query));
+      const int64_t visible = visible_in_row(problem, b, i);
       for (int64_t h = 0; h < map.heads; ++h)
         std::fill(map.row(b, h, i) + visible, map.row(b, h, i) + map.key_blocks, uint8_t{0});
     }
   }
+}
+
+int64_t count_visible_blocks(const Problem& problem) {
+  int64_t blocks = 0;
+  for (int64_t b = 0; b < problem.batch; ++b)
+    for (int64_t i = 0; i < problem.query_blocks(); ++i) blocks += visible_in_row(problem, b, i);
+  return blocks * problem.heads;
 }
 
 int64_t count_blocks(const BlockMap& map) {

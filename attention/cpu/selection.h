@@ -15,6 +15,9 @@ BlockMap visible_blocks(const Problem& problem);
 /// Drops the blocks of `map` that hold no visible pair.
 void keep_visible(const Problem& problem, BlockMap& map);
 
+/// How many blocks visible_blocks() holds.
+int64_t count_visible_blocks(const Problem& problem);
+
 /// Blocks of `map` that are set.
 int64_t count_blocks(const BlockMap& map);
 

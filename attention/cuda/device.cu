@@ -47,4 +47,11 @@ std::vector<Gpu> list_gpus(std::string* reason) {
   return gpus;
 }
 
+int compute_capability(int device) {
+  int major = 0, minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) return 0;
+  if (cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) return 0;
+  return major * 10 + minor;
+}
+
 }  // namespace sparsereel::attention::cuda

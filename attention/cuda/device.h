@@ -22,4 +22,7 @@ struct Gpu {
 /// ...).
 std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 
+/// 90 for compute capability 9.0; 0 where there is no such GPU.
+int compute_capability(int device);
+
 }  // namespace sparsereel::attention::cuda

@@ -163,7 +163,6 @@ at::Tensor CogVideoX::attend(const CogVideoXBlock& block, const at::Tensor& x, a
   context.prologue.k_bias = block.norm_k.bias;
   const attention::Result result =
       attention::attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace_);
-  run.statistics += result.statistics;
   run.per_layer[static_cast<size_t>(context.layer)] += result.statistics;
   run.kernel = result.kernel;
   return result.out.reshape(x.sizes());
@@ -211,6 +210,9 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
     context.layer = static_cast<int64_t>(layer);
     run_block(weights_.blocks[layer], hidden, activated_time, context, run);
   }
+  attention::collect_counts(workspace_, run.per_layer);
+  run.statistics = {};
+  for (const attention::Statistics& layer : run.per_layer) run.statistics += layer;
   at::Tensor patches = head(hidden.narrow(1, 0, grid.size()), activated_time);
   if (tokens.inverse.defined()) patches = patches.index_select(1, tokens.inverse);
   return unpatchify(patches, config_, latents.sizes()).to(latents.scalar_type());

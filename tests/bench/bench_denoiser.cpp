@@ -43,7 +43,7 @@ nlohmann::json run(std::span<char*> arguments) {
   const auto dit = models::load_cogvideox_dit(component, at::kCPU, at::kFloat);
   at::Tensor prediction =
       dit->forward(latents, text, timesteps, attention);  // warms up: position tables, code generation
-  attention.statistics = {};
+  attention.per_layer.clear();
   std::vector<double> seconds;
   for (int i = 0; i < count; ++i) {
     const auto start = std::chrono::steady_clock::now();

@@ -62,13 +62,24 @@ TEST_F(PipelineOnGpu, TiledDecodingWorks) {
   EXPECT_EQ(result.frames.sizes(), at::IntArrayRef({9, 64, 64, 3}));
 }
 
-TEST_F(PipelineOnGpu, SparseAttentionIsRefusedWithTheReason) {
-  EXPECT_THAT(attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA)),
-              ::testing::HasSubstr("CUDA"));
+TEST_F(PipelineOnGpu, SparseAttentionRefusesFp32WithTheReason) {
+  EXPECT_THAT(attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA), at::kFloat),
+              ::testing::HasSubstr("fp16 or bf16"));
   GenerateRequest wanted = request();
   wanted.attention_mode = attention::Mode::sparse;
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp32");
   EXPECT_THROW(pipeline->generate(wanted), Error);
+}
+
+TEST_F(PipelineOnGpu, QuantizedAttentionStaysNearFullAttention) {
+  const auto pipeline = Pipeline::open(folder(), "cuda", "fp16");
+  GenerateRequest wanted = request();
+  const at::Tensor full = pipeline->generate(wanted).frames;
+  wanted.attention_mode = attention::Mode::quantized;
+  const GenerateResult result = pipeline->generate(wanted);
+  EXPECT_THAT(result.attention.kernel, ::testing::HasSubstr("cuda"));
+  EXPECT_EQ(result.attention.statistics.sparsity(), 0.0);
+  EXPECT_LT((result.frames - full).abs().mean().item<double>(), 0.02);
 }
 
 }  // namespace

@@ -373,12 +373,16 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
       "rotary_cos is [100, 64]");
 }
 
-TEST(UnsupportedReason, IsTheMissingKernelsOnAGpu) {
+TEST(UnsupportedReason, IsEmptyOnACpuAndForFullAttention) {
   for (const Mode mode : {Mode::full, Mode::quantized, Mode::sparse, Mode::check})
-    EXPECT_EQ(unsupported_reason(mode, at::kCPU), "");
-  EXPECT_EQ(unsupported_reason(Mode::full, at::kCUDA), "");
+    EXPECT_EQ(unsupported_reason(mode, at::kCPU, at::kFloat), "");
+  EXPECT_EQ(unsupported_reason(Mode::full, at::kCUDA, at::kFloat), "");
+}
+
+TEST(UnsupportedReason, NamesWhatTheKernelsNeed) {
   for (const Mode mode : {Mode::quantized, Mode::sparse, Mode::check})
-    EXPECT_THAT(unsupported_reason(mode, at::kCUDA), HasSubstr("no CUDA attention kernels"));
+    EXPECT_THAT(unsupported_reason(mode, at::kCUDA, at::kFloat),
+                AnyOf(HasSubstr("no CUDA attention kernels"), HasSubstr("fp16 or bf16, not Float")));
 }
 
 }  // namespace

@@ -1,0 +1,483 @@
+// The computing half of the Hopper kernel: one warpgroup, 64 query rows.
+//
+// A thread holds two rows (lane / 4 and + 8 of its warp's 16). Element i of its scores belongs to row (i / 2) % 2 and
+// to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile; all its keys of a record share one int8 scale.
+//
+// Scores stay integers until the exponential. A row's reference maximum may lag its true maximum by kLag log2 units: P
+// is scaled so that it cannot overflow e4m3 even so, and the usual step then needs neither shuffles nor a rescaling of
+// O. P.V adds up in the tensor core's own accumulator, which truncates low bits, so O moves to fp32 sums in shared
+// memory every kPromoteEvery subtiles; the rows of ones (records.h) sum P the same way, so that both lose alike.
+#pragma once
+
+#include "attention/cuda/hopper_tile.cuh"
+
+namespace sparsereel::attention::cuda::hopper {
+
+constexpr float kLag = 3;
+constexpr float kTop = kE4m3MaxLog2;    // log2 of the largest P
+constexpr float kOffset = kTop - kLag;  // log2 of P at the reference maximum
+constexpr float kNever = -1e30F;        // a score that no key has
+constexpr float kUnset = 1e30F;         // a row's shift before its first key
+constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: an integer below 2^22 added to the bits is added to the float
+constexpr float kMagic = 12582912.0F;
+constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits of a float
+// Adding this to log2 x in the exponent's place gives x to within 6%, centred: the mantissa is taken as linear.
+constexpr float kExponentBias = 126.94F;
+
+/// Half of the exponentials are computed in the integer pipe, which the other half leaves idle.
+__host__ __device__ constexpr bool in_integers(int i) {
+  return i / 4 % 2 == 0;
+}
+
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
+
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Rounds to e4m3; a in the lowest byte.
+__device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
+  uint16_t low, high;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+  uint32_t packed;
+  asm("mov.b32 %0, {%1, %2};" : "=r"(packed) : "h"(low), "h"(high));
+  return packed;
+}
+
+template <typename T, bool kCausal, bool kSkips>
+class Consumer {
+  static constexpr int D = T::D, kScores = T::kKeys / 2, kRecords = T::kSubtileRecords, kOutputs = T::kOutputs;
+  static constexpr int kConsumers = 128 * T::kWarpgroups;
+
+ public:
+  __device__ Consumer(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
+      : p_(p),
+        sizes_(sizes),
+        buffers_(buffers),
+        shared_(shared),
+        base_(ptx::shared_address(shared)),
+        barriers_{base_ + T::kBarriers},
+        group_(static_cast<int>(threadIdx.x) / 128),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        row_(static_cast<int>(threadIdx.x) / 32 * 16 + lane_ / 4),
+        sums_(reinterpret_cast<float4*>(shared + T::kSums) + threadIdx.x) {}
+
+  __device__ void run() {
+    if (group_ == T::kWarpgroups - 1) pass_turn();
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) out_[i] = 0;
+    for (int round = 0;; ++round) {
+      ptx::barrier_wait(barriers_.query_full(), round & 1);
+      const volatile int* work = reinterpret_cast<const volatile int*>(shared_ + T::kWork);
+      const int index = work[0], stages = work[1];
+      if (index < 0) break;
+      start_tile(TileIndex(sizes_, index));
+      run_stages(stages);
+      finish_tile(TileIndex(sizes_, index));
+    }
+  }
+
+ private:
+  /// Warpgroups take turns in issuing matrix multiplications, so that one computes exponentials while others multiply.
+  __device__ void wait_turn() const {
+    ptx::named_wait(1 + group_, 256);
+  }
+  __device__ void pass_turn() const {
+    ptx::named_arrive(1 + (group_ + 1) % T::kWarpgroups, 256);
+  }
+
+  __device__ void start_tile(const TileIndex& tile) {
+    const float* scales = reinterpret_cast<const float*>(shared_ + T::kQueryScales);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) query_scale_[r] = scales[row_ + 8 * r];
+#pragma unroll
+    for (int k = 0; k < D / 32; ++k) {
+#pragma unroll
+      for (int u = 0; u < 4; ++u)
+        query_[k][u] = *reinterpret_cast<const uint32_t*>(
+            shared_ + T::kQueries + row_ / kRecord * T::kKeyBytes +
+            record_offset<D>(row_ % kRecord + 8 * (u & 1), k * 32 + lane_ % 4 * 4 + 16 * (u / 2)));
+    }
+    release(barriers_.query_empty());
+    shift_[0] = shift_[1] = saved_shift_[0] = saved_shift_[1] = kUnset;
+    fresh_ = true;
+    saved_ = false;
+    until_promotion_ = T::kPromoteEvery;
+    if constexpr (kCausal) first_hidden_ = tile.tile * T::kRows + row_ + p_.keys - p_.queries + 1;
+    if constexpr (kSkips) {
+      const HeadChoice& choice =
+          p_.selection.heads == nullptr ? p_.selection.all : p_.selection.heads[tile.bh % p_.heads];
+      skip_below_ = kOffset - choice.pv_threshold;
+      const int first = tile.tile * T::kRows + row_;
+      real_[0] = first < p_.queries;
+      real_[1] = first + 8 < p_.queries;
+      skipped_ = 0;
+    }
+    live_ = true;
+  }
+
+  /// PV of a subtile runs beside QK of the next one, then the next one's softmax.
+  __device__ void run_stages(int stages) {
+    ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
+    issue_scores(Constant<0>());
+    ptx::matrix_wait();
+    hold_scores();
+    soften(Constant<0>(), stages > 1);
+#pragma unroll 1
+    for (int stage = 1;; ++stage) {
+      step(Constant<1>(), stage < stages);
+      if (stage == stages) break;
+      step(Constant<0>(), stage + 1 < stages);
+    }
+    issue_values(Constant<1>());
+    ptx::matrix_wait();
+    hold_outputs();
+    release_values();
+  }
+
+  /// subtile: of the stage (0 or 1) whose scores are computed; the values are those of the subtile before it.
+  template <int kSubtile>
+  __device__ void step(Constant<kSubtile> subtile, bool may_skip) {
+    if (kSubtile == 1) ptx::barrier_wait(barriers_.value_full(values_.stage), values_.phase);
+    wait_turn();
+    if (!kSkips || live_) issue_values(Constant<1 - kSubtile>());
+    if (kSubtile == 0) ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
+    issue_scores(subtile);
+    pass_turn();
+    ptx::matrix_wait();
+    hold_scores();
+    hold_outputs();
+    if (kSubtile == 0) release_values();
+    if (kSubtile == 1) release_keys();
+    if (--until_promotion_ == 0) promote();
+    soften(subtile, may_skip);
+  }
+
+  template <int kSubtile>
+  __device__ void issue_scores(Constant<kSubtile>) {
+    const int slot = keys_.stage * T::kStageRecords + kSubtile * kRecords;
+#pragma unroll
+    for (int r = 0; r < kRecords; ++r) {
+      key_scale_[r] = reinterpret_cast<const float*>(shared_ + T::kKeyScales)[(slot + r) * kKeyGroups + lane_ % 4];
+      entry_[r] = reinterpret_cast<const uint32_t*>(shared_ + T::kEntries)[slot + r];
+    }
+    const uint64_t keys = D == 128 ? ptx::descriptor(base_ + T::kKeyStages + slot * T::kKeyBytes, 1024, 1)
+                                   : ptx::descriptor(base_ + T::kKeyStages + slot * T::kKeyBytes, 512, 2);
+    ptx::matrix_fence();
+#pragma unroll
+    for (int k = 0; k < D / 32; ++k) ptx::multiply(score_, query_[k], keys + 2 * k, k > 0);
+    ptx::matrix_commit();
+  }
+
+  template <int kSubtile>
+  __device__ void issue_values(Constant<kSubtile>) {
+    const int slot = values_.stage * T::kStageRecords + kSubtile * kRecords;
+    const uint64_t values = ptx::descriptor(base_ + T::kValueStages + slot * T::kValueBytes, 512, 2);
+    ptx::matrix_fence();
+#pragma unroll
+    for (int k = 0; k < T::kKeys / 32; ++k)
+      ptx::multiply(out_, p_packed_[k], values + k / 2 * (T::kValueBytes / 16) + k % 2 * 2, k > 0 || !fresh_);
+    ptx::matrix_commit();
+    fresh_ = false;
+  }
+
+  __device__ void hold_scores() {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) ptx::hold(score_[i]);
+  }
+  __device__ void hold_outputs() {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) ptx::hold(out_[i]);
+  }
+
+  __device__ void release(uint32_t barrier) const {
+    __syncwarp();
+    if (lane_ == 0) ptx::barrier_arrive(barrier);
+  }
+  __device__ void release_keys() {
+    release(barriers_.key_empty(keys_.stage));
+    keys_.advance();
+  }
+  __device__ void release_values() {
+    release(barriers_.value_empty(values_.stage));
+    values_.advance();
+  }
+
+  __device__ static constexpr int record_of(int i) {
+    return i * 2 / kRecord;
+  }
+  __device__ static constexpr int row_of(int i) {
+    return i / 2 % 2;
+  }
+
+  /// Key, from the start of its record, of element i.
+  __device__ int key_of(int i) const {
+    return i / 4 * 8 % kRecord + lane_ % 4 * 2 + i % 2;
+  }
+
+  __device__ bool hidden(int i) const {
+    const uint32_t entry = entry_[record_of(i)];
+    return entry_cover(entry, group_) == Cover::causal &&
+           entry_block(entry) * kRecord + key_of(i) >= first_hidden_ + 8 * row_of(i);
+  }
+
+  /// Scores -> P as e4m3, with O rescaled where a row's maximum rose by more than kLag.
+  template <int kSubtile>
+  __device__ void soften(Constant<kSubtile>, bool may_skip) {
+    bool masked = false;
+    if constexpr (kCausal) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) masked |= entry_cover(entry_[r], group_) == Cover::causal;
+      if (masked) hide_scores();
+    }
+    int largest[2][kRecords];
+    find_largest(largest);
+    float scale[2][kRecords], shift[2][kRecords], top[2];
+    prepare(largest, scale, shift, top);
+    if constexpr (kSkips) {
+      const float rise = fmaxf(real_[0] ? top[0] : kNever, real_[1] ? top[1] : kNever);
+      live_ = ptx::named_any(1 + T::kWarpgroups + group_, 128, !may_skip || rise > skip_below_);
+      if (!live_) {
+#pragma unroll
+        for (int r = 0; r < kRecords; ++r) skipped_ += entry_cover(entry_[r], group_) == Cover::none ? 0 : 1;
+        return;
+      }
+    }
+    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise(largest, scale, shift);
+    if (kCausal && masked) {
+      exponentiate<true>(scale, shift);
+    } else {
+      exponentiate<false>(scale, shift);
+    }
+  }
+
+  /// No dot product of D products of int8 is lower than what a hidden key gets.
+  __device__ void hide_scores() {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i)
+      if (hidden(i)) score_[i] = -127 * 127 * D;
+  }
+
+  __device__ void find_largest(int (&largest)[2][kRecords]) const {
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {
+      const int r = record_of(i);
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const int a = score_[i + 2 * row], b = score_[i + 2 * row + 1];
+        largest[row][r] = i % (kRecord / 2) == 0 ? max(a, b) : __vimax3_s32(largest[row][r], a, b);
+      }
+    }
+  }
+
+  /// scale, shift: log2 P = integer-as-float * scale + shift; top: the largest log2 P of each row.
+  __device__ void prepare(const int (&largest)[2][kRecords], float (&scale)[2][kRecords], float (&shift)[2][kRecords],
+                          float (&top)[2]) const {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) {
+        const bool covered = entry_cover(entry_[r], group_) != Cover::none;
+        scale[row][r] = covered ? query_scale_[row] * key_scale_[r] : 0.0F;
+        shift[row][r] = covered ? fmaf(-kMagic, scale[row][r], shift_[row]) : kNever;
+        const float highest = fmaf(as_float(largest[row][r]), scale[row][r], shift[row][r]);
+        top[row] = r == 0 ? highest : fmaxf(top[row], highest);
+      }
+    }
+  }
+
+  /// An integer as 1.5 * 2^23 more, without the slow conversion.
+  __device__ static float as_float(int x) {
+    return __int_as_float(x + kMagicBits);
+  }
+
+  /// New reference maxima, for the rows of which some thread saw a higher score.
+  __device__ void raise(const int (&largest)[2][kRecords], const float (&scale)[2][kRecords],
+                        float (&shift)[2][kRecords]) {
+    float alpha[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float highest = kNever;
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        if (shift[row][r] != kNever) highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
+      highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
+      const float lower = fminf(shift_[row], kOffset - highest);
+      alpha[row] = exp2_approx(lower - shift_[row]);
+      shift_[row] = lower;
+      // Beyond the range of int the low bits are right all the same, and they are what counts.
+      bits_shift_[row] = static_cast<int>(__float2ll_rn((lower + kExponentBias) * kExponentUnit));
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        if (shift[row][r] != kNever) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
+    }
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) out_[i] *= alpha[row_of(i)];
+  }
+
+  template <bool kMasked>
+  __device__ void exponentiate(const float (&scale)[2][kRecords], const float (&shift)[2][kRecords]) {
+    int bits_scale[2][kRecords], bits_shift[2][kRecords], lowest[2][kRecords];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) {
+        bits_scale[row][r] = __float2int_rn(scale[row][r] * kExponentUnit);
+        bits_shift[row][r] = shift[row][r] == kNever ? 0 : bits_shift_[row];
+        // Below this score P is 0 in e4m3 by far; without the bound the product could wrap around.
+        lowest[row][r] = __float2int_ru(-(shift_[row] + kExponentBias) * __frcp_rn(scale[row][r])) + 2;
+      }
+    }
+    const auto linear = [&](int i) {
+      const int row = row_of(i), r = record_of(i);
+      if (in_integers(i)) {
+        score_[i] = max(score_[i], lowest[row][r]) * bits_scale[row][r] + bits_shift[row][r];
+      } else {
+        score_[i] = __float_as_int(fmaf(as_float(score_[i]), scale[row][r], shift[row][r]));
+      }
+    };
+    const auto exponential = [&](int i) {
+      if (!in_integers(i)) score_[i] = __float_as_int(exp2_approx(__int_as_float(score_[i])));
+      if (kMasked && hidden(i)) score_[i] = 0;
+    };
+    const auto pack = [&](int chunk) {
+      const auto p = [&](int i) { return __int_as_float(score_[chunk * 8 + i]); };
+      p_packed_[chunk / 2][chunk % 2 * 2] = pack_e4m3(p(0), p(1), p(4), p(5));
+      p_packed_[chunk / 2][chunk % 2 * 2 + 1] = pack_e4m3(p(2), p(3), p(6), p(7));
+    };
+    const auto each = [](int chunk, const auto& f) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) f(chunk * 8 + i);
+    };
+    constexpr int kChunks = kScores / 8;  // software-pipelined: multiply-add, exponential and packing of three chunks
+    each(0, linear);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      each(chunk, exponential);
+      if (chunk + 1 < kChunks) each(chunk + 1, linear);
+      if (chunk > 0) pack(chunk - 1);
+    }
+    pack(kChunks - 1);
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) ptx::hold(p_packed_[i / 4][i % 4]);
+  }
+
+  /// Moves O into the fp32 sums; the next P.V starts from zero.
+  __device__ void promote() {
+    until_promotion_ = T::kPromoteEvery;
+    const float alpha[2] = {exp2_approx(shift_[0] - saved_shift_[0]), exp2_approx(shift_[1] - saved_shift_[1])};
+#pragma unroll
+    for (int i = 0; i < kOutputs / 4; ++i) {
+      float4 sum = make_float4(out_[4 * i], out_[4 * i + 1], out_[4 * i + 2], out_[4 * i + 3]);
+      if (saved_) add(sum, sums_[i * kConsumers], alpha);
+      sums_[i * kConsumers] = sum;
+    }
+    saved_shift_[0] = shift_[0];
+    saved_shift_[1] = shift_[1];
+    saved_ = true;
+    fresh_ = true;
+  }
+
+  __device__ static void add(float4& sum, const float4& saved, const float (&alpha)[2]) {
+    sum.x += saved.x * alpha[0];
+    sum.y += saved.y * alpha[0];
+    sum.z += saved.z * alpha[1];
+    sum.w += saved.w * alpha[1];
+  }
+
+  __device__ void finish_tile(const TileIndex& tile) {
+    if (saved_) {
+      const float alpha[2] = {exp2_approx(shift_[0] - saved_shift_[0]), exp2_approx(shift_[1] - saved_shift_[1])};
+#pragma unroll
+      for (int i = 0; i < kOutputs / 4; ++i) {
+        const float4 saved = sums_[i * kConsumers];
+        float4 sum = fresh_ ? make_float4(0, 0, 0, 0)
+                            : make_float4(out_[4 * i], out_[4 * i + 1], out_[4 * i + 2], out_[4 * i + 3]);
+        add(sum, saved, alpha);
+        out_[4 * i] = sum.x;
+        out_[4 * i + 1] = sum.y;
+        out_[4 * i + 2] = sum.z;
+        out_[4 * i + 3] = sum.w;
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < 2; ++row) write_row(tile, row);
+    if constexpr (kSkips) {
+      if (threadIdx.x % 128 == 0 && skipped_ > 0 && p_.counts != nullptr)
+        atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
+    }
+  }
+
+  __device__ void write_row(const TileIndex& tile, int row) const {
+    float sum = out_[D / 2 + 2 * row] + out_[D / 2 + 2 * row + 1];
+    sum += __shfl_xor_sync(~0U, sum, 1);
+    sum += __shfl_xor_sync(~0U, sum, 2);
+    const int query = tile.tile * T::kRows + row_ + 8 * row;
+    if (query >= p_.queries) return;
+    const bool empty = !(sum > 0);
+    const float inverse = empty ? 0.0F : 1.0F / sum;
+    const int64_t offset = tile.bh / p_.heads * p_.out.batch_stride + query * p_.out.token_stride +
+                           tile.bh % p_.heads * p_.out.head_stride;
+    uint32_t* out = reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(p_.out.data) + offset) + lane_ % 4;
+    const float2* scales =
+        reinterpret_cast<const float2*>(buffers_.v_scale + static_cast<int64_t>(tile.bh) * D) + lane_ % 4;
+    const float2* centres =
+        reinterpret_cast<const float2*>(buffers_.v_centre + static_cast<int64_t>(tile.bh) * D) + lane_ % 4;
+#pragma unroll
+    for (int i = 0; i < D / 8; ++i) {
+      if (i * 8 >= p_.head_dim) break;
+      const float2 scale = __ldg(scales + 4 * i), centre = __ldg(centres + 4 * i);
+      const float a = empty ? 0.0F : fmaf(out_[4 * i + 2 * row] * inverse, scale.x, centre.x);
+      const float b = empty ? 0.0F : fmaf(out_[4 * i + 2 * row + 1] * inverse, scale.y, centre.y);
+      uint32_t packed;
+      if (p_.element == Element::bf16) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
+      } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
+      }
+      out[4 * i] = packed;
+    }
+    if (p_.lse == nullptr || lane_ % 4 != 0) return;
+    const int64_t at = static_cast<int64_t>(tile.bh) * p_.queries + query;
+    p_.lse[at] = empty ? -INFINITY : 0.69314718F * (log2f(sum) - shift_[row]) + buffers_.q_dot_mean[at];
+  }
+
+  const Problem& p_;
+  const Sizes& sizes_;
+  const Buffers& buffers_;
+  uint8_t* const shared_;
+  const uint32_t base_;
+  const Barriers<T> barriers_;
+  const int group_, lane_;
+  const int row_;  // of the tile; this thread's other row is 8 further
+  float4* const sums_;
+  Cursor<T> keys_, values_;
+
+  uint32_t query_[D / 32][4];
+  float query_scale_[2];
+  int score_[kScores];
+  float key_scale_[kRecords];
+  uint32_t entry_[kRecords];
+  uint32_t p_packed_[kScores / 16][4];
+  float out_[kOutputs];
+  float shift_[2];        // kOffset - reference maximum, log2 units
+  float saved_shift_[2];  // at the last promotion
+  int bits_shift_[2];     // the same for the integer exponential
+  bool fresh_;            // P.V starts from zero
+  bool saved_;            // sums_ holds something
+  bool live_;             // the packed P is to be multiplied
+  int until_promotion_;
+  int first_hidden_ = 0;  // causal: the first key that row_ does not see
+  float skip_below_ = 0;
+  bool real_[2] = {true, true};
+  int skipped_ = 0;
+};
+
+}  // namespace sparsereel::attention::cuda::hopper

@@ -1,0 +1,187 @@
+// Shape of the Hopper kernel's work and the layout of its shared memory.
+#pragma once
+
+#include "attention/cuda/hopper_ptx.cuh"
+#include "attention/cuda/kernels.h"
+
+namespace sparsereel::attention::cuda::hopper {
+
+/// A CTA owns an SM: a producer that copies, and three warpgroups of 64 query rows each that compute. A stage of the
+/// pipeline holds two subtiles of keys; a subtile is what one softmax works on.
+template <int kHeadDim>
+struct Tile {
+  static constexpr int D = kHeadDim;
+  static constexpr int kWarpgroups = 3;
+  static constexpr int kRows = kWarpgroups * kRecord;
+  static constexpr int kThreads = 128 * (kWarpgroups + 1);
+  static constexpr int kKeys = D == 64 ? 128 : 64;  // of a subtile; what fits the registers
+  static constexpr int kSubtileRecords = kKeys / kRecord;
+  static constexpr int kStageRecords = 2 * kSubtileRecords;
+  static constexpr int kStages = D == 64 ? 4 : 3;
+  static constexpr int kOutputs = (D + kOnesRows) / 2;  // accumulators of P.V in a thread
+  static constexpr int kPromoteEvery = 2048 / kKeys;    // subtiles that P.V sums in the tensor core, see Consumer
+  static constexpr int kConsumerRegisters = 160;
+  static constexpr int kProducerRegisters = 24;
+
+  static constexpr int kKeyBytes = kRecord * D;
+  static constexpr int kValueBytes = kRecord * (D + kOnesRows);
+  static constexpr int kQueryBytes = kRows * D;
+
+  // Offsets in shared memory.
+  static constexpr int kQueries = 0;
+  static constexpr int kKeyStages = kQueries + kQueryBytes;
+  static constexpr int kValueStages = kKeyStages + kStages * kStageRecords * kKeyBytes;
+  static constexpr int kSums =
+      kValueStages + kStages * kStageRecords * kValueBytes;  // float4 [kOutputs / 4][consumers]
+  static constexpr int kKeyScales = kSums + kWarpgroups * 128 * kOutputs * 4;
+  static constexpr int kEntries = kKeyScales + kStages * kStageRecords * kKeyGroups * 4;
+  static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
+  static constexpr int kBarriers = kQueryScales + kRows * 4;
+  static constexpr int kWork = kBarriers + 8 * (4 * kStages + 2);  // tile, stages
+  static constexpr int kBytes = kWork + 16;
+  static_assert(kBytes <= 232448, "shared memory of an SM");
+  static_assert(kEntries % 16 == 0 && kQueryScales % 16 == 0 && kBarriers % 8 == 0, "alignment");
+};
+
+/// Barriers of the pipeline: "full" is completed by the producer's copies, "empty" by every consumer warp.
+template <typename T>
+struct Barriers {
+  uint32_t base;  // shared address
+
+  __device__ uint32_t key_full(int stage) const { return at(stage); }
+  __device__ uint32_t key_empty(int stage) const { return at(T::kStages + stage); }
+  __device__ uint32_t value_full(int stage) const { return at(2 * T::kStages + stage); }
+  __device__ uint32_t value_empty(int stage) const { return at(3 * T::kStages + stage); }
+  __device__ uint32_t query_full() const { return at(4 * T::kStages); }
+  __device__ uint32_t query_empty() const { return at(4 * T::kStages + 1); }
+
+  __device__ void init() const {
+    constexpr int kConsumerWarps = 4 * T::kWarpgroups;
+    for (int i = 0; i < T::kStages; ++i) {
+      ptx::barrier_init(key_full(i), 1);
+      ptx::barrier_init(value_full(i), 1);
+      ptx::barrier_init(key_empty(i), kConsumerWarps);
+      ptx::barrier_init(value_empty(i), kConsumerWarps);
+    }
+    ptx::barrier_init(query_full(), 1);
+    ptx::barrier_init(query_empty(), kConsumerWarps);
+    ptx::barrier_init_done();
+  }
+
+ private:
+  __device__ uint32_t at(int i) const { return base + 8 * i; }
+};
+
+/// A position in the ring of stages.
+template <typename T>
+struct Cursor {
+  int stage = 0, phase = 0;
+
+  __device__ void advance() {
+    if (++stage == T::kStages) {
+      stage = 0;
+      phase ^= 1;
+    }
+  }
+};
+
+/// Query tile `index` of all: heads in order, since a head's K and V stay in the L2 cache; inside a head from the last
+/// rows up, since text rows and the late rows of a causal mask have the longest lists.
+struct TileIndex {
+  int bh, tile;
+  __device__ TileIndex(const Sizes& sizes, int index)
+      : bh(index / sizes.query_tiles), tile(sizes.query_tiles - 1 - index % sizes.query_tiles) {}
+  __device__ int64_t list(const Sizes& sizes) const { return static_cast<int64_t>(bh) * sizes.query_tiles + tile; }
+};
+
+/// One thread that keeps the stages filled, tile after tile until none is left.
+template <typename T>
+class Producer {
+ public:
+  __device__ Producer(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
+      : sizes_(sizes),
+        buffers_(buffers),
+        shared_(shared),
+        base_(ptx::shared_address(shared)),
+        barriers_{base_ + T::kBarriers} {
+    (void)p;
+  }
+
+  __device__ void run() {
+    const int tiles = sizes_.batch_heads * sizes_.query_tiles;
+    int index = blockIdx.x;
+    for (int round = 0;; ++round) {
+      ptx::barrier_wait(barriers_.query_empty(), (round & 1) ^ 1);
+      if (index >= tiles) break;
+      const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
+      const TileIndex tile(sizes_, index);
+      const int length = buffers_.list_lengths[tile.list(sizes_)];
+      announce(index, ceil_div(length, T::kStageRecords));
+      load_queries(tile);
+      load_keys(tile, length);
+      index = next;
+    }
+    announce(-1, 0);
+    ptx::barrier_arrive(barriers_.query_full());
+  }
+
+ private:
+  __device__ void announce(int index, int stages) {
+    volatile int* work = reinterpret_cast<volatile int*>(shared_ + T::kWork);
+    work[0] = index;
+    work[1] = stages;
+  }
+
+  __device__ void load_queries(const TileIndex& tile) {
+    const int64_t record = static_cast<int64_t>(tile.bh) * sizes_.query_blocks + tile.tile * T::kWarpgroups;
+    const uint32_t full = barriers_.query_full();
+    ptx::barrier_arrive_expecting(full, T::kQueryBytes + T::kRows * 4);
+    ptx::bulk_copy(base_ + T::kQueries, buffers_.q + record * T::kKeyBytes, T::kQueryBytes, full);
+    ptx::bulk_copy(base_ + T::kQueryScales, buffers_.q_scale + record * kRecord, T::kRows * 4, full);
+  }
+
+  /// A list that does not fill its last stage repeats its last entry, with a V of zeros.
+  __device__ void load_keys(const TileIndex& tile, int length) {
+    const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.key_blocks;
+    const int64_t head = static_cast<int64_t>(tile.bh) * sizes_.key_blocks;
+    uint32_t* entries = reinterpret_cast<uint32_t*>(shared_ + T::kEntries);
+#pragma unroll 1
+    for (int first = 0; first < length; first += T::kStageRecords, cursor_.advance()) {
+      const int stage = cursor_.stage;
+      uint32_t entry[T::kStageRecords];
+#pragma unroll
+      for (int r = 0; r < T::kStageRecords; ++r) entry[r] = list[min(first + r, length - 1)];
+      ptx::barrier_wait(barriers_.key_empty(stage), cursor_.phase ^ 1);
+#pragma unroll
+      for (int r = 0; r < T::kStageRecords; ++r) entries[stage * T::kStageRecords + r] = entry[r];
+      ptx::barrier_arrive_expecting(barriers_.key_full(stage), T::kStageRecords * (T::kKeyBytes + kKeyGroups * 4));
+#pragma unroll
+      for (int r = 0; r < T::kStageRecords; ++r) {
+        const int64_t record = head + entry_block(entry[r]);
+        const int slot = stage * T::kStageRecords + r;
+        ptx::bulk_copy(base_ + T::kKeyStages + slot * T::kKeyBytes, buffers_.k + record * T::kKeyBytes, T::kKeyBytes,
+                       barriers_.key_full(stage));
+        ptx::bulk_copy(base_ + T::kKeyScales + slot * kKeyGroups * 4, buffers_.k_scale + record * kKeyGroups,
+                       kKeyGroups * 4, barriers_.key_full(stage));
+      }
+      ptx::barrier_wait(barriers_.value_empty(stage), cursor_.phase ^ 1);
+      ptx::barrier_arrive_expecting(barriers_.value_full(stage), T::kStageRecords * T::kValueBytes);
+#pragma unroll
+      for (int r = 0; r < T::kStageRecords; ++r) {
+        const uint8_t* from =
+            first + r < length ? buffers_.v + (head + entry_block(entry[r])) * T::kValueBytes : buffers_.v_null;
+        ptx::bulk_copy(base_ + T::kValueStages + (stage * T::kStageRecords + r) * T::kValueBytes, from, T::kValueBytes,
+                       barriers_.value_full(stage));
+      }
+    }
+  }
+
+  const Sizes& sizes_;
+  const Buffers& buffers_;
+  uint8_t* const shared_;
+  const uint32_t base_;
+  const Barriers<T> barriers_;
+  Cursor<T> cursor_;
+};
+
+}  // namespace sparsereel::attention::cuda::hopper

@@ -1,0 +1,30 @@
+// The steps of a call, each a launch or two. Internal to attention/cuda. Errors surface through cudaGetLastError().
+#pragma once
+
+#include "attention/cuda/scratch.h"
+
+namespace sparsereel::attention::cuda {
+
+struct Call {
+  const Problem& problem;
+  const Sizes& sizes;
+  const Buffers& buffers;
+  Stream stream;
+};
+
+/// Mean and deviation of each token over all heads, for a norm across heads.
+void launch_token_moments(const Call& call);
+/// Mean of K, and centre and scale of V, from every stat_stride-th token.
+void launch_statistics(const Call& call);
+/// Records and scales of Q, K and V; pooled means and similarities where blocks are predicted.
+void launch_quantise(const Call& call, bool half_values);
+/// Bitmap of the key blocks that each selection tile keeps.
+void launch_select(const Call& call);
+/// Lists of key blocks for each query tile; counts them; resets the tile counter.
+void launch_lists(const Call& call, int tile_rows);
+/// Attention over the lists.
+void launch_hopper(const Call& call);
+void launch_ampere(const Call& call);
+void launch_ada(const Call& call);
+
+}  // namespace sparsereel::attention::cuda

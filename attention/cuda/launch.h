@@ -1,0 +1,110 @@
+// The CUDA attention kernels as plain functions: raw pointers, strides and a stream. No torch, no CUDA header.
+//
+// One call runs, in one stream and without waiting for the device:
+//   statistics (mean of K, centre and largest |V|) -> quantise (8-bit records, pooled means) -> select (bitmap of the
+//   blocks that matter) -> lists (key blocks of each query tile) -> attention over the lists.
+// All scratch lives in one buffer of scratch_bytes() that the caller owns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+struct CUstream_st;
+
+namespace sparsereel::attention::cuda {
+
+using Stream = CUstream_st*;
+
+enum class Element { fp16, bf16 };
+
+/// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements. Rows of q, k and v start on 16
+/// bytes.
+struct View {
+  void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t token_stride = 0;
+  int64_t head_stride = 0;
+};
+
+/// Normalisation and rotary embedding of q and k, applied in fp32 on the way into the 8-bit records.
+struct Prologue {
+  enum class Norm { none, layer, rms };
+  Norm norm = Norm::none;
+  bool across_heads = false;  // over all heads of a token instead of per head
+  float eps = 0;
+  const float* q_weight = nullptr;  // [head_dim], across heads [heads * head_dim]; null: ones
+  const float* q_bias = nullptr;
+  const float* k_weight = nullptr;
+  const float* k_bias = nullptr;
+  const float* cos = nullptr;  // [rotary_tokens, head_dim]; null: no rotary embedding
+  const float* sin = nullptr;
+  int rotary_tokens = 0;    // the first tokens, which are rotated
+  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+};
+
+/// How one head chooses its blocks; the fields are those of attention::HeadPolicy.
+struct HeadChoice {
+  enum class Kind : int { topk, cdf, dense };
+  Kind kind = Kind::dense;
+  float topk = 1;
+  float cdf = 1;
+  float similarity = -1;
+  float pv_threshold = 32;
+};
+
+/// Which blocks a call computes: every block, predicted ones, or a caller's map.
+struct Selection {
+  enum class Kind { dense, predict, map };
+  Kind kind = Kind::dense;
+  int rows = 128;                     // queries that share one selection: 64, 128 or 192
+  bool similarity = false;            // whether any head has a similarity threshold of 0 or more
+  bool skips_pv = false;              // whether any head has a pv_threshold below 32
+  HeadChoice all{};                   // the choice of every head, where heads is null
+  const HeadChoice* heads = nullptr;  // device [heads]
+  const uint8_t* map = nullptr;       // device bytes 0 or 1 [batch, heads, ceil(queries / 64), ceil(keys / 64)]
+};
+
+/// softmax(q k^T scale) v.
+struct Problem {
+  int batch = 0;
+  int heads = 0;
+  int queries = 0;
+  int keys = 0;
+  int head_dim = 0;  // 16 to 256, a multiple of 8; with a prologue of 16
+  Element element = Element::bf16;
+  View q{}, k{}, v{}, out{};
+  float* lse = nullptr;  // [batch, heads, queries], natural log; null: not wanted
+  float scale = 1;
+  int text_tokens = 0;                   // the last tokens of q and k
+  bool causal = false;                   // query i sees keys up to i + keys - queries
+  const int64_t* key_lengths = nullptr;  // device [batch]; null: every key counts
+  Prologue prologue{};
+  Selection selection{};
+  uint64_t* counts = nullptr;  // device [2], added to: 64 x 64 blocks kept, and of these the skipped P.V
+};
+
+/// Which attention kernel runs. All read the same int8 records and lists; P.V is fp16 on ampere, else e4m3.
+enum class Kernel {
+  hopper,  // wgmma and bulk copies: compute capability 9.0, head_dim up to 128
+  ada,     // mma.sync with e4m3: compute capability 8.9 and newer
+  ampere,  // mma.sync with fp16: compute capability 8.0 and newer
+};
+
+/// The kernel that this build holds for a head_dim on a GPU of this compute capability (90 for 9.0); empty below 8.0.
+std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
+
+/// Bytes of scratch that attention() needs for a problem.
+size_t scratch_bytes(const Problem& problem, Kernel kernel);
+
+/// Enqueues the call. scratch: device memory aligned to 1024 bytes, contents irrelevant before and after. Returns null,
+/// or what CUDA said.
+const char* attention(const Problem& problem, Kernel kernel, void* scratch, Stream stream);
+
+/// out[b, i, :] = in[b, index[i], :]: rows of `row_bytes` bytes (a multiple of 2), the token order's gather and, with
+/// the inverse index, its undoing. Strides in bytes. Returns null, or what CUDA said.
+const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int32_t* index, void* out,
+                        int64_t out_batch_stride, int64_t out_row_stride, int batch, int rows, int row_bytes,
+                        Stream stream);
+
+}  // namespace sparsereel::attention::cuda

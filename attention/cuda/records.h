@@ -1,0 +1,73 @@
+// Formats that the kernels exchange: 8-bit records of 64 tokens, scales, and lists of key blocks.
+//
+// K and Q record: 64 rows x D int8, D padded with zeros to 64, 128 or 256. 16-byte chunks of a row are swizzled so that
+//   tensor cores read them without bank conflicts: chunk ^= row & 7 (D >= 128, wgmma's 128-byte swizzle) or
+//   chunk ^= (row >> 1) & 3 (D = 64, its 64-byte swizzle).
+// V record of e4m3: D + 8 rows (a channel each) x 64 keys, 64-byte swizzle. Keys are permuted inside every 16 so that a
+//   thread's scores become its operand of P.V without shuffles. Row D + r holds 1 for the keys with key % 8 = r: P.V
+//   then sums P as well, in eight parts, because one long sum loses its low bits in the tensor core's accumulator.
+// V record of fp16 (kernels without e4m3): 64 keys x D, chunk ^= key & 7.
+// Keys past the end repeat the last one in K, and are 0 in V and in its rows of ones: they drop out of numerator and
+//   denominator, so no loop needs a mask.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define SPARSEREEL_HOST_DEVICE __host__ __device__
+#else
+#define SPARSEREEL_HOST_DEVICE
+#endif
+
+namespace sparsereel::attention::cuda {
+
+constexpr int kRecord = 64;    // tokens of a record
+constexpr int kKeyGroups = 4;  // int8 scales of a K record: the keys with equal (key % 8) / 2
+constexpr int kOnesRows = 8;   // rows of a V record that sum P
+constexpr float kE4m3Max = 448;
+constexpr float kE4m3MaxLog2 = 8.807354922F;
+constexpr float kInt8Max = 127;
+constexpr float kInt8MinScale = 1e-7F;  // added to max|x| / 127, so that a row of zeros has a scale
+
+SPARSEREEL_HOST_DEVICE constexpr int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
+  return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+}
+
+/// Byte offset of (row, byte column) in a Q or K record of padded head_dim D.
+template <int D>
+SPARSEREEL_HOST_DEVICE constexpr int record_offset(int row, int column) {
+  const int chunk = (column >> 4) ^ (D == 64 ? (row >> 1) & 3 : row & 7);
+  return row * D + chunk * 16 + (column & 15);
+}
+
+/// Byte offset of (channel row, key position) in an e4m3 V record.
+SPARSEREEL_HOST_DEVICE constexpr int value_offset(int row, int position) {
+  return row * kRecord + (((position >> 4) ^ ((row >> 1) & 3)) << 4) + (position & 15);
+}
+
+/// Where key 0..63 stands in an e4m3 V record: 0 1 8 9 2 3 10 11 4 5 12 13 6 7 14 15 of every 16.
+SPARSEREEL_HOST_DEVICE constexpr int value_position(int key) {
+  return (key & ~15) + 4 * ((key & 7) >> 1) + 2 * ((key >> 3) & 1) + (key & 1);
+}
+
+/// Byte offset of (key, byte column) in an fp16 V record of padded head_dim D.
+template <int D>
+SPARSEREEL_HOST_DEVICE constexpr int half_value_offset(int key, int column) {
+  return key * 2 * D + ((((column >> 4) ^ (key & 7)) << 4) | (column & 15));
+}
+
+/// A list entry: key block in the low 20 bits, then 2 bits for each group of 64 query rows of the tile.
+enum class Cover : uint32_t { none = 0, whole = 1, causal = 2 };  // causal: each row sees its own part of the block
+constexpr int kBlockBits = 20;
+SPARSEREEL_HOST_DEVICE constexpr int entry_block(uint32_t entry) {
+  return entry & ((1 << kBlockBits) - 1);
+}
+SPARSEREEL_HOST_DEVICE constexpr Cover entry_cover(uint32_t entry, int group) {
+  return static_cast<Cover>((entry >> (kBlockBits + 2 * group)) & 3);
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,179 @@
+// Reading rows of q, k and v: any element type, with the prologue applied, eight elements a thread.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "attention/cuda/launch.h"
+#include "attention/cuda/records.h"
+#include "attention/cuda/scratch.h"
+
+namespace sparsereel::attention::cuda {
+
+constexpr int kLaneElements = 8;  // consecutive elements of a row that one thread holds
+
+__device__ inline float to_float(float x) {
+  return x;
+}
+__device__ inline float to_float(__half x) {
+  return __half2float(x);
+}
+__device__ inline float to_float(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+
+/// Sum over the D / 8 neighbouring lanes that hold one row.
+template <int D>
+__device__ inline float row_sum(float x) {
+#pragma unroll
+  for (int lanes = D / kLaneElements / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
+  return x;
+}
+
+template <int D>
+__device__ inline float row_max(float x) {
+#pragma unroll
+  for (int lanes = D / kLaneElements / 2; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, lanes));
+  return x;
+}
+
+/// Eight elements as they come from memory.
+template <typename T>
+struct alignas(16) Packed {
+  T element[kLaneElements];
+};
+
+/// Rows of one (batch, head) of a tensor; each starts on 16 bytes and holds a multiple of eight elements.
+template <typename T>
+struct Rows {
+  const T* data;
+  int64_t token_stride;
+  int head_dim;
+
+  __device__ Rows(const View& view, int b, int h, int head_dim_)
+      : data(static_cast<const T*>(view.data) + b * view.batch_stride + h * view.head_stride),
+        token_stride(view.token_stride),
+        head_dim(head_dim_) {}
+
+  /// Elements [column, column + 8) of a token, zeros past head_dim.
+  __device__ Packed<T> load(int token, int column) const {
+    Packed<T> x{};
+    if (column >= head_dim) return x;
+    const uint4* from = reinterpret_cast<const uint4*>(data + token * token_stride + column);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(x) / 16); ++i) reinterpret_cast<uint4*>(&x)[i] = __ldg(from + i);
+    return x;
+  }
+};
+
+template <typename T>
+__device__ inline void unpack(const Packed<T>& from, float (&x)[kLaneElements]) {
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) x[i] = to_float(from.element[i]);
+}
+
+/// Mean and 1 / deviation of the tokens of q, or of k, of batch entry b; null without a norm across heads.
+__device__ inline const float* moments_of(const Problem& p, const Buffers& buffers, bool is_q, int b) {
+  if (buffers.token_moments == nullptr) return nullptr;
+  const int64_t first = is_q ? static_cast<int64_t>(b) * p.queries
+                             : static_cast<int64_t>(p.batch) * p.queries + static_cast<int64_t>(b) * p.keys;
+  return buffers.token_moments + 2 * first;
+}
+
+/// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane.
+template <int D>
+class RowPrologue {
+ public:
+  /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
+  __device__ RowPrologue(const Prologue& prologue, const float* weight, const float* bias, const float* moments, int h,
+                         int head_dim, int column)
+      : p_(prologue),
+        weight_(weight == nullptr ? nullptr : weight + (prologue.across_heads ? h * head_dim : 0) + column),
+        bias_(bias == nullptr ? nullptr : bias + (prologue.across_heads ? h * head_dim : 0) + column),
+        moments_(moments),
+        head_dim_(head_dim),
+        column_(column) {}
+
+  /// All lanes of the row call this together.
+  __device__ void apply(int token, float (&x)[kLaneElements]) const {
+    if (p_.norm != Prologue::Norm::none) normalise(token, x);
+    if (p_.cos != nullptr) rotate(token, x);
+  }
+
+ private:
+  __device__ bool real() const { return column_ < head_dim_; }
+
+  __device__ void normalise(int token, float (&x)[kLaneElements]) const {
+    float mean = 0, inverse = 0;
+    if (p_.across_heads) {
+      mean = moments_[2 * token];
+      inverse = moments_[2 * token + 1];
+    } else {
+      const float size = static_cast<float>(head_dim_);
+      if (p_.norm == Prologue::Norm::layer) {
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < kLaneElements; ++i) sum += x[i];
+        mean = row_sum<D>(sum) / size;
+      }
+      float square = 0;
+#pragma unroll
+      for (int i = 0; i < kLaneElements; ++i) square += (x[i] - mean) * (x[i] - mean);
+      inverse = rsqrtf(row_sum<D>(real() ? square : 0.0F) / size + p_.eps);
+    }
+    if (!real()) return;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) {
+      x[i] = (x[i] - mean) * inverse;
+      if (weight_ != nullptr) x[i] *= weight_[i];
+      if (bias_ != nullptr) x[i] += bias_[i];
+    }
+  }
+
+  /// RoFormer's rotation (arXiv 2104.09864).
+  __device__ void rotate(int token, float (&x)[kLaneElements]) const {
+    float other[kLaneElements];  // the second element of each pair, with its sign
+    if (p_.interleaved) {
+#pragma unroll
+      for (int i = 0; i < kLaneElements; i += 2) {
+        other[i] = -x[i + 1];
+        other[i + 1] = x[i];
+      }
+    } else {
+      partner_half(x, other);
+    }
+    if (token >= p_.rotary_tokens || !real()) return;
+    const int64_t at = static_cast<int64_t>(token) * head_dim_ + column_;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; i += 4) {
+      const float4 cos = __ldg(reinterpret_cast<const float4*>(p_.cos + at + i));
+      const float4 sin = __ldg(reinterpret_cast<const float4*>(p_.sin + at + i));
+      x[i] = x[i] * cos.x + other[i] * sin.x;
+      x[i + 1] = x[i + 1] * cos.y + other[i + 1] * sin.y;
+      x[i + 2] = x[i + 2] * cos.z + other[i + 2] * sin.z;
+      x[i + 3] = x[i + 3] * cos.w + other[i + 3] * sin.w;
+    }
+  }
+
+  /// other = (-x[i + head_dim / 2], x[i - head_dim / 2]); head_dim is a multiple of 16, so one other lane holds them.
+  __device__ void partner_half(const float (&x)[kLaneElements], float (&other)[kLaneElements]) const {
+    const int half = head_dim_ / 2, row_lanes = D / kLaneElements;
+    const bool first = column_ < half;
+    const int partner = real() ? (first ? column_ + half : column_ - half) / kLaneElements : 0;
+    const int lane = static_cast<int>(threadIdx.x) % 32 / row_lanes * row_lanes + partner;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) {
+      const float found = __shfl_sync(~0U, x[i], lane);
+      other[i] = first ? -found : found;
+    }
+  }
+
+  const Prologue& p_;
+  const float* weight_;
+  const float* bias_;
+  const float* moments_;
+  const int head_dim_;
+  const int column_;
+};
+
+}  // namespace sparsereel::attention::cuda

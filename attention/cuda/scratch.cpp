@@ -1,0 +1,80 @@
+// Lays the buffers of a call out in one piece of memory.
+#include "attention/cuda/scratch.h"
+
+#include <algorithm>
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+constexpr size_t kAlignment = 1024;
+
+/// Hands out aligned pieces; with a null base it only counts.
+class Carver {
+ public:
+  explicit Carver(void* base) : base_(static_cast<uint8_t*>(base)) {}
+
+  template <typename T>
+  void take(T*& pointer, int64_t count, bool wanted = true) {
+    pointer = wanted && base_ != nullptr ? reinterpret_cast<T*>(base_ + used_) : nullptr;
+    if (wanted) used_ += (static_cast<size_t>(count) * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  size_t used() const { return used_; }
+
+ private:
+  uint8_t* base_;
+  size_t used_ = 0;
+};
+
+int video_part(int tokens, int text_tokens) {
+  return text_tokens == 0 ? tokens : (tokens - text_tokens) / kRecord * kRecord;
+}
+
+}  // namespace
+
+Sizes::Sizes(const Problem& problem, Kernel kernel)
+    : D(padded_head_dim(problem.head_dim)),
+      batch_heads(problem.batch * problem.heads),
+      query_tiles(ceil_div(problem.queries, tile_rows(kernel))),
+      query_blocks(query_tiles * (tile_rows(kernel) / kRecord)),
+      key_blocks(ceil_div(problem.keys, kRecord)),
+      selection_tiles(ceil_div(video_part(problem.queries, problem.text_tokens), problem.selection.rows)),
+      selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
+      map_words(ceil_div(key_blocks, 32)),
+      value_record_bytes(kernel == Kernel::ampere ? 2 * D * kRecord : (D + kOnesRows) * kRecord),
+      stat_chunks(std::clamp(problem.keys / 1024, 1, 64)),
+      stat_stride(std::clamp(problem.keys / 1024, 1, 16)) {}
+
+Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
+  const int64_t bh = sizes.batch_heads, D = sizes.D;
+  const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bh * sizes.key_blocks;
+  const bool predicts = problem.selection.kind == Selection::Kind::predict;
+  const bool compares = predicts && problem.selection.similarity;
+  Carver carver(scratch);
+  carver.take(q, q_blocks * kRecord * D);
+  carver.take(k, k_blocks * kRecord * D);
+  carver.take(v, k_blocks * sizes.value_record_bytes);
+  carver.take(v_null, sizes.value_record_bytes);
+  carver.take(q_scale, q_blocks * kRecord);
+  carver.take(k_scale, k_blocks * kKeyGroups);
+  carver.take(v_scale, bh * D);
+  carver.take(v_centre, bh * D);
+  carver.take(key_mean, bh * D);
+  carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
+  carver.take(partials, bh * sizes.stat_chunks * 4 * D);
+  const bool across = problem.prologue.norm != Prologue::Norm::none && problem.prologue.across_heads;
+  carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys), across);
+  carver.take(q_mean, q_blocks * D, predicts);
+  carver.take(q_direction, q_blocks * D, compares);
+  carver.take(k_mean, k_blocks * D, predicts);
+  carver.take(k_similarity, k_blocks, compares);
+  carver.take(scores, bh * ceil_div(sizes.selection_tiles, 16) * 16 * sizes.selectable_keys,
+              predicts && sizes.selectable_keys > kMaxSharedScores);
+  carver.take(bitmap, bh * sizes.selection_tiles * sizes.map_words, predicts);
+  carver.take(lists, bh * sizes.query_tiles * sizes.key_blocks);
+  carver.take(list_lengths, bh * sizes.query_tiles);
+  carver.take(next_tile, 1);
+  bytes = carver.used();
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,61 @@
+// Sizes of one call and where its buffers lie in the caller's scratch memory.
+#pragma once
+
+#include "attention/cuda/launch.h"
+#include "attention/cuda/records.h"
+
+namespace sparsereel::attention::cuda {
+
+/// Query rows that share a list of key blocks.
+constexpr int tile_rows(Kernel kernel) {
+  return kernel == Kernel::hopper ? 192 : 128;
+}
+
+/// Pooled scores of 16 selection tiles fit into shared memory up to this many key blocks.
+constexpr int kMaxSharedScores = 3072;
+
+struct Sizes {
+  Sizes(const Problem& problem, Kernel kernel);
+
+  int D;                // padded head_dim
+  int batch_heads;      // batch * heads; "bh" below counts them
+  int query_tiles;      // of a (batch, head)
+  int query_blocks;     // records of 64 queries, whole tiles
+  int key_blocks;       // records of 64 keys
+  int selection_tiles;  // of a (batch, head); video queries only
+  int selectable_keys;  // leading key blocks that hold no text
+  int map_words;        // 32-bit words of a row of the bitmap
+  int value_record_bytes;
+  int stat_chunks;  // partial sums of the statistics
+  int stat_stride;  // every how many tokens the statistics look at one
+};
+
+/// Pointers into the scratch memory. [bh] means batch * heads.
+struct Buffers {
+  Buffers(const Problem& problem, const Sizes& sizes, void* scratch);
+
+  uint8_t* q;            // [bh][query_blocks] Q records
+  uint8_t* k;            // [bh][key_blocks] K records
+  uint8_t* v;            // [bh][key_blocks] V records
+  uint8_t* v_null;       // one V record of zeros
+  float* q_scale;        // [bh][query_blocks * 64], times scale * log2(e)
+  float* k_scale;        // [bh][key_blocks][4]
+  float* v_scale;        // [bh][D]
+  float* v_centre;       // [bh][D]; what V was reduced by
+  float* key_mean;       // [bh][D]; what K was reduced by
+  float* q_dot_mean;     // [bh][queries], q . key_mean * scale; null without lse
+  float* partials;       // [bh][stat_chunks][4][D]: sum of K, sum, least and largest of V
+  float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
+  float* q_mean;         // [bh][query_blocks][D]: means of 64 real queries; null unless blocks are predicted
+  float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
+  float* k_mean;         // [bh][key_blocks][D]; null unless blocks are predicted
+  float* k_similarity;   // [bh][key_blocks]; null without similarity
+  float* scores;         // pooled scores where they exceed shared memory; else null
+  uint32_t* bitmap;      // [bh][selection_tiles][map_words]; null unless blocks are predicted
+  uint32_t* lists;       // [bh][query_tiles][key_blocks] entries, ascending
+  int* list_lengths;     // [bh][query_tiles]
+  int* next_tile;        // the persistent kernel's counter
+  size_t bytes;          // of all together
+};
+
+}  // namespace sparsereel::attention::cuda

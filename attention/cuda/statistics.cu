@@ -1,0 +1,167 @@
+// Mean of K, centre and range of V from a sample of the tokens. Any constant vector may be taken off K (softmax does
+// not see it) and off V (it is added back), and e4m3 has room above the sampled maximum, so a sample is as good as all.
+#include <cfloat>
+
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/rows.cuh"
+#include "attention/cuda/visible.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+// The largest |v| of the tokens that were not looked at may be this much above that of the sample before it saturates;
+// e4m3 loses nothing by it but range at the small end, of which it has plenty.
+constexpr float kHeadroom = 8;
+
+template <typename T, int D>
+__global__ void __launch_bounds__(kThreads) sample(Problem p, Sizes sizes, Buffers buffers) {
+  constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
+  const int bh = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y, b = bh / p.heads, h = bh % p.heads;
+  const int column = threadIdx.x % kRowLanes * kLaneElements, row = threadIdx.x / kRowLanes;
+  const Rows<T> k(p.k, b, h, p.head_dim), v(p.v, b, h, p.head_dim);
+  const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias, moments_of(p, buffers, false, b), h,
+                                p.head_dim, column);
+  float key_sum[kLaneElements] = {}, sum[kLaneElements] = {}, least[kLaneElements], largest[kLaneElements];
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    least[i] = FLT_MAX;
+    largest[i] = -FLT_MAX;
+  }
+  const int samples = ceil_div(key_count(p, b), sizes.stat_stride);
+  const int rounds = ceil_div(samples, kRows * chunks);
+  for (int round = 0; round < rounds; ++round) {  // whole warps stay together for the prologue's shuffles
+    const int sample_index = (round * chunks + chunk) * kRows + row;
+    const bool real = sample_index < samples;
+    const int token = real ? sample_index * sizes.stat_stride : 0;
+    float x[kLaneElements], y[kLaneElements];
+    unpack(k.load(token, column), x);
+    unpack(v.load(token, column), y);
+    prologue.apply(token, x);
+    if (!real) continue;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) {
+      key_sum[i] += x[i];
+      sum[i] += y[i];
+      least[i] = fminf(least[i], y[i]);
+      largest[i] = fmaxf(largest[i], y[i]);
+    }
+  }
+  __shared__ float shared[4][kRows][D];
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    shared[0][row][column + i] = key_sum[i];
+    shared[1][row][column + i] = sum[i];
+    shared[2][row][column + i] = least[i];
+    shared[3][row][column + i] = largest[i];
+  }
+  __syncthreads();
+  float* out = buffers.partials + (static_cast<int64_t>(bh) * chunks + chunk) * 4 * D;
+  for (int i = threadIdx.x; i < 4 * D; i += kThreads) {
+    const int kind = i / D, c = i % D;
+    float x = shared[kind][0][c];
+    for (int r = 1; r < kRows; ++r) {
+      const float y = shared[kind][r][c];
+      x = kind == 2 ? fminf(x, y) : kind == 3 ? fmaxf(x, y) : x + y;
+    }
+    out[i] = x;
+  }
+}
+
+template <int D>
+__global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
+  const int bh = blockIdx.x, c = threadIdx.x;
+  for (int i = c; bh == 0 && i < sizes.value_record_bytes / 4; i += D) reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
+  const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * 4 * D + c;
+  float key_sum = 0, sum = 0, least = FLT_MAX, largest = -FLT_MAX;
+  for (int chunk = 0; chunk < sizes.stat_chunks; ++chunk, partial += 4 * D) {
+    key_sum += partial[0];
+    sum += partial[D];
+    least = fminf(least, partial[2 * D]);
+    largest = fmaxf(largest, partial[3 * D]);
+  }
+  const int samples = ceil_div(key_count(p, bh / p.heads), sizes.stat_stride);
+  const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
+  const float centre = sum * inverse;
+  const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
+  const int64_t at = static_cast<int64_t>(bh) * D + c;
+  buffers.key_mean[at] = key_sum * inverse;
+  buffers.v_centre[at] = centre;
+  buffers.v_scale[at] = fmaxf(range * (sizes.stat_stride > 1 ? kHeadroom : 1.0F) / kE4m3Max, FLT_MIN);
+}
+
+/// Mean and 1 / deviation over all heads of a token: one warp a token of q (first) or k.
+template <typename T>
+__global__ void token_moments(Problem p, float* out) {
+  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
+  const int64_t q_tokens = static_cast<int64_t>(p.batch) * p.queries, k_tokens = static_cast<int64_t>(p.batch) * p.keys;
+  if (warp >= q_tokens + k_tokens) return;
+  const bool is_q = warp < q_tokens;
+  const View& view = is_q ? p.q : p.k;
+  const int tokens = is_q ? p.queries : p.keys;
+  const int64_t index = is_q ? warp : warp - q_tokens;
+  const T* row =
+      static_cast<const T*>(view.data) + index / tokens * view.batch_stride + index % tokens * view.token_stride;
+  const int size = p.heads * p.head_dim;
+  const auto element = [&](int i) { return to_float(row[i / p.head_dim * view.head_stride + i % p.head_dim]); };
+  const auto warp_sum = [](float x) {
+    for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
+    return x;
+  };
+  float mean = 0;
+  if (p.prologue.norm == Prologue::Norm::layer) {
+    float sum = 0;
+    for (int i = threadIdx.x % 32; i < size; i += 32) sum += element(i);
+    mean = warp_sum(sum) / static_cast<float>(size);
+  }
+  float square = 0;
+  for (int i = threadIdx.x % 32; i < size; i += 32) square += (element(i) - mean) * (element(i) - mean);
+  square = warp_sum(square);
+  if (threadIdx.x % 32 == 0) {
+    out[2 * warp] = mean;
+    out[2 * warp + 1] = rsqrtf(square / static_cast<float>(size) + p.prologue.eps);
+  }
+}
+
+template <typename T>
+void launch_sample(const Call& call) {
+  const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks);
+  const auto run = [&](auto* sampling, auto* finishing) {
+    sampling<<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    finishing<<<call.sizes.batch_heads, call.sizes.D, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+  };
+  if (call.sizes.D == 64) run(sample<T, 64>, finish<64>);
+  if (call.sizes.D == 128) run(sample<T, 128>, finish<128>);
+  if (call.sizes.D == 256) run(sample<T, 256>, finish<256>);
+}
+
+template <typename T>
+void launch_moments(const Call& call) {
+  const int64_t tokens = static_cast<int64_t>(call.problem.batch) * (call.problem.queries + call.problem.keys);
+  constexpr int warps = kThreads / 32;
+  token_moments<T><<<static_cast<unsigned>((tokens + warps - 1) / warps), kThreads, 0, call.stream>>>(
+      call.problem, call.buffers.token_moments);
+}
+
+}  // namespace
+
+void launch_token_moments(const Call& call) {
+  if (call.buffers.token_moments == nullptr) return;
+  switch (call.problem.element) {
+    case Element::fp16:
+      return launch_moments<__half>(call);
+    case Element::bf16:
+      return launch_moments<__nv_bfloat16>(call);
+  }
+}
+
+void launch_statistics(const Call& call) {
+  switch (call.problem.element) {
+    case Element::fp16:
+      return launch_sample<__half>(call);
+    case Element::bf16:
+      return launch_sample<__nv_bfloat16>(call);
+  }
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,237 @@
+// Tensors -> pointers and strides -> the CUDA kernels.
+#include "attention/cuda_call.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <string_view>
+
+#include "attention/cuda/device.h"
+#include "attention/cuda/launch.h"
+#include "attention/prologue.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+constexpr int64_t kVector = 8;  // elements that the kernels load at once
+
+cuda::View view_of(const at::Tensor& x) {
+  return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
+}
+
+/// x itself where its rows suit the kernels' 16-byte loads, else a copy that does, its head_dim padded with zeros.
+at::Tensor loadable(const at::Tensor& x) {
+  const bool aligned = reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0 && x.stride(0) % kVector == 0 &&
+                       x.stride(1) % kVector == 0 && x.stride(2) % kVector == 0;
+  const int64_t missing = (kVector - x.size(3) % kVector) % kVector;
+  if (missing > 0) return at::constant_pad_nd(x, {0, missing});
+  return aligned ? x : x.clone(at::MemoryFormat::Contiguous);
+}
+
+cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
+  using Kind = cuda::HeadChoice::Kind;
+  const bool dense = every_block || head.dense;
+  return {.kind = dense                               ? Kind::dense
+                  : head.selection == Selection::topk ? Kind::topk
+                                                      : Kind::cdf,
+          .topk = static_cast<float>(head.topk),
+          .cdf = static_cast<float>(head.cdf),
+          .similarity = static_cast<float>(head.similarity),
+          // With every block asked for nothing is skipped, P.V included.
+          .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold)};
+}
+
+/// One call; keeps what its pointers point into alive until the kernels are enqueued.
+class CudaCall {
+ public:
+  CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
+           double scale, Workspace& workspace)
+      : context_(context), mode_(mode), workspace_(workspace), head_dim_(q.size(3)) {
+    // The kernels' own prologue works on whole vectors; odd head sizes take torch's operations.
+    fuses_prologue_ = head_dim_ % (2 * kVector) == 0;
+    const QueriesAndKeys ready = fuses_prologue_ ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k);
+    q_ = loadable(ready.q);
+    k_ = loadable(ready.k);
+    v_ = loadable(v);
+    out_ = at::empty(q_.sizes(), q_.options().memory_format(at::MemoryFormat::Contiguous));
+    if (context.return_lse) lse_ = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
+    if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(q.device()).contiguous();
+    fill_problem(scale);
+    if (fuses_prologue_) fill_prologue();
+    fill_selection();
+    problem_.counts = reinterpret_cast<uint64_t*>(counts_of_layer().data_ptr<int64_t>());
+  }
+
+  Result run() {
+    const cuda::Kernel kernel = chosen_kernel();
+    void* scratch = reserve(cuda::scratch_bytes(problem_, kernel));
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(q_.device());
+    const char* error = cuda::attention(problem_, kernel, scratch, static_cast<cuda::Stream>(stream.native_handle()));
+    if (error != nullptr)
+      throw run_failure(std::string("the attention kernel did not start: ") + error,
+                        "report this with the output of 'sparsereel doctor'");
+    Result result;
+    result.out = out_.size(3) == head_dim_ ? out_ : out_.narrow(3, 0, head_dim_);
+    result.lse = lse_;
+    result.kernel = describe(kernel);
+    return result;
+  }
+
+ private:
+  /// The best kernel for the GPU, or the one that SPARSEREEL_ATTENTION_KERNEL names if the GPU can run it: with it
+  /// tests and comparisons reach the kernels of older GPUs.
+  cuda::Kernel chosen_kernel() const {
+    const int capability = cuda::compute_capability(q_.device().index());
+    const char* forced = std::getenv("SPARSEREEL_ATTENTION_KERNEL");
+    if (forced != nullptr && std::string_view(forced) == "ampere") return cuda::Kernel::ampere;
+    if (forced != nullptr && std::string_view(forced) == "ada" && capability >= 89) return cuda::Kernel::ada;
+    return *cuda::choose_kernel(capability, static_cast<int>(head_dim_));
+  }
+
+  void fill_problem(double scale) {
+    problem_ = {.batch = static_cast<int>(q_.size(0)),
+                .heads = static_cast<int>(q_.size(2)),
+                .queries = static_cast<int>(q_.size(1)),
+                .keys = static_cast<int>(k_.size(1)),
+                .head_dim = static_cast<int>(q_.size(3)),
+                .element = q_.scalar_type() == at::kHalf ? cuda::Element::fp16 : cuda::Element::bf16,
+                .q = view_of(q_),
+                .k = view_of(k_),
+                .v = view_of(v_),
+                .out = view_of(out_),
+                .lse = lse_.defined() ? lse_.data_ptr<float>() : nullptr,
+                .scale = static_cast<float>(scale),
+                .text_tokens = static_cast<int>(context_.text_tokens),
+                .causal = context_.causal,
+                .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr};
+  }
+
+  const float* vector(const at::Tensor& tensor) {
+    if (!tensor.defined()) return nullptr;
+    kept_.push_back(tensor.to(at::kFloat).contiguous());
+    return kept_.back().const_data_ptr<float>();
+  }
+
+  void fill_prologue() {
+    const Prologue& from = context_.prologue;
+    cuda::Prologue& to = problem_.prologue;
+    to.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
+              : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
+                                                 : cuda::Prologue::Norm::none;
+    to.across_heads = from.across_heads;
+    to.eps = static_cast<float>(from.eps);
+    to.q_weight = vector(from.q_weight);
+    to.q_bias = vector(from.q_bias);
+    to.k_weight = vector(from.k_weight);
+    to.k_bias = vector(from.k_bias);
+    to.cos = vector(from.rotary_cos);
+    to.sin = vector(from.rotary_sin);
+    to.rotary_tokens = from.rotary_cos.defined() ? static_cast<int>(from.rotary_cos.size(0)) : 0;
+    to.interleaved = from.interleaved;
+  }
+
+  void fill_selection() {
+    using Kind = cuda::Selection::Kind;
+    cuda::Selection& selection = problem_.selection;
+    const Policy& policy = context_.policy;
+    selection.rows = static_cast<int>(policy.selection_rows);
+    const bool every_block = mode_ == Mode::quantized || policy.is_dense(context_.layer, context_.step);
+    if (context_.block_map) {
+      selection.kind = Kind::map;
+      map_ = at::tensor(at::ArrayRef<uint8_t>(context_.block_map->bits), at::kByte).to(q_.device());
+      selection.map = map_.const_data_ptr<uint8_t>();
+    } else {
+      selection.kind = every_block ? Kind::dense : Kind::predict;
+    }
+    std::vector<cuda::HeadChoice> heads;
+    for (int64_t h = 0; h < q_.size(2); ++h) heads.push_back(head_choice(policy.head(context_.layer, h), every_block));
+    selection.all = heads.front();
+    for (const cuda::HeadChoice& head : heads) {
+      const bool dense = head.kind == cuda::HeadChoice::Kind::dense;
+      selection.similarity = selection.similarity || (!dense && head.similarity >= 0);
+      selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
+    }
+    if (!policy.per_head.empty()) selection.heads = device_choices(heads);
+  }
+
+  /// Per-head choices seldom change from step to step, so the last copy of each layer is kept.
+  const cuda::HeadChoice* device_choices(const std::vector<cuda::HeadChoice>& heads) {
+    const auto bytes = static_cast<int64_t>(heads.size() * sizeof(cuda::HeadChoice));
+    Workspace::LayerChoices& cached = workspace_.choices[context_.layer];
+    const auto* begin = reinterpret_cast<const uint8_t*>(heads.data());
+    const std::vector<uint8_t> host(begin, begin + bytes);
+    if (cached.host != host || !cached.device.defined() || cached.device.device() != q_.device()) {
+      cached.host = host;
+      cached.device = at::tensor(at::ArrayRef<uint8_t>(host), at::kByte).to(q_.device());
+    }
+    return static_cast<const cuda::HeadChoice*>(cached.device.const_data_ptr());
+  }
+
+  at::Tensor counts_of_layer() {
+    at::Tensor& counts = workspace_.counts;
+    if (!counts.defined() || counts.device() != q_.device() || counts.size(0) <= context_.layer) {
+      const at::Tensor more = at::zeros({context_.layer + 1, 2}, q_.options().dtype(at::kLong));
+      if (counts.defined() && counts.device() == q_.device()) more.narrow(0, 0, counts.size(0)).copy_(counts);
+      counts = more;
+    }
+    return counts[context_.layer];
+  }
+
+  void* reserve(size_t bytes) {
+    constexpr int64_t alignment = 1024;
+    at::Tensor& scratch = workspace_.scratch;
+    const auto wanted = static_cast<int64_t>(bytes) + alignment;
+    if (!scratch.defined() || scratch.device() != q_.device() || scratch.scalar_type() != at::kByte ||
+        scratch.numel() < wanted)
+      scratch = at::empty({wanted}, q_.options().dtype(at::kByte));
+    const auto address = reinterpret_cast<uintptr_t>(scratch.data_ptr());
+    return reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment);
+  }
+
+  std::string describe(cuda::Kernel kernel) const {
+    std::ostringstream text;
+    text << "cuda int8 Q.K, "
+         << (kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
+             : kernel == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
+                                            : "fp16 P.V (ampere)");
+    if (context_.block_map) {
+      text << ", the caller's block map";
+    } else if (mode_ != Mode::quantized && context_.policy.is_dense(context_.layer, context_.step)) {
+      text << ", every block in this layer or step";
+    }
+    return text.str();
+  }
+
+  const Context& context_;
+  const Mode mode_;
+  Workspace& workspace_;
+  const int64_t head_dim_;
+  bool fuses_prologue_ = false;
+  at::Tensor q_, k_, v_, out_, lse_, lengths_, map_;
+  std::vector<at::Tensor> kept_;
+  cuda::Problem problem_;
+};
+
+}  // namespace
+
+Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
+                   double scale, Workspace& workspace) {
+  const c10::DeviceGuard guard(q.device());
+  return CudaCall(q, k, v, context, mode, scale, workspace).run();
+}
+
+std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype) {
+  if (dtype != at::kHalf && dtype != at::kBFloat16)
+    return "the CUDA kernels take fp16 or bf16, not " + std::string(c10::toString(dtype));
+  const int capability = cuda::compute_capability(device.has_index() ? device.index() : 0);
+  if (!cuda::choose_kernel(capability, 64))
+    return "the CUDA kernels need compute capability 8.0 or newer, this GPU has " + std::to_string(capability / 10) +
+           "." + std::to_string(capability % 10);
+  return {};
+}
+
+}  // namespace sparsereel::attention

@@ -1,0 +1,16 @@
+// Binds the CUDA kernels to tensors.
+#pragma once
+
+#include "attention/attention.h"
+
+namespace sparsereel::attention {
+
+/// Modes quantized and sparse on a GPU; q, k, v and context as checked by attend(). Enqueues on the current stream and
+/// does not wait.
+Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
+                   double scale, Workspace& workspace);
+
+/// Empty where the kernels can run on this device with this element type, else the reason.
+std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype);
+
+}  // namespace sparsereel::attention
