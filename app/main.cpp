@@ -9,6 +9,7 @@
 #include <iostream>
 #include <new>
 
+#include "app/commands/bench_attention.h"
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
 #include "app/commands/doctor.h"
@@ -66,12 +67,12 @@ void add_options(CLI::App& command, Arguments& arguments, const std::vector<std:
   command.add_option("--config", arguments.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
 }
 
-void start_report(const Settings& settings, const char* command, RunReport& report) {
-  if (const auto path = settings.text("report")) {
-    const models::AtomicFile probe(*path);  // a report that cannot be written ends the run before it begins
-    report.path = *path;
+void start_report(const std::string& path, bool print, const char* command, RunReport& report) {
+  if (!path.empty()) {
+    const models::AtomicFile probe(path);  // a report that cannot be written ends the run before it begins
+    report.path = path;
   }
-  report.print = settings.flag("json");
+  report.print = print;
   report.content["version"] = SPARSEREEL_VERSION;
   report.content["command"] = command;
 }
@@ -83,7 +84,7 @@ void run(int argc, char** argv, RunReport& report) {
   Arguments arguments;
   const auto settings = [&](const char* command) {
     Settings collected = collect_settings(arguments.values, arguments.config);
-    start_report(collected, command, report);
+    start_report(collected.text("report", ""), collected.flag("json"), command, report);
     return collected;
   };
 
@@ -97,6 +98,17 @@ void run(int argc, char** argv, RunReport& report) {
               {"model", "fps", "device", "dtype", "vae_tiling", "threads", "output", "crf", "codec", "no_metadata",
                "contact_sheet", "report", "quiet", "json"});
   decode_command->callback([&] { decode(arguments.path, settings("decode"), report); });
+
+  CLI::App* bench_command = program.add_subcommand("bench", "measure on this machine");
+  bench_command->require_subcommand(1);
+  CLI::App* bench_attention_command =
+      bench_command->add_subcommand("attention", "full, quantized and sparse attention side by side");
+  bench::AttentionOptions attention_options;
+  add_bench_attention_options(*bench_attention_command, attention_options);
+  bench_attention_command->callback([&] {
+    start_report(attention_options.report, attention_options.json, "bench attention", report);
+    bench_attention(attention_options, report);
+  });
 
   CLI::App* inspect_command =
       program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
@@ -119,7 +131,10 @@ void run(int argc, char** argv, RunReport& report) {
     program.exit(request, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
     std::string help = "sparsereel";
-    for (const CLI::App* command : program.get_subcommands()) help += " " + command->get_name();
+    for (const CLI::App* command = &program; !command->get_subcommands().empty();) {
+      command = command->get_subcommands().front();
+      help += " " + command->get_name();
+    }
     const bool unknown_command = program.get_subcommands().empty() && argc > 1;
     throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + error.what() : error.what(),
                     "see '" + help + " --help'");

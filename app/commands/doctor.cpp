@@ -3,17 +3,15 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
-#include <dlfcn.h>
 
-#include <array>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "app/config_file.h"
+#include "app/machine.h"
 #include "app/media/video.h"
 #include "app/report.h"
 #include "attention/attention.h"
@@ -32,49 +30,8 @@ void line(const std::string& what, const std::string& value) {
   std::cout << what << std::string(what.size() < 12 ? 12 - what.size() : 1, ' ') << value << "\n";
 }
 
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string text; std::getline(info, text);)
-    if (text.starts_with("model name")) return text.substr(text.find(':') + 2);
-  return "unknown CPU";
-}
-
-/// GPUs as the driver lists them, without CUDA's toolkit: libcuda.so.1 comes with the driver.
-struct Driver {
-  bool found = false;
-  std::string version;
-  std::vector<std::string> gpus;
-};
-
-Driver find_driver() {
-  Driver driver;
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return driver;
-  const auto symbol = [&]<typename Function>(const char* name, Function*& function) {
-    function = reinterpret_cast<Function*>(dlsym(library, name));
-    return function != nullptr;
-  };
-  int (*initialise)(unsigned) = nullptr;
-  int (*driver_version)(int*) = nullptr;
-  int (*device_count)(int*) = nullptr;
-  int (*device_name)(char*, int, int) = nullptr;
-  if (!symbol("cuInit", initialise) || !symbol("cuDriverGetVersion", driver_version) ||
-      !symbol("cuDeviceGetCount", device_count) || !symbol("cuDeviceGetName", device_name))
-    return driver;
-  driver.found = true;
-  int version = 0, count = 0;
-  if (driver_version(&version) == 0)
-    driver.version = std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-  if (initialise(0) != 0 || device_count(&count) != 0) return driver;
-  for (int i = 0; i < count; ++i) {
-    std::array<char, 256> name{};
-    if (device_name(name.data(), static_cast<int>(name.size()), i) == 0) driver.gpus.emplace_back(name.data());
-  }
-  return driver;
-}
-
 void report_gpu() {
-  const Driver driver = find_driver();
+  const GpuDriver driver = find_gpu_driver();
   std::string reason;
   const bool usable = models::cuda_available(&reason);
   if (driver.gpus.empty()) {

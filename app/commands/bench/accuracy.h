@@ -1,0 +1,28 @@
+// How far a result is from full attention, computed exactly in fp64 for a sample of the queries.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "app/commands/bench/inputs.h"
+
+namespace sparsereel::app::bench {
+
+struct ExactRows {
+  at::Tensor queries;  // int64 [R], ascending positions in the sequence, the same for every head
+  at::Tensor out;      // fp64 [B, R, H, D]
+};
+
+/// softmax(q k^T D^-0.5) v in fp64 for `rows` queries, one from each of as many equal stretches of the sequence; all
+/// queries where there are no more. The inputs are taken as they are, rounded to their dtype. causal: query i sees keys
+/// up to i.
+ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
+
+struct Accuracy {
+  double relative_l1 = 0;  // sum|o - o*| / sum|o*|
+  double cosine = 0;       // o . o* / (|o| |o*|)
+};
+
+/// out: [B, N, H, D].
+Accuracy compare(const at::Tensor& out, const ExactRows& exact);
+
+}  // namespace sparsereel::app::bench

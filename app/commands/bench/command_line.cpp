@@ -1,0 +1,99 @@
+// The options of `bench attention` on the command line.
+#include <CLI/CLI.hpp>
+
+#include "app/commands/bench_attention.h"
+
+namespace sparsereel::app {
+namespace {
+
+void add_what(CLI::App& command, bench::AttentionOptions& options) {
+  const char* group = "What to measure";
+  std::string names;
+  for (const bench::Workload& workload : bench::known_workloads()) names += " " + workload.name;
+  command
+      .add_option("--shape", options.shapes, "B,H,N,D: batch, heads, tokens, head_dim; repeatable, or separated by ;")
+      ->type_name("B,H,N,D")
+      ->group(group);
+  command.add_option("--workload", options.workloads, "the attention of known models, comma list of:" + names)
+      ->type_name("NAMES")
+      ->group(group);
+  command.add_option("--modes", options.modes, "comma list (default full,quantized,sparse)")
+      ->type_name("MODES")
+      ->group(group);
+  command
+      .add_option("--text-tokens", options.text_tokens,
+                  "the last N tokens are text, always dense; or 'model' (default 0)")
+      ->type_name("N")
+      ->group(group);
+  command.add_flag("--causal", options.causal, "token i sees tokens up to i")->group(group);
+}
+
+void add_selection(CLI::App& command, bench::AttentionOptions& options) {
+  const char* group = "Block selection of mode sparse";
+  command.add_option("--topk", options.topk, "fractions of the key blocks kept, comma list (default 0.5,0.3,0.1)")
+      ->type_name("X,X")
+      ->group(group);
+  command
+      .add_option("--selection-rows", options.selection_rows,
+                  "queries that share one selection: 64, 128, 192 (default 128)")
+      ->type_name("N")
+      ->group(group);
+  command.add_option("--similarity", options.similarity, "blocks less self-similar stay dense (default -0.1: none)")
+      ->type_name("X")
+      ->group(group);
+  command
+      .add_option("--pv-threshold", options.pv_threshold,
+                  "skip P.V where the maximum rose by less, log2 units (default 15)")
+      ->type_name("X")
+      ->group(group);
+}
+
+void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
+  const char* group = "Measuring";
+  command.add_option("--device", options.device, "auto, cpu, cuda or cuda:N (default auto)")
+      ->type_name("DEVICE")
+      ->group(group);
+  command.add_option("--dtype", options.dtype, "auto, bf16, fp16, fp32 (default auto: bf16 on a GPU, fp32 on a CPU)")
+      ->type_name("DTYPE")
+      ->group(group);
+  command.add_option("--threads", options.threads, "CPU threads (default: all cores)")->type_name("N")->group(group);
+  command.add_option("--data", options.data, "gaussian, or structured like a trained model's (default gaussian)")
+      ->type_name("KIND")
+      ->group(group);
+  command.add_option("-s,--seed", options.seed, "seed of the data (default 42)")->type_name("N")->group(group);
+  command.add_option("--warmup", options.warmup, "rounds that do not count (default 5, on a CPU 1)")
+      ->type_name("N")
+      ->group(group);
+  command.add_option("--repetitions", options.repetitions, "rounds that count (default 20, on a CPU 5)")
+      ->type_name("N")
+      ->group(group);
+  command
+      .add_option("--accuracy-rows", options.accuracy_rows,
+                  "queries compared with exact attention; 0: none (default 256)")
+      ->type_name("N")
+      ->group(group);
+}
+
+void add_output(CLI::App& command, bench::AttentionOptions& options) {
+  const char* group = "Output and reports";
+  command.add_option("--format", options.format, "md, csv, json (default: by the output's ending, else md)")
+      ->type_name("FORMAT")
+      ->group(group);
+  command.add_option("-o,--output", options.output, "write the table to this file in place of stdout")
+      ->type_name("FILE")
+      ->group(group);
+  command.add_option("--report", options.report, "write a JSON report of the run")->type_name("FILE")->group(group);
+  command.add_flag("--quiet", options.quiet, "no progress bar")->group(group);
+  command.add_flag("--json", options.json, "print the report on stdout in place of the table")->group(group);
+}
+
+}  // namespace
+
+void add_bench_attention_options(CLI::App& command, bench::AttentionOptions& options) {
+  add_what(command, options);
+  add_selection(command, options);
+  add_measuring(command, options);
+  add_output(command, options);
+}
+
+}  // namespace sparsereel::app

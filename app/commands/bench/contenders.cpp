@@ -1,0 +1,99 @@
+// Builds the contenders; see contenders.h.
+#include "app/commands/bench/contenders.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+namespace sparsereel::app::bench {
+namespace {
+
+using attention::Mode;
+
+enum class Backend { flash, cudnn, efficient };
+
+/// Leaves one SDPA backend on, and puts the process's choice back at the end.
+class OnlyBackend {
+ public:
+  explicit OnlyBackend(Backend backend) {
+    set({backend == Backend::flash, backend == Backend::cudnn, backend == Backend::efficient, false});
+  }
+  ~OnlyBackend() { set(before_); }
+  OnlyBackend(const OnlyBackend&) = delete;
+  OnlyBackend& operator=(const OnlyBackend&) = delete;
+
+ private:
+  struct Enabled {
+    bool flash, cudnn, efficient, math;
+  };
+  static Enabled current() {
+    const at::Context& context = at::globalContext();
+    return {context.userEnabledFlashSDP(), context.userEnabledCuDNNSDP(), context.userEnabledMemEfficientSDP(),
+            context.userEnabledMathSDP()};
+  }
+  static void set(const Enabled& enabled) {
+    at::Context& context = at::globalContext();
+    context.setSDPUseFlash(enabled.flash);
+    context.setSDPUseCuDNN(enabled.cudnn);
+    context.setSDPUseMemEfficient(enabled.efficient);
+    context.setSDPUseMath(enabled.math);
+  }
+
+  Enabled before_ = current();
+};
+
+at::Tensor sdpa(const Inputs& inputs, bool causal) {
+  const auto heads_first = [](const at::Tensor& t) { return t.transpose(1, 2); };
+  return at::scaled_dot_product_attention(heads_first(inputs.q), heads_first(inputs.k), heads_first(inputs.v), {}, 0.0,
+                                          causal)
+      .transpose(1, 2);
+}
+
+Contender dense(const std::string& kernel, bool causal, std::optional<Backend> backend) {
+  Contender contender{.mode = Mode::full, .kernel = kernel, .topk = {}, .run = {}};
+  contender.run = [kernel, causal, backend](const Inputs& inputs) {
+    std::optional<OnlyBackend> only;
+    if (backend) only.emplace(*backend);
+    return Outcome{.out = sdpa(inputs, causal), .statistics = {}, .kernel = kernel};
+  };
+  return contender;
+}
+
+void add_dense(const Workload& workload, at::Device device, at::ScalarType dtype, std::vector<Contender>& contenders) {
+  if (device.is_cpu()) {
+    contenders.push_back(dense("torch sdpa", workload.causal, {}));
+    return;
+  }
+  contenders.push_back(dense("torch sdpa flash", workload.causal, Backend::flash));
+  contenders.push_back(dense("torch sdpa cudnn", workload.causal, Backend::cudnn));
+  if (dtype == at::kFloat) contenders.push_back(dense("torch sdpa efficient", workload.causal, Backend::efficient));
+}
+
+Contender ours(Mode mode, std::optional<double> topk, const AttentionPlan& plan, const Workload& workload,
+               attention::Workspace& workspace) {
+  attention::Context context;
+  context.mode = mode;
+  context.policy = plan.policy;
+  context.policy.defaults.topk = topk.value_or(1);
+  context.text_tokens = workload.text_tokens;
+  context.causal = workload.causal;
+  Contender contender{.mode = mode, .kernel = "", .topk = topk, .run = {}};
+  contender.run = [context, &workspace](const Inputs& inputs) {
+    attention::Result result = attention::attend(inputs.q, inputs.k, inputs.v, context, workspace);
+    return Outcome{.out = result.out, .statistics = result.statistics, .kernel = result.kernel};
+  };
+  return contender;
+}
+
+}  // namespace
+
+std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload& workload, at::Device device,
+                                       at::ScalarType dtype, attention::Workspace& workspace) {
+  std::vector<Contender> contenders;
+  if (plan.has(Mode::full)) add_dense(workload, device, dtype, contenders);
+  if (plan.has(Mode::quantized)) contenders.push_back(ours(Mode::quantized, {}, plan, workload, workspace));
+  if (plan.has(Mode::sparse))
+    for (const double topk : plan.topk) contenders.push_back(ours(Mode::sparse, topk, plan, workload, workspace));
+  return contenders;
+}
+
+}  // namespace sparsereel::app::bench

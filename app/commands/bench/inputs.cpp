@@ -1,0 +1,105 @@
+// Generators of inputs; see inputs.h.
+//
+// `structured` draws each head by itself, so that quantisation and block selection meet what they meet in a trained
+// model. With t the position of a token in the sequence:
+//   q = smooth + a F(t) + mean_q            mean_q  ~ 0.5 N(0, 1) a channel
+//   k = (smooth + a F(t)) . g + mean_k      mean_k  ~ 2 N(0, 1) a channel: K's mean dwarfs its spread, as is known of K
+//   v = smooth . g + mean_v                 mean_v  ~ 0.5 N(0, 1) a channel
+// smooth: unit variance, half of it shared by 16 neighbouring tokens, so that blocks resemble their mean.
+// g: 1, but for D / 32 outlier channels of K (x 3) and V (x 6), drawn for each head.
+// F(t): cos and sin of D / 2 angles w t, periods spread evenly in the logarithm from 32 tokens to 4 N. F(s) . F(t)
+// falls with |s - t|, so attention mass gathers near the diagonal; `a` makes the logit's rise at s = t between 4 (a
+// diffuse head) and 16 (a local one), uniform over the heads.
+#include "app/commands/bench/inputs.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsereel::app::bench {
+namespace {
+
+constexpr double kBeyondCache = 200e6;
+constexpr int64_t kMostCopies = 256;
+
+/// [N, D], unit variance, neighbours alike.
+at::Tensor smooth_tokens(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  constexpr int64_t group = 16;
+  const at::Tensor shared = at::randn({(tokens + group - 1) / group, head_dim}, options);
+  const at::Tensor own = at::randn({tokens, head_dim}, options);
+  return (shared.repeat_interleave(group, 0).narrow(0, 0, tokens) + own) * std::sqrt(0.5);
+}
+
+/// F(t) [N, D]; an odd last channel is 0.
+at::Tensor position_features(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  const int64_t angles = head_dim / 2;
+  const double shortest = 32, longest = std::max(64.0, 4.0 * static_cast<double>(tokens));
+  const at::Tensor periods = at::logspace(std::log10(shortest), std::log10(longest), angles, 10, options);
+  const at::Tensor phase = at::arange(tokens, options).unsqueeze(1) * (2 * M_PI / periods).unsqueeze(0);
+  at::Tensor features = at::zeros({tokens, head_dim}, options);
+  features.narrow(1, 0, angles).copy_(phase.cos());
+  features.narrow(1, angles, angles).copy_(phase.sin());
+  return features;
+}
+
+/// [D], 1 but for a few channels.
+at::Tensor outlier_gains(int64_t head_dim, double gain, const at::TensorOptions& options) {
+  at::Tensor gains = at::ones({head_dim}, options);
+  const at::Tensor channels = at::randperm(head_dim, options.dtype(at::kLong)).narrow(0, 0, (head_dim + 31) / 32);
+  return gains.index_fill_(0, channels, gain);
+}
+
+/// Writes one head's [N, D] into q, k and v.
+void fill_structured_head(const Inputs& inputs, int64_t batch, int64_t head, const at::Tensor& features) {
+  const at::TensorOptions options = features.options();
+  const int64_t tokens = features.size(0), head_dim = features.size(1);
+  const double rise = 4 + 12 * at::rand({1}).item<double>();
+  // The logit's rise at s = t is a^2 F(t) . F(t) D^-0.5 = a^2 D^0.5 / 2.
+  const at::Tensor local = features * std::sqrt(2 * rise / std::sqrt(static_cast<double>(head_dim)));
+  const auto smooth = [&] { return smooth_tokens(tokens, head_dim, options); };
+  const auto mean = [&](double size) { return at::randn({head_dim}, options) * size; };
+  const auto place = [&](const at::Tensor& target, const at::Tensor& values) {
+    target.select(0, batch).select(1, head).copy_(values);
+  };
+  place(inputs.q, smooth() + local + mean(0.5));
+  place(inputs.k, (smooth() + local) * outlier_gains(head_dim, 3, options) + mean(2));
+  place(inputs.v, smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
+}
+
+Inputs make_one(const Shape& shape, Data data, const at::TensorOptions& options) {
+  const std::vector<int64_t> sizes = {shape.batch, shape.tokens, shape.heads, shape.head_dim};
+  if (data == Data::gaussian) {
+    const auto normal = [&] { return at::randn(sizes, options); };
+    at::Tensor q = normal(), k = normal(), v = normal();
+    return {.q = std::move(q), .k = std::move(k), .v = std::move(v)};
+  }
+  Inputs inputs{.q = at::empty(sizes, options), .k = at::empty(sizes, options), .v = at::empty(sizes, options)};
+  const at::Tensor features = position_features(shape.tokens, shape.head_dim, options.dtype(at::kFloat));
+  for (int64_t b = 0; b < shape.batch; ++b)
+    for (int64_t h = 0; h < shape.heads; ++h) fill_structured_head(inputs, b, h, features);
+  return inputs;
+}
+
+}  // namespace
+
+double input_bytes(const Shape& shape, at::ScalarType dtype, int64_t copies) {
+  return 3 * shape.elements() * static_cast<double>(c10::elementSize(dtype)) * static_cast<double>(copies);
+}
+
+int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype) {
+  const double copies = std::ceil(kBeyondCache / input_bytes(shape, dtype, 1));
+  return static_cast<int64_t>(std::clamp(copies, 1.0, static_cast<double>(kMostCopies)));
+}
+
+std::vector<Inputs> make_inputs(const Shape& shape, Data data, at::ScalarType dtype, at::Device device, int64_t copies,
+                                uint64_t seed) {
+  at::manual_seed(seed);
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  std::vector<Inputs> inputs;
+  inputs.reserve(static_cast<size_t>(copies));
+  for (int64_t i = 0; i < copies; ++i) inputs.push_back(make_one(shape, data, options));
+  return inputs;
+}
+
+}  // namespace sparsereel::app::bench

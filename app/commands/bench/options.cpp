@@ -1,0 +1,137 @@
+// From the command line's texts to a plan; see options.h.
+#include "app/commands/bench/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using attention::Mode;
+
+std::vector<Mode> parse_modes(const std::string& text) {
+  std::vector<Mode> modes;
+  for (const std::string& item : split(text, ',')) {
+    if (item != "full" && item != "quantized" && item != "sparse")
+      throw bad_input("--modes " + text + ": '" + item + "' is no mode to measure", "use full, quantized, sparse");
+    const Mode mode = attention::parse_mode(item);
+    if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
+  }
+  return modes;
+}
+
+std::vector<double> parse_fractions(const std::string& text) {
+  std::vector<double> values;
+  for (const std::string& item : split(text, ',')) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+    if (error != std::errc{} || stop != item.data() + item.size() || !(value > 0 && value <= 1))
+      throw bad_input("--topk " + text + ": '" + item + "' is no fraction above 0 and at most 1",
+                      "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1");
+    values.push_back(value);
+  }
+  return values;
+}
+
+/// -1: as many as the model has.
+int64_t parse_text_tokens(const std::string& text) {
+  if (text == "model") return -1;
+  int64_t tokens = -1;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
+  if (error != std::errc{} || stop != text.data() + text.size() || tokens < 0)
+    throw bad_input("--text-tokens " + text + " is no number of tokens", "give 0 or more, or 'model'");
+  return tokens;
+}
+
+std::vector<Workload> collect_workloads(const AttentionOptions& options) {
+  std::vector<Workload> workloads;
+  for (const std::string& list : options.workloads)
+    for (const std::string& name : split(list, ',')) workloads.push_back(find_workload(name));
+  for (const std::string& text : options.shapes)
+    for (const Shape& shape : parse_shapes(text)) workloads.push_back({.name = {}, .shape = shape});
+  if (workloads.empty())
+    throw bad_input("no shape to measure was given",
+                    "name one with --workload (cogvideox-2b, ...) or write --shape B,H,N,D");
+  const int64_t text_tokens = parse_text_tokens(options.text_tokens);
+  for (Workload& workload : workloads) {
+    if (text_tokens >= 0) workload.text_tokens = text_tokens;
+    workload.causal = workload.causal || options.causal;
+    if (workload.text_tokens > workload.shape.tokens)
+      throw bad_input("--text-tokens " + options.text_tokens + " is more than the " +
+                          std::to_string(workload.shape.tokens) + " tokens of shape " + workload.shape.text(),
+                      "give at most that many");
+  }
+  return workloads;
+}
+
+/// Options of the block selection mean nothing where no contender selects blocks.
+void refuse_selection_options(const AttentionOptions& options) {
+  const std::pair<const char*, bool> given[] = {{"--topk", options.topk.has_value()},
+                                                {"--selection-rows", options.selection_rows.has_value()},
+                                                {"--similarity", options.similarity.has_value()},
+                                                {"--pv-threshold", options.pv_threshold.has_value()}};
+  for (const auto& [name, set] : given)
+    if (set)
+      throw bad_input(std::string(name) + " has no effect with --modes " + options.modes,
+                      "leave it out, or add sparse to --modes");
+}
+
+attention::Policy make_policy(const AttentionOptions& options) {
+  attention::Policy policy;
+  if (options.selection_rows) policy.selection_rows = *options.selection_rows;
+  if (options.similarity) policy.defaults.similarity = *options.similarity;
+  if (options.pv_threshold) policy.defaults.pv_threshold = *options.pv_threshold;
+  attention::validate(policy);
+  return policy;
+}
+
+Data parse_data(const std::string& text) {
+  if (text == "gaussian") return Data::gaussian;
+  if (text == "structured") return Data::structured;
+  throw bad_input("--data " + text + " is unknown", "use gaussian or structured");
+}
+
+Format parse_format(const AttentionOptions& options) {
+  const std::string ending = std::filesystem::path(options.output).extension().string();
+  const std::string text = options.format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
+  if (text == "md") return Format::markdown;
+  if (text == "csv") return Format::csv;
+  if (text == "json") return Format::json;
+  throw bad_input("--format " + text + " is unknown", "use md, csv or json");
+}
+
+void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most) {
+  if (value && (*value < least || *value > most))
+    throw bad_input(
+        option + " " + std::to_string(*value) + " is outside " + std::to_string(least) + " to " + std::to_string(most),
+        "give a number in that range");
+}
+
+}  // namespace
+
+bool AttentionPlan::has(Mode mode) const {
+  return std::find(modes.begin(), modes.end(), mode) != modes.end();
+}
+
+AttentionPlan make_plan(const AttentionOptions& options) {
+  check_range("--seed", options.seed, 0, std::numeric_limits<int64_t>::max());
+  check_range("--warmup", options.warmup, 0, 100'000);
+  check_range("--repetitions", options.repetitions, 1, 100'000);
+  check_range("--accuracy-rows", options.accuracy_rows, 0, 1 << 20);
+  check_range("--threads", options.threads, 1, 4096);
+  AttentionPlan plan;
+  plan.modes = parse_modes(options.modes);
+  if (!plan.has(Mode::sparse)) refuse_selection_options(options);
+  plan.workloads = collect_workloads(options);
+  plan.topk = parse_fractions(options.topk.value_or("0.5,0.3,0.1"));
+  plan.policy = make_policy(options);
+  plan.data = parse_data(options.data);
+  plan.format = parse_format(options);
+  return plan;
+}
+
+}  // namespace sparsereel::app::bench

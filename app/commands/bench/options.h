@@ -1,0 +1,58 @@
+// The options of `bench attention`, as given and as checked. No torch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/bench/workloads.h"
+#include "attention/policy.h"
+
+namespace sparsereel::app::bench {
+
+/// As the command line gives them; unset means the default.
+struct AttentionOptions {
+  std::vector<std::string> shapes;     // --shape, each one or more of B,H,N,D
+  std::vector<std::string> workloads;  // --workload, comma lists of names
+  std::string modes = "full,quantized,sparse";
+  std::optional<std::string> topk;
+  std::optional<int64_t> selection_rows;
+  std::optional<double> similarity;
+  std::optional<double> pv_threshold;
+  std::string text_tokens = "0";  // a number, or "model"
+  bool causal = false;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::optional<int64_t> threads;
+  std::string data = "gaussian";
+  int64_t seed = 42;
+  std::optional<int64_t> warmup;
+  std::optional<int64_t> repetitions;
+  int64_t accuracy_rows = 256;
+  std::optional<std::string> format;
+  std::string output;  // empty: stdout
+  std::string report;  // empty: none
+  bool json = false;
+  bool quiet = false;
+};
+
+enum class Data { gaussian, structured };
+enum class Format { markdown, csv, json };
+
+/// What to measure, checked, in the order of the rows.
+struct AttentionPlan {
+  std::vector<Workload> workloads;  // text_tokens and causal as they will run
+  std::vector<attention::Mode> modes;
+  std::vector<double> topk;
+  attention::Policy policy;  // of the sparse mode, but for topk
+  Data data = Data::gaussian;
+  Format format = Format::markdown;
+
+  bool has(attention::Mode mode) const;
+};
+
+/// Throws Error naming the option that is out of range, or that would have no effect.
+AttentionPlan make_plan(const AttentionOptions& options);
+
+}  // namespace sparsereel::app::bench

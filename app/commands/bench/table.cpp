@@ -1,0 +1,218 @@
+// One list of columns serves Markdown and CSV; see table.h.
+#include "app/commands/bench/table.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+
+#include "app/commands/finish_video.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+/// A cell's text for people (few digits) or for programs.
+enum class Style { people, programs };
+
+struct Column {
+  std::string title;  // Markdown
+  std::string name;   // CSV
+  std::function<std::string(const Row&, Style)> cell;
+};
+
+/// `digits` significant digits for people; programs get every digit.
+std::string number(double value, int digits, Style style) {
+  if (style == Style::programs) return nlohmann::json(value).dump();
+  double size = std::abs(value);
+  if (size > 0 && size < 1e-4) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.*e", digits - 1, value);
+    return text.data();
+  }
+  int decimals = digits - 1;
+  for (; size >= 10 && decimals > 0; size /= 10) --decimals;
+  for (; size > 0 && size < 1; size *= 10) ++decimals;
+  return fixed(value, decimals);
+}
+
+Column number_column(const std::string& title, const std::string& name, int digits,
+                     const std::function<std::optional<double>(const Row&)>& value) {
+  return {title, name, [value, digits](const Row& row, Style style) {
+            const std::optional<double> known = value(row);
+            return known ? number(*known, digits, style) : std::string();
+          }};
+}
+
+Column text_column(const std::string& title, const std::string& name,
+                   const std::function<std::string(const Row&)>& value) {
+  return {title, name, [value](const Row& row, Style) { return value(row); }};
+}
+
+/// What the shape alone does not say: "causal", "226 text".
+std::string traits(const Row& row) {
+  std::string text = row.workload.causal ? "causal" : "";
+  if (row.workload.text_tokens > 0)
+    text += (text.empty() ? "" : ", ") + std::to_string(row.workload.text_tokens) + " text";
+  return text;
+}
+
+std::optional<double> prepass_percent(const Row& row) {
+  if (!row.prepass_ms || !row.ms) return {};
+  return 100 * *row.prepass_ms / row.ms->median;
+}
+
+std::string quartiles(const Row& row) {
+  if (!row.ms) return {};
+  return number(row.ms->lower_quartile, 4, Style::people) + "-" + number(row.ms->upper_quartile, 4, Style::people);
+}
+
+std::optional<double> of_spread(const Row& row, double Spread::*member) {
+  if (!row.ms) return {};
+  return (*row.ms).*member;
+}
+
+std::vector<Column> shared_columns() {
+  return {
+      text_column("workload", "workload", [](const Row& row) { return row.workload.name; }),
+      text_column("B,H,N,D", "shape", [](const Row& row) { return row.workload.shape.text(); }),
+      text_column("mode", "mode", [](const Row& row) { return row.mode; }),
+      number_column("topk", "topk", 1, [](const Row& row) { return row.topk; }),
+      text_column("kernel", "kernel", [](const Row& row) { return row.kernel; }),
+      text_column("dtype", "dtype", [](const Row& row) { return row.dtype; }),
+      number_column("ms", "ms", 4, [](const Row& row) { return of_spread(row, &Spread::median); }),
+  };
+}
+
+std::vector<Column> figure_columns() {
+  return {
+      number_column("TOPS", "tops", 4, [](const Row& row) { return row.tops; }),
+      number_column("% of limit", "limit_percent", 3, [](const Row& row) { return row.limit_percent; }),
+      number_column("x dense", "speedup", 3, [](const Row& row) { return row.speedup; }),
+      number_column("pre-pass ms", "prepass_ms", 3, [](const Row& row) { return row.prepass_ms; }),
+      number_column("pre-pass %", "prepass_percent", 3, prepass_percent),
+      number_column("sparsity", "sparsity", 3, [](const Row& row) { return row.sparsity; }),
+      number_column("rel. L1", "rel_l1", 3, [](const Row& row) { return row.rel_l1; }),
+      number_column("cosine", "cosine", 6, [](const Row& row) { return row.cosine; }),
+      text_column("note", "note", [](const Row& row) { return row.note; }),
+  };
+}
+
+std::vector<Column> markdown_columns() {
+  std::vector<Column> columns = shared_columns();
+  columns.insert(columns.begin() + 2, text_column("", "", traits));
+  columns.push_back(text_column("quartiles", "", quartiles));
+  for (Column& column : figure_columns()) columns.push_back(std::move(column));
+  return columns;
+}
+
+std::vector<Column> csv_columns() {
+  std::vector<Column> columns = shared_columns();
+  const auto spread_column = [](const char* name, double Spread::*member) {
+    return number_column("", name, 0, [member](const Row& row) { return of_spread(row, member); });
+  };
+  columns.push_back(spread_column("ms_lower_quartile", &Spread::lower_quartile));
+  columns.push_back(spread_column("ms_upper_quartile", &Spread::upper_quartile));
+  columns.push_back(spread_column("ms_min", &Spread::least));
+  columns.push_back(spread_column("ms_max", &Spread::most));
+  for (Column& column : figure_columns()) columns.push_back(std::move(column));
+  columns.push_back(text_column("", "device", [](const Row& row) { return row.device; }));
+  columns.push_back(text_column("", "causal", [](const Row& row) { return row.workload.causal ? "1" : "0"; }));
+  columns.push_back(
+      text_column("", "text_tokens", [](const Row& row) { return std::to_string(row.workload.text_tokens); }));
+  return columns;
+}
+
+std::string markdown_cell(const std::string& text) {
+  std::string cell;
+  for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
+  return " " + cell + " |";
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+nlohmann::json or_null(const std::optional<double>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+nlohmann::json row_to_json(const Row& row) {
+  const Shape& shape = row.workload.shape;
+  nlohmann::json json = {{"mode", row.mode},
+                         {"kernel", row.kernel},
+                         {"shape", {shape.batch, shape.heads, shape.tokens, shape.head_dim}},
+                         {"causal", row.workload.causal},
+                         {"text_tokens", row.workload.text_tokens},
+                         {"dtype", row.dtype},
+                         {"device", row.device},
+                         {"topk", or_null(row.topk)},
+                         {"ms", or_null(of_spread(row, &Spread::median))},
+                         {"ms_lower_quartile", or_null(of_spread(row, &Spread::lower_quartile))},
+                         {"ms_upper_quartile", or_null(of_spread(row, &Spread::upper_quartile))},
+                         {"ms_min", or_null(of_spread(row, &Spread::least))},
+                         {"ms_max", or_null(of_spread(row, &Spread::most))},
+                         {"tops", or_null(row.tops)},
+                         {"limit_percent", or_null(row.limit_percent)},
+                         {"speedup", or_null(row.speedup)},
+                         {"sparsity", or_null(row.sparsity)},
+                         {"rel_l1", or_null(row.rel_l1)},
+                         {"cosine", or_null(row.cosine)}};
+  if (!row.workload.name.empty()) json["workload"] = row.workload.name;
+  if (row.prepass_ms)
+    json.update({{"prepass_ms", *row.prepass_ms}, {"prepass_percent", or_null(prepass_percent(row))}});
+  if (!row.note.empty()) json["note"] = row.note;
+  return json;
+}
+
+}  // namespace
+
+void compare_with_dense(std::vector<Row>& rows) {
+  std::optional<double> fastest;
+  for (const Row& row : rows)
+    if (row.mode == "full" && row.ms) fastest = std::min(fastest.value_or(row.ms->median), row.ms->median);
+  for (Row& row : rows)
+    if (fastest && row.ms && row.ms->median > 0) row.speedup = *fastest / row.ms->median;
+}
+
+std::string markdown(const std::vector<Row>& rows) {
+  std::string head = "|", line = "|";
+  std::vector<std::string> lines(rows.size(), "|");
+  for (const Column& column : markdown_columns()) {
+    std::vector<std::string> cells;
+    for (const Row& row : rows) cells.push_back(column.cell(row, Style::people));
+    if (std::all_of(cells.begin(), cells.end(), [](const std::string& cell) { return cell.empty(); })) continue;
+    head += markdown_cell(column.title);
+    line += "---|";
+    for (size_t i = 0; i < rows.size(); ++i) lines[i] += markdown_cell(cells[i]);
+  }
+  std::string text = head + "\n" + line + "\n";
+  for (const std::string& row : lines) text += row + "\n";
+  return text;
+}
+
+std::string csv(const std::vector<Row>& rows) {
+  const std::vector<Column> columns = csv_columns();
+  const auto line = [&columns](const std::function<std::string(const Column&)>& field) {
+    std::string text;
+    for (const Column& column : columns) {
+      if (&column != &columns.front()) text += ',';
+      text += csv_field(field(column));
+    }
+    return text + "\n";
+  };
+  std::string text = line([](const Column& column) { return column.name; });
+  for (const Row& row : rows) text += line([&row](const Column& column) { return column.cell(row, Style::programs); });
+  return text;
+}
+
+nlohmann::json to_json(const std::vector<Row>& rows) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const Row& row : rows) json.push_back(row_to_json(row));
+  return json;
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,57 @@
+// Fair timing: contenders take turns, input buffers rotate, medians. Device time on a GPU, wall time on a CPU.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/commands/bench/spread.h"
+
+namespace sparsereel::app::bench {
+
+/// Times calls on a device, milliseconds each. On a GPU it brackets the call with events on the current stream, so that
+/// host time counts only where the device waits for the host.
+class Timer {
+ public:
+  explicit Timer(c10::Device device) : device_(device) {}
+
+  /// Runs the call; a call that throws leaves no time behind.
+  void time(const std::function<void()>& call);
+  /// Waits for the device; the times since the last finish(), in the order of the calls.
+  std::vector<double> finish();
+
+ private:
+  c10::Device device_;
+  std::vector<double> times_;                               // CPU
+  std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
+};
+
+struct Rounds {
+  int64_t warmup = 1;
+  int64_t repetitions = 5;
+  int64_t buffers = 1;  // copies of the inputs
+};
+
+/// One contender: runs once on the inputs of copy `buffer`.
+using Contestant = std::function<void(int64_t buffer)>;
+
+struct Measurement {
+  std::vector<double> milliseconds;  // one a repetition
+  std::string failure;               // why it has none; the others go on
+};
+
+/// Each round runs every contender once (A B C, A B C, ...), each call on the next buffer. `before_round` is called
+/// with the number of rounds done and may throw to end the run.
+std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,
+                                   const std::function<void(int64_t done)>& before_round);
+
+/// Runs the call and returns why it failed (and the remedy) on one line; empty where it did not. A benchmark is the one
+/// place besides main() that catches: what one contender cannot do is a result.
+std::string failure_of(const std::function<void()>& call);
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,98 @@
+// The table of known attentions, and reading shapes; see workloads.h.
+#include "app/commands/bench/workloads.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+constexpr std::string_view kSpace = " \t\n";
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+/// Above 0 and small enough that every product of a shape is exact in 64 bits; 0 for anything else.
+int64_t parse_size(std::string_view text) {
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  constexpr int64_t limit = 1 << 30;
+  return error == std::errc{} && stop == text.data() + text.size() && value > 0 && value <= limit ? value : 0;
+}
+
+Shape parse_shape(const std::string& text) {
+  std::array<int64_t, 4> sizes{};
+  const std::vector<std::string> items = split(text, ',');
+  if (items.size() == sizes.size()) std::transform(items.begin(), items.end(), sizes.begin(), parse_size);
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end())
+    throw bad_input("--shape " + text + " is not four whole numbers above 0",
+                    "write B,H,N,D (batch, heads, tokens, head_dim), e.g. --shape 2,30,17776,64");
+  return {.batch = sizes[0], .heads = sizes[1], .tokens = sizes[2], .head_dim = sizes[3]};
+}
+
+}  // namespace
+
+double Shape::elements() const {
+  return static_cast<double>(batch) * static_cast<double>(heads) * static_cast<double>(tokens) *
+         static_cast<double>(head_dim);
+}
+
+std::string Shape::text() const {
+  return std::to_string(batch) + "," + std::to_string(heads) + "," + std::to_string(tokens) + "," +
+         std::to_string(head_dim);
+}
+
+double Workload::operations() const {
+  return (causal ? 2 : 4) * shape.elements() * static_cast<double>(shape.tokens);
+}
+
+const std::vector<Workload>& known_workloads() {
+  // Sizes and text tokens of the published configurations; batch 2 is classifier-free guidance.
+  static const std::vector<Workload> table = {
+      {"cogvideox-2b", {2, 30, 17776, 64}, 226, false},                                              // 49 x 480 x 720
+      {"cogvideox-5b", {2, 48, 17776, 64}, 226, false}, {"mochi", {1, 24, 44776, 128}, 256, false},  // 163 x 480 x 848
+      {"wan-1.3b", {1, 12, 32760, 128}, 0, false},  // 81 x 480 x 832; the text has its own cross attention
+      {"wan-14b", {1, 40, 75600, 128}, 0, false},   // 81 x 720 x 1280
+      {"llama3.1-24k", {1, 32, 24576, 128}, 0, true},   {"llama3.1-128k", {1, 32, 131072, 128}, 0, true},
+      {"flux", {1, 24, 4608, 128}, 0, false},           {"sd3.5", {2, 38, 4429, 64}, 0, false},
+  };
+  return table;
+}
+
+Workload find_workload(std::string_view name) {
+  std::string names;
+  for (const Workload& workload : known_workloads()) {
+    if (workload.name == name) return workload;
+    names += (names.empty() ? "" : ", ") + workload.name;
+  }
+  throw bad_input("--workload " + std::string(name) + " is unknown", "use " + names + ", or --shape B,H,N,D");
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> items;
+  for (;;) {
+    const size_t end = text.find(separator);
+    items.emplace_back(trimmed(text.substr(0, end)));
+    if (end == std::string_view::npos) return items;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::vector<Shape> parse_shapes(std::string_view text) {
+  std::string separated(text);
+  for (char& c : separated)
+    if (kSpace.find(c) != std::string_view::npos) c = ';';
+  std::vector<Shape> shapes;
+  for (const std::string& item : split(separated, ';'))
+    if (!item.empty()) shapes.push_back(parse_shape(item));
+  if (shapes.empty()) throw bad_input("--shape is empty", "write B,H,N,D, e.g. --shape 2,30,17776,64");
+  return shapes;
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,44 @@
+// Which attentions to measure: those of known models by name, and shapes as B,H,N,D. No torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsereel::app::bench {
+
+/// q, k and v are [batch, tokens, heads, head_dim] each; written B,H,N,D as papers do.
+struct Shape {
+  int64_t batch = 1;
+  int64_t heads = 1;
+  int64_t tokens = 1;
+  int64_t head_dim = 64;
+
+  double elements() const;   // of one tensor
+  std::string text() const;  // "2,30,17776,64"
+};
+
+struct Workload {
+  std::string name;  // empty for a shape without a name
+  Shape shape;
+  int64_t text_tokens = 0;  // the last tokens; how many the model has
+  bool causal = false;
+
+  /// Multiplications and additions of both matrix products over the visible pairs: 4 B H N^2 D, half of it when causal.
+  double operations() const;
+};
+
+const std::vector<Workload>& known_workloads();
+
+/// Throws Error listing the known names.
+Workload find_workload(std::string_view name);
+
+/// "1,4,2336,64;2,30,17776,64" -> two shapes; ';' and white space separate. Throws Error naming the one that is not
+/// four whole numbers above 0.
+std::vector<Shape> parse_shapes(std::string_view text);
+
+/// "0.5, 0.3" -> {"0.5", "0.3"}; white space around items is dropped, empty items stay.
+std::vector<std::string> split(std::string_view text, char separator);
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,118 @@
+"""`bench attention` on a CPU: every mode, every format, bad arguments, Ctrl-C."""
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from support import PROGRAM, CommandLineTest
+
+TINY = ['--device', 'cpu', '--shape', '1,2,320,32', '--topk', '0.5,0.3', '--warmup', 0, '--repetitions', 2]
+
+
+class BenchAttention(CommandLineTest):
+    def bench(self, *arguments):
+        return self.run_program('bench', 'attention', *arguments)
+
+    def report(self, *arguments):
+        return json.loads(self.succeed(self.bench('--json', *arguments)).stdout)
+
+    def test_json(self):
+        report = self.report(*TINY, '--data', 'structured')
+        self.assertEqual((report['command'], report['exit']['code']), ('bench attention', 0))
+        rows = report['rows']
+        self.assertEqual([(row['mode'], row['topk']) for row in rows],
+                         [('full', None), ('quantized', None), ('sparse', 0.5), ('sparse', 0.3)])
+        for row in rows:
+            self.assertEqual((row['shape'], row['dtype'], row['device']), ([1, 2, 320, 32], 'fp32', 'cpu'))
+            self.assertGreater(row['tops'], 0)
+            self.assertLessEqual(row['ms_min'], row['ms'])
+            self.assertLessEqual(row['ms'], row['ms_max'])
+            self.assertAlmostEqual(row['speedup'], rows[0]['ms'] / row['ms'])
+            self.assertNotIn('note', row)
+        self.assertLess(rows[0]['rel_l1'], 1e-5)
+        self.assertLess(rows[1]['rel_l1'], 0.1)
+        self.assertLess(rows[2]['sparsity'], rows[3]['sparsity'])
+        self.assertLess(rows[2]['rel_l1'], rows[3]['rel_l1'])
+        self.assertEqual(report['settings']['data'], 'structured')
+
+    def test_same_seed_same_error(self):
+        errors = [[row['rel_l1'] for row in self.report(*TINY, '--seed', seed)['rows']] for seed in (3, 3, 4)]
+        self.assertEqual(errors[0], errors[1])
+        self.assertNotEqual(errors[0], errors[2])
+
+    def test_markdown(self):
+        lines = self.succeed(self.bench(*TINY)).stdout.splitlines()
+        self.assertIn('gaussian data, seed 42', lines[0])
+        self.assertTrue(lines[2].startswith('| B,H,N,D | mode | topk |'), lines[2])
+        self.assertEqual(len(lines), 4 + 4)
+
+    def test_csv_file(self):
+        out = self.succeed(self.bench(*TINY, '--modes', 'full,sparse', '-o', 'a.csv')).stdout
+        self.assertEqual(out, 'a.csv: 3 rows\n')
+        rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
+        self.assertEqual([row['mode'] for row in rows], ['full', 'sparse', 'sparse'])
+        self.assertEqual(rows[0]['shape'], '1,2,320,32')
+        self.assertEqual(self.names(), ['a.csv'])
+
+    def test_json_file_and_report(self):
+        self.succeed(self.bench(*TINY, '--output', 'a.json', '--report', 'b.json', '--accuracy-rows', 0))
+        shown = json.loads((self.folder / 'a.json').read_text())
+        report = json.loads((self.folder / 'b.json').read_text())
+        self.assertEqual(shown['rows'], report['rows'])
+        self.assertEqual([row['rel_l1'] for row in shown['rows']], [None] * 4)
+
+    def test_several_shapes_causal_text_and_half_precision(self):
+        for dtype in ('bf16', 'fp16'):
+            rows = self.report('--device', 'cpu', '--shape', '1,1,100,32;2,1,65,16', '1,1,1,16', '--causal', '--modes',
+                               'full,sparse', '--topk', 0.5, '--text_tokens', 1, '--dtype', dtype, '--repetitions', 1,
+                               '--selection-rows', 64)['rows']
+            self.assertEqual([row['shape'] for row in rows[::2]], [[1, 1, 100, 32], [2, 1, 65, 16], [1, 1, 1, 16]])
+            for row in rows:
+                self.assertEqual((row['causal'], row['text_tokens'], row['dtype']), (True, 1, dtype))
+                self.assertIsNotNone(row['ms'])
+
+    def test_what_a_contender_cannot_do_is_a_note(self):
+        rows = self.report('--device', 'cpu', '--shape', '1,1,64,8', '--topk', 0.5, '--repetitions', 1)['rows']
+        self.assertIsNotNone(rows[0]['ms'])
+        for row in rows[1:]:
+            self.assertIsNone(row['ms'])
+            self.assertIn('head_dim from 16 to 256', row['note'])
+
+    def test_failures(self):
+        for arguments, words in (([], ['--workload', '--shape']),
+                                 (['--shape', '1,2,3'], ['1,2,3']),
+                                 (['--workload', 'sora'], ['sora', 'cogvideox-2b']),
+                                 (['--shape', '1,1,64,64', '--topk', '2'], ['--topk 2']),
+                                 (['--shape', '1,1,64,64', '--modes', 'full', '--topk', '0.5'], ['no effect']),
+                                 (['--shape', '1,1,64,64', '--warmup', 'x'], ['bench attention --help']),
+                                 (['--shape', '1,1,64,64', '--dtype', 'int8'], ['int8']),
+                                 (['--shape', '1,1,64,64', '--device', 'tpu'], ['tpu']),
+                                 (['--shape', '4096,4096,4096,128', '--device', 'cpu'], ['GiB']),
+                                 (['--shape', '1,1,64,64', '-o', 'none/a.md'], ['none']),
+                                 (['--shape', '1,1,64,64', '--report', 'none/a.json'], ['none']),
+                                 (['--shape', '1,1,64,64', '--text-tokens', '65'], ['--text-tokens 65'])):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.bench(*arguments), 2, *words)
+        self.fail_with(self.run_program('bench'), 2, 'bench --help')
+        self.assertEqual(self.names(), [])
+
+    def test_interrupt_writes_the_report_but_no_table(self):
+        arguments = ['--device', 'cpu', '--shape', '1,1,1024,64', '--topk', '0.5', '--repetitions', '100000',
+                     '--report', 'r.json', '-o', 'a.md']
+        process = subprocess.Popen([PROGRAM, 'bench', 'attention', *arguments], cwd=self.folder, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(3)
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertIn('remedy', errors)
+        self.assertEqual(self.names(), ['r.json'])
+        self.assertEqual(json.loads((self.folder / 'r.json').read_text())['exit']['state'], 'interrupted')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,111 @@
+// The benchmark's inputs, its exact oracle, and its contenders on a CPU.
+#include "app/commands/bench/inputs.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "app/commands/bench/accuracy.h"
+#include "app/commands/bench/contenders.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+constexpr Shape kShape{.batch = 2, .heads = 3, .tokens = 300, .head_dim = 32};
+
+Inputs one_input(Data data, at::ScalarType dtype = at::kFloat, const Shape& shape = kShape) {
+  return make_inputs(shape, data, dtype, at::kCPU, 1, 7).front();
+}
+
+TEST(Copies, FillMoreThanACache) {
+  const Shape large{.batch = 1, .heads = 40, .tokens = 75600, .head_dim = 128};
+  const Shape middle{.batch = 2, .heads = 38, .tokens = 4429, .head_dim = 64};
+  EXPECT_EQ(copies_beyond_cache(large, at::kBFloat16), 1);
+  EXPECT_EQ(copies_beyond_cache(middle, at::kBFloat16), 2);
+  EXPECT_EQ(copies_beyond_cache(kShape, at::kFloat), 256);
+}
+
+TEST(MadeInputs, RepeatForASeedAndDifferBetweenCopies) {
+  for (const Data data : {Data::gaussian, Data::structured}) {
+    const auto first = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
+    const auto again = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
+    EXPECT_EQ(first[0].q.sizes(), at::IntArrayRef({2, 300, 3, 32}));
+    EXPECT_EQ(first[0].k.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(at::equal(first[0].q, again[0].q) && at::equal(first[1].v, again[1].v));
+    EXPECT_FALSE(at::equal(first[0].q, first[1].q));
+  }
+}
+
+TEST(StructuredInputs, GatherAttentionNearTheDiagonal) {
+  const Shape shape{.batch = 1, .heads = 4, .tokens = 1024, .head_dim = 64};
+  const Inputs inputs = one_input(Data::structured, at::kFloat, shape);
+  const at::Tensor q = inputs.q.transpose(1, 2), k = inputs.k.transpose(1, 2);
+  const at::Tensor mass = at::softmax(at::matmul(q, k.transpose(2, 3)) / 8, 3);
+  const at::Tensor position = at::arange(1024);
+  const at::Tensor near = (position.unsqueeze(0) - position.unsqueeze(1)).abs() < 128;
+  const double share = (mass * near).sum().item<double>() / mass.sum().item<double>();
+  EXPECT_GT(share, 0.5);  // 0.23 of the keys
+}
+
+TEST(StructuredInputs, HaveLargeMeansInK) {
+  const Inputs inputs = one_input(Data::structured);
+  const double of_means = inputs.k.mean(1).square().mean().item<double>();
+  const double around = (inputs.k - inputs.k.mean(1, true)).square().mean().item<double>();
+  EXPECT_GT(of_means, around * 0.5);
+}
+
+TEST(StructuredInputs, TakeOddHeadDims) {
+  const Inputs inputs = one_input(Data::structured, at::kFloat, {.batch = 1, .heads = 1, .tokens = 5, .head_dim = 17});
+  EXPECT_TRUE(inputs.k.isfinite().all().item<bool>());
+}
+
+TEST(ExactAttention, AgreesWithSdpaOnEveryQuery) {
+  const Inputs inputs = one_input(Data::gaussian);
+  for (const bool causal : {false, true}) {
+    const ExactRows exact = exact_attention(inputs, 1000, causal);
+    EXPECT_EQ(exact.queries.size(0), 300);
+    const at::Tensor expected = at::scaled_dot_product_attention(
+                                    inputs.q.transpose(1, 2).to(at::kDouble), inputs.k.transpose(1, 2).to(at::kDouble),
+                                    inputs.v.transpose(1, 2).to(at::kDouble), {}, 0.0, causal)
+                                    .transpose(1, 2);
+    EXPECT_LT((exact.out - expected).abs().max().item<double>(), 1e-12);
+  }
+}
+
+TEST(ExactAttention, SamplesOneQueryFromEachStretch) {
+  const ExactRows exact = exact_attention(one_input(Data::gaussian), 10, true);
+  for (int64_t i = 0; i < 10; ++i) {
+    const auto query = exact.queries[i].item<int64_t>();
+    EXPECT_GE(query, 30 * i);
+    EXPECT_LT(query, 30 * (i + 1));
+  }
+}
+
+TEST(Compare, IsZeroForTheExactAndOneForNothing) {
+  const Inputs inputs = one_input(Data::gaussian);
+  const ExactRows exact = exact_attention(inputs, 1000, false);
+  EXPECT_EQ(compare(exact.out, exact).relative_l1, 0);
+  EXPECT_NEAR(compare(exact.out * 2, exact).cosine, 1, 1e-12);
+  EXPECT_NEAR(compare(exact.out * 2, exact).relative_l1, 1, 1e-12);
+}
+
+TEST(Contenders, RunInEveryMode) {
+  AttentionOptions options;
+  options.shapes = {kShape.text()};
+  options.topk = "1,0.5";
+  const AttentionPlan plan = make_plan(options);
+  attention::Workspace workspace;
+  const auto contenders = make_contenders(plan, plan.workloads[0], at::kCPU, at::kFloat, workspace);
+  ASSERT_EQ(contenders.size(), 4U);
+  const Inputs inputs = one_input(Data::structured);
+  const ExactRows exact = exact_attention(inputs, 1000, false);
+  EXPECT_LT(compare(contenders[0].run(inputs).out, exact).relative_l1, 1e-5);
+  EXPECT_LT(compare(contenders[1].run(inputs).out, exact).relative_l1, 0.1);
+  EXPECT_LT(compare(contenders[2].run(inputs).out, exact).relative_l1, 1e-3);
+  const Outcome sparse = contenders[3].run(inputs);
+  EXPECT_GT(sparse.statistics.sparsity(), 0.3);
+  EXPECT_EQ(contenders[3].topk, 0.5);
+}
+
+}  // namespace
+}  // namespace sparsereel::app::bench

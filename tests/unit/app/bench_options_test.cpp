@@ -1,0 +1,155 @@
+// Shapes, lists and checks of `bench attention`.
+#include "app/commands/bench/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/commands/bench/hardware.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using attention::Mode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+AttentionOptions with_shape(const std::string& shape) {
+  AttentionOptions options;
+  options.shapes = {shape};
+  return options;
+}
+
+/// The refusal's text; fails where there is none, or where it is not the user's mistake or names no remedy.
+std::string refusal(const AttentionOptions& options) {
+  try {
+    make_plan(options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_FALSE(error.remedy().empty());
+    return error.what();
+  }
+  ADD_FAILURE() << "was accepted";
+  return {};
+}
+
+TEST(Shapes, AreSeparatedBySemicolonsAndSpaces) {
+  const std::vector<Shape> shapes = parse_shapes("1,4,2336,64;2,30,17776,64 1,1,1,16; ");
+  ASSERT_EQ(shapes.size(), 3U);
+  EXPECT_EQ(shapes[0].text(), "1,4,2336,64");
+  EXPECT_EQ(shapes[1].text(), "2,30,17776,64");
+  EXPECT_EQ(shapes[2].text(), "1,1,1,16");
+}
+
+TEST(Shapes, RefuseWhatIsNotFourSizes) {
+  for (const char* text : {"", ";", "1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,-3,4", "1,2,3,x", "1,2,3,4x", "1,,3,4",
+                           "1.5,2,3,4", "1,2,3,99999999999999999999"})
+    EXPECT_THROW(parse_shapes(text), Error) << text;
+}
+
+TEST(Shapes, OperationsAreHalvedByCausality) {
+  const Shape shape{.batch = 2, .heads = 30, .tokens = 17776, .head_dim = 64};
+  const Workload dense{.name = {}, .shape = shape, .text_tokens = 0, .causal = false};
+  const Workload causal{.name = {}, .shape = shape, .text_tokens = 0, .causal = true};
+  EXPECT_DOUBLE_EQ(dense.operations(), 4.0 * 2 * 30 * 17776 * 17776 * 64);
+  EXPECT_DOUBLE_EQ(causal.operations() * 2, dense.operations());
+}
+
+TEST(Workloads, KnowTheModels) {
+  EXPECT_EQ(find_workload("cogvideox-2b").shape.text(), "2,30,17776,64");
+  EXPECT_EQ(find_workload("cogvideox-5b").text_tokens, 226);
+  EXPECT_EQ(find_workload("mochi").shape.text(), "1,24,44776,128");
+  EXPECT_TRUE(find_workload("llama3.1-128k").causal);
+  EXPECT_EQ(known_workloads().size(), 9U);
+  try {
+    find_workload("sora");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.remedy(), HasSubstr("wan-14b"));
+  }
+}
+
+TEST(Plan, HasTheDefaults) {
+  const AttentionPlan plan = make_plan(with_shape("1,4,256,64"));
+  EXPECT_THAT(plan.modes, ElementsAre(Mode::full, Mode::quantized, Mode::sparse));
+  EXPECT_THAT(plan.topk, ElementsAre(0.5, 0.3, 0.1));
+  EXPECT_EQ(plan.policy.selection_rows, 128);
+  EXPECT_EQ(plan.format, Format::markdown);
+}
+
+TEST(Plan, TakesWorkloadsThenShapes) {
+  AttentionOptions options = with_shape("1,2,300,64");
+  options.workloads = {"flux, mochi", "sd3.5"};
+  options.text_tokens = "model";
+  const AttentionPlan plan = make_plan(options);
+  ASSERT_EQ(plan.workloads.size(), 4U);
+  EXPECT_EQ(plan.workloads[1].name, "mochi");
+  EXPECT_EQ(plan.workloads[1].text_tokens, 256);
+  EXPECT_EQ(plan.workloads[3].text_tokens, 0);
+}
+
+TEST(Plan, TextTokensReplaceTheModels) {
+  AttentionOptions options;
+  options.workloads = {"mochi"};
+  EXPECT_EQ(make_plan(options).workloads[0].text_tokens, 0);
+  options.text_tokens = "7";
+  EXPECT_EQ(make_plan(options).workloads[0].text_tokens, 7);
+}
+
+TEST(Plan, DropsAModeGivenTwice) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.modes = "sparse, full,sparse";
+  EXPECT_THAT(make_plan(options).modes, ElementsAre(Mode::sparse, Mode::full));
+}
+
+TEST(Plan, GuessesTheFormatFromTheOutput) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.output = "a.csv";
+  EXPECT_EQ(make_plan(options).format, Format::csv);
+  options.output = "a.json";
+  EXPECT_EQ(make_plan(options).format, Format::json);
+  options.format = "md";
+  EXPECT_EQ(make_plan(options).format, Format::markdown);
+}
+
+TEST(Plan, RefusesBadValuesByName) {
+  EXPECT_THAT(refusal({}), HasSubstr("no shape"));
+  const auto changed = [](auto&& change) {
+    AttentionOptions options = with_shape("1,4,256,64");
+    change(options);
+    return refusal(options);
+  };
+  EXPECT_THAT(changed([](auto& o) { o.modes = "full,check"; }), HasSubstr("check"));
+  EXPECT_THAT(changed([](auto& o) { o.modes = ""; }), HasSubstr("--modes"));
+  EXPECT_THAT(changed([](auto& o) { o.topk = "0.5,0"; }), HasSubstr("--topk 0.5,0"));
+  EXPECT_THAT(changed([](auto& o) { o.topk = "nan"; }), HasSubstr("--topk nan"));
+  EXPECT_THAT(changed([](auto& o) { o.text_tokens = "257"; }), HasSubstr("256 tokens"));
+  EXPECT_THAT(changed([](auto& o) { o.text_tokens = "many"; }), HasSubstr("--text-tokens many"));
+  EXPECT_THAT(changed([](auto& o) { o.selection_rows = 100; }), HasSubstr("selection_rows"));
+  EXPECT_THAT(changed([](auto& o) { o.data = "zeros"; }), HasSubstr("--data zeros"));
+  EXPECT_THAT(changed([](auto& o) { o.format = "xml"; }), HasSubstr("--format xml"));
+  EXPECT_THAT(changed([](auto& o) { o.repetitions = 0; }), HasSubstr("--repetitions 0"));
+  EXPECT_THAT(changed([](auto& o) { o.warmup = -1; }), HasSubstr("--warmup -1"));
+  EXPECT_THAT(changed([](auto& o) { o.accuracy_rows = -1; }), HasSubstr("--accuracy-rows -1"));
+  EXPECT_THAT(changed([](auto& o) { o.seed = -1; }), HasSubstr("--seed -1"));
+}
+
+TEST(Plan, RefusesSelectionOptionsWithoutTheSparseMode) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.modes = "full,quantized";
+  EXPECT_NO_THROW(make_plan(options));
+  options.pv_threshold = 20;
+  EXPECT_THAT(refusal(options), HasSubstr("--pv-threshold has no effect"));
+}
+
+TEST(HardwareLimits, AreFoundByTheDriversName) {
+  EXPECT_EQ(hardware_limit("NVIDIA H200")->bits8, 1979);
+  EXPECT_EQ(hardware_limit("NVIDIA H100 80GB HBM3")->bits16, 989);
+  EXPECT_EQ(hardware_limit("NVIDIA H100 PCIe")->bits16, 756);
+  EXPECT_EQ(hardware_limit("NVIDIA GeForce RTX 4090")->bits8, 660);
+  EXPECT_FALSE(hardware_limit("NVIDIA L40").has_value());
+  EXPECT_FALSE(hardware_limit("AMD EPYC").has_value());
+}
+
+}  // namespace
+}  // namespace sparsereel::app::bench
