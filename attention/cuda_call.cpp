@@ -70,7 +70,9 @@ class CudaCall {
     const cuda::Kernel kernel = chosen_kernel();
     void* scratch = reserve(cuda::scratch_bytes(problem_, kernel));
     const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(q_.device());
-    const char* error = cuda::attention(problem_, kernel, scratch, static_cast<cuda::Stream>(stream.native_handle()));
+    const auto steps = workspace_.only_prepass ? cuda::Steps::prepass : cuda::Steps::all;
+    const char* error =
+        cuda::attention(problem_, kernel, steps, scratch, static_cast<cuda::Stream>(stream.native_handle()));
     if (error != nullptr)
       throw run_failure(std::string("the attention kernel did not start: ") + error,
                         "report this with the output of 'sparsereel doctor'");

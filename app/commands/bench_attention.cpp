@@ -116,12 +116,16 @@ Row start_row(const Run& run, const bench::Workload& workload, const bench::Cont
 
 /// One run of every contender on the first inputs: which can run at all, what they skip, and how exact they are.
 void try_contenders(const std::vector<bench::Contender>& contenders, const bench::Inputs& inputs,
-                    const std::optional<bench::ExactRows>& exact, Watcher& watcher, std::vector<Row>& rows) {
+                    const std::optional<bench::ExactRows>& exact, attention::Workspace& workspace, Watcher& watcher,
+                    std::vector<Row>& rows) {
   for (size_t i = 0; i < contenders.size(); ++i) {
     watcher.stop_if_interrupted();
     Row& row = rows[i];
     row.note = bench::failure_of([&] {
-      const bench::Outcome outcome = contenders[i].run(inputs);
+      bench::Outcome outcome = contenders[i].run(inputs);
+      std::vector<attention::Statistics> layers(1);
+      attention::collect_counts(workspace, layers);
+      outcome.statistics += layers.front();
       row.kernel = outcome.kernel;
       row.sparsity = outcome.statistics.sparsity();
       if (!exact) return;
@@ -144,23 +148,31 @@ void add_times(const Run& run, const bench::Measurement& measurement, Row& row) 
   if (const auto limit = limit_of(run, attention::parse_mode(row.mode))) row.limit_percent = 100 * *row.tops / *limit;
 }
 
-/// Times the rows that have no note yet.
+/// Times the rows that have no note yet, and the pre-pass of ours beside them.
 void time_rows(const Run& run, const std::vector<bench::Contender>& contenders,
                const std::vector<bench::Inputs>& inputs, Watcher& watcher, std::vector<Row>& rows) {
   std::vector<bench::Contestant> contestants;
-  std::vector<size_t> index;
+  std::vector<std::function<void(const bench::Measurement&)>> receivers;
   for (size_t i = 0; i < contenders.size(); ++i) {
     if (!rows[i].note.empty()) continue;
-    index.push_back(i);
+    Row& row = rows[i];
+    const bench::Contender& contender = contenders[i];
     contestants.push_back(
-        [&contender = contenders[i], &inputs](int64_t buffer) { contender.run(inputs[static_cast<size_t>(buffer)]); });
+        [&contender, &inputs](int64_t buffer) { contender.run(inputs[static_cast<size_t>(buffer)]); });
+    receivers.push_back([&run, &row](const bench::Measurement& measurement) { add_times(run, measurement, row); });
+    if (!contender.run_prepass) continue;
+    contestants.push_back(
+        [&contender, &inputs](int64_t buffer) { contender.run_prepass(inputs[static_cast<size_t>(buffer)]); });
+    receivers.push_back([&row](const bench::Measurement& measurement) {
+      if (measurement.failure.empty()) row.prepass_ms = bench::spread(measurement.milliseconds).median;
+    });
   }
   bench::Timer timer(run.device);
   const bench::Rounds rounds{
       .warmup = run.warmup, .repetitions = run.repetitions, .buffers = static_cast<int64_t>(inputs.size())};
   const auto before_round = [&](int64_t done) { watcher.round(done, rounds.warmup + rounds.repetitions); };
   const std::vector<bench::Measurement> measurements = bench::alternate(contestants, rounds, timer, before_round);
-  for (size_t i = 0; i < index.size(); ++i) add_times(run, measurements[i], rows[index[i]]);
+  for (size_t i = 0; i < measurements.size(); ++i) receivers[i](measurements[i]);
 }
 
 std::vector<Row> measure(const Run& run, const bench::Workload& workload, Watcher& watcher) {
@@ -176,7 +188,7 @@ std::vector<Row> measure(const Run& run, const bench::Workload& workload, Watche
   const auto contenders = bench::make_contenders(run.plan, workload, run.device, run.dtype, workspace);
   std::vector<Row> rows;
   for (const bench::Contender& contender : contenders) rows.push_back(start_row(run, workload, contender));
-  try_contenders(contenders, inputs.front(), exact, watcher, rows);
+  try_contenders(contenders, inputs.front(), exact, workspace, watcher, rows);
   time_rows(run, contenders, inputs, watcher, rows);
   bench::compare_with_dense(rows);
   return rows;

@@ -10,9 +10,9 @@ constexpr int kThreads = 256;
 
 /// A warp a row; `words` of type Word in it.
 template <typename Word>
-__global__ void __launch_bounds__(kThreads) gather(const char* in, int64_t in_batch, int64_t in_row, const int32_t* index,
-                                                   char* out, int64_t out_batch, int64_t out_row, int64_t all_rows,
-                                                   int rows, int words) {
+__global__ void __launch_bounds__(kThreads)
+    gather(const char* in, int64_t in_batch, int64_t in_row, const int32_t* index, char* out, int64_t out_batch,
+           int64_t out_row, int64_t all_rows, int rows, int words) {
   const int64_t row = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
   if (row >= all_rows) return;
   const int64_t b = row / rows, i = row % rows;

@@ -104,6 +104,7 @@ class Consumer {
             shared_ + T::kQueries + row_ / kRecord * T::kKeyBytes +
             record_offset<D>(row_ % kRecord + 8 * (u & 1), k * 32 + lane_ % 4 * 4 + 16 * (u / 2)));
     }
+    __syncwarp();
     release(barriers_.query_empty());
     shift_[0] = shift_[1] = saved_shift_[0] = saved_shift_[1] = kUnset;
     fresh_ = true;
@@ -197,7 +198,6 @@ class Consumer {
   }
 
   __device__ void release(uint32_t barrier) const {
-    __syncwarp();
     if (lane_ == 0) ptx::barrier_arrive(barrier);
   }
   __device__ void release_keys() {
@@ -306,7 +306,8 @@ class Consumer {
       float highest = kNever;
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (shift[row][r] != kNever) highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
+        if (entry_cover(entry_[r], group_) != Cover::none)
+          highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
       const float lower = fminf(shift_[row], kOffset - highest);
@@ -316,10 +317,18 @@ class Consumer {
       bits_shift_[row] = static_cast<int>(__float2ll_rn((lower + kExponentBias) * kExponentUnit));
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (shift[row][r] != kNever) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
+        if (entry_cover(entry_[r], group_) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
     }
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out_[i] *= alpha[row_of(i)];
+  }
+
+  /// A score whose P, about 2^-100, is 0 in e4m3; below it the integer exponential could wrap around. The reciprocal of
+  /// the scale need not be exact: subtracting a float's bits from a constant gives it to within 12%.
+  __device__ static int lowest_score(float scale, float shift) {
+    const float reciprocal = __int_as_float(0x7EF00000 - __float_as_int(scale));
+    const float score = fmaxf((-100.0F - shift) * reciprocal, -4e6F);
+    return __float_as_int(score + kMagic) - kMagicBits;
   }
 
   template <bool kMasked>
@@ -330,9 +339,8 @@ class Consumer {
 #pragma unroll
       for (int r = 0; r < kRecords; ++r) {
         bits_scale[row][r] = __float2int_rn(scale[row][r] * kExponentUnit);
-        bits_shift[row][r] = shift[row][r] == kNever ? 0 : bits_shift_[row];
-        // Below this score P is 0 in e4m3 by far; without the bound the product could wrap around.
-        lowest[row][r] = __float2int_ru(-(shift_[row] + kExponentBias) * __frcp_rn(scale[row][r])) + 2;
+        bits_shift[row][r] = entry_cover(entry_[r], group_) == Cover::none ? 0 : bits_shift_[row];
+        lowest[row][r] = lowest_score(scale[row][r], shift_[row]);
       }
     }
     const auto linear = [&](int i) {

@@ -27,7 +27,7 @@ size_t scratch_bytes(const Problem& problem, Kernel kernel) {
   return Buffers(problem, Sizes(problem, kernel), nullptr).bytes;
 }
 
-const char* attention(const Problem& problem, Kernel kernel, void* scratch, Stream stream) {
+const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream) {
   cudaGetLastError();  // an earlier failure is not this call's
   const Sizes sizes(problem, kernel);
   const Buffers buffers(problem, sizes, scratch);
@@ -37,10 +37,17 @@ const char* attention(const Problem& problem, Kernel kernel, void* scratch, Stre
   launch_quantise(call, kernel == Kernel::ampere);
   launch_select(call);
   launch_lists(call, tile_rows(kernel));
+  if (steps == Steps::prepass) return last_error();
   switch (kernel) {
-    case Kernel::hopper: launch_hopper(call); break;
-    case Kernel::ada: launch_ada(call); break;
-    case Kernel::ampere: launch_ampere(call); break;
+    case Kernel::hopper:
+      launch_hopper(call);
+      break;
+    case Kernel::ada:
+      launch_ada(call);
+      break;
+    case Kernel::ampere:
+      launch_ampere(call);
+      break;
   }
   return last_error();
 }

@@ -97,9 +97,12 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
 /// Bytes of scratch that attention() needs for a problem.
 size_t scratch_bytes(const Problem& problem, Kernel kernel);
 
+/// prepass: everything but attention itself, for measuring.
+enum class Steps { prepass, all };
+
 /// Enqueues the call. scratch: device memory aligned to 1024 bytes, contents irrelevant before and after. Returns null,
 /// or what CUDA said.
-const char* attention(const Problem& problem, Kernel kernel, void* scratch, Stream stream);
+const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream);
 
 /// out[b, i, :] = in[b, index[i], :]: rows of `row_bytes` bytes (a multiple of 2), the token order's gather and, with
 /// the inverse index, its undoing. Strides in bytes. Returns null, or what CUDA said.

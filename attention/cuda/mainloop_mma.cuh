@@ -167,8 +167,8 @@ class MmaTile {
       scale[r][0] = q_scale_[r][0] * key_scale;
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
-    // Pads past the last key weigh nothing in e4m3 values, whose rows of ones leave them out of the sum as well.
-    if (cover == Cover::causal || (!kE4m3 && (block + 1) * kRecord > keys_)) mask(block, s);
+    // Pads past the last key would reach the sums of fp16 weights and, rounded in another group of keys, the maxima.
+    if (cover == Cover::causal || (block + 1) * kRecord > keys_) mask(block, s);
     find_maxima(s, scale, block_max);
     if (pv_threshold_ < kNeverSkip && !last && !rises(block_max)) {
       ++skipped_;

@@ -71,7 +71,8 @@ __global__ void __launch_bounds__(kThreads) sample(Problem p, Sizes sizes, Buffe
 template <int D>
 __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const int bh = blockIdx.x, c = threadIdx.x;
-  for (int i = c; bh == 0 && i < sizes.value_record_bytes / 4; i += D) reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
+  for (int i = c; bh == 0 && i < sizes.value_record_bytes / 4; i += D)
+    reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
   const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * 4 * D + c;
   float key_sum = 0, sum = 0, least = FLT_MAX, largest = -FLT_MAX;
   for (int chunk = 0; chunk < sizes.stat_chunks; ++chunk, partial += 4 * D) {
@@ -82,7 +83,11 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   }
   const int samples = ceil_div(key_count(p, bh / p.heads), sizes.stat_stride);
   const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
-  const float centre = sum * inverse;
+  // A mean that the sample cannot tell from 0 (about 4 standard errors; normal data spread over 7 deviations) is noise,
+  // and would only add its own rounding to outputs that are averages themselves.
+  const float mean = sum * inverse;
+  const bool real = fabsf(mean) * sqrtf(static_cast<float>(samples)) > 0.6F * (largest - least);
+  const float centre = real || sizes.stat_stride == 1 ? mean : 0.0F;
   const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
   const int64_t at = static_cast<int64_t>(bh) * D + c;
   buffers.key_mean[at] = key_sum * inverse;

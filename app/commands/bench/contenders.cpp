@@ -69,7 +69,7 @@ void add_dense(const Workload& workload, at::Device device, at::ScalarType dtype
 }
 
 Contender ours(Mode mode, std::optional<double> topk, const AttentionPlan& plan, const Workload& workload,
-               attention::Workspace& workspace) {
+               at::Device device, attention::Workspace& workspace) {
   attention::Context context;
   context.mode = mode;
   context.policy = plan.policy;
@@ -81,6 +81,12 @@ Contender ours(Mode mode, std::optional<double> topk, const AttentionPlan& plan,
     attention::Result result = attention::attend(inputs.q, inputs.k, inputs.v, context, workspace);
     return Outcome{.out = result.out, .statistics = result.statistics, .kernel = result.kernel};
   };
+  if (device.is_cpu()) return contender;
+  contender.run_prepass = [context, &workspace](const Inputs& inputs) {
+    workspace.only_prepass = true;
+    attention::attend(inputs.q, inputs.k, inputs.v, context, workspace);
+    workspace.only_prepass = false;
+  };
   return contender;
 }
 
@@ -90,9 +96,10 @@ std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload
                                        at::ScalarType dtype, attention::Workspace& workspace) {
   std::vector<Contender> contenders;
   if (plan.has(Mode::full)) add_dense(workload, device, dtype, contenders);
-  if (plan.has(Mode::quantized)) contenders.push_back(ours(Mode::quantized, {}, plan, workload, workspace));
+  if (plan.has(Mode::quantized)) contenders.push_back(ours(Mode::quantized, {}, plan, workload, device, workspace));
   if (plan.has(Mode::sparse))
-    for (const double topk : plan.topk) contenders.push_back(ours(Mode::sparse, topk, plan, workload, workspace));
+    for (const double topk : plan.topk)
+      contenders.push_back(ours(Mode::sparse, topk, plan, workload, device, workspace));
   return contenders;
 }
 

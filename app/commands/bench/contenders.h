@@ -23,6 +23,8 @@ struct Contender {
   std::optional<double> topk;  // of mode sparse
   /// Throws Error or c10::Error where it cannot run the case.
   std::function<Outcome(const Inputs&)> run;
+  /// On a GPU: the steps of ours before attention itself; empty for others.
+  std::function<void(const Inputs&)> run_prepass{};
 };
 
 /// In the order of the rows: dense backends first (FlashAttention and cuDNN on a GPU, also the memory-efficient one for
