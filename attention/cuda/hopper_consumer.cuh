@@ -21,6 +21,8 @@ constexpr float kUnset = 1e30F;         // a row's shift before its first key
 constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: an integer below 2^22 added to the bits is added to the float
 constexpr float kMagic = 12582912.0F;
 constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits of a float
+// The integer exponential is right for log2 P from about -380 up: below, its bits wrap around.
+constexpr float kIntegerRange = 370;
 // Adding this to log2 x in the exponent's place gives x to within 6%, centred: the mantissa is taken as linear.
 constexpr float kExponentBias = 126.94F;
 
@@ -106,6 +108,7 @@ class Consumer {
     }
     __syncwarp();
     release(barriers_.query_empty());
+    bound_scores(buffers_.k_largest[tile.bh]);
     shift_[0] = shift_[1] = saved_shift_[0] = saved_shift_[1] = kUnset;
     fresh_ = true;
     saved_ = false;
@@ -123,6 +126,27 @@ class Consumer {
     live_ = true;
   }
 
+  /// No score of a row exceeds sum|q| max|k| in magnitude.
+  __device__ void bound_scores(float largest_key) {
+    int sum[2] = {};
+#pragma unroll
+    for (int k = 0; k < D / 32; ++k) {
+#pragma unroll
+      for (int u = 0; u < 4; ++u) {
+        const auto x = static_cast<int>(query_[k][u]);
+        const int negative = x >> 7 & 0x01010101;  // bytes of 1 or -1: 1, or 1 + 0xFE
+        sum[u & 1] = __dp4a(x, negative * 0xFE + 0x01010101, sum[u & 1]);
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      sum[row] += __shfl_xor_sync(~0U, sum[row], 1);
+      sum[row] += __shfl_xor_sync(~0U, sum[row], 2);
+      bound_[row] = static_cast<float>(sum[row]) * query_scale_[row] * largest_key;
+    }
+    in_range_ = false;
+  }
+
   /// PV of a subtile runs beside QK of the next one, then the next one's softmax.
   __device__ void run_stages(int stages) {
     ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
@@ -136,7 +160,7 @@ class Consumer {
       if (stage == stages) break;
       step(Constant<0>(), stage + 1 < stages);
     }
-    issue_values(Constant<1>());
+    if (live_) issue_values(Constant<1>());
     ptx::matrix_wait();
     hold_outputs();
     release_values();
@@ -147,7 +171,7 @@ class Consumer {
   __device__ void step(Constant<kSubtile> subtile, bool may_skip) {
     if (kSubtile == 1) ptx::barrier_wait(barriers_.value_full(values_.stage), values_.phase);
     wait_turn();
-    if (!kSkips || live_) issue_values(Constant<1 - kSubtile>());
+    if (live_) issue_values(Constant<1 - kSubtile>());
     if (kSubtile == 0) ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
     issue_scores(subtile);
     pass_turn();
@@ -230,31 +254,44 @@ class Consumer {
   /// Scores -> P as e4m3, with O rescaled where a row's maximum rose by more than kLag.
   template <int kSubtile>
   __device__ void soften(Constant<kSubtile>, bool may_skip) {
-    bool masked = false;
-    if constexpr (kCausal) {
+    bool whole = true, covered = false;
 #pragma unroll
-      for (int r = 0; r < kRecords; ++r) masked |= entry_cover(entry_[r], group_) == Cover::causal;
-      if (masked) hide_scores();
+    for (int r = 0; r < kRecords; ++r) {
+      whole &= cover(r) == Cover::whole;
+      covered |= cover(r) != Cover::none;
     }
+    live_ = covered;
+    if (!covered) return;
+    if (whole && in_range_) {
+      soften_covered<false>(may_skip);
+    } else {
+      soften_covered<true>(may_skip);
+    }
+  }
+
+  __device__ Cover cover(int r) const {
+    return entry_cover(entry_[r], group_);
+  }
+
+  /// kChecked: records that the group does not use, keys that a causal mask hides, and scores of any size.
+  template <bool kChecked>
+  __device__ void soften_covered(bool may_skip) {
+    if (kChecked && kCausal) hide_scores();
     int largest[2][kRecords];
     find_largest(largest);
     float scale[2][kRecords], shift[2][kRecords], top[2];
-    prepare(largest, scale, shift, top);
+    prepare<kChecked>(largest, scale, shift, top);
     if constexpr (kSkips) {
       const float rise = fmaxf(real_[0] ? top[0] : kNever, real_[1] ? top[1] : kNever);
       live_ = ptx::named_any(1 + T::kWarpgroups + group_, 128, !may_skip || rise > skip_below_);
       if (!live_) {
 #pragma unroll
-        for (int r = 0; r < kRecords; ++r) skipped_ += entry_cover(entry_[r], group_) == Cover::none ? 0 : 1;
+        for (int r = 0; r < kRecords; ++r) skipped_ += cover(r) == Cover::none ? 0 : 1;
         return;
       }
     }
-    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise(largest, scale, shift);
-    if (kCausal && masked) {
-      exponentiate<true>(scale, shift);
-    } else {
-      exponentiate<false>(scale, shift);
-    }
+    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kChecked>(largest, scale, shift);
+    exponentiate<kChecked>(scale, shift);
   }
 
   /// No dot product of D products of int8 is lower than what a hidden key gets.
@@ -277,15 +314,16 @@ class Consumer {
   }
 
   /// scale, shift: log2 P = integer-as-float * scale + shift; top: the largest log2 P of each row.
+  template <bool kChecked>
   __device__ void prepare(const int (&largest)[2][kRecords], float (&scale)[2][kRecords], float (&shift)[2][kRecords],
                           float (&top)[2]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
       for (int r = 0; r < kRecords; ++r) {
-        const bool covered = entry_cover(entry_[r], group_) != Cover::none;
-        scale[row][r] = covered ? query_scale_[row] * key_scale_[r] : 0.0F;
-        shift[row][r] = covered ? fmaf(-kMagic, scale[row][r], shift_[row]) : kNever;
+        const bool used = !kChecked || cover(r) != Cover::none;
+        scale[row][r] = used ? query_scale_[row] * key_scale_[r] : 0.0F;
+        shift[row][r] = used ? fmaf(-kMagic, scale[row][r], shift_[row]) : kNever;
         const float highest = fmaf(as_float(largest[row][r]), scale[row][r], shift[row][r]);
         top[row] = r == 0 ? highest : fmaxf(top[row], highest);
       }
@@ -298,6 +336,7 @@ class Consumer {
   }
 
   /// New reference maxima, for the rows of which some thread saw a higher score.
+  template <bool kChecked>
   __device__ void raise(const int (&largest)[2][kRecords], const float (&scale)[2][kRecords],
                         float (&shift)[2][kRecords]) {
     float alpha[2];
@@ -306,7 +345,7 @@ class Consumer {
       float highest = kNever;
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (entry_cover(entry_[r], group_) != Cover::none)
+        if (!kChecked || cover(r) != Cover::none)
           highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
@@ -317,8 +356,9 @@ class Consumer {
       bits_shift_[row] = static_cast<int>(__float2ll_rn((lower + kExponentBias) * kExponentUnit));
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (entry_cover(entry_[r], group_) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
+        if (!kChecked || cover(r) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
     }
+    in_range_ = __all_sync(~0U, shift_[0] > bound_[0] - kIntegerRange && shift_[1] > bound_[1] - kIntegerRange);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out_[i] *= alpha[row_of(i)];
   }
@@ -331,7 +371,7 @@ class Consumer {
     return __float_as_int(score + kMagic) - kMagicBits;
   }
 
-  template <bool kMasked>
+  template <bool kChecked>
   __device__ void exponentiate(const float (&scale)[2][kRecords], const float (&shift)[2][kRecords]) {
     int bits_scale[2][kRecords], bits_shift[2][kRecords], lowest[2][kRecords];
 #pragma unroll
@@ -339,21 +379,23 @@ class Consumer {
 #pragma unroll
       for (int r = 0; r < kRecords; ++r) {
         bits_scale[row][r] = __float2int_rn(scale[row][r] * kExponentUnit);
-        bits_shift[row][r] = entry_cover(entry_[r], group_) == Cover::none ? 0 : bits_shift_[row];
-        lowest[row][r] = lowest_score(scale[row][r], shift_[row]);
+        bits_shift[row][r] = kChecked && cover(r) == Cover::none ? 0 : bits_shift_[row];
+        if (kChecked) lowest[row][r] = lowest_score(scale[row][r], shift_[row]);
       }
     }
     const auto linear = [&](int i) {
       const int row = row_of(i), r = record_of(i);
-      if (in_integers(i)) {
-        score_[i] = max(score_[i], lowest[row][r]) * bits_scale[row][r] + bits_shift[row][r];
-      } else {
+      if (!in_integers(i)) {
         score_[i] = __float_as_int(fmaf(as_float(score_[i]), scale[row][r], shift[row][r]));
+      } else {
+        const int x = kChecked ? max(score_[i], lowest[row][r]) : score_[i];
+        score_[i] = x * bits_scale[row][r] + bits_shift[row][r];
       }
     };
     const auto exponential = [&](int i) {
       if (!in_integers(i)) score_[i] = __float_as_int(exp2_approx(__int_as_float(score_[i])));
-      if (kMasked && hidden(i)) score_[i] = 0;
+      if (in_integers(i) && !kChecked) score_[i] = max(score_[i], 0);
+      if (kChecked && kCausal && hidden(i)) score_[i] = 0;
     };
     const auto pack = [&](int chunk) {
       const auto p = [&](int i) { return __int_as_float(score_[chunk * 8 + i]); };
@@ -380,6 +422,7 @@ class Consumer {
   /// Moves O into the fp32 sums; the next P.V starts from zero.
   __device__ void promote() {
     until_promotion_ = T::kPromoteEvery;
+    if (fresh_) return;
     const float alpha[2] = {exp2_approx(shift_[0] - saved_shift_[0]), exp2_approx(shift_[1] - saved_shift_[1])};
 #pragma unroll
     for (int i = 0; i < kOutputs / 4; ++i) {
@@ -401,13 +444,16 @@ class Consumer {
   }
 
   __device__ void finish_tile(const TileIndex& tile) {
+    if (fresh_) {
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) out_[i] = 0;
+    }
     if (saved_) {
       const float alpha[2] = {exp2_approx(shift_[0] - saved_shift_[0]), exp2_approx(shift_[1] - saved_shift_[1])};
 #pragma unroll
       for (int i = 0; i < kOutputs / 4; ++i) {
         const float4 saved = sums_[i * kConsumers];
-        float4 sum = fresh_ ? make_float4(0, 0, 0, 0)
-                            : make_float4(out_[4 * i], out_[4 * i + 1], out_[4 * i + 2], out_[4 * i + 3]);
+        float4 sum = make_float4(out_[4 * i], out_[4 * i + 1], out_[4 * i + 2], out_[4 * i + 3]);
         add(sum, saved, alpha);
         out_[4 * i] = sum.x;
         out_[4 * i + 1] = sum.y;
@@ -478,6 +524,8 @@ class Consumer {
   float shift_[2];        // kOffset - reference maximum, log2 units
   float saved_shift_[2];  // at the last promotion
   int bits_shift_[2];     // the same for the integer exponential
+  float bound_[2];        // no score is larger, log2 units
+  bool in_range_;         // so the integer exponential cannot wrap around
   bool fresh_;            // P.V starts from zero
   bool saved_;            // sums_ holds something
   bool live_;             // the packed P is to be multiplied

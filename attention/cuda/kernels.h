@@ -16,8 +16,12 @@ struct Call {
 void launch_token_moments(const Call& call);
 /// Mean of K, and centre and scale of V, from every stat_stride-th token.
 void launch_statistics(const Call& call);
-/// Records and scales of Q, K and V; pooled means and similarities where blocks are predicted.
-void launch_quantise(const Call& call, bool half_values);
+/// Records and scales; pooled means and similarities of Q and K where blocks are predicted.
+void launch_quantise_queries(const Call& call);
+void launch_quantise_keys(const Call& call);
+void launch_quantise_values(const Call& call);
+/// V as fp16 instead.
+void launch_half_values(const Call& call);
 /// Bitmap of the key blocks that each selection tile keeps.
 void launch_select(const Call& call);
 /// Lists of key blocks for each query tile; counts them; resets the tile counter.

@@ -34,7 +34,9 @@ const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* 
   const Call call{problem, sizes, buffers, stream};
   launch_token_moments(call);
   launch_statistics(call);
-  launch_quantise(call, kernel == Kernel::ampere);
+  launch_quantise_queries(call);
+  launch_quantise_keys(call);
+  kernel == Kernel::ampere ? launch_half_values(call) : launch_quantise_values(call);
   launch_select(call);
   launch_lists(call, tile_rows(kernel));
   if (steps == Steps::prepass) return last_error();

@@ -77,7 +77,12 @@ __device__ uint32_t bisect(const F& enough) {
 }
 
 __device__ Cut cut_by_count(const Candidates& candidates, int wanted) {
-  const uint32_t threshold = bisect([&](uint32_t t) { return candidates.count_from(t) >= wanted; });
+  uint32_t threshold = 0;
+  for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1) {
+    const int count = candidates.count_from(threshold | bit);
+    if (count >= wanted) threshold |= bit;
+    if (count == wanted) return {threshold, candidates.count};  // the usual way out: no ties to break
+  }
   return {threshold, threshold == ~0U ? wanted : wanted - candidates.count_from(threshold + 1)};
 }
 

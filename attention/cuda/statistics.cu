@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 constexpr float kHeadroom = 8;
 
 template <typename T, int D>
-__global__ void __launch_bounds__(kThreads) sample(Problem p, Sizes sizes, Buffers buffers) {
+__global__ void __launch_bounds__(kThreads, 3) sample(Problem p, Sizes sizes, Buffers buffers) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
   const int bh = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y, b = bh / p.heads, h = bh % p.heads;
   const int column = threadIdx.x % kRowLanes * kLaneElements, row = threadIdx.x / kRowLanes;
@@ -75,6 +75,7 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
   const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * 4 * D + c;
   float key_sum = 0, sum = 0, least = FLT_MAX, largest = -FLT_MAX;
+#pragma unroll 8
   for (int chunk = 0; chunk < sizes.stat_chunks; ++chunk, partial += 4 * D) {
     key_sum += partial[0];
     sum += partial[D];
@@ -92,6 +93,7 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const int64_t at = static_cast<int64_t>(bh) * D + c;
   buffers.key_mean[at] = key_sum * inverse;
   buffers.v_centre[at] = centre;
+  if (c == 0) buffers.k_largest[bh] = 0;
   buffers.v_scale[at] = fmaxf(range * (sizes.stat_stride > 1 ? kHeadroom : 1.0F) / kE4m3Max, FLT_MIN);
 }
 

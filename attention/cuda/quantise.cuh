@@ -1,0 +1,121 @@
+// What the three quantising kernels share. A CTA makes one record: 64 tokens of one head.
+#pragma once
+
+#include <cfloat>
+
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/rows.cuh"
+#include "attention/cuda/visible.cuh"
+
+namespace sparsereel::attention::cuda {
+
+constexpr int kQuantiseThreads = 128;
+constexpr int kQuantiseWarps = kQuantiseThreads / 32;
+constexpr int kWarpRows = kRecord / kQuantiseWarps;  // rows of a record that one warp holds
+
+/// Where a thread stands in the record of this CTA. grid: heads, so that neighbours read neighbouring memory; blocks;
+/// batch.
+template <int D>
+struct RecordThread {
+  static constexpr int kRowLanes = D / kLaneElements;
+  static constexpr int kRowsAtOnce = 32 / kRowLanes;
+  static constexpr int kRounds = kWarpRows / kRowsAtOnce;
+
+  int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.x), block = static_cast<int>(blockIdx.y);
+  int warp = static_cast<int>(threadIdx.x) / 32;
+  int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
+
+  /// Rows are dealt out so that a warp holds exactly the keys of one int8 scale: key % 8 = 2 w and 2 w + 1.
+  __device__ int row(int round) const {
+    const int index = round * kRowsAtOnce + static_cast<int>(threadIdx.x) % 32 / kRowLanes;
+    return index / 2 * 8 + 2 * warp + index % 2;
+  }
+};
+
+inline dim3 record_grid(const Problem& problem, int blocks) {
+  return {static_cast<unsigned>(problem.heads), static_cast<unsigned>(blocks), static_cast<unsigned>(problem.batch)};
+}
+
+/// x / scale to the nearest integer in int8, where |x| <= 127 scale: adding 1.5 * 2^23 leaves it in the low byte.
+__device__ inline uint2 pack_int8(const float (&x)[kLaneElements], float inverse_scale) {
+  uint32_t byte[kLaneElements];
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) byte[i] = __float_as_uint(fmaf(x[i], inverse_scale, 12582912.0F));
+  const auto four = [&](int i) {
+    return __byte_perm(__byte_perm(byte[i], byte[i + 1], 0x0040), __byte_perm(byte[i + 2], byte[i + 3], 0x0040),
+                       0x5410);
+  };
+  return make_uint2(four(0), four(4));
+}
+
+__device__ inline float largest_of(const float (&x)[kLaneElements]) {
+  float most = 0;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) most = fmaxf(most, fabsf(x[i]));
+  return most;
+}
+
+__device__ inline void zero(float (&x)[kLaneElements]) {
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
+}
+
+/// Sums rows over a record; every lane adds its eight columns.
+template <int D>
+class Pool {
+ public:
+  __device__ void add(const float (&x)[kLaneElements]) {
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) sum_[i] += x[i];
+  }
+
+  /// Adds the row scaled to length 1. All lanes of the row call this together.
+  __device__ void add_direction(const float (&x)[kLaneElements]) {
+    float square = 0;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) square += x[i] * x[i];
+    const float inverse = rsqrtf(fmaxf(row_sum<D>(square), FLT_MIN));
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) sum_[i] += x[i] * inverse;
+  }
+
+  /// out[c] = factor * the sum of column c, in shared or global memory. All threads of the CTA call this together.
+  __device__ void write(float factor, float* out) {
+    __shared__ float shared[kQuantiseWarps][D];
+    constexpr int kRowLanes = D / kLaneElements;
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) {
+#pragma unroll
+      for (int lanes = kRowLanes; lanes < 32; lanes *= 2) sum_[i] += __shfl_xor_sync(~0U, sum_[i], lanes);
+    }
+    if (lane < kRowLanes) {
+#pragma unroll
+      for (int i = 0; i < kLaneElements; i += 4)
+        *reinterpret_cast<float4*>(&shared[warp][lane * kLaneElements + i]) =
+            make_float4(sum_[i], sum_[i + 1], sum_[i + 2], sum_[i + 3]);
+    }
+    __syncthreads();
+    for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads)
+      out[c] = (shared[0][c] + shared[1][c] + shared[2][c] + shared[3][c]) * factor;
+    __syncthreads();
+  }
+
+ private:
+  float sum_[kLaneElements] = {};
+};
+
+/// Starts a kernel<T, D> for the element type and padded head_dim of the call.
+#define SPARSEREEL_LAUNCH_QUANTISE(kernel, call, blocks)                                          \
+  do {                                                                                            \
+    const auto run = [&](auto* chosen) {                                                          \
+      chosen<<<record_grid((call).problem, blocks), kQuantiseThreads, 0, (call).stream>>>(        \
+          (call).problem, (call).sizes, (call).buffers);                                          \
+    };                                                                                            \
+    const bool half = (call).problem.element == Element::fp16;                                    \
+    if ((call).sizes.D == 64) half ? run(kernel<__half, 64>) : run(kernel<__nv_bfloat16, 64>);    \
+    if ((call).sizes.D == 128) half ? run(kernel<__half, 128>) : run(kernel<__nv_bfloat16, 128>); \
+    if ((call).sizes.D == 256) half ? run(kernel<__half, 256>) : run(kernel<__nv_bfloat16, 256>); \
+  } while (false)
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,74 @@
+// K less its mean -> int8 records with four scales, and the mean and self-similarity of 64 keys for the block
+// selection.
+#include "attention/cuda/quantise.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+template <typename T, int D>
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : 7)
+    quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                  const __grid_constant__ Buffers buffers) {
+  using Thread = RecordThread<D>;
+  const Thread thread;
+  const int bh = thread.b * p.heads + thread.h, column = thread.column;
+  const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
+                                moments_of(p, buffers, false, thread.b), thread.h, p.head_dim, column);
+  const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim);
+  const int64_t record = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
+  const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
+  float mean[kLaneElements], x[kLaneElements], most = 0;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) mean[i] = buffers.key_mean[static_cast<int64_t>(bh) * D + column + i];
+  // Rows past the end repeat the last key. A block without any key is never listed, but is written all the same.
+  const auto load = [&](int round) {
+    const int token = max(min(thread.block * kRecord + thread.row(round), count - 1), 0);
+    unpack(rows.load(token, column), x);
+    prologue.apply(token, x);
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) x[i] -= mean[i];
+  };
+  Pool<D> sum, direction;
+#pragma unroll 4
+  for (int round = 0; round < Thread::kRounds; ++round) {
+    load(round);
+    most = fmaxf(most, largest_of(x));
+    if (buffers.k_mean == nullptr) continue;
+    if (thread.row(round) >= left) zero(x);
+    sum.add(x);
+    if (buffers.k_similarity != nullptr) direction.add_direction(x);
+  }
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
+  const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = __fdividef(1.0F, scale);
+  if (threadIdx.x % 32 == 0) {
+    buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
+    atomicMax(reinterpret_cast<int*>(buffers.k_largest + bh), __float_as_int(most));  // in the order of floats >= 0
+  }
+#pragma unroll 4
+  for (int round = 0; round < Thread::kRounds; ++round) {  // reads the rows again: they are in the L1 cache
+    load(round);
+    *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(thread.row(round), column)) =
+        pack_int8(x, inverse);
+  }
+  const int real = max(0, min(kRecord, left));
+  if (buffers.k_mean != nullptr) sum.write(1.0F / static_cast<float>(max(1, real)), buffers.k_mean + record * D);
+  if (buffers.k_similarity == nullptr) return;
+  // Mean of the cosines between all pairs of the record's keys.
+  __shared__ float total[D];
+  direction.write(1, total);
+  if (threadIdx.x >= 32) return;
+  float square = 0;
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) square += total[c] * total[c];
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) square += __shfl_xor_sync(~0U, square, lanes);
+  if (threadIdx.x == 0) buffers.k_similarity[record] = square / static_cast<float>(max(1, real * real));
+}
+
+}  // namespace
+
+void launch_quantise_keys(const Call& call) {
+  SPARSEREEL_LAUNCH_QUANTISE(quantise_keys, call, call.sizes.key_blocks);
+}
+
+}  // namespace sparsereel::attention::cuda
