@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "app/commands/bench/accuracy.h"
@@ -66,7 +67,7 @@ class Watcher {
 std::string name_of(at::Device device) {
   if (device.is_cpu()) return cpu_model();
   const GpuDriver driver = find_gpu_driver();
-  const auto index = static_cast<size_t>(device.index());
+  const auto index = static_cast<size_t>(std::max<int>(device.index(), 0));
   return index < driver.gpus.size() ? driver.gpus[index] : "unknown GPU";
 }
 
@@ -187,6 +188,7 @@ std::vector<Row> measure(const Run& run, const bench::Workload& workload, Watche
   attention::Workspace workspace;
   const auto contenders = bench::make_contenders(run.plan, workload, run.device, run.dtype, workspace);
   std::vector<Row> rows;
+  rows.reserve(contenders.size());
   for (const bench::Contender& contender : contenders) rows.push_back(start_row(run, workload, contender));
   try_contenders(contenders, inputs.front(), exact, workspace, watcher, rows);
   time_rows(run, contenders, inputs, watcher, rows);

@@ -13,11 +13,16 @@ namespace {
 
 using attention::Mode;
 
+/// "--modes full,fast: 'fast' "
+std::string at_item(std::string option, const std::string& list, const std::string& item) {
+  return option.append(" ").append(list).append(": '").append(item).append("' ");
+}
+
 std::vector<Mode> parse_modes(const std::string& text) {
   std::vector<Mode> modes;
   for (const std::string& item : split(text, ',')) {
     if (item != "full" && item != "quantized" && item != "sparse")
-      throw bad_input("--modes " + text + ": '" + item + "' is no mode to measure", "use full, quantized, sparse");
+      throw bad_input(at_item("--modes", text, item) + "is no mode to measure", "use full, quantized, sparse");
     const Mode mode = attention::parse_mode(item);
     if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
   }
@@ -30,7 +35,7 @@ std::vector<double> parse_fractions(const std::string& text) {
     double value = 0;
     const auto [stop, error] = std::from_chars(item.data(), item.data() + item.size(), value);
     if (error != std::errc{} || stop != item.data() + item.size() || !(value > 0 && value <= 1))
-      throw bad_input("--topk " + text + ": '" + item + "' is no fraction above 0 and at most 1",
+      throw bad_input(at_item("--topk", text, item) + "is no fraction above 0 and at most 1",
                       "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1");
     values.push_back(value);
   }

@@ -182,8 +182,9 @@ std::string markdown(const std::vector<Row>& rows) {
   std::string head = "|", line = "|";
   std::vector<std::string> lines(rows.size(), "|");
   for (const Column& column : markdown_columns()) {
-    std::vector<std::string> cells;
-    for (const Row& row : rows) cells.push_back(column.cell(row, Style::people));
+    std::vector<std::string> cells(rows.size());
+    std::transform(rows.begin(), rows.end(), cells.begin(),
+                   [&column](const Row& row) { return column.cell(row, Style::people); });
     if (std::all_of(cells.begin(), cells.end(), [](const std::string& cell) { return cell.empty(); })) continue;
     head += markdown_cell(column.title);
     line += "---|";
