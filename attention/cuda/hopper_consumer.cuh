@@ -117,11 +117,10 @@ class Consumer {
     if constexpr (kSkips) {
       const HeadChoice& choice =
           p_.selection.heads == nullptr ? p_.selection.all : p_.selection.heads[tile.bh % p_.heads];
-      skip_below_ = kOffset - choice.pv_threshold;
       const int first = tile.tile * T::kRows + row_;
-      real_[0] = first < p_.queries;
-      real_[1] = first + 8 < p_.queries;
-      skipped_ = 0;
+#pragma unroll
+      for (int row = 0; row < 2; ++row)
+        skip_below_[row] = first + 8 * row < p_.queries ? kOffset - choice.pv_threshold : kUnset;
     }
     live_ = true;
   }
@@ -260,9 +259,9 @@ class Consumer {
       whole &= cover(r) == Cover::whole;
       covered |= cover(r) != Cover::none;
     }
-    live_ = covered;
-    if (!covered) return;
-    if (whole && in_range_) {
+    live_ = __any_sync(~0U, covered);  // all lanes agree anyway, but only a vote tells the compiler
+    if (!live_) return;
+    if (__all_sync(~0U, whole && in_range_)) {
       soften_covered<false>(may_skip);
     } else {
       soften_covered<true>(may_skip);
@@ -277,21 +276,23 @@ class Consumer {
   template <bool kChecked>
   __device__ void soften_covered(bool may_skip) {
     if (kChecked && kCausal) hide_scores();
-    int largest[2][kRecords];
-    find_largest(largest);
     float scale[2][kRecords], shift[2][kRecords], top[2];
-    prepare<kChecked>(largest, scale, shift, top);
+    prepare<kChecked>(scale, shift);
+    find_top(scale, shift, top);
+    const bool rises = __any_sync(~0U, fmaxf(top[0], top[1]) > kTop);
     if constexpr (kSkips) {
-      const float rise = fmaxf(real_[0] ? top[0] : kNever, real_[1] ? top[1] : kNever);
-      live_ = ptx::named_any(1 + T::kWarpgroups + group_, 128, !may_skip || rise > skip_below_);
-      if (!live_) {
-#pragma unroll
-        for (int r = 0; r < kRecords; ++r) skipped_ += cover(r) == Cover::none ? 0 : 1;
-        return;
-      }
+      const bool counts = !may_skip || top[0] > skip_below_[0] || top[1] > skip_below_[1];
+      live_ = __any_sync(~0U, ptx::named_any(1 + T::kWarpgroups + group_, 128, counts));
+      if (!live_) return count_skipped();
+      prepare<kChecked>(scale, shift);  // again: cheaper than the registers that would keep them across the barrier
     }
-    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kChecked>(largest, scale, shift);
+    if (rises) raise<kChecked>(scale, shift);
     exponentiate<kChecked>(scale, shift);
+  }
+
+  __device__ void count_skipped() {
+#pragma unroll
+    for (int r = 0; r < kRecords; ++r) skipped_ += cover(r) == Cover::none ? 0 : 1;
   }
 
   /// No dot product of D products of int8 is lower than what a hidden key gets.
@@ -313,10 +314,9 @@ class Consumer {
     }
   }
 
-  /// scale, shift: log2 P = integer-as-float * scale + shift; top: the largest log2 P of each row.
+  /// log2 P = integer-as-float * scale + shift.
   template <bool kChecked>
-  __device__ void prepare(const int (&largest)[2][kRecords], float (&scale)[2][kRecords], float (&shift)[2][kRecords],
-                          float (&top)[2]) const {
+  __device__ void prepare(float (&scale)[2][kRecords], float (&shift)[2][kRecords]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
@@ -324,6 +324,19 @@ class Consumer {
         const bool used = !kChecked || cover(r) != Cover::none;
         scale[row][r] = used ? query_scale_[row] * key_scale_[r] : 0.0F;
         shift[row][r] = used ? fmaf(-kMagic, scale[row][r], shift_[row]) : kNever;
+      }
+    }
+  }
+
+  /// The largest log2 P of each row among this thread's keys.
+  __device__ void find_top(const float (&scale)[2][kRecords], const float (&shift)[2][kRecords],
+                           float (&top)[2]) const {
+    int largest[2][kRecords];
+    find_largest(largest);
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) {
         const float highest = fmaf(as_float(largest[row][r]), scale[row][r], shift[row][r]);
         top[row] = r == 0 ? highest : fmaxf(top[row], highest);
       }
@@ -337,8 +350,9 @@ class Consumer {
 
   /// New reference maxima, for the rows of which some thread saw a higher score.
   template <bool kChecked>
-  __device__ void raise(const int (&largest)[2][kRecords], const float (&scale)[2][kRecords],
-                        float (&shift)[2][kRecords]) {
+  __device__ void raise(const float (&scale)[2][kRecords], float (&shift)[2][kRecords]) {
+    int largest[2][kRecords];
+    find_largest(largest);
     float alpha[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -363,12 +377,9 @@ class Consumer {
     for (int i = 0; i < kOutputs; ++i) out_[i] *= alpha[row_of(i)];
   }
 
-  /// A score whose P, about 2^-100, is 0 in e4m3; below it the integer exponential could wrap around. The reciprocal of
-  /// the scale need not be exact: subtracting a float's bits from a constant gives it to within 12%.
+  /// A score whose P, about 2^-100, is 0 in e4m3; below it the integer exponential could wrap around.
   __device__ static int lowest_score(float scale, float shift) {
-    const float reciprocal = __int_as_float(0x7EF00000 - __float_as_int(scale));
-    const float score = fmaxf((-100.0F - shift) * reciprocal, -4e6F);
-    return __float_as_int(score + kMagic) - kMagicBits;
+    return __float2int_rn(fmaxf(__fdividef(-100.0F - shift, scale), -4e6F));
   }
 
   template <bool kChecked>
@@ -466,6 +477,7 @@ class Consumer {
     if constexpr (kSkips) {
       if (threadIdx.x % 128 == 0 && skipped_ > 0 && p_.counts != nullptr)
         atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
+      skipped_ = 0;
     }
   }
 
@@ -531,9 +543,8 @@ class Consumer {
   bool live_;             // the packed P is to be multiplied
   int until_promotion_;
   int first_hidden_ = 0;  // causal: the first key that row_ does not see
-  float skip_below_ = 0;
-  bool real_[2] = {true, true};
-  int skipped_ = 0;
+  float skip_below_[2];   // log2 P below which a row does not need a block
+  int skipped_ = 0;       // blocks of this tile
 };
 
 }  // namespace sparsereel::attention::cuda::hopper
