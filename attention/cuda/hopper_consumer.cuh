@@ -150,6 +150,7 @@ class Consumer {
   __device__ void run_stages(int stages) {
     ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
     issue_scores(Constant<0>());
+    classify();
     ptx::matrix_wait();
     hold_scores();
     soften(Constant<0>(), stages > 1);
@@ -174,6 +175,7 @@ class Consumer {
     if (kSubtile == 0) ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
     issue_scores(subtile);
     pass_turn();
+    classify();
     ptx::matrix_wait();
     hold_scores();
     hold_outputs();
@@ -250,20 +252,26 @@ class Consumer {
            entry_block(entry) * kRecord + key_of(i) >= first_hidden_ + 8 * row_of(i);
   }
 
-  /// Scores -> P as e4m3, with O rescaled where a row's maximum rose by more than kLag.
-  template <int kSubtile>
-  __device__ void soften(Constant<kSubtile>, bool may_skip) {
+  /// Which softmax the subtile needs. All lanes agree, but only a vote tells the compiler; called while the matrix
+  /// multiplication runs.
+  __device__ void classify() {
     bool whole = true, covered = false;
 #pragma unroll
     for (int r = 0; r < kRecords; ++r) {
       whole &= cover(r) == Cover::whole;
       covered |= cover(r) != Cover::none;
     }
-    live_ = __any_sync(~0U, covered);  // all lanes agree anyway, but only a vote tells the compiler
-    if (!live_) return;
-    if (__all_sync(~0U, whole && in_range_)) {
+    covered_ = __any_sync(~0U, covered);
+    plain_ = __all_sync(~0U, whole && in_range_);
+  }
+
+  /// Scores -> P as e4m3, with O rescaled where a row's maximum rose by more than kLag.
+  template <int kSubtile>
+  __device__ void soften(Constant<kSubtile>, bool may_skip) {
+    live_ = covered_;
+    if (plain_) {
       soften_covered<false>(may_skip);
-    } else {
+    } else if (covered_) {
       soften_covered<true>(may_skip);
     }
   }
@@ -472,8 +480,7 @@ class Consumer {
         out_[4 * i + 3] = sum.w;
       }
     }
-#pragma unroll
-    for (int row = 0; row < 2; ++row) write_row(tile, row);
+    write_rows(tile);
     if constexpr (kSkips) {
       if (threadIdx.x % 128 == 0 && skipped_ > 0 && p_.counts != nullptr)
         atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
@@ -481,38 +488,53 @@ class Consumer {
     }
   }
 
-  __device__ void write_row(const TileIndex& tile, int row) const {
-    float sum = out_[D / 2 + 2 * row] + out_[D / 2 + 2 * row + 1];
-    sum += __shfl_xor_sync(~0U, sum, 1);
-    sum += __shfl_xor_sync(~0U, sum, 2);
-    const int query = tile.tile * T::kRows + row_ + 8 * row;
-    if (query >= p_.queries) return;
-    const bool empty = !(sum > 0);
-    const float inverse = empty ? 0.0F : 1.0F / sum;
-    const int64_t offset = tile.bh / p_.heads * p_.out.batch_stride + query * p_.out.token_stride +
-                           tile.bh % p_.heads * p_.out.head_stride;
-    uint32_t* out = reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(p_.out.data) + offset) + lane_ % 4;
-    const float2* scales =
-        reinterpret_cast<const float2*>(buffers_.v_scale + static_cast<int64_t>(tile.bh) * D) + lane_ % 4;
-    const float2* centres =
-        reinterpret_cast<const float2*>(buffers_.v_centre + static_cast<int64_t>(tile.bh) * D) + lane_ % 4;
+  __device__ void write_rows(const TileIndex& tile) const {
+    const int query = tile.tile * T::kRows + row_;
+    float inverse[2];
+    uint32_t* out[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float sum = out_[D / 2 + 2 * row] + out_[D / 2 + 2 * row + 1];
+      sum += __shfl_xor_sync(~0U, sum, 1);
+      sum += __shfl_xor_sync(~0U, sum, 2);
+      inverse[row] = sum > 0 ? 1.0F / sum : 0.0F;
+      const int64_t offset = tile.bh / p_.heads * p_.out.batch_stride + (query + 8 * row) * p_.out.token_stride +
+                             tile.bh % p_.heads * p_.out.head_stride;
+      out[row] = reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(p_.out.data) + offset) + lane_ % 4;
+      write_lse(tile, query + 8 * row, row, sum);
+    }
+    const float* scales = buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
+    const float* centres = buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
       if (i * 8 >= p_.head_dim) break;
-      const float2 scale = __ldg(scales + 4 * i), centre = __ldg(centres + 4 * i);
-      const float a = empty ? 0.0F : fmaf(out_[4 * i + 2 * row] * inverse, scale.x, centre.x);
-      const float b = empty ? 0.0F : fmaf(out_[4 * i + 2 * row + 1] * inverse, scale.y, centre.y);
-      uint32_t packed;
-      if (p_.element == Element::bf16) {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
-      } else {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
+      const float2 scale = __ldg(reinterpret_cast<const float2*>(scales + 8 * i));
+      const float2 centre = __ldg(reinterpret_cast<const float2*>(centres + 8 * i));
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const bool empty = inverse[row] == 0;
+        const float a = fmaf(out_[4 * i + 2 * row] * inverse[row], scale.x, empty ? 0.0F : centre.x);
+        const float b = fmaf(out_[4 * i + 2 * row + 1] * inverse[row], scale.y, empty ? 0.0F : centre.y);
+        if (query + 8 * row < p_.queries) out[row][4 * i] = pack_pair(a, b);
       }
-      out[4 * i] = packed;
     }
-    if (p_.lse == nullptr || lane_ % 4 != 0) return;
+  }
+
+  /// Two elements of the output; a in the low half.
+  __device__ uint32_t pack_pair(float a, float b) const {
+    uint32_t packed;
+    if (p_.element == Element::bf16) {
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
+    } else {
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
+    }
+    return packed;
+  }
+
+  __device__ void write_lse(const TileIndex& tile, int query, int row, float sum) const {
+    if (p_.lse == nullptr || lane_ % 4 != 0 || query >= p_.queries) return;
     const int64_t at = static_cast<int64_t>(tile.bh) * p_.queries + query;
-    p_.lse[at] = empty ? -INFINITY : 0.69314718F * (log2f(sum) - shift_[row]) + buffers_.q_dot_mean[at];
+    p_.lse[at] = sum > 0 ? 0.69314718F * (log2f(sum) - shift_[row]) + buffers_.q_dot_mean[at] : -INFINITY;
   }
 
   const Problem& p_;
@@ -540,6 +562,8 @@ class Consumer {
   bool in_range_;         // so the integer exponential cannot wrap around
   bool fresh_;            // P.V starts from zero
   bool saved_;            // sums_ holds something
+  bool covered_;          // some record of the subtile is for this group
+  bool plain_;            // all are, as a whole, and in_range_
   bool live_;             // the packed P is to be multiplied
   int until_promotion_;
   int first_hidden_ = 0;  // causal: the first key that row_ does not see

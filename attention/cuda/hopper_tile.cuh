@@ -21,7 +21,7 @@ struct Tile {
   static constexpr int kOutputs = (D + kOnesRows) / 2;  // accumulators of P.V in a thread
   static constexpr int kPromoteEvery = 1024 / kKeys;    // subtiles that P.V sums in the tensor core, see Consumer
   static constexpr int kConsumerRegisters = 160;
-  static constexpr int kProducerRegisters = 24;
+  static constexpr int kProducerRegisters = 32;
 
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = kRecord * (D + kOnesRows);
@@ -145,12 +145,19 @@ class Producer {
     const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.key_blocks;
     const int64_t head = static_cast<int64_t>(tile.bh) * sizes_.key_blocks;
     uint32_t* entries = reinterpret_cast<uint32_t*>(shared_ + T::kEntries);
+    uint32_t next[T::kStageRecords];  // fetched a stage ahead
+    const auto fetch = [&](int first) {
+#pragma unroll
+      for (int r = 0; r < T::kStageRecords; ++r) next[r] = list[min(first + r, length - 1)];
+    };
+    fetch(0);
 #pragma unroll 1
     for (int first = 0; first < length; first += T::kStageRecords, cursor_.advance()) {
       const int stage = cursor_.stage;
       uint32_t entry[T::kStageRecords];
 #pragma unroll
-      for (int r = 0; r < T::kStageRecords; ++r) entry[r] = list[min(first + r, length - 1)];
+      for (int r = 0; r < T::kStageRecords; ++r) entry[r] = next[r];
+      fetch(first + T::kStageRecords);
       ptx::barrier_wait(barriers_.key_empty(stage), cursor_.phase ^ 1);
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) entries[stage * T::kStageRecords + r] = entry[r];

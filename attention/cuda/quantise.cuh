@@ -20,6 +20,7 @@ struct RecordThread {
   static constexpr int kRowLanes = D / kLaneElements;
   static constexpr int kRowsAtOnce = 32 / kRowLanes;
   static constexpr int kRounds = kWarpRows / kRowsAtOnce;
+  static constexpr int kTogether = 4;  // rounds whose loads are started together
 
   int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.x), block = static_cast<int>(blockIdx.y);
   int warp = static_cast<int>(threadIdx.x) / 32;
@@ -105,17 +106,18 @@ class Pool {
   float sum_[kLaneElements] = {};
 };
 
-/// Starts a kernel<T, D> for the element type and padded head_dim of the call.
-#define SPARSEREEL_LAUNCH_QUANTISE(kernel, call, blocks)                                          \
-  do {                                                                                            \
-    const auto run = [&](auto* chosen) {                                                          \
-      chosen<<<record_grid((call).problem, blocks), kQuantiseThreads, 0, (call).stream>>>(        \
-          (call).problem, (call).sizes, (call).buffers);                                          \
-    };                                                                                            \
-    const bool half = (call).problem.element == Element::fp16;                                    \
-    if ((call).sizes.D == 64) half ? run(kernel<__half, 64>) : run(kernel<__nv_bfloat16, 64>);    \
-    if ((call).sizes.D == 128) half ? run(kernel<__half, 128>) : run(kernel<__nv_bfloat16, 128>); \
-    if ((call).sizes.D == 256) half ? run(kernel<__half, 256>) : run(kernel<__nv_bfloat16, 256>); \
+/// Whether q and k pass through a prologue; without one the kernels are leaner.
+inline bool has_prologue(const Problem& problem) {
+  return problem.prologue.norm != Prologue::Norm::none || problem.prologue.cos != nullptr;
+}
+
+/// Calls f with kernel<T, D> for the element type and padded head_dim of the call.
+#define SPARSEREEL_FOR_TYPE(call, f)                                                      \
+  do {                                                                                    \
+    const bool half = (call).problem.element == Element::fp16;                            \
+    if ((call).sizes.D == 64) half ? f<__half, 64>(call) : f<__nv_bfloat16, 64>(call);    \
+    if ((call).sizes.D == 128) half ? f<__half, 128>(call) : f<__nv_bfloat16, 128>(call); \
+    if ((call).sizes.D == 256) half ? f<__half, 256>(call) : f<__nv_bfloat16, 256>(call); \
   } while (false)
 
 }  // namespace sparsereel::attention::cuda

@@ -5,8 +5,8 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-template <typename T, int D>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : 7)
+template <typename T, int D, bool kPrologue>
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : kPrologue ? 5 : 7)
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
@@ -17,27 +17,37 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : 7)
   const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim);
   const int64_t record = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
   const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
-  float mean[kLaneElements], x[kLaneElements], most = 0;
+  float mean[kLaneElements], most = 0;
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) mean[i] = buffers.key_mean[static_cast<int64_t>(bh) * D + column + i];
-  // Rows past the end repeat the last key. A block without any key is never listed, but is written all the same.
-  const auto load = [&](int round) {
-    const int token = max(min(thread.block * kRecord + thread.row(round), count - 1), 0);
-    unpack(rows.load(token, column), x);
-    prologue.apply(token, x);
+  // f(row of the record, smoothed key). Rows past the end repeat the last key; a block without any key is never listed,
+  // but is written all the same.
+  const auto each_row = [&](const auto& f) {
+    const auto token_of = [&](int row) { return max(min(thread.block * kRecord + row, count - 1), 0); };
+    for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
+      Packed<T> raw[Thread::kTogether];
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) x[i] -= mean[i];
+      for (int i = 0; i < Thread::kTogether; ++i) raw[i] = rows.load(token_of(thread.row(first + i)), column);
+#pragma unroll
+      for (int i = 0; i < Thread::kTogether; ++i) {
+        const int row = thread.row(first + i);
+        float x[kLaneElements];
+        unpack(raw[i], x);
+        if constexpr (kPrologue) prologue.apply(token_of(row), x);
+#pragma unroll
+        for (int c = 0; c < kLaneElements; ++c) x[c] -= mean[c];
+        f(row, x);
+      }
+    }
   };
   Pool<D> sum, direction;
-#pragma unroll 4
-  for (int round = 0; round < Thread::kRounds; ++round) {
-    load(round);
+  each_row([&](int row, float(&x)[kLaneElements]) {
     most = fmaxf(most, largest_of(x));
-    if (buffers.k_mean == nullptr) continue;
-    if (thread.row(round) >= left) zero(x);
+    if (buffers.k_mean == nullptr) return;
+    if (row >= left) zero(x);
     sum.add(x);
     if (buffers.k_similarity != nullptr) direction.add_direction(x);
-  }
+  });
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = __fdividef(1.0F, scale);
@@ -45,12 +55,9 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : 7)
     buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
     atomicMax(reinterpret_cast<int*>(buffers.k_largest + bh), __float_as_int(most));  // in the order of floats >= 0
   }
-#pragma unroll 4
-  for (int round = 0; round < Thread::kRounds; ++round) {  // reads the rows again: they are in the L1 cache
-    load(round);
-    *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(thread.row(round), column)) =
-        pack_int8(x, inverse);
-  }
+  each_row([&](int row, float(&x)[kLaneElements]) {  // reads the rows again: they are in the L1 cache
+    *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(row, column)) = pack_int8(x, inverse);
+  });
   const int real = max(0, min(kRecord, left));
   if (buffers.k_mean != nullptr) sum.write(1.0F / static_cast<float>(max(1, real)), buffers.k_mean + record * D);
   if (buffers.k_similarity == nullptr) return;
@@ -65,10 +72,19 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : 7)
   if (threadIdx.x == 0) buffers.k_similarity[record] = square / static_cast<float>(max(1, real * real));
 }
 
+template <typename T, int D>
+void launch(const Call& call) {
+  const auto run = [&](auto* kernel) {
+    kernel<<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
+        call.problem, call.sizes, call.buffers);
+  };
+  has_prologue(call.problem) ? run(quantise_keys<T, D, true>) : run(quantise_keys<T, D, false>);
+}
+
 }  // namespace
 
 void launch_quantise_keys(const Call& call) {
-  SPARSEREEL_LAUNCH_QUANTISE(quantise_keys, call, call.sizes.key_blocks);
+  SPARSEREEL_FOR_TYPE(call, launch);
 }
 
 }  // namespace sparsereel::attention::cuda

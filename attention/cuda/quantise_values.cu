@@ -96,14 +96,26 @@ __global__ void __launch_bounds__(kQuantiseThreads)
   }
 }
 
+template <typename T, int D>
+void launch(const Call& call) {
+  quantise_values<T, D><<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
+      call.problem, call.sizes, call.buffers);
+}
+
+template <typename T, int D>
+void launch_half(const Call& call) {
+  half_values<T, D><<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
+      call.problem, call.sizes, call.buffers);
+}
+
 }  // namespace
 
 void launch_quantise_values(const Call& call) {
-  SPARSEREEL_LAUNCH_QUANTISE(quantise_values, call, call.sizes.key_blocks);
+  SPARSEREEL_FOR_TYPE(call, launch);
 }
 
 void launch_half_values(const Call& call) {
-  SPARSEREEL_LAUNCH_QUANTISE(half_values, call, call.sizes.key_blocks);
+  SPARSEREEL_FOR_TYPE(call, launch_half);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(kThreads, 3) sample(Problem p, Sizes sizes, Bu
   }
   const int samples = ceil_div(key_count(p, b), sizes.stat_stride);
   const int rounds = ceil_div(samples, kRows * chunks);
+#pragma unroll 2
   for (int round = 0; round < rounds; ++round) {  // whole warps stay together for the prologue's shuffles
     const int sample_index = (round * chunks + chunk) * kRows + row;
     const bool real = sample_index < samples;
