@@ -76,12 +76,11 @@ class Consumer {
     for (int i = 0; i < kOutputs; ++i) out_[i] = 0;
     for (int round = 0;; ++round) {
       ptx::barrier_wait(barriers_.query_full(), round & 1);
-      const volatile int* work = reinterpret_cast<const volatile int*>(shared_ + T::kWork);
-      const int index = work[0], stages = work[1];
-      if (index < 0) break;
-      start_tile(TileIndex(sizes_, index));
-      run_stages(stages);
-      finish_tile(TileIndex(sizes_, index));
+      const Work work = *reinterpret_cast<const Work*>(shared_ + T::kWork);
+      if (work.index < 0) break;
+      start_tile(TileIndex(sizes_, work.index), work);
+      run_stages(work.stages);
+      finish_tile(TileIndex(sizes_, work.index));
     }
   }
 
@@ -94,7 +93,7 @@ class Consumer {
     ptx::named_arrive(1 + (group_ + 1) % T::kWarpgroups, 256);
   }
 
-  __device__ void start_tile(const TileIndex& tile) {
+  __device__ void start_tile(const TileIndex& tile, const Work& work) {
     const float* scales = reinterpret_cast<const float*>(shared_ + T::kQueryScales);
 #pragma unroll
     for (int r = 0; r < 2; ++r) query_scale_[r] = scales[row_ + 8 * r];
@@ -108,7 +107,9 @@ class Consumer {
     }
     __syncwarp();
     release(barriers_.query_empty());
-    bound_scores(buffers_.k_largest[tile.bh]);
+    bound_scores(work.largest_key);
+    plain_ = __all_sync(~0U, work.plain != 0);  // all lanes agree, but only a vote tells the compiler
+    covered_ = whole_ = true;
     shift_[0] = shift_[1] = saved_shift_[0] = saved_shift_[1] = kUnset;
     fresh_ = true;
     saved_ = false;
@@ -150,10 +151,10 @@ class Consumer {
   __device__ void run_stages(int stages) {
     ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
     issue_scores(Constant<0>());
-    classify();
+    if (!plain_) classify();
     ptx::matrix_wait();
     hold_scores();
-    soften(Constant<0>(), stages > 1);
+    soften(stages > 1);
 #pragma unroll 1
     for (int stage = 1;; ++stage) {
       step(Constant<1>(), stage < stages);
@@ -175,14 +176,14 @@ class Consumer {
     if (kSubtile == 0) ptx::barrier_wait(barriers_.key_full(keys_.stage), keys_.phase);
     issue_scores(subtile);
     pass_turn();
-    classify();
+    if (!plain_) classify();
     ptx::matrix_wait();
     hold_scores();
     hold_outputs();
     if (kSubtile == 0) release_values();
     if (kSubtile == 1) release_keys();
     if (--until_promotion_ == 0) promote();
-    soften(subtile, may_skip);
+    soften(may_skip);
   }
 
   template <int kSubtile>
@@ -252,8 +253,7 @@ class Consumer {
            entry_block(entry) * kRecord + key_of(i) >= first_hidden_ + 8 * row_of(i);
   }
 
-  /// Which softmax the subtile needs. All lanes agree, but only a vote tells the compiler; called while the matrix
-  /// multiplication runs.
+  /// Which softmax the subtile needs; called while the matrix multiplication runs.
   __device__ void classify() {
     bool whole = true, covered = false;
 #pragma unroll
@@ -262,14 +262,13 @@ class Consumer {
       covered |= cover(r) != Cover::none;
     }
     covered_ = __any_sync(~0U, covered);
-    plain_ = __all_sync(~0U, whole && in_range_);
+    whole_ = __all_sync(~0U, whole);
   }
 
   /// Scores -> P as e4m3, with O rescaled where a row's maximum rose by more than kLag.
-  template <int kSubtile>
-  __device__ void soften(Constant<kSubtile>, bool may_skip) {
+  __device__ void soften(bool may_skip) {
     live_ = covered_;
-    if (plain_) {
+    if (whole_ && in_range_) {
       soften_covered<false>(may_skip);
     } else if (covered_) {
       soften_covered<true>(may_skip);
@@ -482,7 +481,7 @@ class Consumer {
     }
     write_rows(tile);
     if constexpr (kSkips) {
-      if (threadIdx.x % 128 == 0 && skipped_ > 0 && p_.counts != nullptr)
+      if (threadIdx.x % 128 == 0 && skipped_ > 0 && p_.counts != nullptr && tile.tile * T::kRows + row_ < p_.queries)
         atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
       skipped_ = 0;
     }
@@ -562,8 +561,9 @@ class Consumer {
   bool in_range_;         // so the integer exponential cannot wrap around
   bool fresh_;            // P.V starts from zero
   bool saved_;            // sums_ holds something
+  bool plain_;            // no record of the tile needs a mask
   bool covered_;          // some record of the subtile is for this group
-  bool plain_;            // all are, as a whole, and in_range_
+  bool whole_;            // all are, as a whole
   bool live_;             // the packed P is to be multiplied
   int until_promotion_;
   int first_hidden_ = 0;  // causal: the first key that row_ does not see

@@ -37,7 +37,7 @@ struct Tile {
   static constexpr int kEntries = kKeyScales + kStages * kStageRecords * kKeyGroups * 4;
   static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
   static constexpr int kBarriers = kQueryScales + kRows * 4;
-  static constexpr int kWork = kBarriers + 8 * (4 * kStages + 2);  // tile, stages
+  static constexpr int kWork = (kBarriers + 8 * (4 * kStages + 2) + 15) / 16 * 16;
   static constexpr int kBytes = kWork + 16;
   static_assert(kBytes <= 232448, "shared memory of an SM");
   static_assert(kEntries % 16 == 0 && kQueryScales % 16 == 0 && kBarriers % 8 == 0, "alignment");
@@ -94,6 +94,14 @@ struct TileIndex {
   __device__ int64_t list(const Sizes& sizes) const { return static_cast<int64_t>(bh) * sizes.query_tiles + tile; }
 };
 
+/// What the producer tells the consumers of the next tile.
+struct alignas(16) Work {
+  int index;  // of the tile, or -1: no more
+  int stages;
+  int plain;  // as in TileList
+  float largest_key;
+};
+
 /// One thread that keeps the stages filled, tile after tile until none is left.
 template <typename T>
 class Producer {
@@ -115,22 +123,18 @@ class Producer {
       if (index >= tiles) break;
       const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
       const TileIndex tile(sizes_, index);
-      const int length = buffers_.list_lengths[tile.list(sizes_)];
-      announce(index, ceil_div(length, T::kStageRecords));
+      const TileList list = buffers_.tile_lists[tile.list(sizes_)];
+      announce({index, ceil_div(list.length, T::kStageRecords), list.plain, buffers_.k_largest[tile.bh]});
       load_queries(tile);
-      load_keys(tile, length);
+      load_keys(tile, list.length);
       index = next;
     }
-    announce(-1, 0);
+    announce({-1, 0, 0, 0});
     ptx::barrier_arrive(barriers_.query_full());
   }
 
  private:
-  __device__ void announce(int index, int stages) {
-    volatile int* work = reinterpret_cast<volatile int*>(shared_ + T::kWork);
-    work[0] = index;
-    work[1] = stages;
-  }
+  __device__ void announce(const Work& work) const { *reinterpret_cast<Work*>(shared_ + T::kWork) = work; }
 
   __device__ void load_queries(const TileIndex& tile) {
     const int64_t record = static_cast<int64_t>(tile.bh) * sizes_.query_blocks + tile.tile * T::kWarpgroups;

@@ -12,9 +12,9 @@ constexpr int kThreads = 256;
 class Group {
  public:
   __device__ Group(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int block)
-      : kind_(p.selection.kind), first_query_(block * kRecord) {
+      : kind_(p.selection.kind), first_query_(block * kRecord), exists_(first_query_ < p.queries) {
     const int last = min(first_query_ + kRecord, p.queries) - 1, count = key_count(p, bh / p.heads);
-    visible_ = first_query_ < p.queries ? visible_keys(p, count, last) : 0;
+    visible_ = exists_ ? visible_keys(p, count, last) : 0;
     sees_whole_ = p.causal ? first_query_ + p.keys - p.queries + 1 : p.keys + kRecord;
     if (kind_ == Selection::Kind::map)
       map_ = p.selection.map + (static_cast<int64_t>(bh) * ceil_div(p.queries, kRecord) + block) * sizes.key_blocks;
@@ -22,6 +22,8 @@ class Group {
       bitmap_ = buffers.bitmap +
                 (static_cast<int64_t>(bh) * sizes.selection_tiles + first_query_ / p.selection.rows) * sizes.map_words;
   }
+
+  __device__ bool exists() const { return exists_; }
 
   __device__ Cover cover(int key_block) const {
     if (key_block * kRecord >= visible_) return Cover::none;
@@ -33,6 +35,7 @@ class Group {
  private:
   const Selection::Kind kind_;
   const int first_query_;
+  const bool exists_;
   int visible_;     // keys that the last row sees
   int sees_whole_;  // keys that the causal mask leaves to the first row
   const uint8_t* map_ = nullptr;
@@ -53,23 +56,28 @@ __global__ void __launch_bounds__(kThreads)
   const Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
   uint32_t* list = buffers.lists + tile * sizes.key_blocks;
   int length = 0, kept = 0;
+  bool plain = true;  // every group that has queries uses every entry as a whole
   for (int first = 0; first < sizes.key_blocks; first += 32) {
     const int block = first + lane;
     uint32_t entry = static_cast<uint32_t>(block);
+    bool uneven = false;
     for (int g = 0; g < kGroups && block < sizes.key_blocks; ++g) {
       const Cover cover = groups[g].cover(block);
       entry |= static_cast<uint32_t>(cover) << (kBlockBits + 2 * g);
       kept += cover == Cover::none ? 0 : 1;
+      uneven |= groups[g].exists() && cover != Cover::whole;
     }
     const bool used = entry >> kBlockBits != 0;
+    plain &= !(used && uneven);
     const uint32_t all = __ballot_sync(~0U, used);
     if (used) list[length + __popc(all & ((1U << lane) - 1))] = entry;
     length += __popc(all);
   }
   kept = __reduce_add_sync(~0U, kept);
+  plain = __all_sync(~0U, plain) && length > 0;
   if (lane != 0) return;
   if (length == 0) list[length++] = 0;  // kernels rely on one entry; this one covers no row
-  buffers.list_lengths[tile] = length;
+  buffers.tile_lists[tile] = {length, plain};
   if (p.counts != nullptr)
     atomicAdd(reinterpret_cast<unsigned long long*>(p.counts), static_cast<unsigned long long>(kept));
 }

@@ -40,7 +40,7 @@ class MmaTile {
         group_(static_cast<int>(threadIdx.x) / Shape::kGroupThreads),
         first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles),
         list_(buffers.lists + (static_cast<int64_t>(bh) * sizes.query_tiles + tile) * sizes.key_blocks),
-        length_(buffers.list_lengths[static_cast<int64_t>(bh) * sizes.query_tiles + tile]),
+        length_(buffers.tile_lists[static_cast<int64_t>(bh) * sizes.query_tiles + tile].length),
         keys_(key_count(p, bh / p.heads)) {
     load_queries();
 #pragma unroll

@@ -5,8 +5,21 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
+/// *largest = max(*largest, x of every thread), x >= 0, whose bits are in the order of the floats.
+__device__ void note_largest(float x, float* largest) {
+  __shared__ float shared[kQuantiseWarps];
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  const float most = fmaxf(fmaxf(shared[0], shared[1]), fmaxf(shared[2], shared[3]));
+  atomicMax(reinterpret_cast<int*>(largest), __float_as_int(most));
+}
+
 template <typename T, int D, bool kPrologue>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : kPrologue ? 5 : 7)
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
+                                                    : kPrologue ? 4
+                                                    : D == 128  ? 5
+                                                                : 7)
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
@@ -20,24 +33,21 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : kPrologue ? 5
   float mean[kLaneElements], most = 0;
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) mean[i] = buffers.key_mean[static_cast<int64_t>(bh) * D + column + i];
-  // f(row of the record, smoothed key). Rows past the end repeat the last key; a block without any key is never listed,
-  // but is written all the same.
+  // Rows past the end repeat the last key; a block without any key is never listed, but is written all the same.
+  const auto token_of = [&](int round) { return max(min(thread.block * kRecord + thread.row(round), count - 1), 0); };
+  Packed<T> raw[Thread::kRounds];
+#pragma unroll
+  for (int round = 0; round < Thread::kRounds; ++round) raw[round] = rows.load(token_of(round), column);
+  // f(row of the record, smoothed key)
   const auto each_row = [&](const auto& f) {
-    const auto token_of = [&](int row) { return max(min(thread.block * kRecord + row, count - 1), 0); };
-    for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
-      Packed<T> raw[Thread::kTogether];
 #pragma unroll
-      for (int i = 0; i < Thread::kTogether; ++i) raw[i] = rows.load(token_of(thread.row(first + i)), column);
+    for (int round = 0; round < Thread::kRounds; ++round) {
+      float x[kLaneElements];
+      unpack(raw[round], x);
+      if constexpr (kPrologue) prologue.apply(token_of(round), x);
 #pragma unroll
-      for (int i = 0; i < Thread::kTogether; ++i) {
-        const int row = thread.row(first + i);
-        float x[kLaneElements];
-        unpack(raw[i], x);
-        if constexpr (kPrologue) prologue.apply(token_of(row), x);
-#pragma unroll
-        for (int c = 0; c < kLaneElements; ++c) x[c] -= mean[c];
-        f(row, x);
-      }
+      for (int c = 0; c < kLaneElements; ++c) x[c] -= mean[c];
+      f(thread.row(round), x);
     }
   };
   Pool<D> sum, direction;
@@ -51,11 +61,9 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : kPrologue ? 5
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = __fdividef(1.0F, scale);
-  if (threadIdx.x % 32 == 0) {
-    buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
-    atomicMax(reinterpret_cast<int*>(buffers.k_largest + bh), __float_as_int(most));  // in the order of floats >= 0
-  }
-  each_row([&](int row, float(&x)[kLaneElements]) {  // reads the rows again: they are in the L1 cache
+  if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
+  note_largest(most, buffers.k_largest + bh);
+  each_row([&](int row, float(&x)[kLaneElements]) {
     *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(row, column)) = pack_int8(x, inverse);
   });
   const int real = max(0, min(kRecord, left));

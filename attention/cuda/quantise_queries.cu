@@ -5,7 +5,9 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 template <typename T, int D, bool kPrologue>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? 3 : kPrologue ? 5 : 8)
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
+                                                    : kPrologue ? 5
+                                                                : 8)
     quantise_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;

@@ -7,6 +7,7 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr size_t kAlignment = 1024;
+constexpr int kStatSamples = 512;  // a mean off by 1/22 of a deviation serves as well as the exact one
 
 /// Hands out aligned pieces; with a null base it only counts.
 class Carver {
@@ -42,8 +43,8 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(kernel == Kernel::ampere ? 2 * D * kRecord : (D + kOnesRows) * kRecord),
-      stat_chunks(std::clamp(problem.keys / 1024, 1, 64)),
-      stat_stride(std::clamp(problem.keys / 1024, 1, 16)) {}
+      stat_chunks(std::clamp(problem.keys / 256, 1, 8)),
+      stat_stride(std::max(problem.keys / kStatSamples, 1)) {}
 
 Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
   const int64_t bh = sizes.batch_heads, D = sizes.D;
@@ -73,7 +74,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
               predicts && sizes.selectable_keys > kMaxSharedScores);
   carver.take(bitmap, bh * sizes.selection_tiles * sizes.map_words, predicts);
   carver.take(lists, bh * sizes.query_tiles * sizes.key_blocks);
-  carver.take(list_lengths, bh * sizes.query_tiles);
+  carver.take(tile_lists, bh * sizes.query_tiles);
   carver.take(next_tile, 1);
   bytes = carver.used();
 }

@@ -30,6 +30,12 @@ struct Sizes {
   int stat_stride;  // every how many tokens the statistics look at one
 };
 
+/// What a kernel knows of a tile's list before it reads it.
+struct TileList {
+  int length;  // entries, at least 1
+  int plain;   // 1: every group that has queries uses every entry as a whole
+};
+
 /// Pointers into the scratch memory. [bh] means batch * heads.
 struct Buffers {
   Buffers(const Problem& problem, const Sizes& sizes, void* scratch);
@@ -54,7 +60,7 @@ struct Buffers {
   float* scores;         // pooled scores where they exceed shared memory; else null
   uint32_t* bitmap;      // [bh][selection_tiles][map_words]; null unless blocks are predicted
   uint32_t* lists;       // [bh][query_tiles][key_blocks] entries, ascending
-  int* list_lengths;     // [bh][query_tiles]
+  TileList* tile_lists;  // [bh][query_tiles]
   int* next_tile;        // the persistent kernel's counter
   size_t bytes;          // of all together
 };
