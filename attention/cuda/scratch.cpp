@@ -43,7 +43,7 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(kernel == Kernel::ampere ? 2 * D * kRecord : (D + kOnesRows) * kRecord),
-      stat_chunks(std::clamp(problem.keys / 256, 1, 8)),
+      stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
       stat_stride(std::max(problem.keys / kStatSamples, 1)) {}
 
 Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
