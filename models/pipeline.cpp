@@ -238,7 +238,7 @@ at::Tensor CogVideoXPipeline::predict(const at::Tensor& latents, const at::Tenso
   const int64_t batch = text.size(0);
   const at::Tensor input = batch == 1 ? latents : at::cat({latents, latents});
   const at::Tensor timesteps = at::full({batch}, timestep, at::TensorOptions().dtype(at::kLong).device(device_));
-  const at::Tensor prediction = dit_->forward(input, text, timesteps, run).to(at::kFloat);
+  at::Tensor prediction = dit_->forward(input, text, timesteps, run).to(at::kFloat);
   if (batch == 1) return prediction;
   const at::Tensor unconditional = prediction.narrow(0, 0, 1), conditional = prediction.narrow(0, 1, 1);
   return unconditional + guidance_scale * (conditional - unconditional);
