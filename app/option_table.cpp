@@ -66,6 +66,8 @@ std::vector<OptionSpec> make_table() {
        "skip P.V where the maximum rose by less, in log2 units (default 15)",
        attention,
        {}},
+      {"dense_steps", "--dense-steps", whole, "the first steps keep every block (default 0)", attention, {}},
+      {"dense_layers", "--dense-layers", whole, "the first layers keep every block (default 0)", attention, {}},
       {"token_order",
        "--token-order",
        choice,

@@ -56,6 +56,8 @@ attention::Policy read_policy(const Settings& settings) {
   }
   if (const auto similarity = settings.number("similarity")) head.similarity = *similarity;
   if (const auto threshold = settings.number("pv_threshold")) head.pv_threshold = *threshold;
+  policy.dense_steps = settings.whole("dense_steps").value_or(0);
+  policy.dense_layers = settings.whole("dense_layers").value_or(0);
   attention::validate(policy);
   return policy;
 }
@@ -147,7 +149,8 @@ attention::Mode choose_attention_mode(const Settings& settings, const GenerateOp
         "use --attention full, or --device cpu");
   if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
     const std::string why = "with --attention " + std::string(attention::name(mode)) + ", which computes every block";
-    for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"}) refuse_idle(settings, key, "attention", why);
+    for (const char* key : {"topk", "cdf", "similarity", "pv_threshold", "dense_steps", "dense_layers"})
+      refuse_idle(settings, key, "attention", why);
   }
   return mode;
 }

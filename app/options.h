@@ -45,8 +45,8 @@ RunOptions read_run_options(const Settings& settings);
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
-/// Attention's mode on this device, by default sparse where that runs. Throws Error where the device cannot run the mode
-/// asked for with this dtype, or where options of the block selection are given to a mode without one.
+/// Attention's mode on this device, by default sparse where that runs. Throws Error where the device cannot run the
+/// mode asked for with this dtype, or where options of the block selection are given to a mode without one.
 attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
                                       at::ScalarType dtype);
 

@@ -42,6 +42,8 @@ void add_policy(nlohmann::json& recipe, const models::GenerateRequest& request) 
   if (head.selection == attention::Selection::cdf) recipe["cdf"] = head.cdf;
   recipe["similarity"] = head.similarity;
   recipe["pv_threshold"] = head.pv_threshold;
+  recipe["dense_steps"] = request.attention_policy.dense_steps;
+  recipe["dense_layers"] = request.attention_policy.dense_layers;
 }
 
 }  // namespace

@@ -115,12 +115,11 @@ class CogVideoXPipeline final : public Pipeline {
   ModelFolder folder_;
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat;
-  Component transformer_, text_component_, vae_component_;
+  Component transformer_, vae_component_;
   CogVideoXConfig dit_config_;
   CogVideoXVaeConfig vae_config_;
   SchedulerConfig scheduler_config_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<T5Encoder> text_encoder_;
   std::unique_ptr<Dit> dit_;
   std::unique_ptr<VaeDecoder> vae_;
 };
@@ -211,9 +210,8 @@ at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, const 
     }
     rows.push_back(at::tensor(tokens.ids, at::kLong));
   }
-  // The encoder is the largest part of some checkpoints: it lives only while it is needed.
-  text_component_ = folder_.component("text_encoder");
-  const T5Encoder encoder = T5Encoder::load(text_component_, device_, dtype_);
+  // The encoder is the largest part of some checkpoints: weights and mapping live only while they are needed.
+  const T5Encoder encoder = T5Encoder::load(folder_.component("text_encoder"), device_, dtype_);
   return encoder.forward(at::stack(rows).to(device_)).to(dtype_);
 }
 
@@ -240,7 +238,7 @@ at::Tensor CogVideoXPipeline::predict(const at::Tensor& latents, const at::Tenso
   const int64_t batch = text.size(0);
   const at::Tensor input = batch == 1 ? latents : at::cat({latents, latents});
   const at::Tensor timesteps = at::full({batch}, timestep, at::TensorOptions().dtype(at::kLong).device(device_));
-  const at::Tensor prediction = dit_->forward(input, text, timesteps, run).to(at::kFloat);
+  at::Tensor prediction = dit_->forward(input, text, timesteps, run).to(at::kFloat);
   if (batch == 1) return prediction;
   const at::Tensor unconditional = prediction.narrow(0, 0, 1), conditional = prediction.narrow(0, 1, 1);
   return unconditional + guidance_scale * (conditional - unconditional);

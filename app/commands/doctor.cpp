@@ -17,6 +17,10 @@
 #include "attention/attention.h"
 #include "models/device.h"
 
+#ifdef SPARSEREEL_CUDA
+#include "attention/cuda/device.h"
+#endif
+
 namespace sparsereel::app {
 namespace {
 
@@ -29,6 +33,27 @@ constexpr bool kCudaBuild = false;
 void line(const std::string& what, const std::string& value) {
   std::cout << what << std::string(what.size() < 12 ? 12 - what.size() : 1, ' ') << value << "\n";
 }
+
+#ifdef SPARSEREEL_CUDA
+std::string machine_code(const attention::cuda::Gpu& gpu) {
+  if (!gpu.problem.empty()) return "none: " + gpu.problem;
+  const std::string code = "sm_" + std::to_string(gpu.machine_code);
+  return gpu.compiled_from_ptx ? code + ", compiled by the driver from PTX" : code;
+}
+
+/// Which machine code of this build each GPU would run.
+void report_kernels() {
+  std::string reason;
+  const auto gpus = attention::cuda::list_gpus(&reason);
+  if (gpus.empty()) line("MISSING", "CUDA's runtime sees no GPU: " + reason);
+  for (const attention::cuda::Gpu& gpu : gpus) line("kernels", machine_code(gpu) + " on " + gpu.name);
+}
+#else
+void report_kernels() {
+  line("MISSING", "THIS BUILD HAS NO CUDA KERNELS, though a GPU is present");
+  line("", "run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON");
+}
+#endif
 
 void report_gpu() {
   const GpuDriver driver = find_gpu_driver();
@@ -45,11 +70,9 @@ void report_gpu() {
     line("MISSING", "libtorch cannot use the GPU: " + reason);
     line("", "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
   }
-  if (!kCudaBuild) {
-    line("MISSING", "THIS BUILD HAS NO CUDA KERNELS, though a GPU is present");
-    line("", "run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON");
-  }
-  const std::string why = attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0), at::kBFloat16);
+  report_kernels();
+  const std::string why =
+      attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0), at::kBFloat16);
   line("", why.empty() ? "sparse attention runs on it" : "sparse attention does not run on it: " + why);
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "hilbert/error.h"
+#include "tests/bench/program.h"
 
 namespace {
 
@@ -149,11 +149,6 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const c10::InferenceMode guard;
-    return run(argc, argv);
-  } catch (const sparsereel::Error& error) {
-    std::fprintf(stderr, "error: %s\n  remedy: %s\n", error.what(), error.remedy().c_str());
-    return error.exit_code();
-  }
+  const c10::InferenceMode guard;
+  return sparsereel::bench::guarded([&] { return run(argc, argv); });
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "hilbert/error.h"
 #include "hilbert/token_order.h"
+#include "tests/bench/program.h"
 
 namespace {
 
@@ -39,13 +39,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s [WIDTH HEIGHT FRAMES]\n", argv[0]);
     return 2;
   }
-  try {
+  return sparsereel::bench::guarded([&] {
     std::printf(
         "| grid w x h x t | order | non-unit steps | mean box of 64 tokens | mean box of 128 tokens "
         "|\n|---|---|---|---|---|\n");
     for (const Grid& grid : grids) print(grid);
-  } catch (const sparsereel::Error& error) {
-    std::fprintf(stderr, "error: %s\n  remedy: %s\n", error.what(), error.remedy().c_str());
-    return error.exit_code();
-  }
+    return 0;
+  });
 }

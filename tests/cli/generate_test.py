@@ -81,6 +81,25 @@ class Generate(CommandLineTest):
         self.assertGreater(report['output']['bytes'], 0)
         self.assertNotEqual(report['output']['encoder'], '')
 
+    def test_dense_steps_and_layers_keep_every_block(self):
+        def attention(*arguments):
+            report = self.report('-o', 'clip.mp4', '--size', '128x128', '--attention', 'sparse', '--topk', '0.2',
+                                 '--pv-threshold', '32', *arguments)
+            return report['recipe'], report['attention']['layer_sparsity']
+
+        recipe, usual = attention()
+        self.assertEqual((recipe['dense_steps'], recipe['dense_layers']), (0, 0))
+        self.assertTrue(all(share > 0 for share in usual), usual)
+        recipe, layers = attention('--dense-layers', 1)
+        self.assertEqual(recipe['dense_layers'], 1)
+        self.assertEqual(layers[0], 0)
+        self.assertGreater(layers[1], 0)
+        recipe, layers = attention('--dense-steps', 1)  # of two
+        self.assertEqual(recipe['dense_steps'], 1)
+        for share, usually in zip(layers, usual):
+            self.assertAlmostEqual(share, usually / 2)
+        self.assertEqual(attention('--dense-steps', 2)[1], [0, 0])
+
     def test_check_mode_reports_the_error_of_sparse_attention(self):
         attention = self.report('-o', 'clip.mp4', '--attention', 'check')['attention']
         self.assertGreaterEqual(attention['max_relative_l1'], attention['mean_relative_l1'])

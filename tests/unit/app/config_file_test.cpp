@@ -6,12 +6,12 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "app/settings.h"
 #include "hilbert/error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
 namespace {
@@ -77,14 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Published, ModelConfigs,
 
 class ConfigFiles : public ::testing::Test {
  protected:
-  ConfigFiles() {
-    std::string pattern = (fs::temp_directory_path() / "sparsereel-config-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
-  ~ConfigFiles() override { fs::remove_all(folder); }
-
   fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder / name) << text;
+    test::write_text(folder / name, text);
     return folder / name;
   }
 
@@ -98,7 +92,7 @@ class ConfigFiles : public ::testing::Test {
     return "no error";
   }
 
-  fs::path folder;
+  test::TemporaryFolder folder;
   models::CogVideoXConfig transformer;  // the class's defaults: 30 layers of 30 heads
 };
 
@@ -112,7 +106,7 @@ TEST_F(ConfigFiles, UnknownModelMatchesNothing) {
 TEST_F(ConfigFiles, TwoMatchesAreAnError) {
   write("a.yaml", "match: {layers: 30}\n");
   write("b.yaml", "match: {heads: 30}\n");
-  const std::string text = cause([&] { find_model_config(folder, kClass, transformer); });
+  const std::string text = cause([&] { find_model_config(folder.path(), kClass, transformer); });
   EXPECT_THAT(text, HasSubstr("a.yaml"));
   EXPECT_THAT(text, HasSubstr("b.yaml"));
 }

@@ -1,0 +1,72 @@
+// What the benchmark programs share: the frame of their main(), the tensors of a comparison, and the timed loop.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/safetensors.h"
+
+namespace sparsereel::bench {
+
+/// Runs a program's body; an exception becomes a message and the exit code.
+inline int guarded(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "error: %s\n  remedy: %s\n", error.what(), error.remedy().c_str());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
+
+/// A program that takes exactly the arguments named in `usage` and prints one JSON object.
+inline int print_json(std::span<char*> arguments, const std::vector<std::string>& usage,
+                      const std::function<nlohmann::json(const std::vector<std::string>&)>& run) {
+  if (arguments.size() != usage.size() + 1) {
+    std::cerr << "usage: " << arguments[0];
+    for (const std::string& name : usage) std::cerr << " " << name;
+    std::cerr << "\n";
+    return 2;
+  }
+  return guarded([&] {
+    std::cout << run({arguments.begin() + 1, arguments.end()}) << "\n";
+    return 0;
+  });
+}
+
+inline at::Tensor read_tensor(const models::SafetensorsFile& file, const std::string& name, at::ScalarType dtype) {
+  const models::TensorEntry* entry = file.find(name);
+  if (entry == nullptr)
+    throw bad_input(file.path().string() + " holds no tensor " + name, "let the compare_*.py script write it");
+  return at::from_blob(const_cast<std::byte*>(file.data(*entry).data()), entry->shape, dtype).clone();
+}
+
+inline void write_tensor(const std::string& path, const std::string& name, const at::Tensor& fp32) {
+  const at::Tensor values = fp32.contiguous();
+  const std::span data(values.const_data_ptr<float>(), static_cast<size_t>(values.numel()));
+  models::write_safetensors(path, {{name, models::Dtype::f32, values.sizes().vec(), std::as_bytes(data)}});
+}
+
+/// Seconds of each of `count` runs.
+inline std::vector<double> timed(int count, const std::function<void()>& run) {
+  std::vector<double> seconds;
+  for (int i = 0; i < count; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return seconds;
+}
+
+}  // namespace sparsereel::bench
