@@ -111,6 +111,7 @@ class Consumer {
     bound_scores(work.largest_key);
     plain_ = __all_sync(~0U, work.plain != 0);  // all lanes agree, but only a vote tells the compiler
     covered_ = whole_ = true;
+    prefetch(tile);
     shift_[0] = shift_[1] = saved_shift_[0] = saved_shift_[1] = kUnset;
     fresh_ = true;
     saved_ = false;
@@ -125,6 +126,13 @@ class Consumer {
         skip_below_[row] = first + 8 * row < p_.queries ? kOffset - choice.pv_threshold : kUnset;
     }
     live_ = true;
+  }
+
+  /// What the epilogue will read of V's scales, a line of 128 bytes a lane.
+  __device__ void prefetch(const TileIndex& tile) const {
+    const float* from = lane_ % 2 == 0 ? buffers_.v_scale : buffers_.v_centre;
+    const float* line = from + static_cast<int64_t>(tile.bh) * D + lane_ / 2 % (D / 32) * 32;
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(line));
   }
 
   /// No score of a row exceeds sum|q| max|k| in magnitude.
@@ -269,33 +277,29 @@ class Consumer {
   /// Scores -> P as e4m3, with O rescaled where a row's maximum rose by more than kLag.
   __device__ void soften(bool may_skip) {
     live_ = covered_;
-    if (whole_ && in_range_) {
-      soften_covered<false>(may_skip);
-    } else if (covered_) {
-      soften_covered<true>(may_skip);
-    }
-  }
-
-  __device__ Cover cover(int r) const {
-    return entry_cover(entry_[r], group_);
-  }
-
-  /// kChecked: records that the group does not use, keys that a causal mask hides, and scores of any size.
-  template <bool kChecked>
-  __device__ void soften_covered(bool may_skip) {
-    if (kChecked && kCausal) hide_scores();
+    if (!covered_) return;
+    const bool plain = whole_ && in_range_;
+    if (kCausal && !plain) hide_scores();
     float scale[2][kRecords], shift[2][kRecords], top[2];
-    prepare<kChecked>(scale, shift);
+    prepare(plain, scale, shift);
     find_top(scale, shift, top);
     const bool rises = __any_sync(~0U, fmaxf(top[0], top[1]) > kTop);
     if constexpr (kSkips) {
       const bool counts = !may_skip || top[0] > skip_below_[0] || top[1] > skip_below_[1];
       live_ = __any_sync(~0U, ptx::named_any(1 + T::kWarpgroups + group_, 128, counts));
       if (!live_) return count_skipped();
-      prepare<kChecked>(scale, shift);  // again: cheaper than the registers that would keep them across the barrier
+      prepare(plain, scale, shift);  // again: cheaper than the registers that would keep them across the barrier
     }
-    if (rises) raise<kChecked>(scale, shift);
-    exponentiate<kChecked>(scale, shift);
+    if (rises) raise(scale, shift);
+    if (plain) {
+      exponentiate<false>(scale, shift);
+    } else {
+      exponentiate<true>(scale, shift);
+    }
+  }
+
+  __device__ Cover cover(int r) const {
+    return entry_cover(entry_[r], group_);
   }
 
   __device__ void count_skipped() {
@@ -322,17 +326,22 @@ class Consumer {
     }
   }
 
-  /// log2 P = integer-as-float * scale + shift.
-  template <bool kChecked>
-  __device__ void prepare(float (&scale)[2][kRecords], float (&shift)[2][kRecords]) const {
+  /// log2 P = integer-as-float * scale + shift; kNever where the group does not use a record.
+  __device__ void prepare(bool plain, float (&scale)[2][kRecords], float (&shift)[2][kRecords]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
       for (int r = 0; r < kRecords; ++r) {
-        const bool used = !kChecked || cover(r) != Cover::none;
-        scale[row][r] = used ? query_scale_[row] * key_scale_[r] : 0.0F;
-        shift[row][r] = used ? fmaf(-kMagic, scale[row][r], shift_[row]) : kNever;
+        scale[row][r] = query_scale_[row] * key_scale_[r];
+        shift[row][r] = fmaf(-kMagic, scale[row][r], shift_[row]);
       }
+    }
+    if (plain) return;
+#pragma unroll
+    for (int r = 0; r < kRecords; ++r) {
+      if (cover(r) != Cover::none) continue;
+      scale[0][r] = scale[1][r] = 0;
+      shift[0][r] = shift[1][r] = kNever;
     }
   }
 
@@ -357,7 +366,6 @@ class Consumer {
   }
 
   /// New reference maxima, for the rows of which some thread saw a higher score.
-  template <bool kChecked>
   __device__ void raise(const float (&scale)[2][kRecords], float (&shift)[2][kRecords]) {
     int largest[2][kRecords];
     find_largest(largest);
@@ -367,8 +375,7 @@ class Consumer {
       float highest = kNever;
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (!kChecked || cover(r) != Cover::none)
-          highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
+        if (cover(r) != Cover::none) highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
       const float lower = fminf(shift_[row], kOffset - highest);
@@ -378,42 +385,30 @@ class Consumer {
       bits_shift_[row] = static_cast<int>(__float2ll_rn((lower + kExponentBias) * kExponentUnit));
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (!kChecked || cover(r) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
+        if (cover(r) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
     }
     in_range_ = __all_sync(~0U, shift_[0] > bound_[0] - kIntegerRange && shift_[1] > bound_[1] - kIntegerRange);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out_[i] *= alpha[row_of(i)];
   }
 
-  /// A score whose P, about 2^-100, is 0 in e4m3; below it the integer exponential could wrap around.
-  __device__ static int lowest_score(float scale, float shift) {
-    return __float2int_rn(fmaxf(__fdividef(-100.0F - shift, scale), -4e6F));
-  }
-
+  /// kChecked: some keys may be hidden, and scores of any size, which the integer exponential would not stand.
   template <bool kChecked>
   __device__ void exponentiate(const float (&scale)[2][kRecords], const float (&shift)[2][kRecords]) {
-    int bits_scale[2][kRecords], bits_shift[2][kRecords], lowest[2][kRecords];
+    int bits_scale[2][kRecords];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
-      for (int r = 0; r < kRecords; ++r) {
-        bits_scale[row][r] = __float2int_rn(scale[row][r] * kExponentUnit);
-        bits_shift[row][r] = kChecked && cover(r) == Cover::none ? 0 : bits_shift_[row];
-        if (kChecked) lowest[row][r] = lowest_score(scale[row][r], shift_[row]);
-      }
+      for (int r = 0; r < kRecords; ++r) bits_scale[row][r] = __float2int_rn(scale[row][r] * kExponentUnit);
     }
     const auto linear = [&](int i) {
       const int row = row_of(i), r = record_of(i);
-      if (!in_integers(i)) {
-        score_[i] = __float_as_int(fmaf(as_float(score_[i]), scale[row][r], shift[row][r]));
-      } else {
-        const int x = kChecked ? max(score_[i], lowest[row][r]) : score_[i];
-        score_[i] = x * bits_scale[row][r] + bits_shift[row][r];
-      }
+      score_[i] = in_integers(i) && !kChecked ? score_[i] * bits_scale[row][r] + bits_shift_[row]
+                                              : __float_as_int(fmaf(as_float(score_[i]), scale[row][r], shift[row][r]));
     };
     const auto exponential = [&](int i) {
-      if (!in_integers(i)) score_[i] = __float_as_int(exp2_approx(__int_as_float(score_[i])));
-      if (in_integers(i) && !kChecked) score_[i] = max(score_[i], 0);
+      score_[i] =
+          in_integers(i) && !kChecked ? max(score_[i], 0) : __float_as_int(exp2_approx(__int_as_float(score_[i])));
       if (kChecked && kCausal && hidden(i)) score_[i] = 0;
     };
     const auto pack = [&](int chunk) {

@@ -8,36 +8,49 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// One group of 64 query rows.
+/// The lowest n bits, for any n.
+__device__ uint32_t lowest_bits(int n) {
+  return n >= 32 ? ~0U : n <= 0 ? 0U : (1U << n) - 1;
+}
+
+/// One group of 64 query rows. A word stands for 32 key blocks; the warp's lanes hold one block each.
 class Group {
  public:
   __device__ Group(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int block)
-      : kind_(p.selection.kind), first_query_(block * kRecord), exists_(first_query_ < p.queries) {
-    const int last = min(first_query_ + kRecord, p.queries) - 1, count = key_count(p, bh / p.heads);
-    visible_ = exists_ ? visible_keys(p, count, last) : 0;
-    sees_whole_ = p.causal ? first_query_ + p.keys - p.queries + 1 : p.keys + kRecord;
-    if (kind_ == Selection::Kind::map)
+      : exists_(block * kRecord < p.queries), key_blocks_(sizes.key_blocks) {
+    const int first = block * kRecord, last = min(first + kRecord, p.queries) - 1, count = key_count(p, bh / p.heads);
+    visible_ = exists_ ? ceil_div(visible_keys(p, count, last), kRecord) : 0;
+    whole_ = p.causal ? max(0, first + p.keys - p.queries + 1) / kRecord : sizes.key_blocks;
+    if (!exists_) return;
+    if (p.selection.kind == Selection::Kind::map)
       map_ = p.selection.map + (static_cast<int64_t>(bh) * ceil_div(p.queries, kRecord) + block) * sizes.key_blocks;
-    if (kind_ == Selection::Kind::predict && first_query_ < video_part(p.queries, p.text_tokens))
+    if (p.selection.kind == Selection::Kind::predict && first < video_part(p.queries, p.text_tokens))
       bitmap_ = buffers.bitmap +
-                (static_cast<int64_t>(bh) * sizes.selection_tiles + first_query_ / p.selection.rows) * sizes.map_words;
+                (static_cast<int64_t>(bh) * sizes.selection_tiles + first / p.selection.rows) * sizes.map_words;
   }
 
   __device__ bool exists() const { return exists_; }
 
-  __device__ Cover cover(int key_block) const {
-    if (key_block * kRecord >= visible_) return Cover::none;
-    if (map_ != nullptr && map_[key_block] == 0) return Cover::none;
-    if (bitmap_ != nullptr && (bitmap_[key_block / 32] >> key_block % 32 & 1) == 0) return Cover::none;
-    return (key_block + 1) * kRecord > sees_whole_ ? Cover::causal : Cover::whole;
+  /// Blocks that the group computes.
+  __device__ uint32_t used(int word) const {
+    uint32_t bits = ~0U;
+    if (map_ != nullptr) {
+      const int block = word * 32 + static_cast<int>(threadIdx.x) % 32;
+      bits = __ballot_sync(~0U, block < key_blocks_ && map_[block] != 0);
+    } else if (bitmap_ != nullptr) {
+      bits = bitmap_[word];
+    }
+    return bits & lowest_bits(visible_ - word * 32);
   }
 
+  /// Blocks of which the causal mask hides some keys from some rows.
+  __device__ uint32_t masked(int word) const { return ~lowest_bits(whole_ - word * 32); }
+
  private:
-  const Selection::Kind kind_;
-  const int first_query_;
   const bool exists_;
-  int visible_;     // keys that the last row sees
-  int sees_whole_;  // keys that the causal mask leaves to the first row
+  const int key_blocks_;
+  int visible_;  // key blocks that the last row sees
+  int whole_;    // key blocks that every row sees as a whole, as far as the causal mask goes
   const uint8_t* map_ = nullptr;
   const uint32_t* bitmap_ = nullptr;
 };
@@ -48,7 +61,7 @@ __global__ void __launch_bounds__(kThreads)
     build_lists(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *buffers.next_tile = 0;
-  const int lane = threadIdx.x % 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t tile = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
   if (tile >= static_cast<int64_t>(sizes.batch_heads) * sizes.query_tiles) return;
   const int bh = static_cast<int>(tile / sizes.query_tiles), index = static_cast<int>(tile % sizes.query_tiles);
@@ -57,25 +70,26 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t* list = buffers.lists + tile * sizes.key_blocks;
   int length = 0, kept = 0;
   bool plain = true;  // every group that has queries uses every entry as a whole
-  for (int first = 0; first < sizes.key_blocks; first += 32) {
-    const int block = first + lane;
-    uint32_t entry = static_cast<uint32_t>(block);
-    bool uneven = false;
-    for (int g = 0; g < kGroups && block < sizes.key_blocks; ++g) {
-      const Cover cover = groups[g].cover(block);
-      entry |= static_cast<uint32_t>(cover) << (kBlockBits + 2 * g);
-      kept += cover == Cover::none ? 0 : 1;
-      uneven |= groups[g].exists() && cover != Cover::whole;
+  for (int word = 0; word < sizes.map_words; ++word) {
+    uint32_t used[kGroups], any = 0, entry = static_cast<uint32_t>(word * 32 + lane);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      used[g] = groups[g].used(word);
+      any |= used[g];
+      kept += __popc(used[g]);
     }
-    const bool used = entry >> kBlockBits != 0;
-    plain &= !(used && uneven);
-    const uint32_t all = __ballot_sync(~0U, used);
-    if (used) list[length + __popc(all & ((1U << lane) - 1))] = entry;
-    length += __popc(all);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const uint32_t masked = used[g] & groups[g].masked(word);
+      plain = plain && (!groups[g].exists() || (used[g] == any && masked == 0));
+      const Cover cover = (masked >> lane & 1) != 0 ? Cover::causal : Cover::whole;
+      if ((used[g] >> lane & 1) != 0) entry |= static_cast<uint32_t>(cover) << (kBlockBits + 2 * g);
+    }
+    if ((any >> lane & 1) != 0) list[length + __popc(any & lowest_bits(lane))] = entry;
+    length += __popc(any);
   }
-  kept = __reduce_add_sync(~0U, kept);
-  plain = __all_sync(~0U, plain) && length > 0;
   if (lane != 0) return;
+  plain = plain && length > 0;
   if (length == 0) list[length++] = 0;  // kernels rely on one entry; this one covers no row
   buffers.tile_lists[tile] = {length, plain};
   if (p.counts != nullptr)

@@ -267,7 +267,7 @@ class TileSelector {
 };
 
 template <int D>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 3)
     select(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
            const __grid_constant__ Buffers buffers) {
   extern __shared__ uint32_t shared_keys[];
