@@ -277,29 +277,33 @@ class Consumer {
   /// Scores -> P as e4m3, with O rescaled where a row's maximum rose by more than kLag.
   __device__ void soften(bool may_skip) {
     live_ = covered_;
-    if (!covered_) return;
-    const bool plain = whole_ && in_range_;
-    if (kCausal && !plain) hide_scores();
+    if (whole_ && in_range_) {
+      soften_covered<false>(may_skip);
+    } else if (covered_) {
+      soften_covered<true>(may_skip);
+    }
+  }
+
+  __device__ Cover cover(int r) const {
+    return entry_cover(entry_[r], group_);
+  }
+
+  /// kChecked: records that the group does not use, keys that a causal mask hides, and scores of any size.
+  template <bool kChecked>
+  __device__ void soften_covered(bool may_skip) {
+    if (kChecked && kCausal) hide_scores();
     float scale[2][kRecords], shift[2][kRecords], top[2];
-    prepare(plain, scale, shift);
+    prepare<kChecked>(scale, shift);
     find_top(scale, shift, top);
     const bool rises = __any_sync(~0U, fmaxf(top[0], top[1]) > kTop);
     if constexpr (kSkips) {
       const bool counts = !may_skip || top[0] > skip_below_[0] || top[1] > skip_below_[1];
       live_ = __any_sync(~0U, ptx::named_any(1 + T::kWarpgroups + group_, 128, counts));
       if (!live_) return count_skipped();
-      prepare(plain, scale, shift);  // again: cheaper than the registers that would keep them across the barrier
+      prepare<kChecked>(scale, shift);  // again: cheaper than the registers that would keep them across the barrier
     }
-    if (rises) raise(scale, shift);
-    if (plain) {
-      exponentiate<false>(scale, shift);
-    } else {
-      exponentiate<true>(scale, shift);
-    }
-  }
-
-  __device__ Cover cover(int r) const {
-    return entry_cover(entry_[r], group_);
+    if (rises) raise<kChecked>(scale, shift);
+    exponentiate<kChecked>(scale, shift);
   }
 
   __device__ void count_skipped() {
@@ -326,22 +330,17 @@ class Consumer {
     }
   }
 
-  /// log2 P = integer-as-float * scale + shift; kNever where the group does not use a record.
-  __device__ void prepare(bool plain, float (&scale)[2][kRecords], float (&shift)[2][kRecords]) const {
+  /// log2 P = integer-as-float * scale + shift.
+  template <bool kChecked>
+  __device__ void prepare(float (&scale)[2][kRecords], float (&shift)[2][kRecords]) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
       for (int r = 0; r < kRecords; ++r) {
-        scale[row][r] = query_scale_[row] * key_scale_[r];
-        shift[row][r] = fmaf(-kMagic, scale[row][r], shift_[row]);
+        const bool used = !kChecked || cover(r) != Cover::none;
+        scale[row][r] = used ? query_scale_[row] * key_scale_[r] : 0.0F;
+        shift[row][r] = used ? fmaf(-kMagic, scale[row][r], shift_[row]) : kNever;
       }
-    }
-    if (plain) return;
-#pragma unroll
-    for (int r = 0; r < kRecords; ++r) {
-      if (cover(r) != Cover::none) continue;
-      scale[0][r] = scale[1][r] = 0;
-      shift[0][r] = shift[1][r] = kNever;
     }
   }
 
@@ -366,6 +365,7 @@ class Consumer {
   }
 
   /// New reference maxima, for the rows of which some thread saw a higher score.
+  template <bool kChecked>
   __device__ void raise(const float (&scale)[2][kRecords], float (&shift)[2][kRecords]) {
     int largest[2][kRecords];
     find_largest(largest);
@@ -375,7 +375,8 @@ class Consumer {
       float highest = kNever;
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (cover(r) != Cover::none) highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
+        if (!kChecked || cover(r) != Cover::none)
+          highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * scale[row][r]);
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
       const float lower = fminf(shift_[row], kOffset - highest);
@@ -385,7 +386,7 @@ class Consumer {
       bits_shift_[row] = static_cast<int>(__float2ll_rn((lower + kExponentBias) * kExponentUnit));
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (cover(r) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
+        if (!kChecked || cover(r) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
     }
     in_range_ = __all_sync(~0U, shift_[0] > bound_[0] - kIntegerRange && shift_[1] > bound_[1] - kIntegerRange);
 #pragma unroll

@@ -62,12 +62,12 @@ __global__ void __launch_bounds__(kThreads)
                 const __grid_constant__ Buffers buffers) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *buffers.next_tile = 0;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t tile = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
-  if (tile >= static_cast<int64_t>(sizes.batch_heads) * sizes.query_tiles) return;
-  const int bh = static_cast<int>(tile / sizes.query_tiles), index = static_cast<int>(tile % sizes.query_tiles);
+  const int tile = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
+  if (tile >= sizes.batch_heads * sizes.query_tiles) return;
+  const int bh = tile / sizes.query_tiles, index = tile % sizes.query_tiles;
   const auto group = [&](int g) { return Group(p, sizes, buffers, bh, index * kGroups + g); };
   const Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
-  uint32_t* list = buffers.lists + tile * sizes.key_blocks;
+  uint32_t* list = buffers.lists + static_cast<int64_t>(tile) * sizes.key_blocks;
   int length = 0, kept = 0;
   bool plain = true;  // every group that has queries uses every entry as a whole
   for (int word = 0; word < sizes.map_words; ++word) {

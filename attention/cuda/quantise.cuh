@@ -81,7 +81,8 @@ class Pool {
   }
 
   /// out[c] = factor * the sum of column c, in shared or global memory. All threads of the CTA call this together.
-  __device__ void write(float factor, float* out) {
+  template <typename Out>
+  __device__ void write(float factor, Out* out) {
     __shared__ float shared[kQuantiseWarps][D];
     constexpr int kRowLanes = D / kLaneElements;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -98,7 +99,7 @@ class Pool {
     }
     __syncthreads();
     for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads)
-      out[c] = (shared[0][c] + shared[1][c] + shared[2][c] + shared[3][c]) * factor;
+      out[c] = static_cast<Out>((shared[0][c] + shared[1][c] + shared[2][c] + shared[3][c]) * factor);
     __syncthreads();
   }
 

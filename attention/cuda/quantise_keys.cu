@@ -67,7 +67,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
     *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(row, column)) = pack_int8(x, inverse);
   });
   const int real = max(0, min(kRecord, left));
-  if (buffers.k_mean != nullptr) sum.write(1.0F / static_cast<float>(max(1, real)), buffers.k_mean + record * D);
+  if (buffers.k_mean != nullptr)
+    sum.write(1.0F / static_cast<float>(max(1, real)), reinterpret_cast<__nv_bfloat16*>(buffers.k_mean) + record * D);
   if (buffers.k_similarity == nullptr) return;
   // Mean of the cosines between all pairs of the record's keys.
   __shared__ float total[D];

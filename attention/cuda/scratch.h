@@ -55,7 +55,7 @@ struct Buffers {
   float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
   float* q_mean;         // [bh][query_blocks][D]: means of 64 real queries; null unless blocks are predicted
   float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
-  float* k_mean;         // [bh][key_blocks][D]; null unless blocks are predicted
+  uint16_t* k_mean;      // bf16 [bh][key_blocks][D]; null unless blocks are predicted
   float* k_similarity;   // [bh][key_blocks]; null without similarity
   float* scores;         // pooled scores where they exceed shared memory; else null
   uint32_t* bitmap;      // [bh][selection_tiles][map_words]; null unless blocks are predicted

@@ -3,7 +3,6 @@
 // chooses for one.
 #include <cuda_bf16.h>
 
-#include <cfloat>
 #include <cmath>
 
 #include "attention/cuda/kernels.h"
@@ -15,10 +14,16 @@ namespace {
 constexpr int kTiles = 16;  // rows of the tensor core's m16n8k16
 constexpr int kThreads = 32 * kTiles;
 
-/// Scores become integers from 1 up, evenly over the row's range: 0 is free to mean "no candidate", and the search for
-/// a threshold can interpolate.
-constexpr uint32_t kKeyRange = 1U << 30;
-constexpr uint32_t kNan = kKeyRange + 2;  // a broken block is computed, and seen
+/// Unsigned integers in the order of the floats; NaN above all. 0 is free to mean "no candidate".
+__device__ uint32_t ordered(float x) {
+  if (isnan(x)) return ~0U;
+  const uint32_t bits = __float_as_uint(x);
+  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+__device__ float from_ordered(uint32_t key) {
+  return __uint_as_float((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
+}
 
 __device__ float warp_sum(float x) {
 #pragma unroll
@@ -26,65 +31,35 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-__device__ float warp_max(float x) {
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, lanes));
-  return x;
-}
+/// Candidates of one tile: keys in shared or global memory, read by one warp.
+struct Candidates {
+  const uint32_t* keys;
+  int count;
 
-/// Candidates of one tile, worked on by one warp. Scores in shared or global memory, -inf where a block is forced.
-class Candidates {
- public:
-  __device__ Candidates(uint32_t* keys, int count) : keys_(keys), count_(count) {
-    float most = -INFINITY, least = -INFINITY;  // of the scores, and of their negatives
-    each([&](uint32_t& key) {
-      const float score = __uint_as_float(key);
-      if (score == -INFINITY) return;
-      most = fmaxf(most, score);
-      least = fmaxf(least, -score);
-    });
-    top_ = warp_max(most);
-    const float bottom = -warp_max(least);
-    per_key_ = fmaxf(top_ - bottom, FLT_MIN) / static_cast<float>(kKeyRange);
-    const float keys_per = 1.0F / per_key_;
-    each([&](uint32_t& key) {
-      const float score = __uint_as_float(key);
-      const float place = fminf((score - bottom) * keys_per, static_cast<float>(kKeyRange));
-      key = score == -INFINITY ? 0 : isnan(score) ? kNan : 1 + static_cast<uint32_t>(place);
-    });
-    __syncwarp();
+  template <typename F>
+  __device__ void each(const F& f) const {
+#pragma unroll 4
+    for (int j = static_cast<int>(threadIdx.x) % 32; j < count; j += 32) f(keys[j]);
   }
 
-  __device__ uint32_t key(int block) const { return block < count_ ? keys_[block] : 0; }
-  __device__ int size() const { return count_; }
-
-  __device__ float count_from(uint32_t threshold) const {
+  __device__ int count_from(uint32_t threshold) const {
     int found = 0;
     each([&](uint32_t key) { found += key >= threshold ? 1 : 0; });
-    return static_cast<float>(__reduce_add_sync(~0U, found));
+    return __reduce_add_sync(~0U, found);
+  }
+
+  __device__ uint32_t largest() const {
+    uint32_t most = 0;
+    each([&](uint32_t key) { most = max(most, key); });
+    return __reduce_max_sync(~0U, most);
   }
 
   /// Sum of exp(score - top) over the candidates from a threshold on.
-  __device__ float mass_from(uint32_t threshold) const {
+  __device__ float mass_from(uint32_t threshold, float top) const {
     float mass = 0;
-    each([&](uint32_t key) { mass += key >= threshold ? mass_of(key) : 0.0F; });
+    each([&](uint32_t key) { mass += key >= threshold ? __expf(from_ordered(key) - top) : 0.0F; });
     return warp_sum(mass);
   }
-
-  __device__ float mass_of(uint32_t key) const {
-    return __expf((static_cast<float>(key) - static_cast<float>(kKeyRange) - 1) * per_key_);
-  }
-
- private:
-  template <typename F>
-  __device__ void each(const F& f) const {
-    for (int j = static_cast<int>(threadIdx.x) % 32; j < count_; j += 32) f(keys_[j]);
-  }
-
-  uint32_t* const keys_;
-  const int count_;
-  float top_;
-  float per_key_;
 };
 
 /// Every candidate above `threshold` is kept, and the first `ties` of those equal to it.
@@ -93,40 +68,32 @@ struct Cut {
   int ties;
 };
 
-/// The largest threshold at which measure(threshold), which falls from `all` at 1 to 0, is at least `wanted`: bisection
-/// and interpolation in turn.
+/// The largest threshold for which enough(threshold) holds; it must hold for 1.
 template <typename F>
-__device__ uint32_t largest_with(const F& measure, float wanted, float all) {
-  uint32_t low = 1, high = kNan + 1;
-  float at_low = all, at_high = 0;
-  for (int step = 0; high - low > 1 && at_low != wanted; ++step) {
-    const uint32_t gap = high - low;
-    const float part = step % 3 == 2 ? 0.5F : (at_low - wanted) / (at_low - at_high);
-    const uint32_t middle = low + min(max(static_cast<uint32_t>(part * static_cast<float>(gap)), 1U), gap - 1);
-    const float measured = measure(middle);
-    if (measured >= wanted) {
-      low = middle;
-      at_low = measured;
-    } else {
-      high = middle;
-      at_high = measured;
-    }
-  }
-  return low;
+__device__ uint32_t bisect(const F& enough) {
+  uint32_t threshold = 0;
+  for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
+    if (enough(threshold | bit)) threshold |= bit;
+  return threshold;
 }
 
-__device__ Cut cut_by_count(const Candidates& candidates, int wanted, float all) {
-  const auto count = [&](uint32_t threshold) { return candidates.count_from(threshold); };
-  const uint32_t threshold = largest_with(count, static_cast<float>(wanted), all);
-  return {threshold, wanted - static_cast<int>(candidates.count_from(threshold + 1))};
+__device__ Cut cut_by_count(const Candidates& candidates, int wanted) {
+  uint32_t threshold = 0;
+  for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1) {
+    const int count = candidates.count_from(threshold | bit);
+    if (count >= wanted) threshold |= bit;
+    if (count == wanted) return {threshold, candidates.count};  // the usual way out: no ties to break
+  }
+  return {threshold, threshold == ~0U ? wanted : wanted - candidates.count_from(threshold + 1)};
 }
 
 __device__ Cut cut_by_mass(const Candidates& candidates, float share) {
-  const float all = candidates.mass_from(1), wanted = share * all;
-  const auto mass = [&](uint32_t threshold) { return candidates.mass_from(threshold); };
-  const uint32_t threshold = largest_with(mass, wanted, all);
-  const float missing = wanted - candidates.mass_from(threshold + 1);
-  return {threshold, max(1, static_cast<int>(ceilf(missing / candidates.mass_of(threshold))))};
+  const float top = from_ordered(candidates.largest());
+  if (isnan(top)) return {1, candidates.count};
+  const float wanted = share * candidates.mass_from(1, top);
+  const uint32_t threshold = bisect([&](uint32_t t) { return candidates.mass_from(t, top) >= wanted; });
+  const float missing = wanted - candidates.mass_from(threshold + 1, top);
+  return {threshold, max(1, static_cast<int>(ceilf(missing / __expf(from_ordered(threshold) - top))))};
 }
 
 template <int D>
@@ -149,7 +116,7 @@ class TileSelector {
                                               static_cast<int64_t>(blockIdx.x) * kTiles * sizes.selectable_keys) {}
 
   __device__ void run() {
-    __shared__ __nv_bfloat16 queries[kTiles * kStride];
+    __shared__ __align__(16) __nv_bfloat16 queries[kTiles * kStride];
     const int tile = first_tile_ + warp();
     const bool diverse = tile < sizes_.selection_tiles && pool_queries(tile, queries + warp() * kStride);
     __syncthreads();
@@ -183,44 +150,50 @@ class TileSelector {
     return warp_sum(square) / (static_cast<float>(total) * static_cast<float>(total)) < choice_.similarity;
   }
 
-  /// keys_[tile][block] for the 16 tiles: scores, -inf where a block is forced.
+  /// keys_[tile][block] for the 16 tiles; 0 where a block is forced. The order of the depth is free as long as both
+  /// sides agree, so a lane takes 8 consecutive elements of every 32 for two multiplications.
   __device__ void score(const __nv_bfloat16* queries) const {
-    const int group = lane() / 4, pair = lane() % 4 * 2;
+    const int group = lane() / 4, part = lane() % 4 * 8;
+    uint4 low[D / 32], high[D / 32];  // rows `group` and `group + 8` of the 16 tiles
+#pragma unroll
+    for (int k = 0; k < D / 32; ++k) {
+      low[k] = *reinterpret_cast<const uint4*>(queries + group * kStride + k * 32 + part);
+      high[k] = *reinterpret_cast<const uint4*>(queries + (group + 8) * kStride + k * 32 + part);
+    }
+    const uint16_t* means = buffers_.k_mean + static_cast<int64_t>(bh_) * sizes_.key_blocks * D + part;
+#pragma unroll 2
     for (int first = warp() * 8; first < key_blocks_; first += kTiles * 8) {
-      const int block = min(first + group, key_blocks_ - 1);
-      const float* mean = buffers_.k_mean + (static_cast<int64_t>(bh_) * sizes_.key_blocks + block) * D;
+      const uint16_t* mean = means + static_cast<int64_t>(min(first + group, key_blocks_ - 1)) * D;
+      uint4 keys[D / 32];
+#pragma unroll
+      for (int k = 0; k < D / 32; ++k) keys[k] = __ldg(reinterpret_cast<const uint4*>(mean + k * 32));
       float c[4] = {};
 #pragma unroll
-      for (int k = 0; k < D; k += 16) {
-        const auto a = [&](int row, int column) {
-          return *reinterpret_cast<const uint32_t*>(queries + row * kStride + k + column);
-        };
-        const uint32_t b0 = pack(mean + k + pair), b1 = pack(mean + k + pair + 8);
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
-            "%1, "
-            "%2, %3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a(group, pair)), "r"(a(group + 8, pair)), "r"(a(group, pair + 8)), "r"(a(group + 8, pair + 8)),
-              "r"(b0), "r"(b1));
+      for (int k = 0; k < D / 32; ++k) {
+        multiply(c, low[k].x, high[k].x, low[k].y, high[k].y, keys[k].x, keys[k].y);
+        multiply(c, low[k].z, high[k].z, low[k].w, high[k].w, keys[k].z, keys[k].w);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = group + i / 2 * 8, column = first + pair + i % 2;
+        const int row = group + i / 2 * 8, column = first + lane() % 4 * 2 + i % 2;
         if (column < key_blocks_)
-          keys_[row * sizes_.selectable_keys + column] = __float_as_uint(forced(column) ? -INFINITY : c[i] * p_.scale);
+          keys_[row * sizes_.selectable_keys + column] = forced(column) ? 0 : ordered(c[i] * p_.scale);
       }
     }
+  }
+
+  __device__ static void multiply(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                  uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
+        "%2, "
+        "%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
   }
 
   __device__ bool forced(int block) const {
     return buffers_.k_similarity != nullptr &&
            buffers_.k_similarity[static_cast<int64_t>(bh_) * sizes_.key_blocks + block] < choice_.similarity;
-  }
-
-  __device__ static uint32_t pack(const float* x) {
-    const float2 two = *reinterpret_cast<const float2*>(x);
-    const __nv_bfloat162 packed = __float22bfloat162_rn(two);
-    return *reinterpret_cast<const uint32_t*>(&packed);
   }
 
   __device__ void choose(int tile, bool all) const {
@@ -229,14 +202,14 @@ class TileSelector {
     const int visible = ceil_div(visible_keys(p_, count_, last), kRecord);
     // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
     const int diagonal = p_.causal ? max(0, visible_keys(p_, count_, first) - 1) / kRecord : visible;
-    const Candidates candidates(keys_ + warp() * sizes_.selectable_keys,
-                                all ? 0 : min(min(visible, diagonal), key_blocks_));
-    const float open = all ? 0 : candidates.count_from(1);
-    Cut cut{1, candidates.size()};
+    const Candidates candidates{keys_ + warp() * sizes_.selectable_keys,
+                                all ? 0 : min(min(visible, diagonal), key_blocks_)};
+    const int open = all ? 0 : candidates.count_from(1);
+    Cut cut{1, 0};
     if (open > 0 && choice_.kind == HeadChoice::Kind::topk) {
       const int wanted = max(1, static_cast<int>(floor(static_cast<double>(choice_.topk) * visible)));
-      if (wanted < open) cut = cut_by_count(candidates, wanted, open);
-    } else if (open > 0 && choice_.cdf < 1 && candidates.count_from(kNan) == 0) {
+      if (wanted < open) cut = cut_by_count(candidates, wanted);
+    } else if (open > 0 && choice_.cdf < 1) {
       cut = cut_by_mass(candidates, choice_.cdf);
     }
     write(tile, candidates, cut);
@@ -247,7 +220,7 @@ class TileSelector {
     int ties = 0;
     for (int word = 0; word < sizes_.map_words; ++word) {
       const int block = word * 32 + lane();
-      const uint32_t key = candidates.key(block);
+      const uint32_t key = block < candidates.count ? candidates.keys[block] : 0;
       const uint32_t tied = __ballot_sync(~0U, key != 0 && key == cut.threshold);
       const int rank = ties + __popc(tied & ((1U << lane()) - 1));
       ties += __popc(tied);
@@ -267,7 +240,7 @@ class TileSelector {
 };
 
 template <int D>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, D == 256 ? 1 : 2)
     select(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
            const __grid_constant__ Buffers buffers) {
   extern __shared__ uint32_t shared_keys[];
