@@ -484,26 +484,23 @@ class Consumer {
     }
   }
 
+  /// Rows are put together in the warp's share of the sums' memory, which is free now, so that they leave in 16-byte
+  /// pieces: the accumulators' own layout would take 8 rows for every 128 bytes.
   __device__ void write_rows(const TileIndex& tile) const {
-    const int query = tile.tile * T::kRows + row_;
     float inverse[2];
-    uint32_t* out[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       float sum = out_[D / 2 + 2 * row] + out_[D / 2 + 2 * row + 1];
       sum += __shfl_xor_sync(~0U, sum, 1);
       sum += __shfl_xor_sync(~0U, sum, 2);
       inverse[row] = sum > 0 ? 1.0F / sum : 0.0F;
-      const int64_t offset = tile.bh / p_.heads * p_.out.batch_stride + (query + 8 * row) * p_.out.token_stride +
-                             tile.bh % p_.heads * p_.out.head_stride;
-      out[row] = reinterpret_cast<uint32_t*>(static_cast<uint16_t*>(p_.out.data) + offset) + lane_ % 4;
-      write_lse(tile, query + 8 * row, row, sum);
+      write_lse(tile, tile.tile * T::kRows + row_ + 8 * row, row, sum);
     }
     const float* scales = buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
     const float* centres = buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
+    __syncwarp();
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
-      if (i * 8 >= p_.head_dim) break;
       const float2 scale = __ldg(reinterpret_cast<const float2*>(scales + 8 * i));
       const float2 centre = __ldg(reinterpret_cast<const float2*>(centres + 8 * i));
 #pragma unroll
@@ -511,9 +508,27 @@ class Consumer {
         const bool empty = inverse[row] == 0;
         const float a = fmaf(out_[4 * i + 2 * row] * inverse[row], scale.x, empty ? 0.0F : centre.x);
         const float b = fmaf(out_[4 * i + 2 * row + 1] * inverse[row], scale.y, empty ? 0.0F : centre.y);
-        if (query + 8 * row < p_.queries) out[row][4 * i] = pack_pair(a, b);
+        *reinterpret_cast<uint32_t*>(piece(lane_ / 4 + 8 * row, i) + lane_ % 4 * 4) = pack_pair(a, b);
       }
     }
+    __syncwarp();
+    constexpr int kPieces = D / 8;  // of 16 bytes in a row
+    const int first = tile.tile * T::kRows + static_cast<int>(threadIdx.x) / 32 * 16, i = lane_ % kPieces;
+    uint16_t* out = static_cast<uint16_t*>(p_.out.data) + tile.bh / p_.heads * p_.out.batch_stride +
+                    tile.bh % p_.heads * p_.out.head_stride + 8 * i;
+#pragma unroll
+    for (int r = lane_ / kPieces; r < 16; r += 32 / kPieces)
+      if (first + r < p_.queries && 8 * i < p_.head_dim)
+        *reinterpret_cast<uint4*>(out + (first + r) * p_.out.token_stride) = *reinterpret_cast<uint4*>(piece(r, i));
+    __syncwarp();
+  }
+
+  /// 16 bytes of row r (of the warp's 16) in the sums' memory, swizzled against bank conflicts. The warp owns 512 bytes
+  /// of every kConsumers * 16.
+  __device__ uint8_t* piece(int r, int i) const {
+    constexpr int kRowBytes = 2 * D, kRowsTogether = 512 / kRowBytes;
+    return shared_ + T::kSums + (r / kRowsTogether) * kConsumers * 16 + static_cast<int>(threadIdx.x) / 32 * 512 +
+           r % kRowsTogether * kRowBytes + (i ^ (r & 7)) * 16;
   }
 
   /// Two elements of the output; a in the low half.

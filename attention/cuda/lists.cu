@@ -55,15 +55,10 @@ class Group {
   const uint32_t* bitmap_ = nullptr;
 };
 
-/// A warp a query tile.
+/// One warp writes the list of one query tile; returns the 64 x 64 blocks in it.
 template <int kGroups>
-__global__ void __launch_bounds__(kThreads)
-    build_lists(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-                const __grid_constant__ Buffers buffers) {
-  if (blockIdx.x == 0 && threadIdx.x == 0) *buffers.next_tile = 0;
+__device__ int build_list(const Problem& p, const Sizes& sizes, const Buffers& buffers, int tile) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int tile = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
-  if (tile >= sizes.batch_heads * sizes.query_tiles) return;
   const int bh = tile / sizes.query_tiles, index = tile % sizes.query_tiles;
   const auto group = [&](int g) { return Group(p, sizes, buffers, bh, index * kGroups + g); };
   const Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
@@ -88,11 +83,26 @@ __global__ void __launch_bounds__(kThreads)
     if ((any >> lane & 1) != 0) list[length + __popc(any & lowest_bits(lane))] = entry;
     length += __popc(any);
   }
-  if (lane != 0) return;
-  plain = plain && length > 0;
-  if (length == 0) list[length++] = 0;  // kernels rely on one entry; this one covers no row
-  buffers.tile_lists[tile] = {length, plain};
-  if (p.counts != nullptr)
+  if (lane == 0) {
+    if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
+    buffers.tile_lists[tile] = {max(length, 1), plain && length > 0};
+  }
+  return kept;
+}
+
+template <int kGroups>
+__global__ void __launch_bounds__(kThreads)
+    build_lists(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                const __grid_constant__ Buffers buffers) {
+  __shared__ int kept;
+  if (threadIdx.x == 0) kept = 0;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *buffers.next_tile = 0;
+  __syncthreads();
+  const int tile = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
+  const int found = tile < sizes.batch_heads * sizes.query_tiles ? build_list<kGroups>(p, sizes, buffers, tile) : 0;
+  if (threadIdx.x % 32 == 0) atomicAdd(&kept, found);
+  __syncthreads();
+  if (threadIdx.x == 0 && p.counts != nullptr)  // one for all its tiles: they would queue at this address
     atomicAdd(reinterpret_cast<unsigned long long*>(p.counts), static_cast<unsigned long long>(kept));
 }
 
