@@ -94,9 +94,7 @@ void run(int argc, char** argv, RunReport& report) {
 
   CLI::App* decode_command = program.add_subcommand("decode", "saved latents -> video");
   decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->required();
-  add_options(*decode_command, arguments,
-              {"model", "fps", "device", "dtype", "vae_tiling", "threads", "output", "crf", "codec", "no_metadata",
-               "contact_sheet", "report", "quiet", "json"});
+  add_options(*decode_command, arguments, decode_keys());
   decode_command->callback([&] { decode(arguments.path, settings("decode"), report); });
 
   CLI::App* bench_command = program.add_subcommand("bench", "measure on this machine");

@@ -1,5 +1,6 @@
 """`generate`: outputs of every kind, reports, recipes, latents, and the same seed twice."""
 import json
+import shutil
 import unittest
 
 from support import MODEL, PROMPT, CommandLineTest, floats, read_safetensors
@@ -115,6 +116,13 @@ class Generate(CommandLineTest):
         self.fail_with(self.run_program('inspect', 'without.mp4'), 2, 'without.mp4', 'recipe')
         self.succeed(self.generate('-o', 'without.gif', '--no-metadata'))
         self.assertNotIn('without.gif.json', self.names())
+        self.succeed(self.generate('-o', 'again.gif'))
+        self.assertIn('again.gif.json', self.names())
+        self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
+        self.assertNotIn('again.gif.json', self.names())  # it told of the GIF that was there before
+        (self.folder / 'again.gif.json').write_text('{"mine": 1}')
+        self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
+        self.assertIn('again.gif.json', self.names())
 
     def test_contact_sheet(self):
         self.succeed(self.generate('-o', 'clip.mp4', '--contact-sheet', 'sheet.png'))
@@ -130,6 +138,35 @@ class Generate(CommandLineTest):
         started = self.frames('c.safetensors', '--init-latents', 'latents.safetensors')
         self.assertNotEqual(usual, started)
         self.assertEqual(started, self.frames('d.safetensors', '--init-latents', 'latents.safetensors', '--seed', 1))
+
+    def test_latents_of_earlier_runs_are_left_alone(self):
+        (self.folder / 'clip.mp4.latents.safetensors').write_text('kept by hand')
+        self.succeed(self.generate('-o', 'clip.mp4'))
+        self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors'])
+        self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_text(), 'kept by hand')
+
+    def test_latents_that_a_run_starts_from_are_left_alone(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'clip.mp4.latents.safetensors'))
+        before = (self.folder / 'clip.mp4.latents.safetensors').read_bytes()
+        self.succeed(self.generate('-o', 'clip.mp4', '--init-latents', 'clip.mp4.latents.safetensors'))
+        self.assertEqual(self.names(), ['a.mp4', 'clip.mp4', 'clip.mp4.latents.safetensors'])
+        self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_bytes(), before)
+
+    def test_black_and_broken_videos_warn_once_and_keep_their_latents(self):
+        for half, words in ((0xF000, 'is black'), (0x7E00, 'no numbers')):
+            with self.subTest(words):
+                model = self.model_whose_videos_are(half)
+                made = self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'))
+                self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors', 'model'])
+                latents = self.folder / 'clip.mp4.latents.safetensors'
+                decoded = self.succeed(self.run_program('decode', latents, '-m', model, '-o', 'b.mp4'))
+                for result in (made, decoded):
+                    self.assertEqual(result.stderr.count('warning: '), 1, result.stderr)
+                    self.assertIn(words, result.stderr)
+                self.assertIn('clip.mp4.latents.safetensors', made.stderr)
+                for name in (latents, self.folder / 'clip.mp4', self.folder / 'b.mp4'):
+                    name.unlink()
+                shutil.rmtree(model)
 
     def test_prompt_file(self):
         (self.folder / 'prompt.txt').write_text(PROMPT + '\n')
