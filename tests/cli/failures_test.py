@@ -242,12 +242,42 @@ class Failures(CommandLineTest):
             self.assertEqual(list(disk.iterdir()), [])
 
     def test_failed_run_has_a_report(self):
-        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **self.limited(65536))
+        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **limited(65536))
         self.assertEqual(result.returncode, 1)
         report = json.loads((self.folder / 'report.json').read_text())
         self.assertEqual((report['exit']['code'], report['exit']['state']), (1, 'failed'))
         self.assertIn('clip.safetensors', report['exit']['cause'])
         self.assertEqual(report, json.loads(result.stdout))
+
+    def test_report_that_cannot_be_written_does_not_change_how_a_run_failed(self):
+        result = self.generate('--steps', 0, '--report', 'report.json', '--json', **limited(16))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn('error: --steps 0', result.stderr)
+        self.assertRegex(result.stderr, 'warning: .*report.json')
+        self.assertEqual(json.loads(result.stdout)['exit']['code'], 2)
+        self.assertEqual(self.names(), [])
+
+    def test_report_that_cannot_be_written_fails_a_run_that_did_not(self):
+        latents = {'__metadata__': {'recipe': json.dumps({'prompt': 'x' * 9000})},
+                   'latents': {'dtype': 'F32', 'shape': [1, 1, 4, 2, 2], 'data_offsets': [0, 64]}}
+        text = json.dumps(latents).encode()
+        (self.folder / 'latents.safetensors').write_bytes(struct.pack('<Q', len(text)) + text + bytes(64))
+        result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.gif', '--no-metadata', '--json',
+                                  '--report', 'report.json', **limited(8000))
+        self.fail_with(result, 1, 'report.json')
+        self.assertEqual(json.loads(result.stdout)['exit']['code'], 1)
+
+    def test_out_of_memory_says_what_needs_less(self):
+        # 2048 x 2048 latents, whose first convolution wants 3 GiB for its result; the file itself is a hole.
+        header = json.dumps({'latents': {'dtype': 'F16', 'shape': [1, 1, 4, 2048, 2048], 'data_offsets': [0, 1 << 25]}}).encode()
+        with open(self.folder / 'latents.safetensors', 'wb') as file:
+            file.write(struct.pack('<Q', len(header)) + header)
+            file.truncate(8 + len(header) + (1 << 25))
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.mp4', '--vae-tiling', 'off', '--threads', 1,
+                                  '--device', 'cpu', preexec_fn=limit)
+        self.fail_with(result, 1, 'out of memory', 'smaller size', '--vae-tiling on')
 
     def test_help_and_version_succeed(self):
         self.assertIn('generate', self.succeed(self.run_program('--help')).stdout)
