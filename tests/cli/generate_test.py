@@ -40,9 +40,30 @@ class Generate(CommandLineTest):
     def test_options_change_the_video(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         for i, changed in enumerate((['--steps', 3], ['--cfg-scale', 2], ['--dynamic-cfg'], ['--scheduler', 'dpm'],
-                                     ['-n', 'blurry'], ['--attention', 'sparse', '--topk', '0.2'])):
-            arguments = changed if '--attention' in changed else ['--attention', 'full', *changed]
-            self.assertNotEqual(usual, self.frames(f'{i}.safetensors', *arguments), changed)
+                                     ['-n', 'blurry'])):
+            self.assertNotEqual(usual, self.frames(f'{i}.safetensors', '--attention', 'full', *changed), changed)
+
+    def test_sparsity_grows_as_topk_falls(self):
+        # 192 x 192: 432 video tokens, of which some blocks can be left out; 64 x 64 has one block, which cannot.
+        sparsity, frames = [], []
+        for topk in ('1', '0.5', '0.2'):
+            name = f'{topk}.safetensors'
+            report = self.report('-o', name, '--size', '192x192', '--attention', 'sparse', '--topk', topk, '--pv-threshold', 32)
+            self.assertAlmostEqual(report['attention']['sparsity'], report['recipe']['sparsity'])
+            sparsity.append(report['attention']['sparsity'])
+            frames.append((self.folder / name).read_bytes())
+        self.assertEqual(sparsity[0], 0)
+        self.assertGreater(sparsity[1], 0.2)
+        self.assertGreater(sparsity[2], sparsity[1] + 0.1)
+        self.assertEqual(len(set(frames)), 3)
+
+    def test_one_step_of_the_default_model(self):
+        report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
+        self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
+        self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
+        self.assertEqual(report['recipe']['similarity'], 0.5)  # of the config that matches it
+        self.assertGreater(report['attention']['sparsity'], 0)
+        self.assertEqual(len(report['attention']['layer_sparsity']), 6)
 
     def test_token_orders_agree_with_full_attention(self):
         native = self.frames('native.safetensors', '--attention', 'full', '--token-order', 'native')
@@ -102,9 +123,14 @@ class Generate(CommandLineTest):
         self.assertEqual(attention('--dense-steps', 2)[1], [0, 0])
 
     def test_check_mode_reports_the_error_of_sparse_attention(self):
-        attention = self.report('-o', 'clip.mp4', '--attention', 'check')['attention']
-        self.assertGreaterEqual(attention['max_relative_l1'], attention['mean_relative_l1'])
-        self.assertGreaterEqual(attention['mean_relative_l1'], 0)
+        def errors(topk):
+            report = self.report('-o', 'clip.mp4', '--attention', 'check', '--size', '192x192', '--topk', topk, '--pv-threshold', 32)
+            return report['attention']['mean_relative_l1'], report['attention']['max_relative_l1']
+
+        mean, largest = errors(0.2)
+        self.assertGreater(largest, mean)
+        self.assertGreater(mean, 1e-3)
+        self.assertLess(errors(1)[1], 1e-4)
 
     def test_video_carries_its_recipe_unless_told_not_to(self):
         self.succeed(self.generate('-o', 'with.mp4', '--seed', 3))
