@@ -17,6 +17,7 @@
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
 #include "app/interrupt.h"
+#include "app/outputs.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 
@@ -87,6 +88,7 @@ void run(int argc, char** argv, RunReport& report) {
   Arguments arguments;
   const auto settings = [&](const char* command) {
     Settings collected = collect_settings(arguments.values, arguments.config);
+    check_distinct_files(collected, arguments.path);
     start_report(collected.text("report", ""), collected.flag("json"), command, report);
     return collected;
   };

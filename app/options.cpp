@@ -98,7 +98,7 @@ const std::vector<std::string>& decode_keys() {
 RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
   run.model = model_folder(settings);
-  run.output = settings.text("output", "video.mp4");
+  run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
   run.video.fps = settings.number("fps").value_or(8);
   run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));

@@ -12,6 +12,8 @@
 
 namespace sparsereel::app {
 
+constexpr const char* kDefaultOutput = "video.mp4";
+
 /// What both commands share.
 struct RunOptions {
   std::filesystem::path model;

@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 #include <vector>
 
@@ -33,10 +35,14 @@ bool same_file(const fs::path& a, const fs::path& b) {
   return resolved(a) == resolved(b) || (fs::equivalent(a, b, error) && !error);
 }
 
-std::vector<NamedFile> files_of(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
-  std::vector<NamedFile> files = {{"--output", run.output}};
-  if (output_kind(run.output) == OutputKind::gif && run.metadata)
-    files.push_back({"the recipe of the GIF", recipe_beside(run.output)});
+std::vector<NamedFile> files_of(const Settings& settings, const fs::path& decoded) {
+  std::vector<NamedFile> files;
+  const fs::path output = settings.text("output", kDefaultOutput);
+  if (!output.empty()) files.push_back({"--output", output});
+  std::string kind = output.extension().string();
+  std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (kind == ".gif" && !settings.flag("no_metadata"))
+    files.push_back({"the recipe of the GIF", recipe_beside(output)});
   std::vector<const char*> keys = {"contact_sheet", "report"};
   if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file"});
   for (const char* key : keys) {
@@ -47,7 +53,10 @@ std::vector<NamedFile> files_of(const Settings& settings, const RunOptions& run,
   return files;
 }
 
-void check_distinct(const std::vector<NamedFile>& files) {
+}  // namespace
+
+void check_distinct_files(const Settings& settings, const fs::path& decoded) {
+  const std::vector<NamedFile> files = files_of(settings, decoded);
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (same_file(files[i].path, files[j].path))
@@ -57,14 +66,11 @@ void check_distinct(const std::vector<NamedFile>& files) {
   }
 }
 
-}  // namespace
-
 void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
   if (output_kind(run.output) != OutputKind::mp4) {
     for (const char* key : {"crf", "codec"})
       refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for an MP4");
   }
-  check_distinct(files_of(settings, run, decoded));
   VideoOptions video = run.video;
   video.recipe = run.metadata ? "{}" : "";
   check_output(run.output, video);

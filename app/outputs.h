@@ -10,8 +10,12 @@
 
 namespace sparsereel::app {
 
-/// Throws Error when an output cannot be written, or when two of a run's files (outputs, and what it reads: `decoded`,
-/// the file of `decode`, --init-latents, --prompt-file) are one.
+/// Throws Error when two of a run's files are one: outputs, the report among them, and what the run reads (`decoded`,
+/// the latents of `decode`; --init-latents, --prompt-file). Comes before the report is begun, since failed runs write
+/// it too.
+void check_distinct_files(const Settings& settings, const std::filesystem::path& decoded = {});
+
+/// Throws Error when an output cannot be written. `decoded`: as above.
 void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});
 
 /// "clip.mp4" -> "clip.mp4.latents.safetensors"; where that exists (an earlier run's), "clip.mp4.latents-2.safetensors"

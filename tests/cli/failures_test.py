@@ -163,6 +163,7 @@ class Failures(CommandLineTest):
         before = (self.folder / 'latents.safetensors').read_bytes()
         for result in (self.generate('--init-latents', 'latents.safetensors', '-o', 'latents.safetensors'),
                        self.generate('--init-latents', 'latents.safetensors', '--save-latents', 'latents.safetensors'),
+                       self.generate('--init-latents', 'latents.safetensors', '--report', 'latents.safetensors'),
                        self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'latents.safetensors')):
             self.fail_with(result, 2, 'latents.safetensors', 'same file')
         self.assertEqual((self.folder / 'latents.safetensors').read_bytes(), before)
