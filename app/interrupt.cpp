@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <string_view>
 
@@ -18,8 +19,10 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 extern "C" void on_signal(int) {
   if (!stop_requested.exchange(true)) {
+    const int interrupted_error = errno;  // of the call that the signal fell into
     constexpr std::string_view text = "\nstopping after this step; once more to stop at once\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    errno = interrupted_error;
     return;
   }
   models::AtomicFile::remove_all_temporaries();
@@ -35,7 +38,13 @@ void install_signal_handlers() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  for (const int number : {SIGHUP, SIGQUIT}) {  // nohup and shells' background jobs ignore them: that is to stay so
+    struct sigaction inherited {};
+    sigaction(number, nullptr, &inherited);
+    if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+  }
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 bool interrupted() {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <iostream>
 #include <new>
+#include <string_view>
 
 #include "app/commands/bench_attention.h"
 #include "app/commands/config.h"
@@ -16,11 +17,14 @@
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
 #include "app/interrupt.h"
+#include "app/outputs.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
+
+constexpr const char* kMemoryRemedy = "choose a smaller size or fewer frames, or --vae-tiling on";
 
 /// What the command line gave.
 struct Arguments {
@@ -84,6 +88,7 @@ void run(int argc, char** argv, RunReport& report) {
   Arguments arguments;
   const auto settings = [&](const char* command) {
     Settings collected = collect_settings(arguments.values, arguments.config);
+    check_distinct_files(collected, arguments.path);
     start_report(collected.text("report", ""), collected.flag("json"), command, report);
     return collected;
   };
@@ -94,9 +99,7 @@ void run(int argc, char** argv, RunReport& report) {
 
   CLI::App* decode_command = program.add_subcommand("decode", "saved latents -> video");
   decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->required();
-  add_options(*decode_command, arguments,
-              {"model", "fps", "device", "dtype", "vae_tiling", "threads", "output", "crf", "codec", "no_metadata",
-               "contact_sheet", "report", "quiet", "json"});
+  add_options(*decode_command, arguments, decode_keys());
   decode_command->callback([&] { decode(arguments.path, settings("decode"), report); });
 
   CLI::App* bench_command = program.add_subcommand("bench", "measure on this machine");
@@ -146,7 +149,17 @@ void run(int argc, char** argv, RunReport& report) {
 int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy) {
   if (!report.recovery.empty()) remedy += (remedy.empty() ? "" : "; ") + report.recovery;
   std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << cause << "\n  remedy: " << remedy << "\n";
-  return finish(report, exit_code, cause, remedy);
+  try {
+    return finish(report, exit_code, cause, remedy);
+  } catch (const Error& error) {
+    std::cerr << "warning: " << error.what() << "\n";
+  }
+  return finish(report, exit_code, cause, remedy);  // prints what could not be written
+}
+
+/// libtorch's allocator of host memory tells its failures from others only by their text.
+bool out_of_host_memory(const c10::Error& error) {
+  return std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
 }
 
 int run_to_exit_code(int argc, char** argv, RunReport& report) {
@@ -159,11 +172,12 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
     return fail(report, 130, "nothing half-written is left behind",
                 report.recovery.empty() ? "run the same command again: the same seed gives the same video" : "");
   } catch (const std::bad_alloc&) {
-    return fail(report, 1, "out of memory", "choose a smaller size or fewer frames, or --vae-tiling on");
+    return fail(report, 1, "out of memory", kMemoryRemedy);
   } catch (const c10::OutOfMemoryError& error) {
     return fail(report, 1, std::string("out of GPU memory: ") + error.what_without_backtrace(),
                 "choose a smaller size or fewer frames, --vae-tiling on, or --dtype bf16");
   } catch (const c10::Error& error) {
+    if (out_of_host_memory(error)) return fail(report, 1, "out of memory", kMemoryRemedy);
     return fail(report, 1, std::string("libtorch failed: ") + error.what_without_backtrace(),
                 "report this with the command line and 'sparsereel doctor'");
   } catch (const std::exception& error) {
@@ -179,8 +193,6 @@ int main(int argc, char** argv) {
     sparsereel::app::install_signal_handlers();
     sparsereel::app::RunReport report;
     return sparsereel::app::run_to_exit_code(argc, argv, report);
-  } catch (const sparsereel::Error& error) {  // the report of a failed run cannot be written either
-    std::fprintf(stderr, "error: %s\n  remedy: %s\n", error.what(), error.remedy().c_str());
   } catch (...) {
     std::fputs("error: out of memory while reporting an error\n  remedy: free some memory\n", stderr);
   }

@@ -9,24 +9,12 @@
 #include "app/config_file.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/model_folder.h"
 
 namespace sparsereel::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Throws when `idle` was given by a source at least as strong as the one that gave `cause`: a stronger choice
-/// overrides silently, an equal or weaker one means that the user expects an effect that will not come.
-void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why) {
-  const Setting* setting = settings.find(idle);
-  if (setting == nullptr) return;
-  const Setting* by = settings.find(cause);
-  const bool overridden = by != nullptr ? by->source > setting->source : setting->source == Source::matched_config;
-  if (overridden) return;
-  throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + cause);
-}
 
 std::string read_prompt_file(const Settings& settings) {
   const std::string name = settings.text("prompt_file", ""), option = settings.describe("prompt_file");
@@ -70,6 +58,15 @@ models::VaeTiling read_tiling(const Settings& settings) {
 
 }  // namespace
 
+void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why) {
+  const Setting* setting = settings.find(idle);
+  if (setting == nullptr) return;
+  const Setting* by = settings.find(cause);
+  const bool overridden = by != nullptr ? by->source > setting->source : setting->source == Source::matched_config;
+  if (overridden) return;
+  throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + cause);
+}
+
 fs::path model_folder(const Settings& settings) {
   if (const auto model = settings.text("model")) return *model;
   fs::path tiny = data_folder() / "assets" / "tiny";
@@ -91,10 +88,17 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
   return settings;
 }
 
+const std::vector<std::string>& decode_keys() {
+  static const std::vector<std::string> keys = {"model",         "fps",    "device", "dtype", "vae_tiling",
+                                                "threads",       "output", "crf",    "codec", "no_metadata",
+                                                "contact_sheet", "report", "quiet",  "json"};
+  return keys;
+}
+
 RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
   run.model = model_folder(settings);
-  run.output = settings.text("output", "video.mp4");
+  run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
   run.video.fps = settings.number("fps").value_or(8);
   run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));
@@ -153,23 +157,6 @@ attention::Mode choose_attention_mode(const Settings& settings, const GenerateOp
       refuse_idle(settings, key, "attention", why);
   }
   return mode;
-}
-
-void check_outputs(const Settings& settings, const RunOptions& run) {
-  if (output_kind(run.output) != OutputKind::mp4) {
-    for (const char* key : {"crf", "codec"})
-      refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for an MP4");
-  }
-  VideoOptions video = run.video;
-  video.recipe = run.metadata ? "{}" : "";
-  check_output(run.output, video);
-  if (!run.contact_sheet.empty()) check_contact_sheet(run.contact_sheet);
-  if (const auto path = settings.text("save_latents")) const models::AtomicFile probe(*path);
-}
-
-fs::path latents_beside(const fs::path& output) {
-  const fs::path base = output.has_filename() ? output : output.parent_path();
-  return base.string() + ".latents.safetensors";
 }
 
 }  // namespace sparsereel::app

@@ -4,12 +4,15 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/media/video.h"
 #include "app/settings.h"
 #include "models/pipeline.h"
 
 namespace sparsereel::app {
+
+constexpr const char* kDefaultOutput = "video.mp4";
 
 /// What both commands share.
 struct RunOptions {
@@ -50,10 +53,11 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
                                       at::ScalarType dtype);
 
-/// Throws Error when an output cannot be written: before any time is spent.
-void check_outputs(const Settings& settings, const RunOptions& run);
+/// Throws when `idle` was given by a source at least as strong as the one that gave `cause`: a stronger choice
+/// overrides silently, an equal or weaker one means that the user expects an effect that will not come.
+void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why);
 
-/// "clip.mp4" -> "clip.mp4.latents.safetensors", where the latents wait until the video is written.
-std::filesystem::path latents_beside(const std::filesystem::path& output);
+/// Keys of the options that `decode` takes.
+const std::vector<std::string>& decode_keys();
 
 }  // namespace sparsereel::app

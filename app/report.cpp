@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <utility>
 
 #include "models/checkpoint/atomic_file.h"
 #include "models/device.h"
@@ -116,7 +117,7 @@ int finish(RunReport& report, int exit_code, const std::string& cause, const std
   if (!cause.empty()) report.content["exit"].update({{"cause", cause}, {"remedy", remedy}});
   if (!report.path.empty()) {
     const std::string text = dump(report.content, 2) + "\n";
-    models::AtomicFile file(report.path);
+    models::AtomicFile file(std::exchange(report.path, {}));
     file.write(text.data(), text.size());
     file.commit();
   }

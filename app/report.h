@@ -32,7 +32,7 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
 nlohmann::json memory_report(at::Device device);
 
 /// Adds exit code and state ("done", "failed", "interrupted"), cause and remedy; writes and prints the report as asked.
-/// Returns exit_code.
+/// Returns exit_code. Throws Error when the report cannot be written; the next call only prints it.
 int finish(RunReport& report, int exit_code, const std::string& cause = {}, const std::string& remedy = {});
 
 std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"

@@ -90,6 +90,9 @@ class CogVideoXPipeline final : public Pipeline {
  private:
   at::ScalarType stored_dtype() const;
   void check_components_agree() const;
+  void check_weights() const;
+  std::vector<int64_t> latents_shape(const GenerateSettings& settings) const;
+  void check_init_latents(const at::Tensor& latents, const GenerateSettings& settings) const;
   at::Tensor encode_text(const GenerateRequest& request, const GenerateSettings& settings,
                          std::vector<std::string>& warnings);
   at::Tensor initial_latents(const GenerateRequest& request, const GenerateSettings& settings,
@@ -192,7 +195,30 @@ GenerateSettings CogVideoXPipeline::resolve(const GenerateRequest& request) cons
   settings.latent_frames = (settings.num_frames - 1) / temporal + 1;
   settings.latent_height = settings.height / spatial;
   settings.latent_width = settings.width / spatial;
+  check_init_latents(request.init_latents, settings);
   return settings;
+}
+
+/// 1.5 denoises whole groups of patch_size_t latent frames; the surplus stands first and is dropped before decoding.
+std::vector<int64_t> CogVideoXPipeline::latents_shape(const GenerateSettings& settings) const {
+  const int64_t group = dit_config_.patch_size_t.value_or(1);
+  const int64_t frames = (settings.latent_frames + group - 1) / group * group;
+  return {1, frames, dit_config_.in_channels, settings.latent_height, settings.latent_width};
+}
+
+void CogVideoXPipeline::check_init_latents(const at::Tensor& latents, const GenerateSettings& settings) const {
+  const std::vector<int64_t> shape = latents_shape(settings);
+  if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
+  std::ostringstream cause;
+  cause << "--init-latents: the tensor has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
+  throw bad_input(cause.str(), "give latents of that shape, or a size and frame count that fit them");
+}
+
+/// Names and shapes of all weights, from the files' headers: what does not fit is found before any time is spent.
+void CogVideoXPipeline::check_weights() const {
+  T5Encoder::load(folder_.component("text_encoder"), at::kMeta, dtype_);
+  load_cogvideox_dit(transformer_, at::kMeta, dtype_);
+  load_cogvideox_vae(folder_.component("vae"), at::kMeta, dtype_);
 }
 
 at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, const GenerateSettings& settings,
@@ -217,20 +243,8 @@ at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, const 
 
 at::Tensor CogVideoXPipeline::initial_latents(const GenerateRequest& request, const GenerateSettings& settings,
                                               at::Generator& generator) const {
-  // 1.5 denoises whole groups of patch_size_t latent frames; the surplus stands first and is dropped before decoding.
-  const int64_t group = dit_config_.patch_size_t.value_or(1);
-  const int64_t frames = (settings.latent_frames + group - 1) / group * group;
-  const std::vector<int64_t> shape = {1, frames, dit_config_.in_channels, settings.latent_height,
-                                      settings.latent_width};
-  if (!request.init_latents.defined())
-    return at::randn(shape, generator, at::TensorOptions().dtype(dtype_)).to(device_);
-  if (request.init_latents.sizes() != at::IntArrayRef(shape)) {
-    std::ostringstream cause;
-    cause << "--init-latents: the tensor has shape " << request.init_latents.sizes() << ", this run needs "
-          << at::IntArrayRef(shape);
-    throw bad_input(cause.str(), "give latents of that shape, or a size and frame count that fit them");
-  }
-  return request.init_latents.to(device_, dtype_);
+  if (request.init_latents.defined()) return request.init_latents.to(device_, dtype_);
+  return at::randn(latents_shape(settings), generator, at::TensorOptions().dtype(dtype_)).to(device_);
 }
 
 at::Tensor CogVideoXPipeline::predict(const at::Tensor& latents, const at::Tensor& text, int64_t timestep,
@@ -304,6 +318,7 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   const c10::InferenceMode guard;
   GenerateResult result;
   result.settings = resolve(request);
+  if (!dit_) check_weights();
   const auto announce = [&](const char* stage) {
     if (observer.stage) observer.stage(stage);
   };
@@ -324,8 +339,6 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   watch.lap();
   result.frames = decode(latents, request.vae_tiling, &result.settings.vae_tiled, observer);
   result.seconds.decode = watch.lap();
-  if (result.frames.max().item<float>() < 2.0F / 255)
-    result.warnings.emplace_back("the video is black: the latents are kept");
   return result;
 }
 

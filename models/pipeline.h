@@ -57,7 +57,7 @@ struct GenerateResult {
   GenerateSettings settings;
   StageSeconds seconds;
   AttentionRun attention;
-  std::vector<std::string> warnings;  // truncated prompt, redone steps, black video
+  std::vector<std::string> warnings;  // truncated prompt, redone steps
 };
 
 /// Watches a run; every member may be empty.

@@ -11,6 +11,7 @@
 #include "app/latents.h"
 #include "app/options.h"
 #include "app/report.h"
+#include "attention/attention.h"
 #include "models/device.h"
 
 namespace sparsereel::app {
@@ -19,7 +20,7 @@ namespace {
 std::string source_name(const Settings& settings, const std::string& key) {
   static const std::set<std::string> from_checkpoint = {"scheduler", "max_sequence_length", "width", "height",
                                                         "frames"};
-  const Setting* setting = settings.find(key);
+  const Setting* setting = settings.find(key == "prompt" && !settings.has(key) ? "prompt_file" : key);
   if (setting == nullptr) return from_checkpoint.contains(key) ? "checkpoint" : "default";
   switch (setting->source) {
     case Source::command_line:
@@ -32,13 +33,35 @@ std::string source_name(const Settings& settings, const std::string& key) {
   return {};
 }
 
-/// Values that neither an option nor the recipe holds.
-nlohmann::json other_values(const GenerateOptions& options) {
-  return {{"model", options.run.model.string()},
-          {"output", options.run.output.string()},
-          {"crf", options.run.video.crf},
-          {"no_metadata", !options.run.metadata},
-          {"quiet", options.run.quiet}};
+/// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
+/// elsewhere.
+nlohmann::json other_values(const Settings& settings, const GenerateOptions& options) {
+  nlohmann::json values = {{"model", std::filesystem::absolute(options.run.model).string()},
+                           {"output", std::filesystem::absolute(options.run.output).string()},
+                           {"crf", options.run.video.crf},
+                           {"no_metadata", !options.run.metadata},
+                           {"quiet", options.run.quiet}};
+  for (const char* key : {"contact_sheet", "report", "save_latents", "init_latents"}) {
+    const auto path = settings.text(key);
+    if (path && !path->empty()) values[key] = std::filesystem::absolute(*path).string();
+  }
+  return values;
+}
+
+/// Options that have no effect on this run, which refuses them where they are given.
+std::set<std::string> idle_options(const Settings& settings, const GenerateOptions& options, double guidance_scale) {
+  std::set<std::string> idle = {"size", "prompt_file"};  // shown as width and height, and as the prompt
+  if (!settings.has("prompt") && !settings.has("prompt_file")) idle.insert("prompt");
+  if (guidance_scale <= 1) idle.insert({"negative_prompt", "dynamic_cfg"});
+  if (output_kind(options.run.output) != OutputKind::mp4) idle.insert({"crf", "codec"});
+  const attention::Mode mode = options.request.attention_mode;
+  if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
+    for (const OptionSpec& spec : option_table())
+      if (spec.group == find_option("attention")->group) idle.insert(spec.key);
+    idle.erase("attention");
+    idle.erase("token_order");
+  }
+  return idle;
 }
 
 }  // namespace
@@ -48,12 +71,14 @@ void show_config(const Settings& settings) {
   if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
   const auto pipeline = models::Pipeline::open(options.run.model.string(), options.run.device, options.run.dtype);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
-  nlohmann::json values = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
-  values.update(other_values(options));
+  const models::GenerateSettings resolved = pipeline->resolve(options.request);
+  nlohmann::json values = make_recipe(options, resolved, *pipeline, {});
+  values.update(other_values(settings, options));
   values["device"] = pipeline->device().str();
   if (options.run.vae_tiling == models::VaeTiling::automatic) values["vae_tiling"] = "auto";
+  const std::set<std::string> idle = idle_options(settings, options, resolved.guidance_scale);
   for (const OptionSpec& spec : option_table()) {
-    if (spec.key == "size") continue;
+    if (idle.contains(spec.key)) continue;
     nlohmann::json value;
     if (values.contains(spec.key)) {
       value = values[spec.key];

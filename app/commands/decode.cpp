@@ -9,28 +9,37 @@
 #include "app/commands/finish_video.h"
 #include "app/interrupt.h"
 #include "app/latents.h"
+#include "app/outputs.h"
 #include "app/progress.h"
 
 namespace sparsereel::app {
 namespace {
 
-/// The recipe saved with the latents, with what this decode changed; an object of its own where there is none.
-nlohmann::json decoded_recipe(const std::string& saved, const RunOptions& run, bool tiled) {
-  nlohmann::json recipe = nlohmann::json::parse(saved, nullptr, false);
+/// The recipe saved with the latents; an object of its own where there is none.
+nlohmann::json saved_recipe(const std::string& text) {
+  nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
   if (!recipe.is_object()) recipe = {{"version", SPARSEREEL_VERSION}};
-  recipe["vae_tiling"] = tiled ? "on" : "off";
-  recipe["fps"] = run.video.fps;
   return recipe;
+}
+
+/// The rate that the user gives, else the one that the latents were made for.
+double frame_rate_of(const Settings& settings, const nlohmann::json& recipe, double otherwise) {
+  const Setting* given = settings.find("fps");
+  if (given != nullptr && given->source != Source::matched_config) return otherwise;
+  const auto saved = recipe.find("fps");
+  return saved != recipe.end() && saved->is_number() ? saved->get<double>() : otherwise;
 }
 
 }  // namespace
 
 void decode(const std::filesystem::path& latents, const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
-  const RunOptions run = read_run_options(settings);
-  check_outputs(settings, run);
-  if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
+  RunOptions run = read_run_options(settings);
   const SavedLatents saved = load_latents(latents);
+  nlohmann::json recipe = saved_recipe(saved.recipe);
+  run.video.fps = frame_rate_of(settings, recipe, run.video.fps);
+  check_outputs(settings, run, latents);
+  if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
   const auto pipeline = models::Pipeline::open(run.model.string(), run.device, run.dtype);
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
@@ -42,11 +51,15 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   bool tiled = false;
   const at::Tensor frames = pipeline->decode(saved.latents, run.vae_tiling, &tiled, observer);
   progress.stage("write");
-  const nlohmann::json recipe = decoded_recipe(saved.recipe, run, tiled);
-  const WrittenVideo written = write_outputs(run, frames, dump(recipe), recipe.value("prompt", ""));
+  recipe["vae_tiling"] = tiled ? "on" : "off";
+  recipe["fps"] = run.video.fps;
+  const auto prompt = recipe.find("prompt");
+  const std::string caption = prompt != recipe.end() && prompt->is_string() ? prompt->get<std::string>() : "";
+  const WrittenVideo written = write_outputs(run, frames, dump(recipe), caption);
   progress.clear();
 
   std::vector<std::string> warnings;
+  if (const std::string wrong = defect(frames); !wrong.empty()) warnings.push_back("the video " + wrong);
   if (!written.note.empty()) warnings.push_back(written.note);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   report.content["recipe"] = recipe;

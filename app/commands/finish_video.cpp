@@ -3,9 +3,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <set>
 
 namespace sparsereel::app {
 namespace {
@@ -26,6 +29,31 @@ WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, cons
   WrittenVideo written = write_video(run.output, view(frames), video);
   if (!run.contact_sheet.empty()) write_contact_sheet(run.contact_sheet, view(frames), caption);
   return written;
+}
+
+std::string defect(const at::Tensor& frames) {
+  const auto brightest = frames.max().item<float>();  // NaN where any value is
+  if (!std::isfinite(brightest)) return "holds values that are no numbers (try --dtype fp32)";
+  return brightest < 2.0F / 255 ? "is black" : "";
+}
+
+std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
+  std::string command = "sparsereel decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) + " -m " +
+                        shell_quoted(run.model);
+  // How the run is watched and reported is left out, and what the checkpoint's own config says again.
+  static const std::set<std::string> left_out = {"model", "output", "report", "quiet", "json"};
+  const bool mp4 = output_kind(run.output) == OutputKind::mp4;
+  for (const std::string& key : decode_keys()) {
+    const Setting* setting = settings.find(key);
+    if (setting == nullptr || setting->source == Source::matched_config || left_out.contains(key)) continue;
+    if (!mp4 && (key == "crf" || key == "codec")) continue;  // overridden by the output
+    if (key == "no_metadata" && !settings.flag(key)) continue;
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', '-');
+    command.append(" --").append(name);
+    if (key != "no_metadata") command.append(" ").append(shell_quoted(setting->value));
+  }
+  return command;
 }
 
 void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,

@@ -12,6 +12,12 @@ namespace sparsereel::app {
 WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
                            const std::string& caption);
 
+/// What is wrong with the frames that no error shows ("is black", "holds NaN ..."); empty where nothing is.
+std::string defect(const at::Tensor& frames);
+
+/// The command that makes the video out of saved latents, with what of this run's options `decode` takes.
+std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents);
+
 void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,
                        const WrittenVideo& written, const std::vector<std::string>& warnings);
 

@@ -10,6 +10,7 @@
 #include "app/commands/finish_video.h"
 #include "app/interrupt.h"
 #include "app/latents.h"
+#include "app/outputs.h"
 #include "app/progress.h"
 #include "attention/attention.h"
 #include "models/device.h"
@@ -66,14 +67,19 @@ void generate(const Settings& settings, RunReport& report) {
   const double open_seconds = seconds_since(start);
 
   // The latents are what costs time: they stay on the disk until the video is there.
-  const bool keep_latents = !options.save_latents.empty();
-  const fs::path latents_file = keep_latents ? options.save_latents : latents_beside(options.run.output);
+  KeptLatents kept(options.save_latents, options.run.output);
+  std::vector<std::string> warnings;
   Progress progress(!options.run.quiet);
   const auto save = [&](const at::Tensor& latents, const models::GenerateSettings& resolved) {
-    save_latents(latents_file, latents, dump(make_recipe(options, resolved, *pipeline, {})));
-    report.recovery = "the latents are kept; turn them into the video with: sparsereel decode " +
-                      shell_quoted(latents_file) + " -o " + shell_quoted(options.run.output) + " -m " +
-                      shell_quoted(options.run.model);
+    const std::string warning = kept.save(latents, dump(make_recipe(options, resolved, *pipeline, {})));
+    if (warning.empty()) {
+      report.recovery =
+          "the latents are kept; turn them into the video with: " + decode_command(settings, options.run, kept.saved());
+    } else {
+      progress.clear();
+      print_warnings({warning});  // now, while there is still time to make room
+      warnings.push_back(warning);
+    }
   };
   models::GenerateResult result = pipeline->generate(options.request, observe(progress, save));
 
@@ -87,9 +93,12 @@ void generate(const Settings& settings, RunReport& report) {
     result.warnings.push_back("the decoder makes " + std::to_string(result.frames.size(0)) + " frames where " +
                               std::to_string(result.settings.num_frames) +
                               " were asked for, as the reference does for an even number of latent frames");
-  const bool black = result.frames.max().item<float>() < 2.0F / 255;
-  if (!keep_latents && !black) fs::remove(latents_file);
-  if (black) result.warnings.push_back("the latents of the black video are in " + latents_file.string());
+  if (const std::string wrong = defect(result.frames); wrong.empty()) {
+    kept.let_go();
+  } else {
+    const std::string where = kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string();
+    result.warnings.push_back("the video " + wrong + where);
+  }
   const double write_seconds = seconds_since(write_start), all_seconds = seconds_since(start);
 
   report.recovery.clear();
@@ -99,9 +108,10 @@ void generate(const Settings& settings, RunReport& report) {
   report.content["seconds"] = seconds_report(result.seconds, open_seconds, write_seconds);
   report.content["seconds"]["total"] = all_seconds;
   report.content["attention"] = attention_report(result.attention, pipeline->device());
-  add_output_report(report.content, options.run, result.frames, written, result.warnings);
-  report.content["memory"] = memory_report(pipeline->device());
   print_warnings(result.warnings);
+  warnings.insert(warnings.end(), result.warnings.begin(), result.warnings.end());
+  add_output_report(report.content, options.run, result.frames, written, warnings);
+  report.content["memory"] = memory_report(pipeline->device());
   const models::StageSeconds& seconds = result.seconds;
   report.last_line = output_summary(options.run, result.frames) + ", " + fixed(all_seconds, 1) + " s (text " +
                      fixed(seconds.text, 1) + ", load " + fixed(seconds.load, 1) + ", denoise " +

@@ -33,7 +33,9 @@ void print_component(const models::ComponentSummary& component) {
 }
 
 void inspect_checkpoint(const fs::path& path, bool json) {
-  const models::CheckpointSummary summary = models::summarize(path);
+  const Settings settings = collect_settings({{"model", path.string()}}, "");
+  const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
+  const models::CheckpointSummary summary = models::summarize(path, made_for);
   if (json) {
     std::cout << dump(models::to_json(summary), 2) << "\n";
     return;

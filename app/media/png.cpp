@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
@@ -41,8 +42,9 @@ fs::path frame_path(const fs::path& folder, int64_t index) {
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const fs::path& target) : target_(target), path_(target) {
-    path_.replace_filename(std::string(".").append(target.filename().string()).append(".") + std::to_string(getpid()) +
-                           ".partial");
+    const std::string suffix = "." + std::to_string(getpid()) + ".partial";
+    const std::string name = "." + target.filename().string();
+    path_.replace_filename(name.substr(0, NAME_MAX - suffix.size()) + suffix);
     std::error_code error;
     fs::remove_all(path_, error);
     if (!fs::create_directory(path_, error)) throw_system(target_, error.value());
@@ -89,9 +91,14 @@ class UnfinishedFolder {
   fs::path path_;
 };
 
-/// "frames/" and "frames" are the same folder.
-fs::path without_trailing_slash(const fs::path& path) {
-  return fs::absolute(path.has_filename() ? path : path.parent_path());
+/// "frames/" and "frames" are the same folder; of a symbolic link, the folder that it points to.
+fs::path resolve_folder(const fs::path& path) {
+  const fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
+  std::error_code error;
+  if (!fs::is_symlink(folder, error)) return folder;
+  const fs::path target = fs::weakly_canonical(folder, error);
+  if (error) throw_system(path, error.value());
+  return target;
 }
 
 }  // namespace
@@ -135,8 +142,10 @@ std::vector<uint8_t> PngEncoder::encode(const std::vector<uint8_t>& pixels) {
 }
 
 void check_png_folder(const fs::path& path) {
-  const fs::path target = without_trailing_slash(path);
+  const fs::path target = resolve_folder(path);
   std::error_code error;
+  if (target.filename().native().size() > NAME_MAX)
+    throw bad_input(path.string() + ": the name of the folder is too long", "choose a shorter name");
   if (fs::exists(target) && !fs::is_directory(target))
     throw bad_input(path.string() + " is a file, not a folder for PNGs", "choose another name");
   if (fs::is_directory(target) && !fs::is_empty(target, error))
@@ -151,7 +160,7 @@ void check_png_folder(const fs::path& path) {
 
 WrittenVideo write_png_folder(const fs::path& path, const FramesView& frames) {
   check_png_folder(path);
-  const fs::path target = without_trailing_slash(path);
+  const fs::path target = resolve_folder(path);
   UnfinishedFolder folder(target);
   PngEncoder encoder(static_cast<int>(frames.width), static_cast<int>(frames.height), path);
   uint64_t bytes = 0;

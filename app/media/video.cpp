@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "app/media/writers.h"
@@ -24,10 +25,6 @@ std::string extension(const fs::path& path) {
   std::string text = path.extension().string();
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
-}
-
-fs::path recipe_beside(const fs::path& gif) {
-  return gif.string() + ".json";
 }
 
 void check_writable(const fs::path& path) {
@@ -53,21 +50,36 @@ WrittenVideo write_frames(const fs::path& path, const FramesView& frames) {
   return {.encoder = "safetensors", .note = {}, .bytes = fs::file_size(path)};
 }
 
+/// The recipe of the GIF that was replaced is not the new one's. A file that is none of ours stays.
+void remove_old_recipe(const fs::path& gif) {
+  std::ifstream file(recipe_beside(gif), std::ios::binary);
+  const nlohmann::json recipe = nlohmann::json::parse(file, nullptr, false);
+  std::error_code ignored;
+  if (recipe.is_object() && recipe.contains("version")) fs::remove(recipe_beside(gif), ignored);
+}
+
 WrittenVideo write_gif_with_recipe(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
   WrittenVideo written = write_gif(path, frames, options);
-  if (!options.recipe.empty()) {
-    models::AtomicFile file(recipe_beside(path));
-    file.write(options.recipe.data(), options.recipe.size());
-    file.commit();
+  if (options.recipe.empty()) {
+    remove_old_recipe(path);
+    return written;
   }
+  models::AtomicFile file(recipe_beside(path));
+  file.write(options.recipe.data(), options.recipe.size());
+  file.commit();
   return written;
 }
 
 }  // namespace
 
+fs::path recipe_beside(const fs::path& gif) {
+  return gif.string() + ".json";
+}
+
 OutputKind output_kind(const fs::path& path) {
   if (path.empty()) throw bad_input("--output is empty", std::string("name a file: ") + kKnown);
-  if (!path.has_filename() || fs::is_directory(path)) return OutputKind::png_folder;
+  std::error_code ignored;  // of a name too long for any file, for instance
+  if (!path.has_filename() || fs::is_directory(path, ignored)) return OutputKind::png_folder;
   const std::string text = extension(path);
   if (text == ".mp4") return OutputKind::mp4;
   if (text == ".gif") return OutputKind::gif;
@@ -84,6 +96,7 @@ void check_output(const fs::path& path, const VideoOptions& options) {
     throw bad_input("--crf " + std::to_string(options.crf) + " is outside 0 to 51",
                     "17 is visually lossless, 23 is x264's usual");
   if (kind == OutputKind::safetensors || kind == OutputKind::y4m) return check_writable(path);
+  require_media_libraries(path);
   if (kind == OutputKind::png_folder) return check_png_folder(path);
   if (kind == OutputKind::mp4) check_mp4_encoder(options);
   check_writable(path);

@@ -47,6 +47,9 @@ OutputKind output_kind(const std::filesystem::path& path);
 /// (unknown extension, folder missing, disk full, encoder not found, a build without media libraries).
 WrittenVideo write_video(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
 
+/// Where the recipe of a GIF goes: F.gif.json.
+std::filesystem::path recipe_beside(const std::filesystem::path& gif);
+
 /// Throws what write_video would throw for this path and these options, before any time is spent on generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 

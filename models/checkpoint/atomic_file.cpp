@@ -122,6 +122,8 @@ int flush_to_disk(const fs::path& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& target) : target_(resolve_target(target)) {
+  // The temporary's name is cut to fit, so that only the rename at the end would see it.
+  if (target_.filename().native().size() > NAME_MAX) throw write_failure(target_, ENAMETOOLONG);
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(target_, attempt);

@@ -14,7 +14,7 @@ namespace sparsereel::models {
 class AtomicFile {
  public:
   /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
-  /// the target is a folder or a device: before the work of a long run, not after it.
+  /// the target is a folder or a device, or has too long a name: before the work of a long run, not after it.
   explicit AtomicFile(const std::filesystem::path& target);
   ~AtomicFile();  // removes the temporary unless committed
   AtomicFile(const AtomicFile&) = delete;

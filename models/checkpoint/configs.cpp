@@ -32,6 +32,8 @@ void check_cogvideox_positions(const ConfigFields& fields, const CogVideoXConfig
     // get_3d_rotary_pos_embed splits a head into 1/4 for time, 3/8 for height and 3/8 for width, each of even length.
     require_multiple(fields, "attention_head_dim (with use_rotary_positional_embeddings)", config.attention_head_dim,
                      16);
+    if (config.use_learned_positional_embeddings && config.patch_size_t)
+      fields.unsupported("use_learned_positional_embeddings", "true with patch_size_t", "false");
     return;
   }
   if (config.use_learned_positional_embeddings)
@@ -83,7 +85,7 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   config.flip_sin_to_cos = fields.boolean("flip_sin_to_cos", true);
   config.freq_shift = fields.number("freq_shift", 0, 0, 1);
   config.time_embed_dim = fields.integer("time_embed_dim", 512);
-  config.ofs_embed_dim = fields.optional_integer("ofs_embed_dim");
+  if (fields.optional_integer("ofs_embed_dim")) fields.unsupported("ofs_embed_dim", "(image to video)", "null");
   config.text_embed_dim = fields.integer("text_embed_dim", 4096);
   config.num_layers = fields.integer("num_layers", 30, 1, kMaxLayers);
   config.attention_bias = fields.boolean("attention_bias", true);

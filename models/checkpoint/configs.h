@@ -31,7 +31,6 @@ struct CogVideoXConfig {
   bool flip_sin_to_cos = true;
   double freq_shift = 0;
   int64_t time_embed_dim = 512;
-  std::optional<int64_t> ofs_embed_dim;
   int64_t text_embed_dim = 4096;
   int64_t num_layers = 30;
   bool attention_bias = true;

@@ -36,19 +36,19 @@ std::string variant_of(const CogVideoXConfig& config) {
   return config.use_rotary_positional_embeddings ? "5b layout (rotary positions)" : "2b layout (sine-cosine positions)";
 }
 
-/// Tokens of one guidance pass at the checkpoint's own size.
-double token_count(const CogVideoXConfig& config) {
-  const int64_t latent_frames = (config.sample_frames - 1) / config.temporal_compression_ratio + 1;
+/// Tokens of one guidance pass at the size that the checkpoint was made for.
+double token_count(const CheckpointSummary& summary, const CogVideoXConfig& config, int64_t spatial) {
+  const int64_t latent_frames = (summary.frames - 1) / config.temporal_compression_ratio + 1;
   const int64_t depth = config.patch_size_t.value_or(1);
   const int64_t patches_in_time = (latent_frames + depth - 1) / depth;
-  const int64_t rows = config.sample_height / config.patch_size;
-  const int64_t columns = config.sample_width / config.patch_size;
+  const int64_t rows = summary.height / spatial / config.patch_size;
+  const int64_t columns = summary.width / spatial / config.patch_size;
   return static_cast<double>(patches_in_time) * static_cast<double>(rows) * static_cast<double>(columns) +
          static_cast<double>(config.max_text_seq_length);
 }
 
-MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig& config, const std::string& dtype,
-                        uint64_t element) {
+MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig& config, int64_t spatial,
+                        const std::string& dtype, uint64_t element) {
   std::map<std::string, uint64_t> parameters;
   for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
   MemoryEstimate memory{.dtype = dtype};
@@ -57,7 +57,7 @@ MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig&
   // width.
   constexpr double kWidths = 10, kPasses = 2;
   const double width = static_cast<double>(config.num_attention_heads * config.attention_head_dim);
-  const double bytes = kPasses * token_count(config) * kWidths * width * static_cast<double>(element);
+  const double bytes = kPasses * token_count(summary, config, spatial) * kWidths * width * static_cast<double>(element);
   memory.activations = static_cast<uint64_t>(std::min(bytes, 1e18));
   return memory;
 }
@@ -81,7 +81,7 @@ uint64_t CheckpointSummary::bytes() const {
   return sum;
 }
 
-CheckpointSummary summarize(const fs::path& path) {
+CheckpointSummary summarize(const fs::path& path, const VideoSize& made_for) {
   const ModelFolder folder = ModelFolder::open(path);
   const Family& family = *find_family(folder.pipeline_class());
   CheckpointSummary summary;
@@ -96,10 +96,10 @@ CheckpointSummary summarize(const fs::path& path) {
   const json vae = folder.config("vae", &file);
   const auto spatial = int64_t{1} << (parse_cogvideox_vae_config(vae, file).block_out_channels.size() - 1);
   summary.variant = variant_of(config);
-  summary.width = config.sample_width * spatial;
-  summary.height = config.sample_height * spatial;
-  summary.frames = config.sample_frames;
-  summary.memory = {estimate(summary, config, "bf16", 2), estimate(summary, config, "fp32", 4)};
+  summary.width = made_for.width.value_or(config.sample_width * spatial);
+  summary.height = made_for.height.value_or(config.sample_height * spatial);
+  summary.frames = made_for.frames.value_or(config.sample_frames);
+  summary.memory = {estimate(summary, config, spatial, "bf16", 2), estimate(summary, config, spatial, "fp32", 4)};
   return summary;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,14 @@ struct CheckpointSummary {
   uint64_t bytes() const;
 };
 
+/// What a checkpoint was made for, where that is known better than from its transformer's config.json: 1.5's names a
+/// square that its positions span, not a video.
+struct VideoSize {
+  std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
+};
+
 /// Throws Error as ModelFolder and the config parsers do.
-CheckpointSummary summarize(const std::filesystem::path& folder);
+CheckpointSummary summarize(const std::filesystem::path& folder, const VideoSize& made_for = {});
 
 /// The same as JSON, keys named as the members; always valid UTF-8.
 nlohmann::json to_json(const CheckpointSummary& summary);

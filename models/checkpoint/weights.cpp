@@ -55,6 +55,14 @@ void append_list(std::string& text, const char* kind, const std::vector<std::str
 
 }  // namespace
 
+bool is_stand_in(const at::Tensor& tensor) {
+  return tensor.storage().nbytes() < tensor.nbytes();
+}
+
+at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format) {
+  return is_stand_in(tensor) ? tensor : tensor.contiguous(format);
+}
+
 WeightReader::WeightReader(const Component& component, at::Device device, at::ScalarType dtype)
     : component_(component), device_(device), dtype_(dtype) {}
 
@@ -99,6 +107,7 @@ at::Tensor WeightReader::read(const std::string& name, const std::vector<int64_t
     return unusable(misshaped_, in_quotes(name) + " is stored as " + std::string(models::name(entry.dtype)) +
                                     ", not as F32, F16 or BF16");
 
+  if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
   at::Tensor source = alias(file, entry, *stored);
   const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
   file.prefetch(entry);

@@ -17,13 +17,20 @@ struct Affine {
   at::Tensor bias;
 };
 
+/// True for the placeholder of a tensor that is missing or misshaped: it takes no memory whatever its shape, and must
+/// be given none.
+bool is_stand_in(const at::Tensor& tensor);
+/// The tensor in this memory format; a stand-in as it is.
+at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format);
+
 /// Usage: ask for every tensor by name and shape, then call check_complete(). Missing and misshaped tensors come back
 /// as empty placeholders of the asked shape and are remembered, so that one error can list them all.
 class WeightReader {
  public:
   /// Tensors come back on `device` in `dtype` (converted from fp32, fp16 or bf16 while they are copied; no second host
   /// copy). On a CPU a tensor that is stored in `dtype` is the file's mapping itself: read-only memory, kept alive by
-  /// the tensor. `component` must outlive this.
+  /// the tensor. On the meta device nothing is read but the headers: what a check of names and shapes needs.
+  /// `component` must outlive this.
   WeightReader(const Component& component, at::Device device, at::ScalarType dtype);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);

@@ -33,33 +33,6 @@ std::string shape_of(const at::Tensor& tensor) {
   return text.str();
 }
 
-void check_config(const CogVideoXConfig& config, const std::string& file) {
-  const int64_t channels = config.num_attention_heads * config.attention_head_dim;
-  if (config.ofs_embed_dim) {
-    throw bad_input(file + ": ofs_embed_dim is set: this is an image-to-video model, which is not supported",
-                    "use a text-to-video checkpoint");
-  }
-  if (config.use_learned_positional_embeddings && (!config.use_rotary_positional_embeddings || config.patch_size_t)) {
-    throw bad_input(
-        file + ": use_learned_positional_embeddings needs use_rotary_positional_embeddings and no patch_size_t",
-        "use the config.json published with the weights");
-  }
-  if (config.patch_size_t && !config.use_rotary_positional_embeddings) {
-    throw bad_input(file + ": patch_size_t needs use_rotary_positional_embeddings",
-                    "use the config.json published with the weights");
-  }
-  if (config.use_rotary_positional_embeddings && config.attention_head_dim % 16 != 0) {
-    throw bad_input(file + ": attention_head_dim must be a multiple of 16 for rotary positions, not " +
-                        std::to_string(config.attention_head_dim),
-                    "use the config.json published with the weights");
-  }
-  if (!config.use_rotary_positional_embeddings && channels % 16 != 0) {
-    throw bad_input(
-        file + ": num_attention_heads x attention_head_dim must be a multiple of 16, not " + std::to_string(channels),
-        "use the config.json published with the weights");
-  }
-}
-
 class CogVideoX final : public Dit {
  public:
   CogVideoX(CogVideoXConfig config, std::string config_file, CogVideoXWeights weights, at::TensorOptions options)
@@ -222,7 +195,6 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
 
 std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype) {
   CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
-  check_config(config, component.config_file);
   if (device.is_cpu()) keep_freed_host_memory();
   WeightReader reader(component, device, dtype);
   CogVideoXWeights weights = load_cogvideox_weights(reader, config);

@@ -27,9 +27,7 @@ Affine packed_qkv(WeightReader& reader, const std::string& attention, const Size
   const Affine q = reader.affine(attention + ".to_q", shape, bias);
   const Affine k = reader.affine(attention + ".to_k", shape, bias);
   const Affine v = reader.affine(attention + ".to_v", shape, bias);
-  // A placeholder takes no memory and is not contiguous; check_complete() will refuse it, so that it is not worth
-  // packing.
-  if (!q.weight.is_contiguous() || !k.weight.is_contiguous() || !v.weight.is_contiguous()) return q;
+  if (is_stand_in(q.weight) || is_stand_in(k.weight) || is_stand_in(v.weight)) return q;  // not worth packing
   return {at::cat({q.weight, k.weight, v.weight}), bias ? at::cat({q.bias, k.bias, v.bias}) : at::Tensor()};
 }
 

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 /// shows in the result.
 class NoiseSchedule {
  public:
-  /// Throws Error naming the field when the configuration cannot be used.
+  /// `config` as parse_scheduler_config() lets it through.
   explicit NoiseSchedule(const SchedulerConfig& config);
 
   /// Timesteps of a run, noisiest first. Throws Error when num_inference_steps does not fit the schedule.

@@ -18,10 +18,7 @@ void Scheduler::restore(const std::map<std::string, at::Tensor>& state) {
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerConfig& config, int64_t num_inference_steps) {
   if (config.class_name == "CogVideoXDDIMScheduler")
     return std::make_unique<DdimScheduler>(config, num_inference_steps);
-  if (config.class_name == "CogVideoXDPMScheduler")
-    return std::make_unique<DpmSolverScheduler>(config, num_inference_steps);
-  throw bad_input("scheduler_config.json: _class_name is \"" + config.class_name + "\"",
-                  "use CogVideoXDDIMScheduler or CogVideoXDPMScheduler");
+  return std::make_unique<DpmSolverScheduler>(config, num_inference_steps);
 }
 
 }  // namespace sparsereel::models

@@ -40,6 +40,10 @@ Normalizer::Normalizer(std::string_view charsmap, const std::string& path) {
   }
   for (size_t i = 0; i < trie_bytes; i += 4) units_.push_back(read_u32(charsmap.substr(4 + i)));
   replacements_ = charsmap.substr(4 + trie_bytes);
+  if (!is_utf8(replacements_)) {
+    throw bad_input(path + ": normalizer_spec.precompiled_charsmap holds a replacement that is not UTF-8",
+                    "download the tokenizer's spiece.model again");
+  }
 }
 
 const char* Normalizer::find(std::string_view text) const {
@@ -52,8 +56,9 @@ const char* Normalizer::find(std::string_view text) const {
     const uint32_t unit = units_[node];
     node ^= offset_of(unit);
     if (!has_leaf(unit)) continue;
-    if (node >= units_.size() || value_of(units_[node]) >= replacements_.size()) return nullptr;
-    return replacements_.c_str() + value_of(units_[node]);
+    const size_t place = node < units_.size() ? value_of(units_[node]) : replacements_.size();
+    const bool starts_a_character = place < replacements_.size() && (replacements_[place] & 0xC0) != 0x80;
+    return starts_a_character ? replacements_.c_str() + place : nullptr;
   }
   return nullptr;
 }

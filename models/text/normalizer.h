@@ -13,7 +13,8 @@ namespace sparsereel::models {
 class Normalizer {
  public:
   /// `charsmap`: size of the trie in bytes (u32, little-endian), the trie's units (u32), then replacements ending in
-  /// NUL each; empty: nothing is ever replaced. Throws Error naming `path` when the sizes do not fit.
+  /// NUL each; empty: nothing is ever replaced. Throws Error naming `path` when the sizes do not fit, or a replacement
+  /// is not UTF-8: what normalize() returns is cut into characters without another look.
   Normalizer(std::string_view charsmap, const std::string& path);
 
   /// `text` is well-formed UTF-8. A grapheme cluster under 6 bytes that starts with a string of the table becomes the
@@ -23,7 +24,8 @@ class Normalizer {
   std::string normalize(std::string_view text) const;
 
  private:
-  /// Replacement of the shortest string of the table that `text` starts with; nullptr where there is none.
+  /// Replacement of the shortest string of the table that `text` starts with; nullptr where there is none, or where the
+  /// table points outside of the replacements or into the middle of a character.
   const char* find(std::string_view text) const;
 
   std::vector<uint32_t> units_;

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "hilbert/error.h"
+#include "models/text/unicode.h"
 
 namespace sparsereel::models {
 namespace {
@@ -92,8 +93,8 @@ Piece parse_piece(std::string_view bytes, const std::string& path) {
       piece.score = std::bit_cast<float>(static_cast<uint32_t>(field.value));
     if (field.number == 3 && field.wire == Wire::varint) piece.type = static_cast<PieceType>(field.value);
   }
-  if (piece.text.empty() || !std::isfinite(piece.score)) {
-    throw bad_input(path + " holds an empty piece or a score that is not a number",
+  if (piece.text.empty() || !is_utf8(piece.text) || !std::isfinite(piece.score)) {
+    throw bad_input(path + " holds an empty piece, one that is not UTF-8, or a score that is not a number",
                     "download the tokenizer's spiece.model again");
   }
   return piece;

@@ -29,19 +29,6 @@ T5Layer load_layer(WeightReader& weights, const T5Config& config, int64_t index)
   return layer;
 }
 
-void check_buckets(const T5Config& config, const std::string& file) {
-  const int64_t buckets = config.relative_attention_num_buckets;
-  if (buckets < 4 || buckets % 2 != 0) {
-    throw bad_input(file + ": relative_attention_num_buckets is " + std::to_string(buckets),
-                    "use an even number of at least 4");
-  }
-  if (config.relative_attention_max_distance <= buckets / 4) {
-    throw bad_input(
-        file + ": relative_attention_max_distance is " + std::to_string(config.relative_attention_max_distance),
-        "use more than a quarter of relative_attention_num_buckets");
-  }
-}
-
 /// x / sqrt(mean(x^2)) * weight: no mean is subtracted. The statistics and the division are fp32, the product with the
 /// weight in its dtype.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
@@ -90,7 +77,6 @@ T5Encoder T5Encoder::load(const Component& component, at::Device device, at::Sca
   T5Encoder encoder;
   encoder.config = parse_t5_config(component.config, component.config_file);
   const T5Config& config = encoder.config;
-  check_buckets(config, component.config_file);
 
   WeightReader weights(component, device, dtype);
   const std::string tied =

@@ -3,13 +3,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
+#include <map>
 #include <string_view>
 
 #include "hilbert/error.h"
 #include "models/text/normalizer.h"
-#include "models/text/spiece.h"
-#include "models/text/tokenizer_config.h"
 #include "models/text/unicode.h"
 #include "models/text/unigram.h"
 
@@ -102,12 +100,7 @@ SpieceModel read_model(const std::filesystem::path& folder) {
                     "put the spiece.model of the checkpoint's T5 tokenizer into that folder (published CogVideoX "
                     "folders carry it)");
   }
-  SpieceModel model = read_spiece(file);
-  if (model.pieces.size() <= kUnknownId || model.pieces[kUnknownId].type != PieceType::unknown) {
-    throw bad_input(file.string() + ": piece 2 is not the unknown piece",
-                    "T5's vocabulary starts with pad, eos, unknown: take its own spiece.model");
-  }
-  return model;
+  return read_spiece(file);
 }
 
 }  // namespace
@@ -119,6 +112,9 @@ struct Tokenizer::Impl {
     for (const AddedToken& token : config.tokens) add(token);
     eos_id = id_of(config.eos_token);
     pad_id = id_of(config.pad_token);
+    if (eos_id < 0 || pad_id < 0)
+      throw bad_input(path + ": the tokenizer's eos_token or pad_token has no id",
+                      "take the original tokenizer folder");
     if (config.lists_extra_tokens) return;
     for (const Piece& piece : model.pieces) {
       if (piece.type == PieceType::control || piece.type == PieceType::user_defined)
@@ -129,20 +125,18 @@ struct Tokenizer::Impl {
 
   /// The id of an added token or a piece; -1 where there is none.
   int64_t id_of(std::string_view content) const {
-    for (const std::vector<TokenString>* tokens : {&raw_tokens, &normalized_tokens}) {
-      for (const TokenString& known : *tokens) {
-        if (known.token.content == content) return known.id;
-      }
-    }
-    return unigram.find(content);
+    const auto known = added.find(content);
+    return known != added.end() ? known->second : unigram.find(content);
   }
 
   /// The first to add a string decides how to look for it. Strings that are no pieces get the next free id.
   void add(AddedToken token) {
-    if (!added.insert(token.content).second) return;
+    if (added.contains(token.content)) return;
     const int64_t known = unigram.find(token.content);
     const int64_t id = known >= 0 ? known : size++;
+    added.emplace(token.content, id);
     if (token.normalized) token.content = normalizer.normalize(token.content);
+    if (token.content.empty()) return;  // nothing is left to look for; the id stays taken
     (token.normalized ? normalized_tokens : raw_tokens).push_back({std::move(token), id});
   }
 
@@ -170,15 +164,20 @@ struct Tokenizer::Impl {
   Normalizer normalizer;
   Unigram unigram;
   std::vector<TokenString> raw_tokens, normalized_tokens;
-  std::set<std::string> added;
+  std::map<std::string, int64_t, std::less<>> added;  // by their content before it was normalised
   int64_t eos_id = 1, pad_id = 0, size = 0;
 };
 
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
-  Tokenizer tokenizer;
-  tokenizer.impl_ = std::make_shared<const Impl>(read_model(folder), read_tokenizer_config(folder),
-                                                 (folder / "spiece.model").string());
-  return tokenizer;
+  return {read_model(folder), read_tokenizer_config(folder), (folder / "spiece.model").string()};
+}
+
+Tokenizer::Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path) {
+  if (model.pieces.size() <= kUnknownId || model.pieces[kUnknownId].type != PieceType::unknown) {
+    throw bad_input(path + ": piece 2 is not the unknown piece",
+                    "T5's vocabulary starts with pad, eos, unknown: take its own spiece.model");
+  }
+  impl_ = std::make_shared<const Impl>(model, config, path);
 }
 
 TokenIds Tokenizer::encode(const std::string& text, int64_t max_length) const {

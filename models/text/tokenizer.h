@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "models/text/spiece.h"
+#include "models/text/tokenizer_config.h"
+
 namespace sparsereel::models {
 
 struct TokenIds {
@@ -21,6 +24,8 @@ class Tokenizer {
   /// Reads folder/spiece.model and the JSON files beside it. Throws Error naming the file when it is missing or
   /// damaged.
   static Tokenizer load(const std::filesystem::path& folder);
+  /// Of what load() reads; errors name `path`.
+  Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path);
   /// Throws Error when `text` is not UTF-8 or max_length is below 1.
   TokenIds encode(const std::string& text, int64_t max_length) const;
   /// Ids run from 0 to vocabulary_size() - 1; sentinels and added tokens included.

@@ -102,6 +102,12 @@ bool contains(const Range (&ranges)[count], char32_t code) {
   return after != std::begin(ranges) && code <= std::prev(after)->last;
 }
 
+/// Bytes of the character that a lead byte announces; what follows need not be there.
+size_t announced_length(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
 /// The first character of well-formed, non-empty UTF-8.
 char32_t first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
@@ -117,7 +123,7 @@ bool is_utf8(std::string_view text) {
   constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // of a sequence of so many bytes
   while (!text.empty()) {
     const auto lead = static_cast<unsigned char>(text[0]);
-    const size_t length = character_length(text);
+    const size_t length = announced_length(text[0]);
     if ((lead >= 0x80 && lead < 0xC0) || lead >= 0xF8 || length > text.size()) return false;
     for (size_t i = 1; i < length; ++i) {
       if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return false;
@@ -130,8 +136,7 @@ bool is_utf8(std::string_view text) {
 }
 
 size_t character_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  return std::min(announced_length(text[0]), text.size());
 }
 
 size_t white_space_length(std::string_view text) {

@@ -8,7 +8,7 @@ namespace sparsereel::models {
 
 /// True when `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
 bool is_utf8(std::string_view text);
-/// Bytes of the first character of well-formed, non-empty UTF-8.
+/// Bytes of the first character of well-formed, non-empty UTF-8; never more than `text` has.
 size_t character_length(std::string_view text);
 /// Bytes of the first white space character (property White_Space), or 0 when `text` starts with something else.
 size_t white_space_length(std::string_view text);

@@ -31,7 +31,7 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at:
 
 CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out) {
   const Affine affine = reader.affine(name + ".conv", {out, in, 3, 3, 3});
-  return {.weight = affine.weight.contiguous(at::MemoryFormat::ChannelsLast3d), .bias = affine.bias};
+  return {.weight = laid_out(affine.weight, at::MemoryFormat::ChannelsLast3d), .bias = affine.bias};
 }
 
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,

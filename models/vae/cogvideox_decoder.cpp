@@ -89,7 +89,7 @@ CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVae
     decoder.up.push_back(read_up_block(reader, name, channels[i == 0 ? 0 : i - 1], channels[i], config));
     if (i + 1 == channels.size()) break;
     Affine conv = reader.affine(name + ".upsamplers.0.conv", {channels[i], channels[i], 3, 3});
-    conv.weight = conv.weight.contiguous(at::MemoryFormat::ChannelsLast);
+    conv.weight = laid_out(conv.weight, at::MemoryFormat::ChannelsLast);
     decoder.up.back().upsampler = Upsampler{.conv = conv, .compress_time = i < doublings};
   }
   decoder.norm_out =

@@ -20,6 +20,15 @@ class Commands(CommandLineTest):
         summary = json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)
         self.assertEqual((summary['width'], summary['height'], summary['frames']), (64, 64, 9))
 
+    def test_inspect_tells_the_size_of_a_video_where_the_transformer_names_a_square(self):
+        model = self.copy_of_the_model()
+        file = model / 'transformer' / 'config.json'
+        file.write_text(json.dumps(json.loads(file.read_text()) | {
+            'num_layers': 42, 'num_attention_heads': 48, 'attention_head_dim': 64, 'patch_size_t': 2, 'sample_width': 300,
+            'sample_height': 300, 'sample_frames': 81, 'use_rotary_positional_embeddings': True}))
+        summary = json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
+        self.assertEqual((summary['width'], summary['height'], summary['frames']), (1360, 768, 81))
+
     def test_inspect_a_safetensors_file(self):
         file = Path(MODEL) / 'vae' / 'diffusion_pytorch_model.safetensors'
         shown = json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)
@@ -48,6 +57,18 @@ class Commands(CommandLineTest):
         recipe = json.loads(self.succeed(self.run_program('inspect', 'b.mp4', '--json')).stdout)['recipe']
         self.assertEqual((recipe['seed'], recipe['fps'], recipe['vae_tiling']), (11, 12, 'on'))
         self.assertIn('sheet.png', self.names())
+
+    def test_decode_keeps_the_rate_of_the_latents(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors', '--fps', 12))
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4'))
+        self.assertEqual(json.loads(self.succeed(self.run_program('inspect', 'b.mp4', '--json')).stdout)['recipe']['fps'], 12)
+
+    def test_decode_takes_a_recipe_as_it_finds_it(self):
+        one = {'dtype': 'F32', 'shape': [1, 1, 4, 2, 2], 'data_offsets': [0, 64]}
+        for recipe in ('{"prompt": 5, "fps": "fast"}', '[]', 'no JSON', '{}'):
+            with self.subTest(recipe):
+                self.write_safetensors('latents.safetensors', {'__metadata__': {'recipe': recipe}, 'latents': one}, bytes(64))
+                self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--contact-sheet', 'b.png'))
 
     def test_decode_report(self):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'latents.safetensors'))

@@ -2,18 +2,17 @@
 import json
 import os
 import resource
+import shlex
 import shutil
+import struct
 import subprocess
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROMPT, CommandLineTest
+from support import MODEL, PROMPT, CommandLineTest, limited
 
 
 class Failures(CommandLineTest):
-    def copy_of_the_model(self):
-        return Path(shutil.copytree(MODEL, self.folder / 'model'))
-
     def generate_from(self, model):
         return self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4')
 
@@ -94,7 +93,23 @@ class Failures(CommandLineTest):
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         weights.write_bytes(weights.read_bytes()[:-100])
         self.fail_with(self.generate_from(model), 2, 'diffusion_pytorch_model.safetensors')
-        self.assertNotIn('clip.mp4', self.names())
+        self.assertEqual(self.names(), ['model'])
+
+    def test_weights_are_looked_at_before_any_step(self):
+        for component, file, tensor in (
+                ('vae', 'diffusion_pytorch_model.safetensors', b'"decoder.conv_in.conv.bias"'),
+                ('transformer', 'diffusion_pytorch_model-00001-of-00002.safetensors', None)):
+            with self.subTest(component=component):
+                model = Path(shutil.copytree(MODEL, self.folder / component))
+                weights = model / component / file
+                if tensor:
+                    weights.write_bytes(weights.read_bytes().replace(tensor, tensor.upper()))
+                else:
+                    config = model / component / 'config.json'
+                    config.write_text(config.read_text().replace('"time_embed_dim": 16', '"time_embed_dim": 32'))
+                (model / 'tokenizer' / 'spiece.model').unlink()  # what the text stage would stumble over first
+                self.fail_with(self.generate_from(model), 2, 'the weights do not fit', component)
+                self.assertEqual(self.names(), sorted({'vae', component}))
 
     def test_missing_shard(self):
         model = self.copy_of_the_model()
@@ -115,6 +130,47 @@ class Failures(CommandLineTest):
     def test_init_latents_of_another_shape(self):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
         self.fail_with(self.generate('--init-latents', 'latents.safetensors', '--frames', 5), 2, '--init-latents')
+        # before anything is loaded: `config show` loads nothing
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--init-latents', 'latents.safetensors', '--frames', 5), 2,
+                       '--init-latents')
+
+    def test_names_too_long_are_refused_at_once(self):
+        for arguments in (['-o', 'x' * 300 + '.mp4'], ['-o', 'x' * 236 + '.mp4'], ['-o', 'x' * 240], ['-o', 'x' * 256],
+                          ['-o', 'x' * 256, '--save-latents', 'latents.safetensors'], ['--save-latents', 'x' * 250 + '.safetensors'],
+                          ['-o', 'x' * 248 + '.gif', '--save-latents', 'latents.safetensors'], ['--contact-sheet', 'x' * 255 + '.png']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.generate(*arguments), 2, 'too long')
+        self.assertEqual(self.names(), [])
+
+    def test_longest_names_work(self):
+        for name in ('x' * 251 + '.mp4', 'x' * 255):
+            self.succeed(self.generate('-o', name, '--steps', 1, '--save-latents', 'latents.safetensors'))
+        self.assertEqual(self.names(), ['latents.safetensors', 'x' * 251 + '.mp4', 'x' * 255])
+
+    def test_files_of_a_run_are_different_files(self):
+        (self.folder / 'report.json').write_text('old')
+        (self.folder / 'link.json').symlink_to('report.json')
+        for arguments in (['-o', 'a.safetensors', '--save-latents', 'a.safetensors'], ['-o', './a.mp4', '--report', 'a.mp4'],
+                          ['-o', 'a.gif', '--report', 'a.gif.json'], ['--contact-sheet', 'a.png', '--report', 'a.png'],
+                          ['-o', 'a', '--contact-sheet', 'a/'], ['--report', 'report.json', '--save-latents', 'link.json']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.generate(*arguments), 2, *[word for word in arguments if word in ('--report', '--save-latents')][:1])
+        self.assertEqual(self.names(), ['link.json', 'report.json'])
+        self.assertEqual((self.folder / 'report.json').read_text(), 'old')
+
+    def test_outputs_never_replace_what_is_read(self):
+        self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
+        before = (self.folder / 'latents.safetensors').read_bytes()
+        for result in (self.generate('--init-latents', 'latents.safetensors', '-o', 'latents.safetensors'),
+                       self.generate('--init-latents', 'latents.safetensors', '--save-latents', 'latents.safetensors'),
+                       self.generate('--init-latents', 'latents.safetensors', '--report', 'latents.safetensors'),
+                       self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'latents.safetensors')):
+            self.fail_with(result, 2, 'latents.safetensors', 'same file')
+        self.assertEqual((self.folder / 'latents.safetensors').read_bytes(), before)
+
+    def test_latents_inside_of_the_folder_of_pngs(self):
+        (self.folder / 'frames').mkdir()
+        self.fail_with(self.generate('-o', 'frames', '--save-latents', 'frames/latents.safetensors'), 2, '--save-latents')
 
     @unittest.skipIf(os.geteuid() == 0, 'root may write everywhere')
     def test_unwritable_folder(self):
@@ -124,29 +180,55 @@ class Failures(CommandLineTest):
     def test_output_on_a_read_only_file_system(self):
         self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
 
-    def limited(self, size):
-        """Files may not grow past `size`: write() fails as on a full disk."""
-        def limit():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-        return {'preexec_fn': limit}
-
-    def test_disk_too_small_for_the_latents_leaves_nothing(self):
-        result = self.generate('-o', 'clip.safetensors', **self.limited(512))
-        self.fail_with(result, 1, 'clip.safetensors.latents', 'file size limit')
+    def test_disk_too_small_for_the_latents_warns_and_leaves_nothing(self):
+        result = self.generate('-o', 'clip.safetensors', **limited(512))
+        self.assertEqual(result.returncode, 1)
+        warning, cause, remedy = result.stderr.splitlines()
+        self.assertRegex(warning, 'warning: .*clip.safetensors.latents.safetensors')
+        self.assertRegex(cause, 'error: .*clip.safetensors: ')
+        self.assertIn('file size limit', remedy)
+        self.assertNotIn('sparsereel decode', remedy)  # nothing is there to decode
         self.assertEqual(self.names(), [])
 
+    def test_disk_too_small_for_the_latents_asked_for_ends_the_run(self):
+        result = self.generate('-o', 'clip.mp4', '--save-latents', 'latents.safetensors', **limited(512))
+        self.fail_with(result, 1, 'latents.safetensors', 'file size limit')
+        self.assertEqual(self.names(), [])
+
+    def test_video_is_written_though_its_latents_found_no_room(self):
+        # 9 frames of 16 x 16 are far smaller as a GIF than their latents with the recipe of this long prompt.
+        video = ['generate', '-m', MODEL, '-p', PROMPT + ' ' * 9000, '--size', '16x16', '--steps', '1', '-o', 'clip.gif', '--no-metadata']
+        report = json.loads(self.succeed(self.run_program(*video, '--json', **limited(8000))).stdout)
+        self.assertIn('clip.gif.latents.safetensors', report['warnings'][0])
+        self.assertEqual(self.names(), ['clip.gif'])
+
     def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
-        result = self.generate('-o', 'clip.safetensors', **self.limited(65536))
+        result = self.generate('-o', 'clip.safetensors', **limited(65536))
         self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
+        self.assertNotIn('--fps', result.stderr)  # only what was asked for
         command = result.stderr.split('sparsereel decode ')[1].split()
         self.succeed(self.run_program('decode', *command))
         self.succeed(self.generate('-o', 'direct.safetensors'))
         self.assertEqual((self.folder / 'clip.safetensors').read_bytes(), (self.folder / 'direct.safetensors').read_bytes())
 
+    def test_way_to_go_on_repeats_the_options_of_the_run(self):
+        name = 'my.yaml'
+        (self.folder / name).write_text('dtype: fp32\ncrf: 20\n')
+        result = self.generate('--config', name, '-o', 'clip.safetensors', '--steps', 1, '--fps', 12, '--vae-tiling', 'on', '--no-metadata',
+                               '--contact-sheet', 'a sheet.png', '--seed', 5, **limited(65536))
+        self.assertEqual(result.returncode, 1)
+        command = result.stderr.split('sparsereel decode ')[1].strip()
+        for words in ('--fps 12', '--vae-tiling on', '--no-metadata', "--contact-sheet 'a sheet.png'", '--dtype fp32', '--device cpu'):
+            self.assertIn(words, command)
+        self.assertNotIn('--crf', command)  # a .safetensors has none
+        self.assertNotIn('--seed', command)
+        self.succeed(self.run_program('decode', *shlex.split(command)))
+        self.assertIn('a sheet.png', self.names())
+
     def test_full_file_system_leaves_the_old_video(self):
         (self.folder / 'clip.y4m').write_text('old')
-        self.fail_with(self.generate('-o', 'clip.y4m', **self.limited(65536)), 1, 'clip.y4m')
+        self.fail_with(self.generate('-o', 'clip.y4m', **limited(65536)), 1, 'clip.y4m')
         self.assertEqual((self.folder / 'clip.y4m').read_text(), 'old')
 
     @unittest.skipIf(os.geteuid() != 0, 'only root may mount')
@@ -161,12 +243,42 @@ class Failures(CommandLineTest):
             self.assertEqual(list(disk.iterdir()), [])
 
     def test_failed_run_has_a_report(self):
-        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **self.limited(65536))
+        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **limited(65536))
         self.assertEqual(result.returncode, 1)
         report = json.loads((self.folder / 'report.json').read_text())
         self.assertEqual((report['exit']['code'], report['exit']['state']), (1, 'failed'))
         self.assertIn('clip.safetensors', report['exit']['cause'])
         self.assertEqual(report, json.loads(result.stdout))
+
+    def test_report_that_cannot_be_written_does_not_change_how_a_run_failed(self):
+        result = self.generate('--steps', 0, '--report', 'report.json', '--json', **limited(16))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn('error: --steps 0', result.stderr)
+        self.assertRegex(result.stderr, 'warning: .*report.json')
+        self.assertEqual(json.loads(result.stdout)['exit']['code'], 2)
+        self.assertEqual(self.names(), [])
+
+    def test_report_that_cannot_be_written_fails_a_run_that_did_not(self):
+        latents = {'__metadata__': {'recipe': json.dumps({'prompt': 'x' * 9000})},
+                   'latents': {'dtype': 'F32', 'shape': [1, 1, 4, 2, 2], 'data_offsets': [0, 64]}}
+        text = json.dumps(latents).encode()
+        (self.folder / 'latents.safetensors').write_bytes(struct.pack('<Q', len(text)) + text + bytes(64))
+        result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.gif', '--no-metadata', '--json',
+                                  '--report', 'report.json', **limited(8000))
+        self.fail_with(result, 1, 'report.json')
+        self.assertEqual(json.loads(result.stdout)['exit']['code'], 1)
+
+    def test_out_of_memory_says_what_needs_less(self):
+        # 2048 x 2048 latents, whose first convolution wants 3 GiB for its result; the file itself is a hole.
+        header = json.dumps({'latents': {'dtype': 'F16', 'shape': [1, 1, 4, 2048, 2048], 'data_offsets': [0, 1 << 25]}}).encode()
+        with open(self.folder / 'latents.safetensors', 'wb') as file:
+            file.write(struct.pack('<Q', len(header)) + header)
+            file.truncate(8 + len(header) + (1 << 25))
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.mp4', '--vae-tiling', 'off', '--threads', 1,
+                                  '--device', 'cpu', preexec_fn=limit)
+        self.fail_with(result, 1, 'out of memory', 'smaller size', '--vae-tiling on')
 
     def test_help_and_version_succeed(self):
         self.assertIn('generate', self.succeed(self.run_program('--help')).stdout)

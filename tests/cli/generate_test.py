@@ -1,5 +1,6 @@
 """`generate`: outputs of every kind, reports, recipes, latents, and the same seed twice."""
 import json
+import shutil
 import unittest
 
 from support import MODEL, PROMPT, CommandLineTest, floats, read_safetensors
@@ -39,9 +40,30 @@ class Generate(CommandLineTest):
     def test_options_change_the_video(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         for i, changed in enumerate((['--steps', 3], ['--cfg-scale', 2], ['--dynamic-cfg'], ['--scheduler', 'dpm'],
-                                     ['-n', 'blurry'], ['--attention', 'sparse', '--topk', '0.2'])):
-            arguments = changed if '--attention' in changed else ['--attention', 'full', *changed]
-            self.assertNotEqual(usual, self.frames(f'{i}.safetensors', *arguments), changed)
+                                     ['-n', 'blurry'])):
+            self.assertNotEqual(usual, self.frames(f'{i}.safetensors', '--attention', 'full', *changed), changed)
+
+    def test_sparsity_grows_as_topk_falls(self):
+        # 192 x 192: 432 video tokens, of which some blocks can be left out; 64 x 64 has one block, which cannot.
+        sparsity, frames = [], []
+        for topk in ('1', '0.5', '0.2'):
+            name = f'{topk}.safetensors'
+            report = self.report('-o', name, '--size', '192x192', '--attention', 'sparse', '--topk', topk, '--pv-threshold', 32)
+            self.assertAlmostEqual(report['attention']['sparsity'], report['recipe']['sparsity'])
+            sparsity.append(report['attention']['sparsity'])
+            frames.append((self.folder / name).read_bytes())
+        self.assertEqual(sparsity[0], 0)
+        self.assertGreater(sparsity[1], 0.2)
+        self.assertGreater(sparsity[2], sparsity[1] + 0.1)
+        self.assertEqual(len(set(frames)), 3)
+
+    def test_one_step_of_the_default_model(self):
+        report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
+        self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
+        self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
+        self.assertEqual(report['recipe']['similarity'], 0.5)  # of the config that matches it
+        self.assertGreater(report['attention']['sparsity'], 0)
+        self.assertEqual(len(report['attention']['layer_sparsity']), 6)
 
     def test_token_orders_agree_with_full_attention(self):
         native = self.frames('native.safetensors', '--attention', 'full', '--token-order', 'native')
@@ -101,9 +123,14 @@ class Generate(CommandLineTest):
         self.assertEqual(attention('--dense-steps', 2)[1], [0, 0])
 
     def test_check_mode_reports_the_error_of_sparse_attention(self):
-        attention = self.report('-o', 'clip.mp4', '--attention', 'check')['attention']
-        self.assertGreaterEqual(attention['max_relative_l1'], attention['mean_relative_l1'])
-        self.assertGreaterEqual(attention['mean_relative_l1'], 0)
+        def errors(topk):
+            report = self.report('-o', 'clip.mp4', '--attention', 'check', '--size', '192x192', '--topk', topk, '--pv-threshold', 32)
+            return report['attention']['mean_relative_l1'], report['attention']['max_relative_l1']
+
+        mean, largest = errors(0.2)
+        self.assertGreater(largest, mean)
+        self.assertGreater(mean, 1e-3)
+        self.assertLess(errors(1)[1], 1e-4)
 
     def test_video_carries_its_recipe_unless_told_not_to(self):
         self.succeed(self.generate('-o', 'with.mp4', '--seed', 3))
@@ -115,6 +142,13 @@ class Generate(CommandLineTest):
         self.fail_with(self.run_program('inspect', 'without.mp4'), 2, 'without.mp4', 'recipe')
         self.succeed(self.generate('-o', 'without.gif', '--no-metadata'))
         self.assertNotIn('without.gif.json', self.names())
+        self.succeed(self.generate('-o', 'again.gif'))
+        self.assertIn('again.gif.json', self.names())
+        self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
+        self.assertNotIn('again.gif.json', self.names())  # it told of the GIF that was there before
+        (self.folder / 'again.gif.json').write_text('{"mine": 1}')
+        self.succeed(self.generate('-o', 'again.gif', '--no-metadata'))
+        self.assertIn('again.gif.json', self.names())
 
     def test_contact_sheet(self):
         self.succeed(self.generate('-o', 'clip.mp4', '--contact-sheet', 'sheet.png'))
@@ -130,6 +164,35 @@ class Generate(CommandLineTest):
         started = self.frames('c.safetensors', '--init-latents', 'latents.safetensors')
         self.assertNotEqual(usual, started)
         self.assertEqual(started, self.frames('d.safetensors', '--init-latents', 'latents.safetensors', '--seed', 1))
+
+    def test_latents_of_earlier_runs_are_left_alone(self):
+        (self.folder / 'clip.mp4.latents.safetensors').write_text('kept by hand')
+        self.succeed(self.generate('-o', 'clip.mp4'))
+        self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors'])
+        self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_text(), 'kept by hand')
+
+    def test_latents_that_a_run_starts_from_are_left_alone(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'clip.mp4.latents.safetensors'))
+        before = (self.folder / 'clip.mp4.latents.safetensors').read_bytes()
+        self.succeed(self.generate('-o', 'clip.mp4', '--init-latents', 'clip.mp4.latents.safetensors'))
+        self.assertEqual(self.names(), ['a.mp4', 'clip.mp4', 'clip.mp4.latents.safetensors'])
+        self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_bytes(), before)
+
+    def test_black_and_broken_videos_warn_once_and_keep_their_latents(self):
+        for half, words in ((0xF000, 'is black'), (0x7E00, 'no numbers')):
+            with self.subTest(words):
+                model = self.model_whose_videos_are(half)
+                made = self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'))
+                self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors', 'model'])
+                latents = self.folder / 'clip.mp4.latents.safetensors'
+                decoded = self.succeed(self.run_program('decode', latents, '-m', model, '-o', 'b.mp4'))
+                for result in (made, decoded):
+                    self.assertEqual(result.stderr.count('warning: '), 1, result.stderr)
+                    self.assertIn(words, result.stderr)
+                self.assertIn('clip.mp4.latents.safetensors', made.stderr)
+                for name in (latents, self.folder / 'clip.mp4', self.folder / 'b.mp4'):
+                    name.unlink()
+                shutil.rmtree(model)
 
     def test_prompt_file(self):
         (self.folder / 'prompt.txt').write_text(PROMPT + '\n')

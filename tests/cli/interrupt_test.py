@@ -11,11 +11,11 @@ from support import MODEL, PROMPT, PROGRAM, CommandLineTest
 
 
 class Interrupt(CommandLineTest):
-    def start(self, *arguments, steps=1000):
+    def start(self, *arguments, steps=1000, **options):
         """A run whose progress bar goes to a terminal that the test reads; returns (process, terminal)."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', str(steps), *arguments],
-                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs)
+                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs, **options)
         os.close(theirs)
         self.addCleanup(process.stdout.close)
         self.addCleanup(os.close, ours)
@@ -38,7 +38,7 @@ class Interrupt(CommandLineTest):
         return process.wait(timeout=60), text
 
     def test_first_signal_stops_between_steps(self):
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             process, terminal = self.start('-o', 'clip.mp4')
             self.assertIn('s/it', self.read_until(terminal, 's/it'))
             code, text = self.stop(process, terminal, number)
@@ -56,13 +56,27 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
 
     def test_second_signal_stops_at_once(self):
-        process, terminal = self.start('-o', 'clip.mp4')
-        self.read_until(terminal, 's/it')
+        # The one step of so large a video takes many seconds: the program ends inside of it.
+        process, terminal = self.start('-o', 'clip.mp4', '--size', '768x768', '--frames', '49', steps=1)
+        self.assertIn('denoise', self.read_until(terminal, 'denoise'))
         process.send_signal(signal.SIGINT)
-        time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(timeout=60), 130)
+        self.assertIn('once more', self.read_until(terminal, 'once more'))
+        code, text = self.stop(process, terminal, signal.SIGINT)
+        self.assertEqual(code, 130)
+        self.assertNotIn('interrupted', text)  # what a run says that ended between its steps
         self.assertEqual(self.names(), [])
+
+    def test_hangup_stays_ignored_where_it_was(self):
+        process, terminal = self.start('-o', 'clip.safetensors', steps=20, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.assertIn('s/it', self.read_until(terminal, 's/it'))
+        self.assertEqual(self.stop(process, terminal, signal.SIGHUP)[0], 0)
+
+    def test_reader_that_left_ends_no_run(self):
+        process, terminal = self.start('-o', 'clip.safetensors', '--json', steps=2)
+        process.stdout.close()
+        self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertEqual(self.names(), ['clip.safetensors'])
 
     def test_interrupted_run_has_a_report(self):
         process, terminal = self.start('-o', 'clip.mp4', '--report', 'report.json')

@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from support import MODEL, PROMPT, CommandLineTest
+from support import MODEL, PROMPT, ROOT, CommandLineTest
 
 
 class Options(CommandLineTest):
@@ -69,6 +69,32 @@ class Options(CommandLineTest):
         rows = self.show('--config', self.config(shown))
         self.assertEqual(rows['prompt'], ('a "red": circle #1', 'my.yaml'))
         self.assertEqual((rows['cdf'][0], rows['seed'][0], rows['width']), ('0.8', '7', ('64', 'my.yaml')))
+
+    def test_what_is_shown_runs_and_shows_the_same(self):
+        (self.folder / 'prompt.txt').write_text(PROMPT)
+        self.succeed(self.generate('--save-latents', 'noise.safetensors', '-o', 'a.safetensors'))
+        (self.folder / 'sub').mkdir()
+        for arguments in (['--attention', 'full'], ['--attention', 'sparse', '--cdf', '0.9', '--similarity', '0.2'], ['-o', 'clip.gif'],
+                          ['-o', 'frames'], ['--cfg-scale', '1'], ['--init-latents', 'noise.safetensors', '--save-latents', 'sub/l.safetensors'],
+                          ['--prompt-file', 'prompt.txt'], ['--contact-sheet', 'sub/sheet.png', '--report', 'sub/r.json', '--dynamic-cfg']):
+            with self.subTest(arguments):
+                prompt = [] if '--prompt-file' in arguments else ['-p', PROMPT]
+                first = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--steps', 1, *prompt, *arguments)).stdout
+                name = self.config(first, 'shown.yaml')
+                again = self.succeed(self.run_program('config', 'show', '--config', f'../{name}', cwd=self.folder / 'sub')).stdout
+                values = [[line.rsplit(' # ', 1)[0].strip() for line in text.splitlines()] for text in (first, again)]
+                self.assertEqual(*values)
+                self.succeed(self.run_program('generate', '--config', f'../{name}', cwd=self.folder / 'sub'))
+
+    def test_defaults_of_the_matched_config_are_shown_only_where_they_count(self):
+        tiny = ROOT / 'assets' / 'tiny'  # its config gives a similarity
+        for mode, shown in (('sparse', True), ('full', False)):
+            text = self.succeed(self.run_program('config', 'show', '-m', tiny, '-p', PROMPT, '--attention', mode)).stdout
+            self.assertEqual('similarity: ' in text, shown, mode)
+            self.succeed(self.run_program('config', 'show', '--config', self.config(text)))
+
+    def test_no_prompt_is_not_shown_as_an_empty_one(self):
+        self.assertNotIn('prompt', self.show())
 
     def test_unknown_key_names_file_and_key(self):
         name = self.config('stepz: 3\n')

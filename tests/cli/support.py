@@ -4,6 +4,7 @@ By hand: SPARSEREEL=build/sparsereel python3 tests/cli/generate_test.py
 """
 import json
 import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -36,14 +37,35 @@ def floats(tensor):
     return struct.unpack(f'<{len(data) // 4}f', data)
 
 
+def limited(size):
+    """Files may not grow past `size`: write() fails as on a full disk."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return {'preexec_fn': limit}
+
+
 class CommandLineTest(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix='sparsereel-cli-'))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
+    def copy_of_the_model(self):
+        return Path(shutil.copytree(MODEL, self.folder / 'model'))
+
+    def model_whose_videos_are(self, half):
+        """A copy of the model whose decoder's last bias is this fp16 number, given by its bits."""
+        model = self.copy_of_the_model()
+        weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
+        data = bytearray(weights.read_bytes())
+        size, = struct.unpack('<Q', data[:8])
+        begin, end = json.loads(data[8:8 + size])['decoder.conv_out.conv.bias']['data_offsets']
+        data[8 + size + begin:8 + size + end] = struct.pack('<H', half) * ((end - begin) // 2)
+        weights.write_bytes(data)
+        return model
+
     def run_program(self, *arguments, **options):
-        return subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
-                              timeout=300, **options)
+        return subprocess.run([PROGRAM, *map(str, arguments)], **{'cwd': self.folder, 'capture_output': True, 'text': True,
+                                                                  'timeout': 300, **options})
 
     def generate(self, *arguments, **options):
         """`generate` on the small checkpoint: 2 steps, 9 frames of 64x64, unless the arguments say otherwise."""

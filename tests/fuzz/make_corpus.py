@@ -131,8 +131,61 @@ def config_files():
     yield "infinity", '{"scaling_factor":Infinity}'
 
 
+def field(number, content):
+    """A protobuf field of bytes."""
+    key, length = bytes([number << 3 | 2]), len(content)
+    while length > 127:
+        key += bytes([length & 127 | 128])
+        length >>= 7
+    return key + bytes([length]) + content
+
+
+def piece(text, score=-1.0, kind=1):
+    return field(1, field(1, text) + b"\x15" + struct.pack("<f", score) + b"\x18" + bytes([kind]))
+
+
+def replace_a(replacements, place=0):
+    """A normaliser's table that replaces the letter a (see SpieceBytes in tests/unit/models/text)."""
+    units = [0] * 98
+    units[97], units[96] = 1 << 10 | 1 << 8 | 97, place
+    return field(3, field(2, struct.pack("<I", 4 * len(units)) + struct.pack("<98I", *units) + replacements))
+
+
+def tokenizer_files():
+    head = piece(b"<pad>", 0, 3) + piece(b"</s>", 0, 3) + piece(b"<unk>", 0, 2)
+    words = head + piece("\u2581".encode()) + piece("\u2581red".encode(), -3) + piece("\u00e9".encode(), -4)
+    yield "valid", words + replace_a("\u00e9\0".encode())
+    yield "valid_no_table", words
+    yield "valid_white_space", words + replace_a("\u3000\0".encode())
+    yield "valid_word_starts", words + replace_a("\u2581\u2581\0".encode())
+    yield "table_to_nothing", words + replace_a(b"\0")
+    yield "table_without_end", words + replace_a(b"b")
+    for length in (1, 2, 3):
+        yield f"table_cut_{length}", words + replace_a("\U0001f600".encode()[:length] + b"\0")
+        yield f"table_middle_{length}", words + replace_a("\U0001f600\0".encode(), length)
+    yield "table_continuation", words + replace_a(b"\x80\0")
+    yield "table_overlong", words + replace_a(b"\xc0\x80\0")
+    yield "table_place_beyond", words + replace_a(b"b\0", 2**31 - 1)
+    yield "table_short", words + field(3, field(2, b"\x08\0\0\0abcd"))
+    yield "table_odd", words + field(3, field(2, b"\x03\0\0\0abcdefgh"))
+    yield "piece_cut", words + piece(b"\xf0")
+    yield "piece_continuation", words + piece(b"\x80", kind=4)
+    yield "piece_empty", words + piece(b"")
+    yield "piece_user_defined", words + piece(b"re", kind=4)
+    yield "piece_long", words + piece(b"a" * 3000)
+    yield "piece_score_nan", words + piece(b"a", float("nan"))
+    yield "piece_score_huge", words + piece(b"a", 3e38) + piece(b"b", -3e38)
+    yield "piece_twice", words + piece(b"a") * 3
+    yield "unknown_elsewhere", piece(b"<unk>", 0, 2) + head
+    yield "bpe", words + field(2, b"\x18\x02")
+    yield "cut", words[:-3]
+    yield "varint_long", b"\x0a" + b"\xff" * 11
+    yield "empty", b""
+
+
 def main():
-    for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("config", ".json", config_files())):
+    for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("config", ".json", config_files()),
+                                ("tokenizer", ".model", tokenizer_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

@@ -14,6 +14,7 @@
 #include "models/checkpoint/json_text.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/safetensors.h"
+#include "models/text/tokenizer.h"
 
 namespace sparsereel::test {
 
@@ -56,6 +57,24 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_scheduler_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
+}
+
+/// The bytes as a spiece.model; one that is accepted then tokenises what it may trip over, and itself. Aborts on ids
+/// outside of the vocabulary.
+inline void fuzz_tokenizer(std::span<const std::byte> bytes) {
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  models::TokenizerConfig config;
+  config.extra_ids = 2;
+  config.tokens = {{.content = "a", .normalized = true}, {.content = "<s>", .lstrip = true, .rstrip = true}};
+  try {
+    const models::Tokenizer tokenizer(models::parse_spiece(text, "spiece.model"), config, "spiece.model");
+    for (const std::string& prompt : {std::string("a red <s> b\u00E9 e\u0301 \U0001F600 \uFB01 \u3000a"), text}) {
+      for (const int64_t id : tokenizer.encode(prompt, 64).ids)
+        if (id < 0 || id >= tokenizer.vocabulary_size()) std::abort();
+    }
+  } catch (const Error&) {
+    // The expected end of most inputs.
+  }
 }
 
 }  // namespace sparsereel::test

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/outputs.h"
 #include "app/report.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
 namespace {
@@ -47,6 +49,14 @@ TEST(HumanBytes, TakesTheUnitThatFits) {
 TEST(LatentsBeside, StandsNextToTheOutput) {
   EXPECT_EQ(latents_beside("a/clip.mp4"), "a/clip.mp4.latents.safetensors");
   EXPECT_EQ(latents_beside("a/frames/"), "a/frames.latents.safetensors");
+}
+
+TEST(LatentsBeside, IsTheFirstNameThatIsFree) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "clip.mp4.latents.safetensors", "kept");
+  EXPECT_EQ(latents_beside(folder / "clip.mp4"), folder / "clip.mp4.latents-2.safetensors");
+  std::filesystem::create_symlink("nowhere", folder / "clip.mp4.latents-2.safetensors");
+  EXPECT_EQ(latents_beside(folder / "clip.mp4"), folder / "clip.mp4.latents-3.safetensors");
 }
 
 }  // namespace

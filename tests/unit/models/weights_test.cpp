@@ -168,5 +168,31 @@ TEST(Weights, EveryTensorOfTheTestPipelineIsReadable) {
   }
 }
 
+TEST(Weights, StandInsTakeNoMemoryHoweverTheyAreLaidOut) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({4, 2, 3, 3})}});
+  const Component component = open_component(folder.path());
+  WeightReader reader(component, at::kCPU, at::kFloat);
+  const std::vector<int64_t> huge = {int64_t{1} << 20, int64_t{1} << 20, 3, 3};  // 36 TiB
+  const at::Tensor missing = reader.tensor("b", huge), there = reader.tensor("a", {4, 2, 3, 3});
+  EXPECT_TRUE(is_stand_in(missing));
+  EXPECT_EQ(laid_out(missing, at::MemoryFormat::ChannelsLast).sizes(), at::IntArrayRef(huge));
+  EXPECT_FALSE(is_stand_in(there));
+  EXPECT_TRUE(laid_out(there, at::MemoryFormat::ChannelsLast).is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+TEST(Weights, MetaDeviceChecksNamesAndShapesAlone) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"a", at::ones({2, 3}, at::kHalf)}});
+  const Component component = open_component(folder.path());
+  WeightReader reader(component, at::kMeta, at::kFloat);
+  const at::Tensor tensor = reader.tensor("a", {2, 3});
+  EXPECT_TRUE(tensor.is_meta());
+  EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+  EXPECT_NO_THROW(reader.check_complete());
+  reader.tensor("b", {2});
+  EXPECT_TRUE(throws_error([&] { reader.check_complete(); }, {"missing", "b"}));
+}
+
 }  // namespace
 }  // namespace sparsereel::models

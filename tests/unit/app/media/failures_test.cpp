@@ -162,5 +162,20 @@ TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
+TEST_F(Failures, FolderOfPngsWithTooLongANameIsRefused) {
+  EXPECT_THROW(check_output(folder / std::string(256, 'x'), {}), Error);
+  EXPECT_NO_THROW(check_output(folder / std::string(255, 'x'), {}));
+  EXPECT_EQ(write_video(folder / std::string(255, 'x'), clip.view, {}).encoder, "png");
+}
+
+TEST_F(Failures, LinkToAnEmptyFolderStaysALink) {
+  std::filesystem::create_directory(folder / "there");
+  std::filesystem::create_directory_symlink("there", folder / "frames");
+  check_output(folder / "frames", {});
+  write_video(folder / "frames", clip.view, {});
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "frames"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "there" / "000003.png"));
+}
+
 }  // namespace
 }  // namespace sparsereel::app

@@ -53,6 +53,14 @@ TEST(AtomicFile, CommitMakesTheTargetAndLeavesNothingElse) {
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"clip.mp4"});
 }
 
+TEST(AtomicFile, NameTooLongForTheFolderIsRefusedBeforeAnyWork) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(throws_error([&] { AtomicFile(folder / (std::string(252, 'x') + ".mp4")); }, {"xxx.mp4", "too long"}));
+  AtomicFile longest(folder / (std::string(251, 'x') + ".mp4"));
+  longest.commit();
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{std::string(251, 'x') + ".mp4"});
+}
+
 TEST(AtomicFile, TemporaryLiesBesideTheTargetAndKeepsItsExtension) {
   const TemporaryFolder folder;
   const AtomicFile file(folder / "clip.mp4");

@@ -83,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"dit", "num_attention_heads", 0, "not a whole number"}, Bad{"dit", "num_attention_heads", 1 << 20, "above"},
         Bad{"dit", "patch_size", 65, "from 1 to 64"}, Bad{"dit", "patch_size_t", 0, "from 1 to 64"},
         Bad{"dit", "patch_size_t", 2, "not supported"}, Bad{"dit", "ofs_embed_dim", "512", "not a whole number"},
-        Bad{"dit", "flip_sin_to_cos", 1, "not true or false"}, Bad{"dit", "freq_shift", 7, "from 0 to 1"},
-        Bad{"dit", "spatial_interpolation_scale", 0, "positive"},
+        Bad{"dit", "ofs_embed_dim", 512, "not supported"}, Bad{"dit", "flip_sin_to_cos", 1, "not true or false"},
+        Bad{"dit", "freq_shift", 7, "from 0 to 1"}, Bad{"dit", "spatial_interpolation_scale", 0, "positive"},
         Bad{"dit", "use_learned_positional_embeddings", true, "not supported"},
         Bad{"dit", "attention_head_dim", 7, "multiple of"}, Bad{"dit", "num_layers", 1e9, "not a whole number"},
         Bad{"dit", "norm_eps", json::object(), "an object"},
@@ -118,6 +118,14 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"scheduler", "steps_offset", -1, "not a whole number"},
         Bad{"scheduler", "clip_sample", "no", "not true or false"},
         Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
+
+TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
+  json config = dit();
+  config.update({{"use_rotary_positional_embeddings", true}, {"use_learned_positional_embeddings", true}});
+  EXPECT_NO_THROW(parse("dit", config));
+  config["patch_size_t"] = 2;
+  EXPECT_TRUE(throws_error([&] { parse("dit", config); }, {"use_learned_positional_embeddings", "patch_size_t"}));
+}
 
 TEST(Configs, RotaryPositionsNeedHeadsThatSplitIntoThree) {
   json config = dit();
@@ -170,7 +178,6 @@ TEST(Configs, ReadsTheThreePublishedLayouts) {
   const CogVideoXConfig newest = parse_cogvideox_config(large, "1.5");
   EXPECT_EQ(newest.patch_size_t, 2);
   EXPECT_FALSE(newest.patch_bias);
-  EXPECT_FALSE(newest.ofs_embed_dim.has_value());
   EXPECT_EQ(newest.sample_frames, 81);
 }
 

@@ -16,18 +16,23 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
     const std::string bytes = test::read_text(entry.path());
     if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
     if (GetParam() == "config") test::fuzz_config(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "tokenizer") test::fuzz_tokenizer(std::as_bytes(std::span(bytes)));
     ++inputs;
   }
   EXPECT_GT(inputs, 20U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus, ::testing::Values("safetensors", "config"),
+INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus, ::testing::Values("safetensors", "config", "tokenizer"),
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   const std::string folder = std::string(SPARSEREEL_SOURCE_DIR) + "/tests/fuzz/corpus/";
   for (const char* name : {"valid", "valid_empty", "valid_padding", "valid_zero_size"})
     EXPECT_NO_THROW(models::SafetensorsFile(folder + "safetensors/" + name + ".safetensors")) << name;
+  for (const char* name : {"valid", "valid_no_table", "valid_white_space", "valid_word_starts"}) {
+    const std::string file = folder + "tokenizer/" + name + ".model";
+    EXPECT_NO_THROW(models::Tokenizer(models::read_spiece(file), {}, file)) << name;
+  }
   const auto config = [&](const std::string& name) { return models::read_json(folder + "config/" + name + ".json"); };
   EXPECT_NO_THROW(models::parse_t5_config(config("t5"), "t5"));
   EXPECT_NO_THROW(models::parse_cogvideox_config(config("dit"), "dit"));

@@ -50,6 +50,14 @@ TEST(Summary, EstimatesMemoryOfWeightsThatLiveTogether) {
   EXPECT_GT(summary.memory[0].activations, 0U);
 }
 
+TEST(Summary, SizeThatIsKnownBetterCountsForMemoryToo) {
+  const CheckpointSummary usual = summarize(kPipeline), larger = summarize(kPipeline, {.width = 128, .frames = 17});
+  EXPECT_EQ(larger.width, 128);
+  EXPECT_EQ(larger.height, usual.height);
+  EXPECT_EQ(larger.frames, 17);
+  EXPECT_GT(larger.memory[0].activations, 2 * usual.memory[0].activations);
+}
+
 TEST(Summary, TellsTheLayoutsApart) {
   const TemporaryFolder folder;
   fs::copy(kPipeline, folder.path(), fs::copy_options::recursive);

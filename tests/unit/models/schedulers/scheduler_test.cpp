@@ -52,7 +52,6 @@ TEST(Scheduler, TimestepsOfThePublishedSampler) {
 }
 
 TEST(Scheduler, ErrorsNameTheField) {
-  EXPECT_THAT(complaint(config_of("EulerDiscreteScheduler")), HasSubstr("EulerDiscreteScheduler"));
   EXPECT_THAT(complaint(kDdim, 0), HasSubstr("--steps is 0"));
   EXPECT_THAT(complaint(kDdim, 1001), AllOf(HasSubstr("--steps is 1001"), HasSubstr("num_train_timesteps 1000")));
   const auto with = [](const std::function<void(SchedulerConfig&)>& change) {
@@ -60,16 +59,7 @@ TEST(Scheduler, ErrorsNameTheField) {
     change(config);
     return complaint(config);
   };
-  EXPECT_THAT(with([](auto& c) { c.num_train_timesteps = 0; }), HasSubstr("num_train_timesteps"));
-  EXPECT_THAT(with([](auto& c) { c.prediction_type = "flow"; }), HasSubstr("prediction_type"));
-  EXPECT_THAT(with([](auto& c) { c.beta_schedule = "sigmoid"; }), HasSubstr("beta_schedule"));
-  EXPECT_THAT(with([](auto& c) { c.timestep_spacing = "even"; }), HasSubstr("timestep_spacing"));
-  EXPECT_THAT(with([](auto& c) {
-                c.trained_betas = {0.1, 0.2};
-              }),
-              AllOf(HasSubstr("timestep 999"), HasSubstr("table of 2 betas")));
   EXPECT_THAT(with([](auto& c) { c.timestep_spacing = "leading", c.steps_offset = 300; }), HasSubstr("timestep 1050"));
-  EXPECT_THAT(with([](auto& c) { c.timestep_spacing = "leading", c.steps_offset = -1; }), HasSubstr("timestep -1"));
   EXPECT_THAT(with([](auto& c) { c.prediction_type = "epsilon"; }), HasSubstr("rescale_betas_zero_snr"));
 }
 

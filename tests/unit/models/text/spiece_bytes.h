@@ -21,11 +21,30 @@ class SpieceBytes {
     bytes_ += field(2, std::string("\x18") + static_cast<char>(type));
     return *this;
   }
+  /// A normaliser's table that replaces the letter a, whose replacement starts at `place` of `replacements`.
+  SpieceBytes& replace_a(const std::string& replacements, uint32_t place = 0) {
+    bytes_ += field(3, field(2, charsmap_for_a(replacements, place)));
+    return *this;
+  }
   const std::string& bytes() const { return bytes_; }
 
  private:
-  static std::string field(int number, const std::string& content) {  // under 128 bytes
-    return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(content.size()) + content;
+  static std::string field(int number, const std::string& content) {
+    std::string bytes(1, static_cast<char>(number << 3 | 2));
+    size_t length = content.size();
+    for (; length > 127; length >>= 7) bytes += static_cast<char>(length | 128);
+    return bytes + static_cast<char>(length) + content;
+  }
+  static std::string u32(uint32_t value) {
+    std::string bytes;
+    for (int i = 0; i < 4; ++i) bytes += static_cast<char>(value >> (8 * i));
+    return bytes;
+  }
+  /// The root's offset is 0, so that 'a' leads to the unit of its own number, and from there (offset 1) to its leaf.
+  static std::string charsmap_for_a(const std::string& replacements, uint32_t place) {
+    std::string units;
+    for (uint32_t i = 0; i <= 'a'; ++i) units += u32(i == 'a' ? 1 << 10 | 1 << 8 | 'a' : i == ('a' ^ 1) ? place : 0);
+    return u32(static_cast<uint32_t>(units.size())) + units + replacements;
   }
   std::string bytes_;
 };

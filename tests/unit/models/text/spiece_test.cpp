@@ -80,6 +80,7 @@ TEST(Spiece, ErrorsNameFileAndField) {
   EXPECT_THAT(complaint("\x0B"), HasSubstr("unknown wire type"));
   EXPECT_THAT(complaint(SpieceBytes().piece("", 0).bytes()), HasSubstr("empty piece"));
   EXPECT_THAT(complaint(SpieceBytes().piece("a", NAN).bytes()), HasSubstr("not a number"));
+  EXPECT_THAT(complaint(SpieceBytes().piece("a\xF0", 0).bytes()), HasSubstr("not UTF-8"));
   EXPECT_THAT(complaint(SpieceBytes().piece("a", 0).model_type(2).bytes()), HasSubstr("trainer_spec.model_type is 2"));
 }
 
@@ -87,6 +88,17 @@ TEST(Spiece, CharsmapThatDoesNotFitIsRefused) {
   for (const std::string charsmap : {"x", "\x08", "\xFF\xFF\xFF\x7F----"}) {
     EXPECT_THROW(Normalizer(charsmap, "spiece.model"), Error);
   }
+}
+
+TEST(Spiece, ReplacementsAreWholeCharacters) {
+  const auto normalizer = [](const std::string& replacements, uint32_t place) {
+    const std::string bytes = SpieceBytes().piece("b", 0).replace_a(replacements, place).bytes();
+    return Normalizer(parse_spiece(bytes, "spiece.model").precompiled_charsmap, "spiece.model");
+  };
+  EXPECT_EQ(normalizer(std::string("\u00E9\0", 3), 0).normalize("bab"), "b\u00E9b");
+  EXPECT_EQ(normalizer(std::string("\u00E9\0", 3), 1).normalize("bab"), "bab") << "from the middle of a character on";
+  EXPECT_EQ(normalizer(std::string("\u00E9\0", 3), 9).normalize("bab"), "bab") << "from beyond the end on";
+  for (const std::string cut : {"\xF0", "\xE2\x96", "\xFF", "\x80"}) EXPECT_THROW(normalizer(cut, 0), Error) << cut;
 }
 
 }  // namespace

@@ -97,6 +97,27 @@ TEST_F(TokenizerTest, ModelOfAnotherLayoutIsRefused) {
   EXPECT_THAT(load_error(), HasSubstr("piece 2 is not the unknown piece"));
 }
 
+TEST_F(TokenizerTest, NormaliserThatCutsCharactersIsRefused) {
+  const SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2);
+  write("spiece.model", SpieceBytes(pieces).replace_a(std::string("\xF0\0", 2)).bytes());
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("not UTF-8")));
+}
+
+TEST_F(TokenizerTest, AddedTokenThatNormalisesToNothingIsNeverFound) {
+  const SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2);
+  write("spiece.model", SpieceBytes(pieces).piece("\u2581red", -3).replace_a(std::string("\0", 1)).bytes());
+  write("tokenizer_config.json",
+        R"({"extra_ids": 0, "added_tokens_decoder": {"4": {"content": "a", "normalized": true}}})");
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  EXPECT_EQ(tokenizer.vocabulary_size(), 5);
+  EXPECT_THAT(tokenizer.encode("red ared", 4).ids, ElementsAre(3, 3, 1, 0));
+}
+
+TEST_F(TokenizerTest, EndAndPaddingNeedIds) {
+  write("tokenizer_config.json", R"({"eos_token": ""})");
+  EXPECT_THAT(load_error(), HasSubstr("eos_token"));
+}
+
 TEST_F(TokenizerTest, BadJsonFieldsAreNamed) {
   const std::pair<std::string, std::string> cases[] = {
       {R"({"extra_ids": "many"})", "extra_ids"},

@@ -85,6 +85,11 @@ TEST(Unigram, NeighbouringUnknownCharactersBecomeOne) {
   EXPECT_THAT(encode(unigram, "\u65e5\u672ca\u8a9e"), ElementsAre(0, 1, 0));
 }
 
+TEST(Unigram, CharacterCutAtTheEndIsUnknown) {
+  const Unigram unigram({{"?", 0}, {"a", -1}}, 0);
+  for (const char* cut : {"a\xC3", "a\xE6\x97", "a\xF0"}) EXPECT_THAT(encode(unigram, cut), ElementsAre(1, 0));
+}
+
 TEST(Unigram, OfPiecesWithOneTextTheLastCounts) {
   const Unigram unigram({{"?", 0}, {"a", -1}, {"a", -2}}, 0);
   EXPECT_THAT(encode(unigram, "a"), ElementsAre(2));

@@ -1,0 +1,114 @@
+// Checks a run's files and keeps its latents; see outputs.h.
+#include "app/outputs.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+#include <vector>
+
+#include "app/latents.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A file of the run and how to name it to the user.
+struct NamedFile {
+  std::string option;
+  fs::path path;
+};
+
+/// Without a trailing slash, links followed as far as they lead.
+fs::path resolved(const fs::path& path) {
+  std::error_code ignored;
+  const fs::path file = fs::weakly_canonical(fs::absolute(path.has_filename() ? path : path.parent_path()), ignored);
+  return file.empty() ? path : file;
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return resolved(a) == resolved(b) || (fs::equivalent(a, b, error) && !error);
+}
+
+std::vector<NamedFile> files_of(const Settings& settings, const fs::path& decoded) {
+  std::vector<NamedFile> files;
+  const fs::path output = settings.text("output", kDefaultOutput);
+  if (!output.empty()) files.push_back({"--output", output});
+  std::string kind = output.extension().string();
+  std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (kind == ".gif" && !settings.flag("no_metadata"))
+    files.push_back({"the recipe of the GIF", recipe_beside(output)});
+  std::vector<const char*> keys = {"contact_sheet", "report"};
+  if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file"});
+  for (const char* key : keys) {
+    const auto path = settings.text(key);
+    if (path && !path->empty()) files.push_back({find_option(key)->names, *path});
+  }
+  if (!decoded.empty()) files.push_back({"the latents to decode", decoded});
+  return files;
+}
+
+}  // namespace
+
+void check_distinct_files(const Settings& settings, const fs::path& decoded) {
+  const std::vector<NamedFile> files = files_of(settings, decoded);
+  for (size_t i = 0; i < files.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (same_file(files[i].path, files[j].path))
+        throw bad_input(files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
+                        "give each file a name of its own");
+    }
+  }
+}
+
+void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
+  if (output_kind(run.output) != OutputKind::mp4) {
+    for (const char* key : {"crf", "codec"})
+      refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for an MP4");
+  }
+  VideoOptions video = run.video;
+  video.recipe = run.metadata ? "{}" : "";
+  check_output(run.output, video);
+  if (!run.contact_sheet.empty()) check_contact_sheet(run.contact_sheet);
+  if (!decoded.empty()) return;
+  const fs::path latents = settings.text("save_latents", latents_beside(run.output).string());
+  if (output_kind(run.output) == OutputKind::png_folder && same_file(fs::absolute(latents).parent_path(), run.output))
+    throw bad_input(settings.describe("save_latents") + " lies in the folder of the PNGs, which must be empty",
+                    "save the latents elsewhere");
+  const models::AtomicFile probe(latents);
+}
+
+fs::path latents_beside(const fs::path& output) {
+  const std::string base = (output.has_filename() ? output : output.parent_path()).string() + ".latents";
+  fs::path path = base + ".safetensors";
+  std::error_code ignored;  // a name that is too long is refused where it is written to
+  for (int number = 2; fs::exists(fs::symlink_status(path, ignored)); ++number)
+    path = base + "-" + std::to_string(number) + ".safetensors";
+  return path;
+}
+
+KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(asked)), output_(std::move(output)) {}
+
+std::string KeptLatents::save(const at::Tensor& latents, const std::string& recipe) {
+  const fs::path path = asked_.empty() ? latents_beside(output_) : asked_;
+  try {
+    save_latents(path, latents, recipe);
+  } catch (const Error& error) {
+    if (!asked_.empty()) throw;
+    return std::string("the latents are not kept while the video is made: ") + error.what();
+  }
+  saved_ = path;
+  return {};
+}
+
+void KeptLatents::let_go() {
+  std::error_code ignored;
+  if (asked_.empty() && !saved_.empty()) fs::remove(std::exchange(saved_, {}), ignored);
+}
+
+}  // namespace sparsereel::app

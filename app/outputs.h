@@ -1,0 +1,45 @@
+// The files of a run: checked before any time is spent, and the one where the latents wait until the video is written.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+
+#include "app/options.h"
+
+namespace sparsereel::app {
+
+/// Throws Error when two of a run's files are one: outputs, the report among them, and what the run reads (`decoded`,
+/// the latents of `decode`; --init-latents, --prompt-file). Comes before the report is begun, since failed runs write
+/// it too.
+void check_distinct_files(const Settings& settings, const std::filesystem::path& decoded = {});
+
+/// Throws Error when an output cannot be written. `decoded`: as above.
+void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});
+
+/// "clip.mp4" -> "clip.mp4.latents.safetensors"; where that exists (an earlier run's), "clip.mp4.latents-2.safetensors"
+/// and so on: the first name that is free.
+std::filesystem::path latents_beside(const std::filesystem::path& output);
+
+/// Where a run of `generate` keeps its latents: --save-latents, or a file beside the output for the time until the
+/// video is written. That one is the program's own doing: it never replaces a file, only a file of this run is ever
+/// removed, and where it cannot be written the run goes on.
+class KeptLatents {
+ public:
+  /// `asked`: --save-latents; empty where it was not given.
+  KeptLatents(std::filesystem::path asked, std::filesystem::path output);
+
+  /// Returns a warning where the file that nobody asked for could not be written; empty otherwise. Throws Error for the
+  /// one asked for.
+  std::string save(const at::Tensor& latents, const std::string& recipe);
+  /// What was saved; empty where nothing was.
+  const std::filesystem::path& saved() const { return saved_; }
+  /// Removes the file unless it was asked for.
+  void let_go();
+
+ private:
+  std::filesystem::path asked_, output_, saved_;
+};
+
+}  // namespace sparsereel::app

@@ -1,0 +1,70 @@
+"""app/quickstart, with stand-ins for everything that it calls: where it runs the program, and when it configures again."""
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Quickstart(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix='sparsereel-quickstart-'))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.tree = self.folder / 'tree'
+        (self.tree / 'app').mkdir(parents=True)
+        shutil.copy(ROOT / 'app' / 'quickstart', self.tree / 'app')
+        self.script(self.folder / 'bin' / 'dpkg-query', 'echo install ok installed')
+        self.script(self.folder / 'bin' / 'cmake', 'echo "$@" >> cmake.log; touch build/build.ninja')
+        self.script(self.folder / 'bin' / 'ninja', 'echo no work to do')
+        self.script(self.folder / 'bin' / 'nvcc', 'exit 0')
+        self.script(self.tree / '.venv' / 'bin' / 'pip', 'exit 0')
+        self.script(self.tree / 'build' / 'sparsereel', 'pwd; printf "%s\\n" "$@"')
+
+    @staticmethod
+    def script(path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\n{text}\n')
+        path.chmod(0o755)
+
+    def run_quickstart(self, *arguments, cwd=None):
+        result = subprocess.run([self.tree / 'app' / 'quickstart', *arguments], cwd=cwd or self.folder, capture_output=True, text=True,
+                                env={**os.environ, 'PATH': f'{self.folder / "bin"}:{os.environ["PATH"]}'})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout.splitlines()
+
+    def configured(self):
+        """The arguments of each cmake since the last call."""
+        log = self.tree / 'cmake.log'
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return lines
+
+    def test_paths_are_meant_from_where_it_is_called(self):
+        elsewhere = self.folder / 'else where'
+        elsewhere.mkdir()
+        self.assertEqual(self.run_quickstart('--cpu', '-p', 'a star', '-o', 'star.mp4', cwd=elsewhere),
+                         [str(elsewhere), 'generate', '-p', 'a star', '-o', 'star.mp4'])
+
+    def test_configures_once(self):
+        self.run_quickstart('--cpu')
+        self.assertEqual(len(self.configured()), 1)
+        (self.tree / 'build' / 'CMakeCache.txt').write_text('SPARSEREEL_CUDA:STRING=OFF\n')
+        self.run_quickstart('--cpu')
+        self.assertEqual(self.configured(), [])
+
+    def test_build_of_a_machine_without_a_gpu_gets_kernels_when_one_is_there(self):
+        self.run_quickstart('--cpu')
+        self.assertIn('-DSPARSEREEL_CUDA=OFF', self.configured()[0])
+        (self.tree / 'build' / 'CMakeCache.txt').write_text('SPARSEREEL_CUDA:STRING=OFF\n')
+        self.run_quickstart('--gpu')
+        self.assertIn('-DSPARSEREEL_CUDA=AUTO', self.configured()[0])
+        (self.tree / 'build' / 'CMakeCache.txt').write_text('SPARSEREEL_CUDA:STRING=AUTO\n')
+        self.run_quickstart('--gpu')
+        self.assertEqual(self.configured(), [])
+
+
+if __name__ == '__main__':
+    unittest.main()
