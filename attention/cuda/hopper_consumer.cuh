@@ -106,7 +106,6 @@ class Consumer {
             shared_ + T::kQueries + row_ / kRecord * T::kKeyBytes +
             record_offset<D>(row_ % kRecord + 8 * (u & 1), k * 32 + lane_ % 4 * 4 + 16 * (u / 2)));
     }
-    __syncwarp();
     release(barriers_.query_empty());
     bound_scores(work.largest_key);
     plain_ = __all_sync(~0U, work.plain != 0);  // all lanes agree, but only a vote tells the compiler
@@ -232,7 +231,9 @@ class Consumer {
     for (int i = 0; i < kOutputs; ++i) ptx::hold(out_[i]);
   }
 
+  /// The warp is done with what the barrier guards.
   __device__ void release(uint32_t barrier) const {
+    __syncwarp();
     if (lane_ == 0) ptx::barrier_arrive(barrier);
   }
   __device__ void release_keys() {

@@ -19,7 +19,7 @@ struct Tile {
   static constexpr int kStageRecords = 2 * kSubtileRecords;
   static constexpr int kStages = D == 64 ? 4 : 3;
   static constexpr int kOutputs = (D + kOnesRows) / 2;  // accumulators of P.V in a thread
-  static constexpr int kPromoteEvery = 1024 / kKeys;    // subtiles that P.V sums in the tensor core, see Consumer
+  static constexpr int kPromoteEvery = 2048 / kKeys;    // subtiles that P.V sums in the tensor core, see Consumer
   static constexpr int kConsumerRegisters = 160;
   static constexpr int kProducerRegisters = 32;
 

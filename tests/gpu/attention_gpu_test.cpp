@@ -279,6 +279,22 @@ TEST_F(AttendOnGpu, ManyHeadsExceedNoGrid) {
   EXPECT_LT(compare(result.out, expected.cpu()).relative_l1, 0.06);
 }
 
+TEST_F(AttendOnGpu, AThousandMixedCallsLeakNothing) {
+  const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kHalf);
+  uint64_t free_before = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const int64_t tokens = 1 + i * 37 % 700, head_dim = 16 + i % 5 * 48, heads = 1 + i % 3;
+    const at::Tensor q = at::randn({1, tokens, heads, head_dim}, gpu);
+    Context context{.mode = i % 2 == 0 ? Mode::sparse : Mode::quantized, .causal = i % 7 == 0};
+    const Result result = attend(q, q, q, context, workspace_);
+    if (i % 100 == 0) {
+      EXPECT_TRUE(at::isfinite(result.out).all().item<bool>()) << i;
+    }
+    if (i == 100) free_before = models::free_memory(at::kCUDA);
+  }
+  EXPECT_NEAR(static_cast<double>(models::free_memory(at::kCUDA)), static_cast<double>(free_before), 64e6);
+}
+
 TEST_F(AttendOnGpu, Fp32IsRefused) {
   const at::Tensor q = at::randn({1, 64, 1, 64}, at::TensorOptions().device(at::kCUDA));
   EXPECT_THROW(attend(q, q, q, {.mode = Mode::sparse}, workspace_), Error);
