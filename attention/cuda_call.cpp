@@ -45,6 +45,15 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
           .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold)};
 }
 
+cuda::Stream current_stream(at::Device device) {
+  return static_cast<cuda::Stream>(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device).native_handle());
+}
+
+Error not_started(const std::string& kernel, const char* cause) {
+  return run_failure("the " + kernel + " kernel did not start: " + cause,
+                     "report this with the output of 'sparsereel doctor'");
+}
+
 /// One call; keeps what its pointers point into alive until the kernels are enqueued.
 class CudaCall {
  public:
@@ -69,13 +78,9 @@ class CudaCall {
   Result run() {
     const cuda::Kernel kernel = chosen_kernel();
     void* scratch = reserve(cuda::scratch_bytes(problem_, kernel));
-    const c10::Stream stream = c10::impl::VirtualGuardImpl(at::kCUDA).getStream(q_.device());
     const auto steps = workspace_.only_prepass ? cuda::Steps::prepass : cuda::Steps::all;
-    const char* error =
-        cuda::attention(problem_, kernel, steps, scratch, static_cast<cuda::Stream>(stream.native_handle()));
-    if (error != nullptr)
-      throw run_failure(std::string("the attention kernel did not start: ") + error,
-                        "report this with the output of 'sparsereel doctor'");
+    const char* error = cuda::attention(problem_, kernel, steps, scratch, current_stream(q_.device()));
+    if (error != nullptr) throw not_started("attention", error);
     Result result;
     result.out = out_.size(3) == head_dim_ ? out_ : out_.narrow(3, 0, head_dim_);
     result.lse = lse_;
@@ -224,6 +229,18 @@ Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
                    double scale, Workspace& workspace) {
   const c10::DeviceGuard guard(q.device());
   return CudaCall(q, k, v, context, mode, scale, workspace).run();
+}
+
+at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index) {
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor out = at::empty({x.size(0), index.size(0), x.size(2)}, x.options());
+  const int64_t size = x.element_size();
+  const char* error = cuda::gather_rows(
+      x.const_data_ptr(), x.stride(0) * size, x.stride(1) * size, index.const_data_ptr<int64_t>(),
+      out.mutable_data_ptr(), out.stride(0) * size, out.stride(1) * size, static_cast<int>(x.size(0)),
+      static_cast<int>(index.size(0)), static_cast<int>(x.size(2) * size), current_stream(x.device()));
+  if (error != nullptr) throw not_started("gather", error);
+  return out;
 }
 
 std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype) {

@@ -10,6 +10,9 @@ namespace sparsereel::attention {
 Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
                    double scale, Workspace& workspace);
 
+/// x[:, index] of x [B, N, C] on a GPU, rows of contiguous C in a multiple of 2 bytes; index int64 [M].
+at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index);
+
 /// Empty where the kernels can run on this device with this element type, else the reason.
 std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype);
 

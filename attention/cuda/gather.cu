@@ -11,7 +11,7 @@ constexpr int kThreads = 256;
 /// A warp a row; `words` of type Word in it.
 template <typename Word>
 __global__ void __launch_bounds__(kThreads)
-    gather(const char* in, int64_t in_batch, int64_t in_row, const int32_t* index, char* out, int64_t out_batch,
+    gather(const char* in, int64_t in_batch, int64_t in_row, const int64_t* index, char* out, int64_t out_batch,
            int64_t out_row, int64_t all_rows, int rows, int words) {
   const int64_t row = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) / 32;
   if (row >= all_rows) return;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int32_t* index, void* out,
+const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int64_t* index, void* out,
                         int64_t out_batch_stride, int64_t out_row_stride, int batch, int rows, int row_bytes,
                         Stream stream) {
   cudaGetLastError();  // an earlier failure is not this call's

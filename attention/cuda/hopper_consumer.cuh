@@ -234,7 +234,7 @@ class Consumer {
   /// The warp is done with what the barrier guards.
   __device__ void release(uint32_t barrier) const {
     __syncwarp();
-    if (lane_ == 0) ptx::barrier_arrive(barrier);
+    if (lane_ == 0 || T::kArrivals == kConsumers) ptx::barrier_arrive(barrier);
   }
   __device__ void release_keys() {
     release(barriers_.key_empty(keys_.stage));

@@ -20,6 +20,11 @@ struct Tile {
   static constexpr int kStages = D == 64 ? 4 : 3;
   static constexpr int kOutputs = (D + kOnesRows) / 2;  // accumulators of P.V in a thread
   static constexpr int kPromoteEvery = 2048 / kKeys;    // subtiles that P.V sums in the tensor core, see Consumer
+#ifdef SPARSEREEL_RACECHECK
+  static constexpr int kArrivals = 128 * kWarpgroups;  // racecheck credits an arrival to the arriving thread alone
+#else
+  static constexpr int kArrivals = 4 * kWarpgroups;  // a lane speaks for its warp
+#endif
   static constexpr int kConsumerRegisters = 160;
   static constexpr int kProducerRegisters = 32;
 
@@ -56,15 +61,14 @@ struct Barriers {
   __device__ uint32_t query_empty() const { return at(4 * T::kStages + 1); }
 
   __device__ void init() const {
-    constexpr int kConsumerWarps = 4 * T::kWarpgroups;
     for (int i = 0; i < T::kStages; ++i) {
       ptx::barrier_init(key_full(i), 1);
       ptx::barrier_init(value_full(i), 1);
-      ptx::barrier_init(key_empty(i), kConsumerWarps);
-      ptx::barrier_init(value_empty(i), kConsumerWarps);
+      ptx::barrier_init(key_empty(i), T::kArrivals);
+      ptx::barrier_init(value_empty(i), T::kArrivals);
     }
     ptx::barrier_init(query_full(), 1);
-    ptx::barrier_init(query_empty(), kConsumerWarps);
+    ptx::barrier_init(query_empty(), T::kArrivals);
     ptx::barrier_init_done();
   }
 

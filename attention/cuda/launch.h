@@ -104,9 +104,9 @@ enum class Steps { prepass, all };
 /// or what CUDA said.
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream);
 
-/// out[b, i, :] = in[b, index[i], :]: rows of `row_bytes` bytes (a multiple of 2), the token order's gather and, with
-/// the inverse index, its undoing. Strides in bytes. Returns null, or what CUDA said.
-const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int32_t* index, void* out,
+/// out[b, i, :] = in[b, index[i], :] for i < rows: rows of `row_bytes` bytes, a multiple of 2; strides in bytes.
+/// Returns null, or what CUDA said.
+const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int64_t* index, void* out,
                         int64_t out_batch_stride, int64_t out_row_stride, int batch, int rows, int row_bytes,
                         Stream stream);
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "attention/token_gather.h"
 #include "hilbert/error.h"
 #include "models/dit/cogvideox_tokens.h"
 #include "models/dit/cogvideox_weights.h"
@@ -106,7 +107,7 @@ at::Tensor CogVideoX::embed_time(const at::Tensor& timesteps) const {
 // [B, N video + L, C]: video tokens in the run's order, then text.
 at::Tensor CogVideoX::embed_tokens(const at::Tensor& latents, const at::Tensor& text, const TokenPlan& plan) const {
   at::Tensor patches = patchify(latents, config_);
-  if (plan.order.defined()) patches = patches.index_select(1, plan.order);
+  if (plan.order.defined()) patches = attention::gather_tokens(patches, plan.order);
   const int64_t video_tokens = patches.size(1), text_tokens = text.size(1);
   at::Tensor hidden = at::empty({latents.size(0), video_tokens + text_tokens, weights_.text.weight.size(0)}, options_);
   at::Tensor video_part = hidden.narrow(1, 0, video_tokens), text_part = hidden.narrow(1, video_tokens, text_tokens);
@@ -187,7 +188,7 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
   run.statistics = {};
   for (const attention::Statistics& layer : run.per_layer) run.statistics += layer;
   at::Tensor patches = head(hidden.narrow(1, 0, grid.size()), activated_time);
-  if (tokens.inverse.defined()) patches = patches.index_select(1, tokens.inverse);
+  if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
   return unpatchify(patches, config_, latents.sizes()).to(latents.scalar_type());
 }
 

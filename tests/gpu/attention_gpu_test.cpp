@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "attention/attention.h"
+#include "attention/token_gather.h"
 #include "hilbert/error.h"
 #include "models/device.h"
 
@@ -277,6 +278,17 @@ TEST_F(AttendOnGpu, ManyHeadsExceedNoGrid) {
   const Result result = attend(q, q, q, {.mode = Mode::quantized}, workspace_);
   const at::Tensor expected = attend(q, q, q, {.mode = Mode::full}, workspace_).out;
   EXPECT_LT(compare(result.out, expected.cpu()).relative_l1, 0.06);
+}
+
+TEST_F(AttendOnGpu, GatherIsIndexSelect) {
+  for (const auto dtype : {at::kBFloat16, at::kFloat}) {
+    for (const int64_t channels : {1, 8, 64, 100}) {
+      const at::Tensor x = at::randn({2, 500, channels * 3}, at::TensorOptions().device(at::kCUDA).dtype(dtype));
+      const at::Tensor part = x.narrow(2, channels, channels);
+      const at::Tensor index = at::randperm(500, at::kLong).narrow(0, 0, 301).to(at::kCUDA);
+      EXPECT_TRUE(at::equal(gather_tokens(part, index), part.index_select(1, index))) << channels;
+    }
+  }
 }
 
 TEST_F(AttendOnGpu, AThousandMixedCallsLeakNothing) {
