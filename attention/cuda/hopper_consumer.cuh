@@ -9,7 +9,7 @@
 // memory every kPromoteEvery subtiles; the rows of ones (records.h) sum P the same way, so that both lose alike.
 #pragma once
 
-#include "attention/cuda/hopper_tile.cuh"
+#include "attention/cuda/hopper_output.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -37,12 +37,6 @@ struct Constant {
   static constexpr int value = kValue;
 };
 
-__device__ inline float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 /// Rounds to e4m3; a in the lowest byte.
 __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   uint16_t low, high;
@@ -55,26 +49,23 @@ __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
 
 template <typename T, bool kCausal, bool kSkips>
 class Consumer {
-  static constexpr int D = T::D, kScores = T::kKeys / 2, kRecords = T::kSubtileRecords, kOutputs = T::kOutputs;
+  static constexpr int D = T::D, kScores = T::kKeys / 2, kRecords = T::kSubtileRecords;
   static constexpr int kConsumers = 128 * T::kWarpgroups;
 
  public:
   __device__ Consumer(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
       : p_(p),
         sizes_(sizes),
-        buffers_(buffers),
         shared_(shared),
         base_(ptx::shared_address(shared)),
         barriers_{base_ + T::kBarriers},
         group_(static_cast<int>(threadIdx.x) / 128),
         lane_(static_cast<int>(threadIdx.x) % 32),
         row_(static_cast<int>(threadIdx.x) / 32 * 16 + lane_ / 4),
-        sums_(reinterpret_cast<float4*>(shared + T::kSums) + threadIdx.x) {}
+        output_(p, buffers, shared) {}
 
   __device__ void run() {
     if (group_ == T::kWarpgroups - 1) pass_turn();
-#pragma unroll
-    for (int i = 0; i < kOutputs; ++i) out_[i] = 0;
     for (int round = 0;; ++round) {
       ptx::barrier_wait(barriers_.query_full(), round & 1);
       const Work work = *reinterpret_cast<const Work*>(shared_ + T::kWork);
@@ -87,12 +78,8 @@ class Consumer {
 
  private:
   /// Warpgroups take turns in issuing matrix multiplications, so that one computes exponentials while others multiply.
-  __device__ void wait_turn() const {
-    ptx::named_wait(1 + group_, 256);
-  }
-  __device__ void pass_turn() const {
-    ptx::named_arrive(1 + (group_ + 1) % T::kWarpgroups, 256);
-  }
+  __device__ void wait_turn() const { ptx::named_wait(1 + group_, 256); }
+  __device__ void pass_turn() const { ptx::named_arrive(1 + (group_ + 1) % T::kWarpgroups, 256); }
 
   __device__ void start_tile(const TileIndex& tile, const Work& work) {
     const float* scales = reinterpret_cast<const float*>(shared_ + T::kQueryScales);
@@ -110,10 +97,8 @@ class Consumer {
     bound_scores(work.largest_key);
     plain_ = __all_sync(~0U, work.plain != 0);  // all lanes agree, but only a vote tells the compiler
     covered_ = whole_ = true;
-    prefetch(tile);
-    shift_[0] = shift_[1] = saved_shift_[0] = saved_shift_[1] = kUnset;
-    fresh_ = true;
-    saved_ = false;
+    output_.start(tile);
+    shift_[0] = shift_[1] = kUnset;
     until_promotion_ = T::kPromoteEvery;
     if constexpr (kCausal) first_hidden_ = tile.tile * T::kRows + row_ + p_.keys - p_.queries + 1;
     if constexpr (kSkips) {
@@ -125,13 +110,6 @@ class Consumer {
         skip_below_[row] = first + 8 * row < p_.queries ? kOffset - choice.pv_threshold : kUnset;
     }
     live_ = true;
-  }
-
-  /// What the epilogue will read of V's scales, a line of 128 bytes a lane.
-  __device__ void prefetch(const TileIndex& tile) const {
-    const float* from = lane_ % 2 == 0 ? buffers_.v_scale : buffers_.v_centre;
-    const float* line = from + static_cast<int64_t>(tile.bh) * D + lane_ / 2 % (D / 32) * 32;
-    asm volatile("prefetch.global.L1 [%0];" ::"l"(line));
   }
 
   /// No score of a row exceeds sum|q| max|k| in magnitude.
@@ -171,7 +149,7 @@ class Consumer {
     }
     if (live_) issue_values(Constant<1>());
     ptx::matrix_wait();
-    hold_outputs();
+    output_.hold();
     release_values();
   }
 
@@ -187,10 +165,13 @@ class Consumer {
     if (!plain_) classify();
     ptx::matrix_wait();
     hold_scores();
-    hold_outputs();
+    output_.hold();
     if (kSubtile == 0) release_values();
     if (kSubtile == 1) release_keys();
-    if (--until_promotion_ == 0) promote();
+    if (--until_promotion_ == 0) {
+      until_promotion_ = T::kPromoteEvery;
+      output_.promote(shift_);
+    }
     soften(may_skip);
   }
 
@@ -217,18 +198,15 @@ class Consumer {
     ptx::matrix_fence();
 #pragma unroll
     for (int k = 0; k < T::kKeys / 32; ++k)
-      ptx::multiply(out_, p_packed_[k], values + k / 2 * (T::kValueBytes / 16) + k % 2 * 2, k > 0 || !fresh_);
+      ptx::multiply(output_.value, p_packed_[k], values + k / 2 * (T::kValueBytes / 16) + k % 2 * 2,
+                    k > 0 || !output_.fresh);
     ptx::matrix_commit();
-    fresh_ = false;
+    output_.fresh = false;
   }
 
   __device__ void hold_scores() {
 #pragma unroll
     for (int i = 0; i < kScores; ++i) ptx::hold(score_[i]);
-  }
-  __device__ void hold_outputs() {
-#pragma unroll
-    for (int i = 0; i < kOutputs; ++i) ptx::hold(out_[i]);
   }
 
   /// The warp is done with what the barrier guards.
@@ -390,8 +368,7 @@ class Consumer {
         if (!kChecked || cover(r) != Cover::none) shift[row][r] = fmaf(-kMagic, scale[row][r], lower);
     }
     in_range_ = __all_sync(~0U, shift_[0] > bound_[0] - kIntegerRange && shift_[1] > bound_[1] - kIntegerRange);
-#pragma unroll
-    for (int i = 0; i < kOutputs; ++i) out_[i] *= alpha[row_of(i)];
+    output_.scale(alpha);
   }
 
   /// kChecked: some keys may be hidden, and scores of any size, which the integer exponential would not stand.
@@ -435,49 +412,8 @@ class Consumer {
     for (int i = 0; i < kScores / 4; ++i) ptx::hold(p_packed_[i / 4][i % 4]);
   }
 
-  /// Moves O into the fp32 sums; the next P.V starts from zero.
-  __device__ void promote() {
-    until_promotion_ = T::kPromoteEvery;
-    if (fresh_) return;
-    const float alpha[2] = {exp2_approx(shift_[0] - saved_shift_[0]), exp2_approx(shift_[1] - saved_shift_[1])};
-#pragma unroll
-    for (int i = 0; i < kOutputs / 4; ++i) {
-      float4 sum = make_float4(out_[4 * i], out_[4 * i + 1], out_[4 * i + 2], out_[4 * i + 3]);
-      if (saved_) add(sum, sums_[i * kConsumers], alpha);
-      sums_[i * kConsumers] = sum;
-    }
-    saved_shift_[0] = shift_[0];
-    saved_shift_[1] = shift_[1];
-    saved_ = true;
-    fresh_ = true;
-  }
-
-  __device__ static void add(float4& sum, const float4& saved, const float (&alpha)[2]) {
-    sum.x += saved.x * alpha[0];
-    sum.y += saved.y * alpha[0];
-    sum.z += saved.z * alpha[1];
-    sum.w += saved.w * alpha[1];
-  }
-
   __device__ void finish_tile(const TileIndex& tile) {
-    if (fresh_) {
-#pragma unroll
-      for (int i = 0; i < kOutputs; ++i) out_[i] = 0;
-    }
-    if (saved_) {
-      const float alpha[2] = {exp2_approx(shift_[0] - saved_shift_[0]), exp2_approx(shift_[1] - saved_shift_[1])};
-#pragma unroll
-      for (int i = 0; i < kOutputs / 4; ++i) {
-        const float4 saved = sums_[i * kConsumers];
-        float4 sum = make_float4(out_[4 * i], out_[4 * i + 1], out_[4 * i + 2], out_[4 * i + 3]);
-        add(sum, saved, alpha);
-        out_[4 * i] = sum.x;
-        out_[4 * i + 1] = sum.y;
-        out_[4 * i + 2] = sum.z;
-        out_[4 * i + 3] = sum.w;
-      }
-    }
-    write_rows(tile);
+    output_.finish(tile, shift_);
     if constexpr (kSkips) {
       if (threadIdx.x % 128 == 0 && skipped_ > 0 && p_.counts != nullptr && tile.tile * T::kRows + row_ < p_.queries)
         atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
@@ -485,79 +421,13 @@ class Consumer {
     }
   }
 
-  /// Rows are put together in the warp's share of the sums' memory, which is free now, so that they leave in 16-byte
-  /// pieces: the accumulators' own layout would take 8 rows for every 128 bytes.
-  __device__ void write_rows(const TileIndex& tile) const {
-    float inverse[2];
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      float sum = out_[D / 2 + 2 * row] + out_[D / 2 + 2 * row + 1];
-      sum += __shfl_xor_sync(~0U, sum, 1);
-      sum += __shfl_xor_sync(~0U, sum, 2);
-      inverse[row] = sum > 0 ? 1.0F / sum : 0.0F;
-      write_lse(tile, tile.tile * T::kRows + row_ + 8 * row, row, sum);
-    }
-    const float* scales = buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
-    const float* centres = buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < D / 8; ++i) {
-      const float2 scale = __ldg(reinterpret_cast<const float2*>(scales + 8 * i));
-      const float2 centre = __ldg(reinterpret_cast<const float2*>(centres + 8 * i));
-#pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        const bool empty = inverse[row] == 0;
-        const float a = fmaf(out_[4 * i + 2 * row] * inverse[row], scale.x, empty ? 0.0F : centre.x);
-        const float b = fmaf(out_[4 * i + 2 * row + 1] * inverse[row], scale.y, empty ? 0.0F : centre.y);
-        *reinterpret_cast<uint32_t*>(piece(lane_ / 4 + 8 * row, i) + lane_ % 4 * 4) = pack_pair(a, b);
-      }
-    }
-    __syncwarp();
-    constexpr int kPieces = D / 8;  // of 16 bytes in a row
-    const int first = tile.tile * T::kRows + static_cast<int>(threadIdx.x) / 32 * 16, i = lane_ % kPieces;
-    uint16_t* out = static_cast<uint16_t*>(p_.out.data) + tile.bh / p_.heads * p_.out.batch_stride +
-                    tile.bh % p_.heads * p_.out.head_stride + 8 * i;
-#pragma unroll
-    for (int r = lane_ / kPieces; r < 16; r += 32 / kPieces)
-      if (first + r < p_.queries && 8 * i < p_.head_dim)
-        *reinterpret_cast<uint4*>(out + (first + r) * p_.out.token_stride) = *reinterpret_cast<uint4*>(piece(r, i));
-    __syncwarp();
-  }
-
-  /// 16 bytes of row r (of the warp's 16) in the sums' memory, swizzled against bank conflicts. The warp owns 512 bytes
-  /// of every kConsumers * 16.
-  __device__ uint8_t* piece(int r, int i) const {
-    constexpr int kRowBytes = 2 * D, kRowsTogether = 512 / kRowBytes;
-    return shared_ + T::kSums + (r / kRowsTogether) * kConsumers * 16 + static_cast<int>(threadIdx.x) / 32 * 512 +
-           r % kRowsTogether * kRowBytes + (i ^ (r & 7)) * 16;
-  }
-
-  /// Two elements of the output; a in the low half.
-  __device__ uint32_t pack_pair(float a, float b) const {
-    uint32_t packed;
-    if (p_.element == Element::bf16) {
-      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
-    } else {
-      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(b), "f"(a));
-    }
-    return packed;
-  }
-
-  __device__ void write_lse(const TileIndex& tile, int query, int row, float sum) const {
-    if (p_.lse == nullptr || lane_ % 4 != 0 || query >= p_.queries) return;
-    const int64_t at = static_cast<int64_t>(tile.bh) * p_.queries + query;
-    p_.lse[at] = sum > 0 ? 0.69314718F * (log2f(sum) - shift_[row]) + buffers_.q_dot_mean[at] : -INFINITY;
-  }
-
   const Problem& p_;
   const Sizes& sizes_;
-  const Buffers& buffers_;
   uint8_t* const shared_;
   const uint32_t base_;
   const Barriers<T> barriers_;
   const int group_, lane_;
   const int row_;  // of the tile; this thread's other row is 8 further
-  float4* const sums_;
   Cursor<T> keys_, values_;
 
   uint32_t query_[D / 32][4];
@@ -566,18 +436,15 @@ class Consumer {
   float key_scale_[kRecords];
   uint32_t entry_[kRecords];
   uint32_t p_packed_[kScores / 16][4];
-  float out_[kOutputs];
-  float shift_[2];        // kOffset - reference maximum, log2 units
-  float saved_shift_[2];  // at the last promotion
-  int bits_shift_[2];     // the same for the integer exponential
-  float bound_[2];        // no score is larger, log2 units
-  bool in_range_;         // so the integer exponential cannot wrap around
-  bool fresh_;            // P.V starts from zero
-  bool saved_;            // sums_ holds something
-  bool plain_;            // no record of the tile needs a mask
-  bool covered_;          // some record of the subtile is for this group
-  bool whole_;            // all are, as a whole
-  bool live_;             // the packed P is to be multiplied
+  Output<T> output_;
+  float shift_[2];     // kOffset - reference maximum, log2 units
+  int bits_shift_[2];  // the same for the integer exponential
+  float bound_[2];     // no score is larger, log2 units
+  bool in_range_;      // so the integer exponential cannot wrap around
+  bool plain_;         // no record of the tile needs a mask
+  bool covered_;       // some record of the subtile is for this group
+  bool whole_;         // all are, as a whole
+  bool live_;          // the packed P is to be multiplied
   int until_promotion_;
   int first_hidden_ = 0;  // causal: the first key that row_ does not see
   float skip_below_[2];   // log2 P below which a row does not need a block
