@@ -60,6 +60,8 @@ class CudaCall {
   CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
            double scale, Workspace& workspace)
       : context_(context), mode_(mode), workspace_(workspace), head_dim_(q.size(3)) {
+    if (!(scale > 0))
+      throw bad_input("attention: scale is " + std::to_string(scale), "pass a positive one: the CUDA kernels need it");
     // The kernels' own prologue works on whole vectors; odd head sizes take torch's operations.
     fuses_prologue_ = head_dim_ % (2 * kVector) == 0;
     const QueriesAndKeys ready = fuses_prologue_ ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k);

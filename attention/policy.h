@@ -32,7 +32,7 @@ struct HeadPolicy {
 struct Policy {
   HeadPolicy defaults;
   std::vector<std::vector<HeadPolicy>> per_head;  // [layer][head], from a profile; empty: defaults everywhere
-  int64_t selection_rows = 128;                   // queries that share one selection: 64, 128 or 192; keys come in 64s
+  int64_t selection_rows = 192;                   // queries that share one selection: 64, 128 or 192; keys come in 64s
   int64_t dense_steps = 0;                        // the first steps that run with every block
   int64_t dense_layers = 0;                       // the first layers that run with every block
 

@@ -35,7 +35,7 @@ void add_selection(CLI::App& command, bench::AttentionOptions& options) {
       ->group(group);
   command
       .add_option("--selection-rows", options.selection_rows,
-                  "queries that share one selection: 64, 128, 192 (default 128)")
+                  "queries that share one selection: 64, 128, 192 (default 192)")
       ->type_name("N")
       ->group(group);
   command.add_option("--similarity", options.similarity, "blocks less self-similar stay dense (default -0.1: none)")

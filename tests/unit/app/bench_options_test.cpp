@@ -73,7 +73,7 @@ TEST(Plan, HasTheDefaults) {
   const AttentionPlan plan = make_plan(with_shape("1,4,256,64"));
   EXPECT_THAT(plan.modes, ElementsAre(Mode::full, Mode::quantized, Mode::sparse));
   EXPECT_THAT(plan.topk, ElementsAre(0.5, 0.3, 0.1));
-  EXPECT_EQ(plan.policy.selection_rows, 128);
+  EXPECT_EQ(plan.policy.selection_rows, 192);
   EXPECT_EQ(plan.format, Format::markdown);
 }
 
