@@ -164,7 +164,7 @@ class Output {
   __device__ void write_lse(const TileIndex& tile, int query, float shift, float sum) const {
     if (p_.lse == nullptr || lane_ % 4 != 0 || query >= p_.queries) return;
     const int64_t at = static_cast<int64_t>(tile.bh) * p_.queries + query;
-    p_.lse[at] = sum > 0 ? 0.69314718F * (log2f(sum) - shift) + buffers_.q_dot_mean[at] : -INFINITY;
+    p_.lse[at] = sum > 0 ? kLn2 * (log2f(sum) - shift) + buffers_.q_dot_mean[at] : -INFINITY;
   }
 
   const Problem& p_;

@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim);
   const int64_t record = static_cast<int64_t>(bh) * sizes.query_blocks + thread.block;
   const int left = p.queries - thread.block * kRecord;  // real queries from the record's start on
-  const float to_log2 = p.scale * 1.44269504F;
+  const float to_log2 = p.scale * kLog2e;
   Pool<D> sum, direction;
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
     Packed<T> raw[Thread::kTogether];

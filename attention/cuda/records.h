@@ -26,6 +26,8 @@ constexpr int kKeyGroups = 4;  // int8 scales of a K record: the keys with equal
 constexpr int kOnesRows = 8;   // rows of a V record that sum P
 constexpr float kE4m3Max = 448;
 constexpr float kE4m3MaxLog2 = 8.807354922F;
+constexpr float kLog2e = 1.44269504F;
+constexpr float kLn2 = 0.69314718F;
 constexpr float kInt8Max = 127;
 constexpr float kInt8MinScale = 1e-7F;  // added to max|x| / 127, so that a row of zeros has a scale
 

@@ -12,9 +12,6 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kLaneElements = 8;  // consecutive elements of a row that one thread holds
 
-__device__ inline float to_float(float x) {
-  return x;
-}
 __device__ inline float to_float(__half x) {
   return __half2float(x);
 }
