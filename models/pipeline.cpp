@@ -296,6 +296,7 @@ at::Tensor CogVideoXPipeline::denoise(const GenerateRequest& request, const Gene
   result.attention.mode = request.attention_mode;
   result.attention.policy = request.attention_policy;
   result.attention.token_order = request.token_order;
+  result.attention.watcher = observer.attention;
 
   const auto& timesteps = scheduler->timesteps();
   Stopwatch watch;
@@ -311,6 +312,7 @@ at::Tensor CogVideoXPipeline::denoise(const GenerateRequest& request, const Gene
     if (observer.step)
       observer.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(timesteps.size()), result.seconds.steps.back());
   }
+  result.attention.watcher = nullptr;  // the result outlives what the observer refers to
   return latents.narrow(1, latents.size(1) - settings.latent_frames, settings.latent_frames);
 }
 

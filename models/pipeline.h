@@ -66,8 +66,9 @@ struct GenerateObserver {
   std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
   std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
   std::function<void(const at::Tensor& latents, const GenerateSettings&)>
-      latents;                      // as soon as they are final, before decode
-  std::function<bool()> cancelled;  // polled between steps; true throws Cancelled
+      latents;                                          // as soon as they are final, before decode
+  std::function<void(const AttentionCall&)> attention;  // before each call of the denoiser's attention
+  std::function<bool()> cancelled;                      // polled between steps; true throws Cancelled
 };
 
 /// Thrown when the observer cancels.

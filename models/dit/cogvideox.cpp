@@ -56,8 +56,9 @@ class CogVideoX final : public Dit {
   at::Tensor embed_time(const at::Tensor& timesteps) const;
   at::Tensor embed_tokens(const at::Tensor& latents, const at::Tensor& text, const TokenPlan& plan) const;
   void run_block(const CogVideoXBlock& block, at::Tensor& hidden, const at::Tensor& activated_time,
-                 attention::Context& context, AttentionRun& run);
-  at::Tensor attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context, AttentionRun& run);
+                 attention::Context& context, const hilbert::Grid& grid, AttentionRun& run);
+  at::Tensor attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context,
+                    const hilbert::Grid& grid, AttentionRun& run);
   at::Tensor head(const at::Tensor& video, const at::Tensor& activated_time) const;
 
   CogVideoXConfig config_;
@@ -128,27 +129,28 @@ at::Tensor CogVideoX::embed_tokens(const at::Tensor& latents, const at::Tensor& 
 
 // x [B, N, C] -> the heads' outputs side by side [B, N, C].
 at::Tensor CogVideoX::attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context,
-                             AttentionRun& run) {
+                             const hilbert::Grid& grid, AttentionRun& run) {
   const at::Tensor qkv =
       linear(x, block.qkv).view({x.size(0), x.size(1), 3, config_.num_attention_heads, config_.attention_head_dim});
   context.prologue.q_weight = block.norm_q.weight;
   context.prologue.q_bias = block.norm_q.bias;
   context.prologue.k_weight = block.norm_k.weight;
   context.prologue.k_bias = block.norm_k.bias;
-  const attention::Result result =
-      attention::attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace_);
+  const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
+  if (run.watcher) run.watcher({.q = q, .k = k, .v = v, .context = context, .grid = grid});
+  const attention::Result result = attention::attend(q, k, v, context, workspace_);
   run.per_layer[static_cast<size_t>(context.layer)] += result.statistics;
   run.kernel = result.kernel;
   return result.out.reshape(x.sizes());
 }
 
 void CogVideoX::run_block(const CogVideoXBlock& block, at::Tensor& hidden, const at::Tensor& activated_time,
-                          attention::Context& context, AttentionRun& run) {
+                          attention::Context& context, const hilbert::Grid& grid, AttentionRun& run) {
   const int64_t video_tokens = hidden.size(1) - context.text_tokens;
   const JointModulation first = joint_modulation(block.norm1, activated_time),
                         second = joint_modulation(block.norm2, activated_time);
   at::Tensor x = layer_norm_modulate(hidden, block.norm1.norm, config_.norm_eps, video_tokens, first);
-  add_gated_(hidden, linear(attend(block, x, context, run), block.to_out), video_tokens, first);
+  add_gated_(hidden, linear(attend(block, x, context, grid, run), block.to_out), video_tokens, first);
   x = layer_norm_modulate(hidden, block.norm2.norm, config_.norm_eps, video_tokens, second);
   add_gated_(hidden, linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), video_tokens, second);
 }
@@ -182,7 +184,7 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
   at::Tensor hidden = embed_tokens(latents.to(options_), text.to(options_), tokens);
   for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
     context.layer = static_cast<int64_t>(layer);
-    run_block(weights_.blocks[layer], hidden, activated_time, context, run);
+    run_block(weights_.blocks[layer], hidden, activated_time, context, grid, run);
   }
   attention::collect_counts(workspace_, run.per_layer);
   run.statistics = {};

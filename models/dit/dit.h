@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 
 #include "attention/attention.h"
@@ -11,15 +12,24 @@
 
 namespace sparsereel::models {
 
+/// What a call of attention::attend() is given, the prologue not yet applied. References hold during the watcher's
+/// call.
+struct AttentionCall {
+  const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text
+  const attention::Context& context;
+  const hilbert::Grid& grid;  // of the video tokens
+};
+
 /// How attention runs in one forward, and what it reported.
 struct AttentionRun {
   attention::Mode mode = attention::Mode::full;
   attention::Policy policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   int64_t step = 0;
-  attention::Statistics statistics;              // summed over layers and forwards
-  std::vector<attention::Statistics> per_layer;  // likewise, one a layer
-  std::string kernel;                            // what ran last
+  std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
+  attention::Statistics statistics;                   // summed over layers and forwards
+  std::vector<attention::Statistics> per_layer;       // likewise, one a layer
+  std::string kernel;                                 // what ran last
 };
 
 class Dit {

@@ -80,6 +80,24 @@ TEST_F(CogVideoXForward, AlternatingSizesAndOrdersReuseTheRightTables) {
   EXPECT_LT((first - native).abs().max().item<double>(), 1e-5 * native.abs().max().item<double>());
 }
 
+TEST_F(CogVideoXForward, ShowsEachAttentionCallToTheWatcher) {
+  const at::Tensor latents = at::randn({2, 3, 4, 8, 6}), text = at::randn({2, 7, 32});
+  const at::Tensor unwatched = forward(latents, text, times_);
+  std::vector<int64_t> layers;
+  run_.watcher = [&](const AttentionCall& call) {
+    layers.push_back(call.context.layer);
+    EXPECT_EQ(call.grid, (hilbert::Grid{3, 4, 3}));
+    EXPECT_EQ(call.context.text_tokens, 7);
+    EXPECT_EQ(call.q.size(0), 2);
+    EXPECT_EQ(call.q.size(1), call.grid.size() + 7);
+    EXPECT_EQ(call.k.sizes(), call.q.sizes());
+    EXPECT_EQ(call.v.sizes(), call.q.sizes());
+  };
+  EXPECT_TRUE(forward(latents, text, times_).equal(unwatched));
+  EXPECT_EQ(layers.size(), run_.per_layer.size());
+  for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i], static_cast<int64_t>(i));
+}
+
 TEST_F(CogVideoXForward, TellsTheTokenGrid) {
   EXPECT_EQ(dit_->token_grid(3, 8, 6), (hilbert::Grid{3, 4, 3}));
 }

@@ -1,0 +1,304 @@
+// bench_attention_orders FILE: blocks needed and error of sparse attention in each token order, on what
+// capture_attention saved. bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: the same on structured data (see
+// app/commands/bench/inputs.cpp) as it comes and shuffled; default 4 4096 64.
+//
+// Tables in Markdown, means over calls, batch entries and heads:
+//   - the fewest blocks of 64 keys that hold a share of the softmax mass of a tile of 128 or 192 video queries;
+//   - relative L1 of sparse attention against full at equal topk, by how many queries share a selection. On a Hopper
+//   GPU
+//     three selections of 64 rows, or parts of two of 128, share a CTA's list: `computed` is the share of blocks in the
+//     union of the selections in each tile of 192 rows, which is what time goes with there. `L1 of the union` is the
+//     error were that union not masked to what each row selected;
+//   - that error at equal `computed`, linear between the two nearest topk; first order only.
+// Blocks are computed exactly, PV skip off.
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "app/commands/bench/inputs.h"
+#include "attention/attention.h"
+#include "attention/cpu/selection.h"
+#include "attention/cpu_tensor.h"
+#include "tests/bench/captured_attention.h"
+
+namespace {
+
+using namespace sparsereel;
+using attention::kBlock;
+using hilbert::TokenOrder;
+
+constexpr std::array<int64_t, 3> kSelectionRows{64, 128, 192};
+constexpr std::array<double, 3> kTopk{0.5, 0.3, 0.2};
+constexpr std::array<double, 3> kMasses{0.9, 0.95, 0.98};
+constexpr int64_t kListBlocks = 3;  // blocks of queries that share a list on a Hopper GPU
+
+/// One call with its exact result, [B, N, H, D].
+struct Call {
+  at::Tensor q, k, v, full;
+};
+
+struct Data {
+  int64_t text_tokens = 0;
+  std::vector<Call> calls;
+};
+
+attention::Result attend(const Call& call, attention::Context context, attention::Mode mode) {
+  static attention::Workspace workspace;
+  context.mode = mode;
+  context.policy.defaults.pv_threshold = attention::cpu::kNeverSkip;
+  return attention::attend(call.q, call.k, call.v, context, workspace);
+}
+
+attention::Context context_of(const Data& data) {
+  attention::Context context;
+  context.text_tokens = data.text_tokens;
+  return context;
+}
+
+/// The data with its video tokens in another order.
+Data in_order(const bench::Capture& capture, TokenOrder order) {
+  std::vector<int64_t> places = hilbert::permutation(order, capture.grid).order;
+  for (int64_t i = 0; i < capture.text_tokens; ++i) places.push_back(capture.grid.size() + i);
+  const at::Tensor index = at::tensor(places);
+  Data data{.text_tokens = capture.text_tokens, .calls = {}};
+  for (const bench::CapturedCall& call : capture.calls) {
+    Call moved{.q = call.q.index_select(1, index),
+               .k = call.k.index_select(1, index),
+               .v = call.v.index_select(1, index),
+               .full = {}};
+    moved.full = attend(moved, context_of(data), attention::Mode::full).out;
+    data.calls.push_back(std::move(moved));
+  }
+  return data;
+}
+
+/// Softmax mass [tiles, key blocks] of one head's video queries, q and k [N, D]; a tile's sum is its number of queries.
+at::Tensor block_mass(const at::Tensor& q, const at::Tensor& k, int64_t video, int64_t tile) {
+  const auto sum_groups = [](const at::Tensor& x, int64_t dim, int64_t group) {
+    const int64_t size = x.size(dim), groups = (size + group - 1) / group;
+    std::vector<int64_t> pad(dim == 0 ? 4 : 2, 0);
+    pad.back() = groups * group - size;
+    return at::constant_pad_nd(x, pad).unflatten(dim, {groups, group}).sum(dim + 1);
+  };
+  std::vector<at::Tensor> parts;  // tile by tile: the whole matrix may not fit
+  for (int64_t first = 0; first < video; first += tile) {
+    const at::Tensor queries = q.narrow(0, first, std::min(tile, video - first));
+    const at::Tensor p = at::softmax(at::matmul(queries, k.t()) / std::sqrt(static_cast<double>(q.size(1))), 1);
+    parts.push_back(sum_groups(p, 1, kBlock).sum(0));
+  }
+  return at::stack(parts);
+}
+
+/// Mean share of the key blocks that each of kMasses needs in a tile.
+std::array<double, 3> blocks_needed(const Data& data, int64_t tile) {
+  std::array<double, 3> shares{};
+  int64_t heads = 0;
+  for (const Call& call : data.calls) {
+    for (int64_t i = 0; i < call.q.size(0) * call.q.size(2); ++i, ++heads) {
+      const auto head = [&](const at::Tensor& x) { return x[i / x.size(2)].select(1, i % x.size(2)); };
+      const at::Tensor mass = block_mass(head(call.q), head(call.k), call.q.size(1) - data.text_tokens, tile);
+      const at::Tensor reached = std::get<0>(mass.sort(1, true)).cumsum(1) / mass.sum(1, true);
+      for (size_t m = 0; m < kMasses.size(); ++m) {
+        const at::Tensor count = (reached < kMasses[m]).sum(1) + 1;
+        shares[m] += count.to(at::kDouble).mean().item<double>() / static_cast<double>(mass.size(1));
+      }
+    }
+  }
+  for (double& share : shares) share /= static_cast<double>(heads);
+  return shares;
+}
+
+/// What a selection costs and loses; shares of all blocks, text's included.
+struct Cost {
+  double selected = 0, computed = 0;
+  double l1 = 0, union_l1 = 0;
+
+  Cost& operator+=(const Cost& other) {
+    selected += other.selected;
+    computed += other.computed;
+    l1 += other.l1;
+    union_l1 += other.union_l1;
+    return *this;
+  }
+};
+
+attention::BlockMap predict(const Call& call, const Data& data, double topk, int64_t rows) {
+  attention::cpu::Problem problem;
+  problem.batch = call.q.size(0);
+  problem.heads = call.q.size(2);
+  problem.queries = call.q.size(1);
+  problem.keys = call.k.size(1);
+  problem.head_dim = call.q.size(3);
+  problem.q = attention::const_view(call.q);
+  problem.k = attention::const_view(call.k);
+  problem.scale = 1 / std::sqrt(static_cast<double>(call.q.size(3)));
+  problem.text_tokens = data.text_tokens;
+  attention::HeadPolicy policy;
+  policy.topk = topk;
+  const std::vector<attention::HeadPolicy> heads(static_cast<size_t>(problem.heads), policy);
+  return attention::cpu::predict_blocks(problem, heads, rows, attention::parallel_for);
+}
+
+/// Every row of blocks gets what any row of its list has.
+attention::BlockMap list_union(const attention::BlockMap& map) {
+  attention::BlockMap all = map;
+  for (int64_t head = 0; head < map.batch * map.heads; ++head) {
+    for (int64_t i = 0; i < map.query_blocks; ++i) {
+      const int64_t first = i / kListBlocks * kListBlocks, last = std::min(first + kListBlocks, map.query_blocks);
+      uint8_t* row = all.row(head / map.heads, head % map.heads, i);
+      for (int64_t other = first; other < last; ++other) {
+        const uint8_t* from = map.row(head / map.heads, head % map.heads, other);
+        for (int64_t j = 0; j < map.key_blocks; ++j) row[j] |= from[j];
+      }
+    }
+  }
+  return all;
+}
+
+double share(const attention::BlockMap& map) {
+  return static_cast<double>(attention::cpu::count_blocks(map)) / static_cast<double>(map.bits.size());
+}
+
+/// Relative L1 of attention under a map, mean over batch entries and heads.
+double error(const Call& call, const Data& data, const attention::BlockMap& map) {
+  attention::Context context = context_of(data);
+  context.block_map = map;
+  const at::Tensor out = attend(call, context, attention::Mode::sparse).out;
+  const at::Tensor difference = (out - call.full).abs().sum({1, 3}, false, at::kDouble);
+  return (difference / call.full.abs().sum({1, 3}, false, at::kDouble)).mean().item<double>();
+}
+
+Cost cost(const Data& data, double topk, int64_t rows) {
+  Cost mean;
+  const double weight = 1 / static_cast<double>(data.calls.size());
+  for (const Call& call : data.calls) {
+    const attention::BlockMap map = predict(call, data, topk, rows), all = list_union(map);
+    mean += {.selected = weight * share(map),
+             .computed = weight * share(all),
+             .l1 = weight * error(call, data, map),
+             .union_l1 = weight * error(call, data, all)};
+  }
+  return mean;
+}
+
+/// The cost of a selection whose `computed` is given, between the two nearest counts of blocks that topk can ask for.
+Cost cost_at(const Data& data, double computed, int64_t rows) {
+  const int64_t blocks = attention::blocks_of(data.calls[0].k.size(1));
+  const auto at_count = [&](int64_t count) {
+    return cost(data, (static_cast<double>(count) + 0.01) / static_cast<double>(blocks), rows);
+  };
+  int64_t low = 1, high = blocks - 1;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (at_count(middle).computed < computed ? low : high) = middle;
+  }
+  const Cost below = at_count(low), above = at_count(high);
+  const double t = std::clamp((computed - below.computed) / (above.computed - below.computed), 0.0, 1.0);
+  const auto between = [t](double a, double b) { return a + t * (b - a); };
+  return {.selected = between(below.selected, above.selected),
+          .computed = between(below.computed, above.computed),
+          .l1 = between(below.l1, above.l1),
+          .union_l1 = between(below.union_l1, above.union_l1)};
+}
+
+struct Named {
+  std::string name;
+  Data data;
+};
+
+void print_blocks_needed(const std::vector<Named>& all) {
+  std::printf("| order | queries a tile | blocks for 90%% of the mass | 95%% | 98%% |\n|---|---|---|---|---|\n");
+  for (const Named& named : all) {
+    for (const int64_t tile : {128, 192}) {
+      const auto shares = blocks_needed(named.data, tile);
+      std::printf("| %s | %lld | %.3f | %.3f | %.3f |\n", named.name.c_str(), static_cast<long long>(tile), shares[0],
+                  shares[1], shares[2]);
+    }
+  }
+}
+
+void print_cost(const std::string& start, int64_t rows, const Cost& c) {
+  std::printf("| %s | %lld | %.3f | %.3f | %.4f | %.4f |\n", start.c_str(), static_cast<long long>(rows),
+              1 - c.selected, c.computed, c.l1, c.union_l1);
+}
+
+std::string one_decimal(double x) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", x);
+  return text.data();
+}
+
+void print_costs(const std::vector<Named>& all) {
+  std::printf(
+      "\n| order | topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
+      "|\n|---|---|---|---|---|---|---|\n");
+  for (const Named& named : all) {
+    for (const double topk : kTopk)
+      for (const int64_t rows : kSelectionRows)
+        print_cost(named.name + " | " + one_decimal(topk), rows, cost(named.data, topk, rows));
+  }
+}
+
+void print_equal_costs(const Named& named) {
+  std::printf(
+      "\n| order | computed as 192 rows at topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
+      "|\n|---|---|---|---|---|---|---|\n");
+  for (const double topk : kTopk) {
+    const Cost like = cost(named.data, topk, 192);
+    for (const int64_t rows : kSelectionRows) {
+      print_cost(named.name + " | " + one_decimal(topk), rows,
+                 rows == 192 ? like : cost_at(named.data, like.computed, rows));
+    }
+  }
+}
+
+bench::Capture structured(int64_t heads, int64_t tokens, int64_t head_dim) {
+  const app::bench::Shape shape{.batch = 1, .heads = heads, .tokens = tokens, .head_dim = head_dim};
+  const auto inputs = app::bench::make_inputs(shape, app::bench::Data::structured, at::kFloat, at::kCPU, 1, 42);
+  bench::Capture capture{.grid = {.frames = 1, .height = 1, .width = tokens},
+                         .text_tokens = 0,
+                         .calls = std::vector<bench::CapturedCall>(1)};
+  capture.calls[0].q = inputs[0].q;
+  capture.calls[0].k = inputs[0].k;
+  capture.calls[0].v = inputs[0].v;
+  return capture;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  std::vector<Named> all;
+  if (arguments[0] == "structured") {
+    const auto number = [&](size_t i, int64_t otherwise) {
+      return i < arguments.size() ? std::atoll(arguments[i].c_str()) : otherwise;
+    };
+    const bench::Capture capture = structured(number(1, 4), number(2, 4096), number(3, 64));
+    all.push_back({"as generated", in_order(capture, TokenOrder::native)});
+    all.push_back({"random", in_order(capture, TokenOrder::random)});
+  } else {
+    const bench::Capture capture = bench::read_capture(arguments[0]);
+    for (const TokenOrder order :
+         {TokenOrder::hilbert, TokenOrder::morton, TokenOrder::native, TokenOrder::time_major, TokenOrder::random})
+      all.push_back({std::string(name(order)), in_order(capture, order)});
+  }
+  const at::Tensor& q = all[0].data.calls.at(0).q;
+  std::printf("%zu calls of [%lld, %lld, %lld, %lld], %lld text tokens\n\n", all[0].data.calls.size(),
+              static_cast<long long>(q.size(0)), static_cast<long long>(q.size(1)), static_cast<long long>(q.size(2)),
+              static_cast<long long>(q.size(3)), static_cast<long long>(all[0].data.text_tokens));
+  print_blocks_needed(all);
+  print_costs(all);
+  print_equal_costs(all[0]);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: %s FILE | structured [HEADS TOKENS HEAD_DIM]\n", argv[0]);
+    return 2;
+  }
+  const c10::InferenceMode guard;
+  return sparsereel::bench::guarded([&] { return run({argv + 1, argv + argc}); });
+}
