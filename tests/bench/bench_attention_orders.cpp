@@ -4,8 +4,7 @@
 //
 // Tables in Markdown, means over calls, batch entries and heads:
 //   - the fewest blocks of 64 keys that hold a share of the softmax mass of a tile of 128 or 192 video queries;
-//   - relative L1 of sparse attention against full at equal topk, by how many queries share a selection. On a Hopper
-//   GPU
+//   - relative L1 of sparse attention against full at equal topk, by how many queries share a selection. On Hopper
 //     three selections of 64 rows, or parts of two of 128, share a CTA's list: `computed` is the share of blocks in the
 //     union of the selections in each tile of 192 rows, which is what time goes with there. `L1 of the union` is the
 //     error were that union not masked to what each row selected;

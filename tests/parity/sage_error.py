@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Error of the quantised attention against that of SageAttention 2's own scheme, both emulated in fp64.
 
-    sage_error.py [--tokens N] [--heads H] [--queries Q] [--head-dims 64,128] [--lag L] [--seed S] [--file CAPTURE]
+    sage_error.py [--tokens N] [--heads H] [--queries Q] [--head-dims 64,128] [--data NAME...] [--lag L] [--seed S]
+    sage_error.py --file CAPTURE.safetensors
 
 Prints relative L1 (sum |o - o*| / sum |o*|) and cosine against exact attention on the same bf16 inputs, and the ratio
 of our error to theirs, which is to stay within 1.05, with its standard error. Means over heads, each with Q queries
@@ -22,6 +23,11 @@ exponential is the float with the bits round((log2 P + 126.94) * 2^23), that is 
 
 Not emulated: the tensor core's sums of e4m3 products (about 13 bits in both), the bf16 rounding of K less its mean in
 theirs, and ex2.approx.
+
+Measured with the defaults (CPU, torch 2.11.0), ours / theirs, then 5/8 / theirs, head_dim 64 and 128 alike to .03:
+gaussian 1.04, 1.10, with or without means in K; with means in V too .78, .82; structured without means in V .94, .96;
+structured .88, .90. Without a lag gaussian data give 1.01, 1.07 (16 heads of 64): a row's largest P is then 448,
+which e4m3 holds exactly.
 """
 
 import argparse
@@ -223,6 +229,7 @@ def main():
     parser.add_argument("--head-dims", default="64,128")
     parser.add_argument("--lag", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--data", choices=DATA, nargs="*", default=list(DATA))
     parser.add_argument("--file")
     args = parser.parse_args()
     print(
@@ -234,9 +241,9 @@ def main():
         print_row("captured", *heads[0][0].shape, measure(heads, args.queries, args.lag))
         return
     for head_dim in map(int, args.head_dims.split(",")):
-        for name, make in DATA.items():
+        for name in args.data:
             torch.manual_seed(args.seed)
-            heads = (make(args.tokens, head_dim) for _ in range(args.heads))
+            heads = (DATA[name](args.tokens, head_dim) for _ in range(args.heads))
             print_row(name, args.tokens, head_dim, measure(heads, args.queries, args.lag))
 
 
