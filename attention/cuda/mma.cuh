@@ -39,14 +39,16 @@ __device__ inline void wait_copies() {
 __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(address));
+               : "r"(address)
+               : "memory");
 }
 
 /// The same with each 8 x 8 matrix of halves transposed: x[i] is rows 2 t and 2 t + 1 of column g.
 __device__ inline void load_matrices_transposed(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-               : "r"(address));
+               : "r"(address)
+               : "memory");
 }
 
 /// c += a b over a depth of 32 int8.
