@@ -36,11 +36,8 @@ std::string shape_of(const at::Tensor& tensor) {
 
 class CogVideoX final : public Dit {
  public:
-  CogVideoX(CogVideoXConfig config, std::string config_file, CogVideoXWeights weights, at::TensorOptions options)
-      : config_(std::move(config)),
-        config_file_(std::move(config_file)),
-        weights_(std::move(weights)),
-        options_(options) {}
+  CogVideoX(const CogVideoXConfig& config, std::string config_file, CogVideoXWeights weights, at::TensorOptions options)
+      : config_(config), config_file_(std::move(config_file)), weights_(std::move(weights)), options_(options) {}
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                      AttentionRun& run) override;
@@ -197,11 +194,11 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
 }  // namespace
 
 std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype) {
-  CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
+  const CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
   if (device.is_cpu()) keep_freed_host_memory();
   WeightReader reader(component, device, dtype);
   CogVideoXWeights weights = load_cogvideox_weights(reader, config);
-  return std::make_unique<CogVideoX>(std::move(config), component.config_file, std::move(weights),
+  return std::make_unique<CogVideoX>(config, component.config_file, std::move(weights),
                                      at::TensorOptions().device(device).dtype(dtype));
 }
 
