@@ -93,10 +93,10 @@ class UnfinishedFolder {
 
 /// "frames/" and "frames" are the same folder; of a symbolic link, the folder that it points to.
 fs::path resolve_folder(const fs::path& path) {
-  const fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
+  fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
   if (!fs::is_symlink(folder, error)) return folder;
-  const fs::path target = fs::weakly_canonical(folder, error);
+  fs::path target = fs::weakly_canonical(folder, error);
   if (error) throw_system(path, error.value());
   return target;
 }
