@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
   __syncthreads();
   if (threadIdx.x / 128 == T::kWarpgroups) {
     ptx::give_registers<T::kProducerRegisters>();
-    if (threadIdx.x % 128 == 0) hopper::Producer<T>(p, sizes, buffers, shared).run();
+    if (threadIdx.x % 128 == 0) hopper::Producer<T>(sizes, buffers, shared).run();
   } else {
     ptx::take_registers<T::kConsumerRegisters>();
     hopper::Consumer<T, kCausal, kSkips>(p, sizes, buffers, shared).run();

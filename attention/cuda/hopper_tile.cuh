@@ -110,14 +110,12 @@ struct alignas(16) Work {
 template <typename T>
 class Producer {
  public:
-  __device__ Producer(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
+  __device__ Producer(const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
       : sizes_(sizes),
         buffers_(buffers),
         shared_(shared),
         base_(ptx::shared_address(shared)),
-        barriers_{base_ + T::kBarriers} {
-    (void)p;
-  }
+        barriers_{base_ + T::kBarriers} {}
 
   __device__ void run() {
     const int tiles = sizes_.batch_heads * sizes_.query_tiles;

@@ -35,6 +35,11 @@ SPARSEREEL_HOST_DEVICE constexpr int ceil_div(int a, int b) {
   return (a + b - 1) / b;
 }
 
+/// Tokens in front of the first block that counts as text.
+SPARSEREEL_HOST_DEVICE constexpr int video_part(int tokens, int text_tokens) {
+  return text_tokens == 0 ? tokens : (tokens - text_tokens) / kRecord * kRecord;
+}
+
 SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }

@@ -27,10 +27,6 @@ class Carver {
   size_t used_ = 0;
 };
 
-int video_part(int tokens, int text_tokens) {
-  return text_tokens == 0 ? tokens : (tokens - text_tokens) / kRecord * kRecord;
-}
-
 }  // namespace
 
 Sizes::Sizes(const Problem& problem, Kernel kernel)

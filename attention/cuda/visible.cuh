@@ -16,9 +16,4 @@ __device__ inline int visible_keys(const Problem& p, int count, int query) {
   return p.causal ? max(0, min(query + p.keys - p.queries + 1, count)) : count;
 }
 
-/// Tokens in front of the first block that counts as text.
-__device__ inline int video_part(int tokens, int text_tokens) {
-  return text_tokens == 0 ? tokens : (tokens - text_tokens) / kRecord * kRecord;
-}
-
 }  // namespace sparsereel::attention::cuda
