@@ -4,34 +4,14 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <string>
+#include <utility>
 
 #include "attention/cuda_stream.h"
-#include "hilbert/error.h"
 #include "models/layers/cuda/launch.h"
+#include "models/layers/cuda_tensor.h"
 
 namespace sparsereel::models {
 namespace {
-
-constexpr int64_t kVector = 8;  // elements that the kernels load at once
-
-void check(const char* error, const std::string& kernel) {
-  if (error == nullptr) return;
-  throw run_failure("the " + kernel + " kernel did not start: " + error,
-                    "report this with the output of 'sparsereel doctor'");
-}
-
-bool is_half(const at::Tensor& x) {
-  return x.is_cuda() && (x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16);
-}
-
-bool on_16_bytes(const at::Tensor& x) {
-  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
-}
-
-cuda::Element element_of(const at::Tensor& x) {
-  return x.scalar_type() == at::kHalf ? cuda::Element::fp16 : cuda::Element::bf16;
-}
 
 bool rows_fit(const at::Tensor& x) {
   return x.stride(2) == 1 && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 && on_16_bytes(x);
@@ -80,7 +60,8 @@ class Arguments {
 }  // namespace
 
 bool has_norm_kernel(const at::Tensor& x) {
-  return is_half(x) && x.size(2) % kVector == 0 && x.size(2) <= cuda::kMaxNormChannels && x.numel() > 0 && rows_fit(x);
+  return is_half_on_cuda(x) && x.size(2) % kVector == 0 && x.size(2) <= cuda::kMaxNormChannels && x.numel() > 0 &&
+         rows_fit(x);
 }
 
 at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
@@ -103,7 +84,7 @@ at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                    .scale = arguments.vectors(modulation, &Modulation::scale),
                                    .shift = arguments.vectors(modulation, &Modulation::shift),
                                    .gate = arguments.vectors(gates, &Modulation::gate)};
-  check(cuda::norm_modulate(call, attention::current_stream(x.device())), "norm");
+  check_launch(cuda::norm_modulate(call, attention::current_stream(x.device())), "norm");
   return out;
 }
 
@@ -119,11 +100,11 @@ void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t vi
                                .residual = rows_of(x),
                                .update = arguments.rows(update),
                                .gate = arguments.vectors(&modulation, &Modulation::gate)};
-  check(cuda::add_gated(call, attention::current_stream(x.device())), "gated addition");
+  check_launch(cuda::add_gated(call, attention::current_stream(x.device())), "gated addition");
 }
 
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
-  if (!is_half(x) || x.numel() == 0 || x.size(0) > cuda::kMaxFewRows || x.size(1) % kVector != 0 ||
+  if (!is_half_on_cuda(x) || x.numel() == 0 || x.size(0) > cuda::kMaxFewRows || x.size(1) % kVector != 0 ||
       layers.size() > static_cast<size_t>(cuda::kMaxProjections) || !x.is_contiguous() || !on_16_bytes(x))
     return false;
   for (const Affine* layer : layers) {
@@ -151,7 +132,7 @@ std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const 
                            .out = results.back().mutable_data_ptr<float>(),
                            .outputs = static_cast<int>(layer.weight.size(0))};
   }
-  check(cuda::project_few_rows(call, attention::current_stream(x.device())), "projection");
+  check_launch(cuda::project_few_rows(call, attention::current_stream(x.device())), "projection");
   return results;
 }
 

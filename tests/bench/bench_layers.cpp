@@ -112,7 +112,7 @@ std::vector<Piece> elementwise(const Sizes& s, const Block& block, Activations& 
   pieces.push_back({.name = "modulation vectors, one launch a block",
                     .call =
                         [&](int64_t i) {
-                          linear_few_rows(a.time, {&block.modulations[2 * i], &block.modulations[2 * i + 1]});
+                          models::linear_few_rows(a.time, {&block.modulations[2 * i], &block.modulations[2 * i + 1]});
                         },
                     .bytes = projected,
                     .calls = s.layers});
@@ -197,7 +197,7 @@ void print_host_time(const Sizes& s, const Block& block, Activations& a) {
   const auto forward = [&] {
     models::Residual hidden(a.x, kVideo);
     for (int64_t i = 0; i < s.layers; ++i) {
-      linear_few_rows(a.time, {&block.modulations[0], &block.modulations[1]});
+      models::linear_few_rows(a.time, {&block.modulations[0], &block.modulations[1]});
       at::Tensor x = hidden.norm_modulate(block.norm, 1e-5, block.modulation);
       x = linear(x, block.qkv).narrow(2, 0, s.channels).contiguous();
       hidden.add(linear(x, block.out), block.modulation);
