@@ -42,6 +42,7 @@ class CogVideoX final : public Dit {
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                      AttentionRun& run) override;
+  void collect(AttentionRun& run) override;
 
   hilbert::Grid token_grid(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override {
     return {latent_frames / config_.patch_size_t.value_or(1), latent_height / config_.patch_size,
@@ -110,9 +111,10 @@ at::Tensor CogVideoX::embed_tokens(const at::Tensor& latents, const at::Tensor& 
   const int64_t video_tokens = patches.size(1), text_tokens = text.size(1);
   at::Tensor hidden = at::empty({latents.size(0), video_tokens + text_tokens, weights_.text.weight.size(0)}, options_);
   at::Tensor video_part = hidden.narrow(1, 0, video_tokens), text_part = hidden.narrow(1, video_tokens, text_tokens);
-  video_part.copy_(linear(patches, weights_.patch));
+  const at::Tensor projected = linear(patches, weights_.patch);
+  plan.video_positions.defined() ? at::add_out(video_part, projected, plan.video_positions)
+                                 : video_part.copy_(projected);
   text_part.copy_(linear(text, weights_.text));
-  if (plan.video_positions.defined()) video_part.add_(plan.video_positions);
   if (plan.text_positions.defined()) {
     if (text_tokens != plan.text_positions.size(0)) {
       throw bad_input(config_file_ + ": learned positions need max_text_seq_length = " +
@@ -184,12 +186,17 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
     context.layer = static_cast<int64_t>(layer);
     run_block(weights_.blocks[layer], hidden, activated_time, context, grid, run);
   }
+  at::Tensor patches = head(hidden.value().narrow(1, 0, grid.size()), activated_time);
+  if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
+  patches = unpatchify(patches, config_, latents.sizes()).to(latents.scalar_type());
+  if (run.collects) collect(run);
+  return patches;
+}
+
+void CogVideoX::collect(AttentionRun& run) {
   attention::collect_counts(workspace_, run.per_layer);
   run.statistics = {};
   for (const attention::Statistics& layer : run.per_layer) run.statistics += layer;
-  at::Tensor patches = head(hidden.value().narrow(1, 0, grid.size()), activated_time);
-  if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
-  return unpatchify(patches, config_, latents.sizes()).to(latents.scalar_type());
 }
 
 }  // namespace
