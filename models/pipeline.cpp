@@ -102,7 +102,7 @@ class CogVideoXPipeline final : public Pipeline {
   at::Tensor predict(const at::Tensor& latents, const at::Tensor& text, int64_t timestep, double guidance_scale,
                      AttentionRun& run) const;
   at::Tensor predict_guarded(const at::Tensor& latents, const at::Tensor& text, int64_t timestep, double guidance_scale,
-                             GenerateResult& result) const;
+                             GenerateResult& result, const std::function<void()>& meanwhile) const;
   bool use_tiling(VaeTiling tiling, const VaeDecoder& vae, at::IntArrayRef latents) const;
   void load_dit() {
     if (!dit_) dit_ = load_cogvideox_dit(transformer_, device_, dtype_);
@@ -258,16 +258,20 @@ at::Tensor CogVideoXPipeline::predict(const at::Tensor& latents, const at::Tenso
   return unconditional + guidance_scale * (conditional - unconditional);
 }
 
-/// A prediction with NaN or Inf is made again with full attention before anything is committed.
+/// A prediction with NaN or Inf is made again with full attention before anything is committed. `meanwhile` runs while
+/// a GPU works on it.
 at::Tensor CogVideoXPipeline::predict_guarded(const at::Tensor& latents, const at::Tensor& text, int64_t timestep,
-                                              double guidance_scale, GenerateResult& result) const {
+                                              double guidance_scale, GenerateResult& result,
+                                              const std::function<void()>& meanwhile) const {
   at::Tensor prediction = predict(latents, text, timestep, guidance_scale, result.attention);
+  meanwhile();
   if (at::isfinite(prediction).all().item<bool>()) return prediction;
   const std::string step = "step " + std::to_string(result.attention.step + 1);
   if (result.attention.mode != attention::Mode::full) {
     AttentionRun full;
     full.token_order = result.attention.token_order;
     full.step = result.attention.step;
+    full.collects = false;  // what was counted so far is the run's
     prediction = predict(latents, text, timestep, guidance_scale, full);
     if (at::isfinite(prediction).all().item<bool>()) {
       result.warnings.push_back(step + " gave NaN or Inf with " + std::string(name(result.attention.mode)) +
@@ -297,6 +301,7 @@ at::Tensor CogVideoXPipeline::denoise(const GenerateRequest& request, const Gene
   result.attention.policy = request.attention_policy;
   result.attention.token_order = request.token_order;
   result.attention.watcher = observer.attention;
+  result.attention.collects = false;
 
   const auto& timesteps = scheduler->timesteps();
   Stopwatch watch;
@@ -306,12 +311,15 @@ at::Tensor CogVideoXPipeline::denoise(const GenerateRequest& request, const Gene
     const double guidance = request.use_dynamic_cfg
                                 ? dynamic_guidance(settings.guidance_scale, settings.num_inference_steps, timesteps[i])
                                 : settings.guidance_scale;
-    const at::Tensor prediction = predict_guarded(latents, text, timesteps[i], guidance, result);
+    const at::Tensor prediction = predict_guarded(latents, text, timesteps[i], guidance, result, [&] {
+      scheduler->draw(static_cast<int64_t>(i), latents, generator);
+    });
     latents = scheduler->step(prediction, static_cast<int64_t>(i), latents, generator).to(dtype_);
     result.seconds.steps.push_back(watch.lap());
     if (observer.step)
       observer.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(timesteps.size()), result.seconds.steps.back());
   }
+  dit_->collect(result.attention);
   result.attention.watcher = nullptr;  // the result outlives what the observer refers to
   return latents.narrow(1, latents.size(1) - settings.latent_frames, settings.latent_frames);
 }
@@ -368,7 +376,8 @@ at::Tensor CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
   };
   const at::Tensor video = decoder.decode(scaled, use_tiles, progress);
-  return video[0].permute({1, 2, 3, 0}).to(at::kCPU, at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1).contiguous();
+  const at::Tensor frames = video[0].permute({1, 2, 3, 0}).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1);
+  return frames.contiguous().to(at::kCPU);
 }
 
 }  // namespace
