@@ -14,7 +14,6 @@ using IntVec = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
 
 constexpr float kMinusInfinity = -__builtin_inff();
 constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
-constexpr int64_t kVectors = kBlock / kLanes;  // in a row of scores
 
 inline Vec load(const float* p) {
   Vec v;
@@ -25,7 +24,7 @@ inline void store(float* p, Vec v) {
   std::memcpy(p, &v, sizeof(v));
 }
 inline Vec broadcast(float x) {
-  return Vec{} + x;
+  return x - Vec{};  // not a sum with 0, which would have to turn -0 into 0
 }
 /// b where either is NaN, so that NaN scores reach the output.
 inline Vec max(Vec a, Vec b) {
@@ -82,22 +81,33 @@ inline Vec round_e4m3(Vec x) {
   return x < 0.015625F ? small : normal;
 }
 
+/// sum[kRows][kWidth vectors] of a [kRows][length] times b [length][kWidth vectors]; element (r, i) of a lies at
+/// a[r * a_row + i * a_step], row i of b at b + i * b_row; length >= 1: GCC 12 keeps the sums in memory where the loop
+/// may not run.
+template <int kRows, int kWidth>
+struct Product {
+  Vec sum[kRows][kWidth] = {};
+
+  Product(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row, int64_t length) {
+    int64_t i = 0;
+    do {
+      Vec x[kWidth];
+      for (int c = 0; c < kWidth; ++c) x[c] = load(b + i * b_row + c * kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        const Vec y = broadcast(a[r * a_row + i * a_step]);
+        for (int c = 0; c < kWidth; ++c) sum[r][c] += y * x[c];
+      }
+    } while (++i < length);
+  }
+};
+
 /// scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64].
 template <int kRows>
 void multiply_keys(const float* q, const float* keys, int64_t head_dim, float* scores) {
-  for (int64_t first = 0; first < kVectors; first += kColumns) {
-    Vec sum[kRows][kColumns] = {};
-    const float* panel = keys + first * kLanes;
-    for (int64_t d = 0; d < head_dim; ++d) {
-      Vec k[kColumns];
-      for (int c = 0; c < kColumns; ++c) k[c] = load(panel + d * kBlock + c * kLanes);
-      for (int r = 0; r < kRows; ++r) {
-        const Vec x = broadcast(q[d * kRowGroup + r]);
-        for (int c = 0; c < kColumns; ++c) sum[r][c] += x * k[c];
-      }
-    }
+  for (int64_t i = 0; i < kBlock; i += kColumns * kLanes) {
+    const Product<kRows, kColumns> product(q, 1, kRowGroup, keys + i, kBlock, head_dim);
     for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < kColumns; ++c) store(scores + r * kBlock + (first + c) * kLanes, sum[r][c]);
+      for (int c = 0; c < kColumns; ++c) store(scores + r * kBlock + i + c * kLanes, product.sum[r][c]);
   }
 }
 
@@ -105,19 +115,13 @@ void multiply_keys(const float* q, const float* keys, int64_t head_dim, float* s
 template <int kRows, int kWidth>
 void multiply_values(const float* p, const float* values, int64_t keys, int64_t stride, const float* alpha,
                      float* out) {
-  Vec sum[kRows][kWidth];
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kWidth; ++c) sum[r][c] = load(out + r * stride + c * kLanes) * alpha[r];
-  for (int64_t j = 0; j < keys; ++j) {
-    Vec v[kWidth];
-    for (int c = 0; c < kWidth; ++c) v[c] = load(values + j * stride + c * kLanes);
-    for (int r = 0; r < kRows; ++r) {
-      const Vec x = broadcast(p[r * kBlock + j]);
-      for (int c = 0; c < kWidth; ++c) sum[r][c] += x * v[c];
+  const Product<kRows, kWidth> product(p, kBlock, 1, values, stride, keys);
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kWidth; ++c) {
+      float* to = out + r * stride + c * kLanes;
+      store(to, load(to) * alpha[r] + product.sum[r][c]);
     }
   }
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kWidth; ++c) store(out + r * stride + c * kLanes, sum[r][c]);
 }
 
 template <int kRows>
@@ -163,6 +167,9 @@ class TileRun {
         sums_(scores_ + kPaddedRows * kBlock) {
     std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
     for (float& m : max_) m = kMinusInfinity;
+    // Rows may lie a page apart, where waiting for one after the other is slow.
+    for (int64_t r = 0; r < tile.rows; ++r)
+      for (int64_t d = 0; d < tile.head_dim; d += 16) __builtin_prefetch(tile.q + r * tile.q_stride + d);
     for (int64_t r = 0; r < tile.rows; ++r) load_query(r);
   }
 
