@@ -26,6 +26,9 @@ inline void store(float* p, Vec v) {
 inline Vec broadcast(float x) {
   return x - Vec{};  // not a sum with 0, which would have to turn -0 into 0
 }
+inline void prefetch(const float* from, int64_t floats) {
+  for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(from + i);  // a cache line each
+}
 /// b where either is NaN, so that NaN scores reach the output.
 inline Vec max(Vec a, Vec b) {
   return a > b ? a : b;
@@ -168,23 +171,21 @@ class TileRun {
     std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
     for (float& m : max_) m = kMinusInfinity;
     // Rows may lie a page apart, where waiting for one after the other is slow.
-    for (int64_t r = 0; r < tile.rows; ++r)
-      for (int64_t d = 0; d < tile.head_dim; d += 16) __builtin_prefetch(tile.q + r * tile.q_stride + d);
+    for (int64_t r = 0; r < tile.rows; ++r) prefetch(tile.q + r * tile.q_stride, tile.head_dim);
     for (int64_t r = 0; r < tile.rows; ++r) load_query(r);
   }
 
   Counts run() {
-    int64_t last = tile_.key_blocks - 1;
-    while (last >= 0 && tile_.kept[last] == 0) --last;
     Counts counts;
-    for (int64_t j = 0; j <= last; ++j) {
-      if (tile_.kept[j] == 0) continue;
+    for (int64_t j = kept_from(0), next = 0; j < tile_.key_blocks; j = next) {
+      next = kept_from(j + 1);
+      const bool last = next == tile_.key_blocks;
       ++counts.kept_blocks;
       const float rise = score(j);
-      if (tile_.pv_threshold < static_cast<float>(kNeverSkip) && j != last && !(rise + tile_.pv_threshold > 0)) {
+      if (tile_.pv_threshold < static_cast<float>(kNeverSkip) && !last && !(rise + tile_.pv_threshold > 0)) {
         ++counts.skipped_pv_blocks;
       } else {
-        accumulate(j);
+        accumulate(j, last ? j : next);
       }
     }
     for (int64_t r = 0; r < tile_.rows; ++r) finish(r);
@@ -192,6 +193,15 @@ class TileRun {
   }
 
  private:
+  const float* keys(int64_t j) const { return tile_.keys + j * kBlock * tile_.head_dim; }
+  const float* values(int64_t j) const { return tile_.values + j * kBlock * stride_; }
+
+  /// The first block that is kept, from j on; key_blocks where none is.
+  int64_t kept_from(int64_t j) const {
+    while (j < tile_.key_blocks && tile_.kept[j] == 0) ++j;
+    return j;
+  }
+
   int64_t visible_keys(int64_t r) const {
     if (!tile_.causal) return tile_.key_length;
     const int64_t sees = tile_.first_row_sees + r;
@@ -220,11 +230,13 @@ class TileRun {
     }
   }
 
-  /// Scores of key block j in log2 units, -inf where masked; returns by how much a row's maximum rose at most.
+  /// Scores of key block j in log2 units, -inf where masked; returns by how much a row's maximum rose at most. Each
+  /// product, here and below, has its group of rows fetch a share of the block that the next one reads.
   float score(int64_t j) {
-    const float* keys = tile_.keys + j * kBlock * tile_.head_dim;
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
-      multiply_keys<decltype(count)::value>(q_ + r * tile_.head_dim, keys, tile_.head_dim, scores_ + r * kBlock);
+      constexpr int kRows = decltype(count)::value;
+      prefetch(values(j) + r * stride_, kRows * stride_);
+      multiply_keys<kRows>(q_ + r * tile_.head_dim, keys(j), tile_.head_dim, scores_ + r * kBlock);
     });
     float rise = kMinusInfinity;
     for (int64_t r = 0; r < tile_.rows; ++r) {
@@ -243,7 +255,8 @@ class TileRun {
     return rise;
   }
 
-  void accumulate(int64_t j) {
+  /// Adds block j; `next` is the block whose turn it is then.
+  void accumulate(int64_t j, int64_t next) {
     update_maxima();
     const float offset = kInt8 ? static_cast<float>(kE4m3MaxLog2) : 0.0F;
     for (int64_t r = 0; r < tile_.rows; ++r) {
@@ -259,11 +272,11 @@ class TileRun {
       store(sums_ + r * 16, sum);
     }
     const int64_t left = tile_.key_length - j * kBlock;
-    const int64_t keys = left < kBlock ? left : kBlock;
-    const float* values = tile_.values + j * kBlock * stride_;
+    const int64_t valid = left < kBlock ? left : kBlock;
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
-      multiply_all_values<decltype(count)::value>(scores_ + r * kBlock, values, keys, stride_, alpha_ + r,
-                                                  out_ + r * stride_);
+      constexpr int kRows = decltype(count)::value;
+      prefetch(keys(next) + r * tile_.head_dim, kRows * tile_.head_dim);
+      multiply_all_values<kRows>(scores_ + r * kBlock, values(j), valid, stride_, alpha_ + r, out_ + r * stride_);
     });
   }
 
