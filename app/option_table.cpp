@@ -63,7 +63,7 @@ std::vector<OptionSpec> make_table() {
       {"pv_threshold",
        "--pv-threshold",
        number,
-       "skip P.V where the maximum rose by less, in log2 units (default 15)",
+       "skip P.V where the maximum rose by less, in log2 units (default 50: never)",
        attention,
        {}},
       {"dense_steps", "--dense-steps", whole, "the first steps keep every block (default 0)", attention, {}},

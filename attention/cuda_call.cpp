@@ -36,6 +36,11 @@ at::Tensor loadable(const at::Tensor& x) {
   return aligned ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
+std::string_view forced_kernel() {
+  const char* name = std::getenv("SPARSEREEL_ATTENTION_KERNEL");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+  return name == nullptr ? std::string_view() : name;
+}
+
 cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
   using Kind = cuda::HeadChoice::Kind;
   const bool dense = every_block || head.dense;
@@ -83,9 +88,9 @@ cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
 /// One call; keeps what its pointers point into alive until the kernels are enqueued.
 class CudaCall {
  public:
-  CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
-           double scale, Workspace& workspace)
-      : context_(context), mode_(mode), workspace_(workspace), head_dim_(q.size(3)) {
+  CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+           Workspace& workspace)
+      : context_(context), workspace_(workspace), head_dim_(q.size(3)) {
     if (!(scale > 0))
       throw bad_input("attention: scale is " + std::to_string(scale), "pass a positive one: the CUDA kernels need it");
     // The kernels' own prologue works on whole vectors; odd head sizes take torch's operations.
@@ -121,9 +126,9 @@ class CudaCall {
   /// tests and comparisons reach the kernels of older GPUs.
   cuda::Kernel chosen_kernel() const {
     const int capability = cuda::compute_capability(q_.device().index());
-    const char* forced = std::getenv("SPARSEREEL_ATTENTION_KERNEL");
-    if (forced != nullptr && std::string_view(forced) == "ampere") return cuda::Kernel::ampere;
-    if (forced != nullptr && std::string_view(forced) == "ada" && capability >= 89) return cuda::Kernel::ada;
+    const std::string_view forced = forced_kernel();
+    if (forced == "ampere") return cuda::Kernel::ampere;
+    if (forced == "ada" && capability >= 89) return cuda::Kernel::ada;
     return *cuda::choose_kernel(capability, static_cast<int>(head_dim_));
   }
 
@@ -160,7 +165,7 @@ class CudaCall {
     cuda::Selection& selection = problem_.selection;
     const Policy& policy = context_.policy;
     selection.rows = static_cast<int>(policy.selection_rows);
-    const bool every_block = mode_ == Mode::quantized || policy.is_dense(context_.layer, context_.step);
+    const bool every_block = context_.mode == Mode::quantized || policy.is_dense(context_.layer, context_.step);
     if (context_.block_map) {
       selection.kind = Kind::map;
       map_ = at::tensor(at::ArrayRef<uint8_t>(context_.block_map->bits), at::kByte).to(q_.device());
@@ -221,14 +226,13 @@ class CudaCall {
                                             : "fp16 P.V (ampere)");
     if (context_.block_map) {
       text << ", the caller's block map";
-    } else if (mode_ != Mode::quantized && context_.policy.is_dense(context_.layer, context_.step)) {
+    } else if (context_.mode != Mode::quantized && context_.policy.is_dense(context_.layer, context_.step)) {
       text << ", every block in this layer or step";
     }
     return text.str();
   }
 
   const Context& context_;
-  const Mode mode_;
   Workspace& workspace_;
   const int64_t head_dim_;
   bool fuses_prologue_ = false;
@@ -239,10 +243,10 @@ class CudaCall {
 
 }  // namespace
 
-Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
-                   double scale, Workspace& workspace) {
+Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+                   Workspace& workspace) {
   const c10::DeviceGuard guard(q.device());
-  return CudaCall(q, k, v, context, mode, scale, workspace).run();
+  return CudaCall(q, k, v, context, scale, workspace).run();
 }
 
 bool has_prologue_kernel(const Prologue& prologue, const at::Tensor& x) {
@@ -282,6 +286,10 @@ at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index) {
       static_cast<int>(index.size(0)), static_cast<int>(x.size(2) * size), current_stream(x.device()));
   if (error != nullptr) throw not_started("gather", error);
   return out;
+}
+
+bool is_kernel_forced() {
+  return !forced_kernel().empty();
 }
 
 std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype) {

@@ -7,8 +7,11 @@ namespace sparsereel::attention {
 
 /// Modes quantized and sparse on a GPU; q, k, v and context as checked by attend(). Enqueues on the current stream and
 /// does not wait.
-Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Mode mode,
-                   double scale, Workspace& workspace);
+Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+                   Workspace& workspace);
+
+/// Whether the environment names the kernel to run (see attention/README.md).
+bool is_kernel_forced();
 
 /// Whether prologue_on_cuda() takes x [B, N, H, D]: fp16 or bf16 on a GPU, D a multiple of 16 up to 256, a norm per
 /// head or none.

@@ -196,10 +196,21 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
 Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
                 Workspace& workspace) {
 #ifdef SPARSEREEL_CUDA
-  if (q.is_cuda()) return run_on_cuda(q, k, v, context, context.mode, scale, workspace);
+  if (q.is_cuda()) return run_on_cuda(q, k, v, context, scale, workspace);
 #endif
   const auto [queries, keys] = apply_prologue(context.prologue, q, k);
   return CpuCall(queries, keys, v, context, scale).run(context.mode, workspace);
+}
+
+/// Whether a call asks for sparse attention where full is faster.
+bool is_too_short(const at::Tensor& q, const at::Tensor& k, const Context& context) {
+#ifdef SPARSEREEL_CUDA
+  if (context.mode != Mode::sparse || !q.is_cuda() || context.block_map || is_kernel_forced()) return false;
+  return 4.0 * static_cast<double>(q.numel()) * static_cast<double>(k.size(1)) < context.policy.dense_operations;
+#else
+  (void)q, (void)k, (void)context;
+  return false;
+#endif
 }
 
 void add_error(const at::Tensor& out, const at::Tensor& full, Statistics& statistics) {
@@ -223,12 +234,14 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   const at::Tensor lengths =
       context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
   const cpu::Problem masks = masks_of(q, k, context, lengths);
+  const bool too_short = is_too_short(q, k, context), full = context.mode == Mode::full || too_short;
   Result result;
-  if (context.mode != Mode::full) result = run_ours(q, k, v, context, scale, workspace);
-  if (context.mode == Mode::full || context.mode == Mode::check) {
+  if (!full) result = run_ours(q, k, v, context, scale, workspace);
+  if (full || context.mode == Mode::check) {
     const auto [queries, keys] = apply_prologue(context.prologue, q, k);
-    if (context.mode == Mode::full) {
+    if (full) {
       result = run_full(queries, keys, v, context, scale, masks);
+      if (too_short) result.kernel += ", which is faster than sparse attention on sequences this short";
     } else {
       add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
     }

@@ -25,7 +25,7 @@ struct HeadPolicy {
   double topk = 0.5;         // fraction of key blocks kept; at least one block is
   double cdf = 0.9;          // mass of the pooled softmax kept, the crossing block included
   double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
-  double pv_threshold = 15;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
+  double pv_threshold = 50;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
   bool dense = false;        // keep every block
 };
 
@@ -35,6 +35,8 @@ struct Policy {
   int64_t selection_rows = 192;                   // queries that share one selection: 64, 128 or 192; keys come in 64s
   int64_t dense_steps = 0;                        // the first steps that run with every block
   int64_t dense_layers = 0;                       // the first layers that run with every block
+  // Sparse calls of fewer operations, 4 B H Nq Nk D, run full on a GPU: the pre-pass costs more than sparsity gains.
+  double dense_operations = 4e10;
 
   const HeadPolicy& head(int64_t layer, int64_t head) const;
   bool is_dense(int64_t layer, int64_t step) const { return layer < dense_layers || step < dense_steps; }

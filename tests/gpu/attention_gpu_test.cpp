@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "attention/attention.h"
 #include "attention/token_gather.h"
@@ -49,6 +50,7 @@ class AttendOnGpu : public ::testing::Test {
   Result on_gpu(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16) {
     const auto move = [dtype](const at::Tensor& t) { return t.defined() ? t.to(at::kCUDA, dtype) : t; };
     context.prologue = on_device(context.prologue);
+    context.policy.dense_operations = 0;  // the kernels, however short the sequence
     Result result = attend(move(x.q), move(x.k), move(x.v), context, workspace_);
     std::vector<Statistics> layers(1);
     collect_counts(workspace_, layers);
@@ -272,6 +274,18 @@ TEST_F(AttendOnGpu, CheckReportsTheErrorAgainstFullAttention) {
   EXPECT_GT(result.statistics.sparsity(), 0.7);
 }
 
+TEST_F(AttendOnGpu, SparseCallsTooShortToPayRunFull) {
+  if (std::getenv("SPARSEREEL_ATTENTION_KERNEL") != nullptr) GTEST_SKIP() << "a kernel is forced";
+  const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor shorter = at::randn({1, 1000, 4, 64}, gpu), longer = at::randn({1, 8000, 4, 64}, gpu);
+  const Context sparse{.mode = Mode::sparse};
+  const Result full = attend(shorter, shorter, shorter, sparse, workspace_);
+  EXPECT_THAT(full.kernel, ::testing::AllOf(::testing::HasSubstr("torch sdpa"), ::testing::HasSubstr("short")));
+  EXPECT_EQ(full.statistics.sparsity(), 0);
+  EXPECT_TRUE(at::equal(full.out, attend(shorter, shorter, shorter, {.mode = Mode::full}, workspace_).out));
+  EXPECT_THAT(attend(longer, longer, longer, sparse, workspace_).kernel, ::testing::HasSubstr("cuda int8"));
+}
+
 TEST_F(AttendOnGpu, ManyHeadsExceedNoGrid) {
   const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor q = at::randn({700, 64, 100, 16}, gpu);
@@ -298,6 +312,7 @@ TEST_F(AttendOnGpu, AThousandMixedCallsLeakNothing) {
     const int64_t tokens = 1 + i * 37 % 700, head_dim = 16 + i % 5 * 48, heads = 1 + i % 3;
     const at::Tensor q = at::randn({1, tokens, heads, head_dim}, gpu);
     Context context{.mode = i % 2 == 0 ? Mode::sparse : Mode::quantized, .causal = i % 7 == 0};
+    context.policy.dense_operations = 0;
     const Result result = attend(q, q, q, context, workspace_);
     if (i % 100 == 0) {
       EXPECT_TRUE(at::isfinite(result.out).all().item<bool>()) << i;

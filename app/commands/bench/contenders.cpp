@@ -73,6 +73,7 @@ Contender ours(Mode mode, std::optional<double> topk, const AttentionPlan& plan,
   attention::Context context;
   context.mode = mode;
   context.policy = plan.policy;
+  context.policy.dense_operations = 0;  // what is timed is what was asked for
   context.policy.defaults.topk = topk.value_or(1);
   context.text_tokens = workload.text_tokens;
   context.causal = workload.causal;
