@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "app/commands/bench_attention.h"
+#include "app/commands/bench_pipeline.h"
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
 #include "app/commands/doctor.h"
@@ -111,6 +112,17 @@ void run(int argc, char** argv, RunReport& report) {
   bench_attention_command->callback([&] {
     start_report(attention_options.report, attention_options.json, "bench attention", report);
     bench_attention(attention_options, report);
+  });
+
+  CLI::App* bench_pipeline_command =
+      bench_command->add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
+  bench::PipelineOptions pipeline_options;
+  add_bench_pipeline_options(*bench_pipeline_command, pipeline_options);
+  add_options(*bench_pipeline_command, arguments, bench::pipeline_keys());
+  bench_pipeline_command->callback([&] {
+    const Settings collected = collect_settings(arguments.values, arguments.config);
+    start_report(collected.text("report", ""), collected.flag("json"), "bench pipeline", report);
+    bench_pipeline(collected, pipeline_options, report);
   });
 
   CLI::App* inspect_command =

@@ -136,6 +136,7 @@ at::Tensor CogVideoX::attend(const CogVideoXBlock& block, const at::Tensor& x, a
   const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
   if (run.watcher) run.watcher({.q = q, .k = k, .v = v, .context = context, .grid = grid});
   const attention::Result result = attention::attend(q, k, v, context, workspace_);
+  if (run.attended) run.attended();
   run.per_layer[static_cast<size_t>(context.layer)] += result.statistics;
   run.kernel = result.kernel;
   return result.out.reshape(x.sizes());
@@ -193,7 +194,8 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
 
 }  // namespace
 
-std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype) {
+std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
+                                        bool /*offload*/) {
   const CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
   if (device.is_cpu()) keep_freed_host_memory();
   WeightReader reader(component, device, dtype);
