@@ -101,6 +101,8 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
   command.add_flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out")
       ->group(what);
   add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE", what);
+  add("--steps", options.steps,
+      "steps of each run, all of them timed; quality needs a model's usual number (default 4)", "N", measuring);
   add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 0)", "N", measuring);
   add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N", measuring);
   add("--format", options.format, "md, csv, json (default: by the output's ending, else md)", "FORMAT", output);

@@ -100,8 +100,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.contenders = make_contenders(options);
   plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);
-  const Setting* steps = settings.find("steps");
-  if (steps == nullptr || steps->source == Source::matched_config) plan.request.num_inference_steps = kDefaultSteps;
+  plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
   plan.warmup = options.warmup;
   plan.repetitions = options.repetitions;
   plan.decode = !options.no_decode;

@@ -15,6 +15,7 @@ struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   std::optional<std::string> topk;
   std::string token_orders = "hilbert";
+  std::optional<int64_t> steps;
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   bool no_decode = false;

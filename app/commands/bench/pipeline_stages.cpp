@@ -126,7 +126,9 @@ void PipelineStages::measure_steps() {
   before_.push_back(shared_row("load transformer", {time([this] { pipeline_.load_transformer(); })}));
   watcher_.stage("warm up");
   for (const PipelineContender& contender : plan_.contenders) {
-    Entry entry{.contender = contender, .request = plan_.request_of(contender)};
+    Entry entry;
+    entry.contender = contender;
+    entry.request = plan_.request_of(contender);
     entry.row.mode = attention::name(contender.mode);
     entry.row.stage = kStepStage;
     entry.row.topk = contender.topk;
