@@ -60,7 +60,7 @@ const std::vector<std::string>& pipeline_keys() {
                                                 "frames",
                                                 "fps",
                                                 "seed",
-                                                "steps",
+
                                                 "cfg_scale",
                                                 "dynamic_cfg",
                                                 "scheduler",

@@ -43,7 +43,7 @@ class TemporaryFolder {
 PipelineStages::PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, Watcher& watcher)
     : plan_(plan), pipeline_(pipeline), watcher_(watcher) {
   const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
-  warmup_ = plan.warmup.value_or(cpu ? 0 : 2);
+  warmup_ = plan.warmup.value_or(cpu ? 1 : 2);
   repetitions_ = plan.repetitions.value_or(cpu ? 1 : 3);
   at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which is no part of any stage
 }
