@@ -190,6 +190,9 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
       folder.index_[name] = {"", found.is_string() ? found : json(classes.front())};
     }
   }
+  if (folder.index_.is_null())
+    throw bad_input(file.string() + ": no model has the transformer " + in_quotes(transformer_class),
+                    "use a class of 'sparsereel inspect', such as CogVideoXTransformer3DModel");
   folder.pipeline_class_ = check_model_index(folder.index_, file.string());
   return folder;
 }
