@@ -34,7 +34,7 @@ struct Component {         // NOLINT(bugprone-exception-escape): json asserts in
   std::string config_file;
   std::vector<std::shared_ptr<SafetensorsFile>> files;                   // one, or the shards in order
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors;  // name -> (index into files, entry)
-  std::optional<uint64_t> random_seed;  // no files: whatever is asked for is there, made from this seed
+  std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
