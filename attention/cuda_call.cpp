@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstdlib>
 #include <sstream>
@@ -11,6 +10,7 @@
 
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
+#include "attention/cuda_stream.h"
 #include "attention/prologue.h"
 #include "hilbert/error.h"
 
@@ -21,6 +21,10 @@ constexpr int64_t kVector = 8;  // elements that the kernels load at once
 
 cuda::View view_of(const at::Tensor& x) {
   return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
+}
+
+cuda::Element element_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kHalf ? cuda::Element::fp16 : cuda::Element::bf16;
 }
 
 /// x itself where its rows suit the kernels' 16-byte loads, else a copy that does, its head_dim padded with zeros.
@@ -45,13 +49,35 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
           .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold)};
 }
 
-cuda::Stream current_stream(at::Device device) {
-  return static_cast<cuda::Stream>(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(device).native_handle());
-}
-
 Error not_started(const std::string& kernel, const char* cause) {
   return run_failure("the " + kernel + " kernel did not start: " + cause,
                      "report this with the output of 'sparsereel doctor'");
+}
+
+/// fp32 copies of what is not fp32 already, kept alive until the kernels are enqueued.
+class Kept {
+ public:
+  const float* pointer(const at::Tensor& tensor) {
+    if (!tensor.defined()) return nullptr;
+    tensors_.push_back(tensor.to(at::kFloat).contiguous());
+    return tensors_.back().const_data_ptr<float>();
+  }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+};
+
+/// Without weights and biases.
+cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
+  return {.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
+                  : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
+                                                     : cuda::Prologue::Norm::none,
+          .across_heads = from.across_heads,
+          .eps = static_cast<float>(from.eps),
+          .cos = kept.pointer(from.rotary_cos),
+          .sin = kept.pointer(from.rotary_sin),
+          .rotary_tokens = from.rotary_cos.defined() ? static_cast<int>(from.rotary_cos.size(0)) : 0,
+          .interleaved = from.interleaved};
 }
 
 /// One call; keeps what its pointers point into alive until the kernels are enqueued.
@@ -107,7 +133,7 @@ class CudaCall {
                 .queries = static_cast<int>(q_.size(1)),
                 .keys = static_cast<int>(k_.size(1)),
                 .head_dim = static_cast<int>(q_.size(3)),
-                .element = q_.scalar_type() == at::kHalf ? cuda::Element::fp16 : cuda::Element::bf16,
+                .element = element_of(q_),
                 .q = view_of(q_),
                 .k = view_of(k_),
                 .v = view_of(v_),
@@ -119,28 +145,14 @@ class CudaCall {
                 .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr};
   }
 
-  const float* vector(const at::Tensor& tensor) {
-    if (!tensor.defined()) return nullptr;
-    kept_.push_back(tensor.to(at::kFloat).contiguous());
-    return kept_.back().const_data_ptr<float>();
-  }
-
   void fill_prologue() {
     const Prologue& from = context_.prologue;
     cuda::Prologue& to = problem_.prologue;
-    to.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
-              : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
-                                                 : cuda::Prologue::Norm::none;
-    to.across_heads = from.across_heads;
-    to.eps = static_cast<float>(from.eps);
-    to.q_weight = vector(from.q_weight);
-    to.q_bias = vector(from.q_bias);
-    to.k_weight = vector(from.k_weight);
-    to.k_bias = vector(from.k_bias);
-    to.cos = vector(from.rotary_cos);
-    to.sin = vector(from.rotary_sin);
-    to.rotary_tokens = from.rotary_cos.defined() ? static_cast<int>(from.rotary_cos.size(0)) : 0;
-    to.interleaved = from.interleaved;
+    to = prologue_of(from, kept_);
+    to.q_weight = kept_.pointer(from.q_weight);
+    to.q_bias = kept_.pointer(from.q_bias);
+    to.k_weight = kept_.pointer(from.k_weight);
+    to.k_bias = kept_.pointer(from.k_bias);
   }
 
   void fill_selection() {
@@ -221,7 +233,7 @@ class CudaCall {
   const int64_t head_dim_;
   bool fuses_prologue_ = false;
   at::Tensor q_, k_, v_, out_, lse_, lengths_, map_;
-  std::vector<at::Tensor> kept_;
+  Kept kept_;
   cuda::Problem problem_;
 };
 
@@ -231,6 +243,33 @@ Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
                    double scale, Workspace& workspace) {
   const c10::DeviceGuard guard(q.device());
   return CudaCall(q, k, v, context, mode, scale, workspace).run();
+}
+
+bool has_prologue_kernel(const Prologue& prologue, const at::Tensor& x) {
+  const bool half = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  return x.is_cuda() && half && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256 &&
+         !(prologue.across_heads && prologue.norm != Prologue::Norm::none);
+}
+
+at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias) {
+  const c10::DeviceGuard guard(x.device());
+  Kept kept;
+  const at::Tensor in = loadable(x);
+  const at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+  const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
+                                   .tokens = static_cast<int>(x.size(1)),
+                                   .heads = static_cast<int>(x.size(2)),
+                                   .head_dim = static_cast<int>(x.size(3)),
+                                   .element = element_of(x),
+                                   .in = view_of(in),
+                                   .out = view_of(out),
+                                   .prologue = prologue_of(prologue, kept),
+                                   .weight = kept.pointer(weight),
+                                   .bias = kept.pointer(bias)};
+  const char* error = cuda::apply_prologue(rows, current_stream(x.device()));
+  if (error != nullptr) throw not_started("prologue", error);
+  return out;
 }
 
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index) {

@@ -1,5 +1,5 @@
-// Checks the prologue, and runs it: fp32 on a CPU in one pass over memory, every other device and dtype in torch
-// operations.
+// Checks the prologue, and runs it: fp32 on a CPU, fp16 and bf16 on a GPU in one pass over memory, everything else in
+// torch operations.
 #include "attention/prologue.h"
 
 #include <ATen/ATen.h>
@@ -8,6 +8,9 @@
 
 #include "attention/cpu/prologue.h"
 #include "attention/cpu_tensor.h"
+#ifdef SPARSEREEL_CUDA
+#include "attention/cuda_call.h"
+#endif
 #include "hilbert/error.h"
 
 namespace sparsereel::attention {
@@ -97,6 +100,9 @@ at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const at::Tensor
   const bool normalises = prologue.norm != Prologue::Norm::none, rotates = prologue.rotary_cos.defined();
   if (!normalises && !rotates) return x;
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return run_on_cpu(prologue, x, weight, bias);
+#ifdef SPARSEREEL_CUDA
+  if (has_prologue_kernel(prologue, x)) return prologue_on_cuda(prologue, x, weight, bias);
+#endif
   at::Tensor result = normalises ? normalise(prologue, x, weight, bias) : x;
   return rotates ? rotate(prologue, result) : result;
 }

@@ -32,6 +32,7 @@ Denoising::Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const 
   attention_.mode = request.attention_mode;
   attention_.policy = request.attention_policy;
   attention_.token_order = request.token_order;
+  attention_.collects = false;
 }
 
 double Denoising::guidance(int64_t timestep) const {
@@ -52,12 +53,14 @@ at::Tensor Denoising::predict(int64_t timestep, AttentionRun& run) const {
 
 at::Tensor Denoising::predict_guarded(int64_t timestep) {
   at::Tensor prediction = predict(timestep, attention_);
+  scheduler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
   if (all_finite(prediction)) return prediction;
   const std::string step = "step " + std::to_string(attention_.step + 1);
   if (attention_.mode != attention::Mode::full) {
     AttentionRun full;
     full.token_order = attention_.token_order;
     full.step = attention_.step;
+    full.collects = false;  // what was counted so far is the run's
     prediction = predict(timestep, full);
     if (all_finite(prediction)) {
       warnings_.push_back(step + " gave NaN or Inf with " + std::string(name(attention_.mode)) +

@@ -29,6 +29,9 @@ class Denoising {
   /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
   /// is made again with full attention before anything is committed.
   void step();
+  /// Adds what GPU kernels counted in the steps since the last collection to attention(); waits for the device. Before
+  /// another run of the same denoiser takes a step.
+  void collect() { dit_->collect(attention_); }
   /// [1, F, C, H, W] without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
 

@@ -104,6 +104,22 @@ enum class Steps { prepass, all };
 /// or what CUDA said.
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream);
 
+/// The prologue of q, or of k, alone: normalisation per head, then rotary embedding.
+struct PrologueRows {
+  int batch = 0;
+  int tokens = 0;
+  int heads = 0;
+  int head_dim = 0;  // 16 to 256, a multiple of 16
+  Element element = Element::bf16;
+  View in{}, out{};               // rows start on 16 bytes
+  Prologue prologue{};            // not across heads; its weights and biases are not read
+  const float* weight = nullptr;  // [head_dim]; null: ones
+  const float* bias = nullptr;
+};
+
+/// Enqueues out = prologue(in). Returns null, or what CUDA said.
+const char* apply_prologue(const PrologueRows& p, Stream stream);
+
 /// out[b, i, :] = in[b, index[i], :] for i < rows: rows of `row_bytes` bytes, a multiple of 2; strides in bytes.
 /// Returns null, or what CUDA said.
 const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int64_t* index, void* out,

@@ -6,13 +6,6 @@
 
 namespace sparsereel::attention::cuda {
 
-__device__ inline void from_float(float x, __half& out) {
-  out = __float2half_rn(x);
-}
-__device__ inline void from_float(float x, __nv_bfloat16& out) {
-  out = __float2bfloat16_rn(x);
-}
-
 /// x[i] of lane t becomes x[t] of lane i, over the four lanes of a quad.
 __device__ inline void transpose_quad(float (&x)[4]) {
 #pragma unroll

@@ -1,23 +1,12 @@
 // Reading rows of q, k and v: any element type, with the prologue applied, eight elements a thread.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "attention/cuda/launch.h"
+#include "attention/cuda/packed.cuh"
 #include "attention/cuda/records.h"
 #include "attention/cuda/scratch.h"
 
 namespace sparsereel::attention::cuda {
-
-constexpr int kLaneElements = 8;  // consecutive elements of a row that one thread holds
-
-__device__ inline float to_float(__half x) {
-  return __half2float(x);
-}
-__device__ inline float to_float(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
 
 /// Sum over the D / 8 neighbouring lanes that hold one row.
 template <int D>
@@ -33,12 +22,6 @@ __device__ inline float row_max(float x) {
   for (int lanes = D / kLaneElements / 2; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, lanes));
   return x;
 }
-
-/// Eight elements as they come from memory.
-template <typename T>
-struct alignas(16) Packed {
-  T element[kLaneElements];
-};
 
 /// Rows of one (batch, head) of a tensor; each starts on 16 bytes and holds a multiple of eight elements.
 template <typename T>
@@ -62,12 +45,6 @@ struct Rows {
     return x;
   }
 };
-
-template <typename T>
-__device__ inline void unpack(const Packed<T>& from, float (&x)[kLaneElements]) {
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) x[i] = to_float(from.element[i]);
-}
 
 /// Mean and 1 / deviation of the tokens of q, or of k, of batch entry b; null without a norm across heads.
 __device__ inline const float* moments_of(const Problem& p, const Buffers& buffers, bool is_q, int b) {

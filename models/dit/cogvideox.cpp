@@ -16,6 +16,7 @@
 #include "models/layers/host_memory.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
+#include "models/layers/residual.h"
 
 namespace sparsereel::models {
 namespace {
@@ -23,9 +24,9 @@ namespace {
 // The reference fixes the epsilon of q's and k's norms; norm_eps is that of the others.
 constexpr double kQkNormEps = 1e-6;
 
-// The linear layer of an adaptive norm -> its vectors [B, C]: shift, scale and gate of video, then of text.
-JointModulation joint_modulation(const AdaptiveNorm& norm, const at::Tensor& activated_time) {
-  const std::vector<at::Tensor> v = linear(activated_time, norm.modulation).chunk(6, 1);
+// The result of an adaptive norm's linear layer -> its vectors [B, C]: shift, scale and gate of video, then of text.
+JointModulation joint_modulation(const at::Tensor& projected) {
+  const std::vector<at::Tensor> v = projected.chunk(6, 1);
   return {.video = {v[0], v[1], v[2]}, .text = {v[3], v[4], v[5]}};
 }
 
@@ -48,6 +49,7 @@ class CogVideoX final : public Dit {
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                      AttentionRun& run) override;
+  void collect(AttentionRun& run) override;
 
   hilbert::Grid token_grid(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override {
     return {latent_frames / config_.patch_size_t.value_or(1), latent_height / config_.patch_size,
@@ -59,7 +61,7 @@ class CogVideoX final : public Dit {
   const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order);
   at::Tensor embed_time(const at::Tensor& timesteps) const;
   at::Tensor embed_tokens(const at::Tensor& latents, const at::Tensor& text, const TokenPlan& plan) const;
-  void run_block(const CogVideoXBlock& block, at::Tensor& hidden, const at::Tensor& activated_time,
+  void run_block(const CogVideoXBlock& block, Residual& hidden, const at::Tensor& activated_time,
                  attention::Context& context, const hilbert::Grid& grid, AttentionRun& run);
   at::Tensor attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context,
                     const hilbert::Grid& grid, AttentionRun& run);
@@ -118,9 +120,10 @@ at::Tensor CogVideoX::embed_tokens(const at::Tensor& latents, const at::Tensor& 
   const int64_t video_tokens = patches.size(1), text_tokens = text.size(1);
   at::Tensor hidden = at::empty({latents.size(0), video_tokens + text_tokens, weights_.text.weight.size(0)}, options_);
   at::Tensor video_part = hidden.narrow(1, 0, video_tokens), text_part = hidden.narrow(1, video_tokens, text_tokens);
-  video_part.copy_(linear(patches, weights_.patch));
+  const at::Tensor projected = linear(patches, weights_.patch);
+  plan.video_positions.defined() ? at::add_out(video_part, projected, plan.video_positions)
+                                 : video_part.copy_(projected);
   text_part.copy_(linear(text, weights_.text));
-  if (plan.video_positions.defined()) video_part.add_(plan.video_positions);
   if (plan.text_positions.defined()) {
     if (text_tokens != plan.text_positions.size(0)) {
       throw bad_input(config_file_ + ": learned positions need max_text_seq_length = " +
@@ -151,15 +154,15 @@ at::Tensor CogVideoX::attend(const CogVideoXBlock& block, const at::Tensor& x, a
   return result.out.reshape(x.sizes());
 }
 
-void CogVideoX::run_block(const CogVideoXBlock& block, at::Tensor& hidden, const at::Tensor& activated_time,
+void CogVideoX::run_block(const CogVideoXBlock& block, Residual& hidden, const at::Tensor& activated_time,
                           attention::Context& context, const hilbert::Grid& grid, AttentionRun& run) {
-  const int64_t video_tokens = hidden.size(1) - context.text_tokens;
-  const JointModulation first = joint_modulation(block.norm1, activated_time),
-                        second = joint_modulation(block.norm2, activated_time);
-  at::Tensor x = layer_norm_modulate(hidden, block.norm1.norm, config_.norm_eps, video_tokens, first);
-  add_gated_(hidden, linear(attend(block, x, context, grid, run), block.to_out), video_tokens, first);
-  x = layer_norm_modulate(hidden, block.norm2.norm, config_.norm_eps, video_tokens, second);
-  add_gated_(hidden, linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), video_tokens, second);
+  const std::vector<at::Tensor> projected =
+      linear_few_rows(activated_time, {&block.norm1.modulation, &block.norm2.modulation});
+  const JointModulation first = joint_modulation(projected[0]), second = joint_modulation(projected[1]);
+  at::Tensor x = hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first);
+  hidden.add(linear(attend(block, x, context, grid, run), block.to_out), first);
+  x = hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second);
+  hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
 }
 
 /// To be asked for before each of the layer's runs: an offloaded block comes with it.
@@ -171,7 +174,7 @@ const CogVideoXBlock& CogVideoX::block_at(size_t layer) {
 
 // video [B, N video, C] -> patches of the prediction, in the same token order.
 at::Tensor CogVideoX::head(const at::Tensor& video, const at::Tensor& activated_time) const {
-  const std::vector<at::Tensor> v = linear(activated_time, weights_.norm_out_modulation).chunk(2, 1);
+  const std::vector<at::Tensor> v = linear_few_rows(activated_time, {&weights_.norm_out_modulation})[0].chunk(2, 1);
   const JointModulation modulation = {.video = {.shift = v[0], .scale = v[1], .gate = {}}, .text = {}};
   const at::Tensor x = layer_norm(video, weights_.norm_final, config_.norm_eps);
   return linear(layer_norm_modulate(x, weights_.norm_out, config_.norm_eps, x.size(1), modulation), weights_.out);
@@ -195,17 +198,22 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
   context.prologue.rotary_sin = tokens.rotary.sin;
 
   const at::Tensor activated_time = at::silu(embed_time(timesteps));
-  at::Tensor hidden = embed_tokens(latents.to(options_), text.to(options_), tokens);
+  Residual hidden(embed_tokens(latents.to(options_), text.to(options_), tokens), grid.size());
   for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
     context.layer = static_cast<int64_t>(layer);
     run_block(block_at(layer), hidden, activated_time, context, grid, run);
   }
+  at::Tensor patches = head(hidden.value().narrow(1, 0, grid.size()), activated_time);
+  if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
+  patches = unpatchify(patches, config_, latents.sizes()).to(latents.scalar_type());
+  if (run.collects) collect(run);
+  return patches;
+}
+
+void CogVideoX::collect(AttentionRun& run) {
   attention::collect_counts(workspace_, run.per_layer);
   run.statistics = {};
   for (const attention::Statistics& layer : run.per_layer) run.statistics += layer;
-  at::Tensor patches = head(hidden.narrow(1, 0, grid.size()), activated_time);
-  if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
-  return unpatchify(patches, config_, latents.sizes()).to(latents.scalar_type());
 }
 
 }  // namespace

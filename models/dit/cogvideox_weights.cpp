@@ -17,6 +17,10 @@ Affine norm(WeightReader& reader, const std::string& name, const Sizes& sizes) {
   return sizes.affine_norms ? reader.affine(name, {sizes.channels}) : Affine{};
 }
 
+Affine fp32_norm(WeightReader& reader, const std::string& name, int64_t size) {
+  return {reader.tensor_fp32(name + ".weight", {size}), reader.tensor_fp32(name + ".bias", {size})};
+}
+
 AdaptiveNorm adaptive_norm(WeightReader& reader, const std::string& name, const Sizes& sizes) {
   return {reader.affine(name + ".linear", {6 * sizes.channels, sizes.time}), norm(reader, name + ".norm", sizes)};
 }
@@ -35,8 +39,8 @@ CogVideoXBlock block(WeightReader& reader, const std::string& name, const Sizes&
   const int64_t channels = sizes.channels;
   return {.norm1 = adaptive_norm(reader, name + ".norm1", sizes),
           .qkv = packed_qkv(reader, name + ".attn1", sizes, attention_bias),
-          .norm_q = reader.affine(name + ".attn1.norm_q", {sizes.head_dim}),
-          .norm_k = reader.affine(name + ".attn1.norm_k", {sizes.head_dim}),
+          .norm_q = fp32_norm(reader, name + ".attn1.norm_q", sizes.head_dim),
+          .norm_k = fp32_norm(reader, name + ".attn1.norm_k", sizes.head_dim),
           .to_out = reader.affine(name + ".attn1.to_out.0", {channels, channels}),
           .norm2 = adaptive_norm(reader, name + ".norm2", sizes),
           .feed_forward_in = reader.affine(name + ".ff.net.0.proj", {4 * channels, channels}),

@@ -24,7 +24,7 @@ struct AdaptiveNorm {
 struct CogVideoXBlock {
   AdaptiveNorm norm1;
   Affine qkv;             // [3 C, C]: to_q, to_k, to_v below each other
-  Affine norm_q, norm_k;  // [D]
+  Affine norm_q, norm_k;  // [D] in fp32, as the attention kernels read it
   Affine to_out;          // [C, C]
   AdaptiveNorm norm2;
   Affine feed_forward_in;   // [4 C, C]

@@ -28,9 +28,10 @@ struct AttentionRun {
   int64_t step = 0;
   std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
   std::function<void()> attended;                     // likewise after each call
-  attention::Statistics statistics;                   // summed over layers and forwards
-  std::vector<attention::Statistics> per_layer;       // likewise, one a layer
-  std::string kernel;                                 // what ran last
+  bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
+  attention::Statistics statistics;  // summed over layers and forwards
+  std::vector<attention::Statistics> per_layer;  // likewise, one a layer
+  std::string kernel;                            // what ran last
 };
 
 class Dit {
@@ -41,6 +42,8 @@ class Dit {
   /// latents' dtype.
   virtual at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                              AttentionRun& run) = 0;
+  /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.
+  virtual void collect(AttentionRun& run) = 0;
   /// Video tokens of latents [.., F, C, H, W].
   virtual hilbert::Grid token_grid(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
 };

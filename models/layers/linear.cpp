@@ -1,10 +1,15 @@
-// Linear layers: oneDNN's fused operator for fp32 on a CPU, torch's own elsewhere.
+// Linear layers: oneDNN's fused operator for fp32 on a CPU, cuBLASLt's epilogue behind torch's on a GPU, torch's own
+// elsewhere.
 #include "models/layers/linear.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+
+#ifdef SPARSEREEL_CUDA
+#include "models/layers/cuda_call.h"
+#endif
 
 namespace sparsereel::models {
 namespace {
@@ -39,6 +44,14 @@ at::Tensor run_torch(const at::Tensor& x, const Affine& layer) {
   return layer.bias.defined() ? at::linear(x, layer.weight, layer.bias) : at::linear(x, layer.weight);
 }
 
+// torch's CUDA matmul hands bias and GELU, which is the tanh approximation there, to cuBLASLt's epilogue.
+at::Tensor run_gelu_epilogue(const at::Tensor& x, const Affine& layer) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = layer.weight.size(0);
+  return at::_addmm_activation(layer.bias, rows, layer.weight.t(), 1, 1, /*use_gelu=*/true).view(sizes);
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Affine& layer) {
@@ -47,8 +60,18 @@ at::Tensor linear(const at::Tensor& x, const Affine& layer) {
 
 at::Tensor linear_gelu_tanh(const at::Tensor& x, const Affine& layer) {
   if (use_onednn(x, layer)) return run_onednn(x, layer, "gelu", "tanh");
+  if (x.is_cuda() && layer.bias.defined()) return run_gelu_epilogue(x, layer);
   at::Tensor y = run_torch(x, layer);
   return at::gelu_(y, "tanh");
+}
+
+std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
+#ifdef SPARSEREEL_CUDA
+  if (has_projection_kernel(x, layers)) return project_on_cuda(x, layers);
+#endif
+  std::vector<at::Tensor> results;
+  for (const Affine* layer : layers) results.push_back(linear(x, *layer));
+  return results;
 }
 
 }  // namespace sparsereel::models

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "models/checkpoint/weights.h"
 
 namespace sparsereel::models {
@@ -13,5 +15,9 @@ at::Tensor linear(const at::Tensor& x, const Affine& layer);
 
 /// gelu(linear(x)) by the tanh approximation (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
 at::Tensor linear_gelu_tanh(const at::Tensor& x, const Affine& layer);
+
+/// linear(x, layer) of each layer for a few rows x [B, in], such as the modulation vectors of a batch, whose cost is
+/// reading the weights. fp16 and bf16 on a GPU are one launch and come back in fp32; else x's dtype.
+std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Affine*> layers);
 
 }  // namespace sparsereel::models

@@ -1,13 +1,18 @@
-// Layer normalisation and modulation: fused row kernels for fp32 on a CPU, torch's operators elsewhere.
+// Layer normalisation and modulation: fused row kernels for fp32 on a CPU, fused CUDA kernels for fp16 and bf16 on a
+// GPU, torch's operators elsewhere.
 #include "models/layers/norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "models/layers/row_kernels.h"
+#ifdef SPARSEREEL_CUDA
+#include "models/layers/cuda_call.h"
+#endif
 
 namespace sparsereel::models {
 namespace {
@@ -46,9 +51,33 @@ Affine fold(const Affine& norm, const Modulation& modulation) {
   return {(scale * norm.weight).contiguous(), (scale * norm.bias + modulation.shift).contiguous()};
 }
 
+void norm_rows(const at::Tensor& x, at::Tensor& out, const Affine& folded, double eps, int64_t b, int64_t begin,
+               int64_t end) {
+  const int64_t channels = x.size(2);
+  layer_norm_rows({.input = x.const_data_ptr<float>() + b * x.stride(0) + begin * channels,
+                   .output = out.mutable_data_ptr<float>() + b * out.stride(0) + begin * channels,
+                   .weight = folded.weight.const_data_ptr<float>() + b * channels,
+                   .bias = folded.bias.const_data_ptr<float>() + b * channels,
+                   .rows = end - begin,
+                   .channels = channels,
+                   .eps = static_cast<float>(eps)});
+}
+
+void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, int64_t b, int64_t begin, int64_t end) {
+  const int64_t channels = x.size(2);
+  add_gated_rows({.residual = x.mutable_data_ptr<float>() + b * x.stride(0) + begin * channels,
+                  .update = update.const_data_ptr<float>() + b * update.stride(0) + begin * channels,
+                  .gate = gate.const_data_ptr<float>() + b * channels,
+                  .rows = end - begin,
+                  .channels = channels});
+}
+
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps) {
+#ifdef SPARSEREEL_CUDA
+  if (x.dim() == 3 && has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, x.size(1), nullptr);
+#endif
   const int64_t channels = x.size(-1);
   if (!norm.weight.defined()) return at::layer_norm(x, {channels}, {}, {}, eps);
   return at::layer_norm(x, {channels}, norm.weight, norm.bias, eps);
@@ -56,6 +85,9 @@ at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps) {
 
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation) {
+#ifdef SPARSEREEL_CUDA
+  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation);
+#endif
   if (!use_row_kernels(x)) {
     at::Tensor out = layer_norm(x, norm, eps);
     for (const Part& part : parts_of(x, video_tokens, modulation)) {
@@ -65,40 +97,55 @@ at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double e
     }
     return out;
   }
-  const int64_t channels = x.size(2);
   at::Tensor out = at::empty(x.sizes(), x.options());
   for (const Part& part : parts_of(x, video_tokens, modulation)) {
     const Affine folded = fold(norm, *part.modulation);
-    for_rows(x.size(0), part, [&](int64_t b, int64_t begin, int64_t end) {
-      layer_norm_rows({.input = x.const_data_ptr<float>() + b * x.stride(0) + begin * channels,
-                       .output = out.mutable_data_ptr<float>() + b * out.stride(0) + begin * channels,
-                       .weight = folded.weight.const_data_ptr<float>() + b * channels,
-                       .bias = folded.bias.const_data_ptr<float>() + b * channels,
-                       .rows = end - begin,
-                       .channels = channels,
-                       .eps = static_cast<float>(eps)});
-    });
+    for_rows(x.size(0), part,
+             [&](int64_t b, int64_t begin, int64_t end) { norm_rows(x, out, folded, eps, b, begin, end); });
   }
   return out;
 }
 
 void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation) {
+#ifdef SPARSEREEL_CUDA
+  if (has_norm_kernel(x)) return add_gated_on_cuda(x, update, video_tokens, modulation);
+#endif
   const bool fused = use_row_kernels(x) && use_row_kernels(update);
-  const int64_t channels = x.size(2);
   for (const Part& part : parts_of(x, video_tokens, modulation)) {
     const at::Tensor gate = part.modulation->gate.contiguous();
     if (!fused) {
       x.narrow(1, part.first, part.count).add_(gate.unsqueeze(1) * update.narrow(1, part.first, part.count));
       continue;
     }
-    for_rows(x.size(0), part, [&](int64_t b, int64_t begin, int64_t end) {
-      add_gated_rows({.residual = x.mutable_data_ptr<float>() + b * x.stride(0) + begin * channels,
-                      .update = update.const_data_ptr<float>() + b * update.stride(0) + begin * channels,
-                      .gate = gate.const_data_ptr<float>() + b * channels,
-                      .rows = end - begin,
-                      .channels = channels});
+    for_rows(x.size(0), part,
+             [&](int64_t b, int64_t begin, int64_t end) { gate_rows(x, update, gate, b, begin, end); });
+  }
+}
+
+at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates,
+                                    const Affine& norm, double eps, int64_t video_tokens,
+                                    const JointModulation& modulation) {
+#ifdef SPARSEREEL_CUDA
+  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation);
+#endif
+  if (!use_row_kernels(x) || !use_row_kernels(update)) {
+    add_gated_(x, update, video_tokens, gates);
+    return layer_norm_modulate(x, norm, eps, video_tokens, modulation);
+  }
+  at::Tensor out = at::empty(x.sizes(), x.options());
+  const std::vector<Part> gated = parts_of(x, video_tokens, gates), parts = parts_of(x, video_tokens, modulation);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Affine folded = fold(norm, *parts[i].modulation);
+    const at::Tensor gate = gated[i].modulation->gate.contiguous();
+    for_rows(x.size(0), parts[i], [&](int64_t b, int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; row += kRowGrain) {  // so few that they are still in the cache for the norm
+        const int64_t stop = std::min(row + kRowGrain, end);
+        gate_rows(x, update, gate, b, row, stop);
+        norm_rows(x, out, folded, eps, b, row, stop);
+      }
     });
   }
+  return out;
 }
 
 }  // namespace sparsereel::models

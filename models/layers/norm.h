@@ -20,13 +20,21 @@ struct JointModulation {
 /// norm(x) over the last dimension; weight and bias [C] or both undefined. Same dtype and shape, contiguous.
 at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps);
 
+// All three below are one pass in fp32 on a CPU and for fp16 and bf16 on a GPU, where they round once, at the end
+// (has_norm_kernel() says which tensors); elsewhere they round to x's dtype after each operation, as an unfused model
+// does. Modulation vectors may be fp32 whatever x is.
+
 /// norm(x) * (1 + scale) + shift, each part of x [B, N, C] by its own vectors (Peebles and Xie, arXiv 2212.09748,
-/// adaLN). text may be left undefined where video_tokens = N. Rounds to x's dtype after each operation, as an unfused
-/// model does; fp32 on a CPU is one fused pass.
+/// adaLN). text may be left undefined where video_tokens = N.
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation);
 
 /// x += gate * update, in place, each part of x and update [B, N, C] by its own gate.
 void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation);
+
+/// add_gated_(x, update, video_tokens, gates), then layer_norm_modulate(x, norm, eps, video_tokens, modulation).
+at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates,
+                                    const Affine& norm, double eps, int64_t video_tokens,
+                                    const JointModulation& modulation);
 
 }  // namespace sparsereel::models

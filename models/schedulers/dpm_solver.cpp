@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
@@ -15,10 +17,9 @@ at::Tensor half_log_snr(const at::Tensor& alpha_prod) {
   return (alpha_prod / (1 - alpha_prod)).sqrt().log();
 }
 
-/// Normal noise like `sample`. Drawn on the CPU in the sample's dtype: draws of one seed differ between dtypes.
+/// Normal noise like `sample`, on the CPU. Drawn in the sample's dtype: draws of one seed differ between dtypes.
 at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) {
-  const auto options = at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU);
-  return at::randn(sample.sizes(), generator, options).to(sample.device());
+  return at::randn(sample.sizes(), generator, at::TensorOptions().dtype(sample.scalar_type()).device(at::kCPU));
 }
 
 }  // namespace
@@ -26,6 +27,12 @@ at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) 
 DpmSolverScheduler::DpmSolverScheduler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
   timesteps_ = schedule_.timesteps(num_inference_steps);
   stride_ = config.num_train_timesteps / num_inference_steps;
+}
+
+void DpmSolverScheduler::draw(int64_t index, const at::Tensor& sample, at::Generator generator) {
+  drawn_ = draw_noise(sample, generator);
+  // The reference throws the first draw of a second-order step away; seeds must agree.
+  if (index > 0 && timesteps_.at(index) >= stride_) drawn_ = draw_noise(sample, generator);
 }
 
 at::Tensor DpmSolverScheduler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
@@ -44,13 +51,13 @@ at::Tensor DpmSolverScheduler::step(const at::Tensor& prediction, int64_t index,
   const at::Tensor original_weight = (-2 * h).expm1() * alpha_prev.sqrt();  // negative: it is subtracted
   const at::Tensor noise_weight = (1 - alpha_prev).sqrt() * (1 - (-2 * h).exp()).sqrt();
 
-  at::Tensor noise = draw_noise(sample, generator);
+  if (!drawn_.defined()) draw(index, sample, generator);
+  const at::Tensor noise = std::exchange(drawn_, {}).to(sample.device());
   at::Tensor target = original;
   if (index > 0 && previous >= 0) {
     const at::Tensor h_last = log_snr - half_log_snr(schedule_.alpha_prod(timesteps_[index - 1]));
     const at::Tensor half_inverse_ratio = (2 * (h_last / h)).reciprocal();
     target = (1 + half_inverse_ratio) * original - half_inverse_ratio * old_pred_original_sample_;
-    noise = draw_noise(sample, generator);  // the reference throws its first draw away; seeds must agree
   }
   old_pred_original_sample_ = original;
   return sample_weight * sample - original_weight * target + noise_weight * noise;
@@ -68,6 +75,7 @@ void DpmSolverScheduler::restore(const std::map<std::string, at::Tensor>& state)
                       "resume with the scheduler that wrote the checkpoint");
     }
   }
+  drawn_ = at::Tensor();
   const auto found = state.find(kHistory);
   old_pred_original_sample_ = found == state.end() ? at::Tensor() : found->second;
 }

@@ -9,6 +9,8 @@
 
 namespace sparsereel::models {
 
+void Scheduler::draw(int64_t, const at::Tensor&, at::Generator) {}
+
 void Scheduler::restore(const std::map<std::string, at::Tensor>& state) {
   if (state.empty()) return;
   throw bad_input("sampler state \"" + state.begin()->first + "\" does not belong to a sampler without history",

@@ -9,12 +9,10 @@
 namespace sparsereel::models {
 namespace {
 
-// cuDNN's 3D convolutions index with 32 bits: no more than this many input elements a call.
-constexpr int64_t kMaxElementsPerCall = int64_t{1} << 30;
-
 // buffer [2 + frames, H, W, in] -> [frames, H, W, out].
-at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer) {
-  const at::Tensor output = convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, conv.bias, {0, 1, 1});
+at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, bool with_bias) {
+  const at::Tensor bias = with_bias ? conv.bias : at::Tensor();
+  const at::Tensor output = convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, bias, {0, 1, 1});
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
@@ -34,6 +32,16 @@ CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, i
   return {.weight = laid_out(affine.weight, at::MemoryFormat::ChannelsLast3d), .bias = affine.bias};
 }
 
+CausalConv3d with_padded_outputs(CausalConv3d conv) {
+  const int64_t out = conv.weight.size(0), missing = (8 - out % 8) % 8;
+  const bool half = conv.weight.scalar_type() == at::kHalf || conv.weight.scalar_type() == at::kBFloat16;
+  if (!conv.weight.is_cuda() || !half || missing == 0 || is_stand_in(conv.weight)) return conv;
+  conv.weight = at::constant_pad_nd(conv.weight, {0, 0, 0, 0, 0, 0, 0, 0, 0, missing})
+                    .contiguous(at::MemoryFormat::ChannelsLast3d);
+  conv.bias = at::constant_pad_nd(conv.bias, {0, missing});
+  return conv;
+}
+
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
                          const at::TensorOptions& options) {
   return at::empty({kHistoryFrames + frames, height, width, channels}, options);
@@ -43,7 +51,7 @@ at::Tensor new_frames(const at::Tensor& buffer) {
   return buffer.narrow(0, kHistoryFrames, buffer.size(0) - kHistoryFrames);
 }
 
-at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history) {
+at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history, bool with_bias) {
   at::Tensor& remembered = history[&conv];
   at::Tensor front = buffer.narrow(0, 0, kHistoryFrames);
   front.copy_(remembered.defined() ? remembered : buffer.narrow(0, kHistoryFrames, 1).expand_as(front));
@@ -51,11 +59,11 @@ at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, Con
 
   const int64_t frames = buffer.size(0) - kHistoryFrames;
   const int64_t per_call = std::max<int64_t>(1, kMaxElementsPerCall / buffer[0].numel() - kHistoryFrames);
-  if (frames <= per_call) return convolve_frames(conv, buffer);
+  if (frames <= per_call) return convolve_frames(conv, buffer, with_bias);
   std::vector<at::Tensor> parts;
   for (int64_t start = 0; start < frames; start += per_call) {
     parts.push_back(
-        convolve_frames(conv, buffer.narrow(0, start, std::min(per_call, frames - start) + kHistoryFrames)));
+        convolve_frames(conv, buffer.narrow(0, start, std::min(per_call, frames - start) + kHistoryFrames), with_bias));
   }
   return at::cat(parts);
 }

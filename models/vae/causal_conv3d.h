@@ -15,6 +15,9 @@ namespace sparsereel::models {
 /// channels-last.
 inline constexpr int64_t kHistoryFrames = 2;
 
+/// cuDNN's convolutions index with 32 bits: no more than this many input elements a call.
+inline constexpr int64_t kMaxElementsPerCall = int64_t{1} << 30;
+
 struct CausalConv3d {
   at::Tensor weight;  // [out, in, 3, 3, 3], channels-last
   at::Tensor bias;    // [out]
@@ -29,6 +32,10 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at:
 
 CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out);
 
+/// Tensor cores take channels in eights: on a GPU in half precision, outputs that mean nothing are added up to the next
+/// eight.
+CausalConv3d with_padded_outputs(CausalConv3d conv);
+
 /// Room for a convolution's input, uninitialised: [2 + frames, height, width, channels]. The caller fills new_frames().
 at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t channels,
                          const at::TensorOptions& options);
@@ -36,7 +43,9 @@ at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t 
 at::Tensor new_frames(const at::Tensor& buffer);
 
 /// Fills the buffer's history (the first frame repeated where there is none yet), remembers its last frames and
-/// convolves: [frames, height, width, out]. Zeros around each frame, none in time.
-at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history);
+/// convolves: [frames, height, width, out]. Zeros around each frame, none in time. with_bias off: what follows adds the
+/// bias.
+at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history,
+                         bool with_bias = true);
 
 }  // namespace sparsereel::models

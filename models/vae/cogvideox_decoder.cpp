@@ -3,9 +3,14 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
+
+#ifdef SPARSEREEL_CUDA
+#include "models/vae/cuda_call.h"
+#endif
 
 namespace sparsereel::models {
 namespace {
@@ -36,37 +41,81 @@ UpBlock read_up_block(WeightReader& reader, const std::string& name, int64_t in,
   return block;
 }
 
-// conv(silu(norm(x))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
-at::Tensor convolve_normed(const SpatialNorm& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& z,
-                           ConvHistory& history) {
+// Whether kernels of ours stand between convolutions of x: then they add the biases of the convolutions before them,
+// for which cuDNN's caller takes a pass of its own.
+bool carries_biases([[maybe_unused]] const at::Tensor& x) {
+#ifdef SPARSEREEL_CUDA
+  return has_vae_kernels(x);
+#else
+  return false;
+#endif
+}
+
+// conv(silu(norm(x + bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
+at::Tensor convolve_normed(const SpatialNorm& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& bias,
+                           const at::Tensor& z, ConvHistory& history, bool with_bias = true) {
   const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options());
-  spatial_norm_silu(norm, x, z, new_frames(buffer));
+  spatial_norm_silu(norm, x, z, new_frames(buffer), bias);
   x.reset();
-  return causal_conv3d(conv, buffer, history);
+  return causal_conv3d(conv, buffer, history, with_bias);
+}
+
+// x + residual + bias, in place.
+void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias) {
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x) && has_vae_kernels(residual)) return add_residual_on_cuda(x, residual, bias);
+#endif
+  x.add_(residual);
+  if (bias.defined()) x.add_(bias);
 }
 
 at::Tensor resnet(const ResnetBlock& block, const at::Tensor& x, const at::Tensor& z, ConvHistory& history) {
-  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, z, history);
-  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), z, history);
-  if (!block.shortcut.defined()) return hidden.add_(x);
-  hidden.view({-1, hidden.size(3)}).addmm_(x.view({-1, x.size(3)}), block.shortcut);
+  const bool carried = carries_biases(x), last_carried = carried && !block.shortcut.defined();
+  const at::Tensor first_bias = carried ? block.conv1.bias : at::Tensor();
+  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, {}, z, history, !carried);
+  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), first_bias, z, history, !last_carried);
+  if (!block.shortcut.defined()) {
+    add_residual(hidden, x, last_carried ? block.conv2.bias : at::Tensor());
+  } else {
+    hidden.view({-1, hidden.size(3)}).addmm_(x.view({-1, x.size(3)}), block.shortcut);
+  }
   return hidden;
 }
 
-// Every frame twice, but the first one of an odd number, which stands for itself.
-at::Tensor repeat_frames(const at::Tensor& x) {
+// Every frame of x + bias twice, but the first one of an odd number, which stands for itself.
+at::Tensor repeat_frames(const at::Tensor& x, const at::Tensor& bias) {
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x)) return repeat_on_cuda(x, bias, 1, true);
+#endif
+  if (bias.defined()) return repeat_frames(x + bias, {});
   if (x.size(0) == 1) return x;
   if (x.size(0) % 2 == 0) return x.repeat_interleave(2, 0);
   return at::cat({x.narrow(0, 0, 1), x.narrow(0, 1, x.size(0) - 1).repeat_interleave(2, 0)});
 }
 
+// Every pixel 2 x 2 times; [frames, channels, 2 height, 2 width], channels-last.
+at::Tensor repeat_pixels(const at::Tensor& x) {
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x)) return repeat_on_cuda(x, {}, 2, false).permute({0, 3, 1, 2});
+#endif
+  return at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
+}
+
 // Pixels repeated 2 x 2, convolved a frame at a time; frames repeated afterwards, since equal frames convolve to equal
 // frames.
 at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x) {
-  const at::Tensor larger = at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
-  const at::Tensor output = convolve(larger, upsampler.conv.weight, upsampler.conv.bias, /*padding=*/{1, 1});
-  const at::Tensor frames = output.permute({0, 2, 3, 1}).contiguous();
-  return upsampler.compress_time ? repeat_frames(frames) : frames;
+  const bool carried = carries_biases(x) && upsampler.compress_time;
+  const at::Tensor bias = carried ? at::Tensor() : upsampler.conv.bias;
+  const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / (4 * x[0].numel()));
+  std::vector<at::Tensor> parts;
+  for (int64_t start = 0; start < frames; start += per_call) {
+    const at::Tensor larger = repeat_pixels(x.narrow(0, start, std::min(per_call, frames - start)));
+    const at::Tensor output = convolve(larger, upsampler.conv.weight, bias, /*padding=*/{1, 1});
+    parts.push_back(output.permute({0, 2, 3, 1}).contiguous());
+  }
+  const at::Tensor all = parts.size() == 1 ? parts[0] : at::cat(parts);
+  if (!upsampler.compress_time) return all;
+  return repeat_frames(all, carried ? upsampler.conv.bias : at::Tensor());
 }
 
 }  // namespace
@@ -94,7 +143,9 @@ CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVae
   }
   decoder.norm_out =
       read_spatial_norm(reader, "decoder.norm_out", channels.back(), config.latent_channels, config.norm_num_groups);
-  decoder.conv_out = read_causal_conv3d(reader, "decoder.conv_out", channels.back(), config.out_channels);
+  decoder.conv_out =
+      with_padded_outputs(read_causal_conv3d(reader, "decoder.conv_out", channels.back(), config.out_channels));
+  decoder.out_channels = config.out_channels;
   return decoder;
 }
 
@@ -109,7 +160,8 @@ at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& late
     for (const ResnetBlock& layer : block.resnets) x = resnet(layer, x, z, history);
     if (block.upsampler) x = upsample(*block.upsampler, x);
   }
-  return convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), z, history);
+  x = convolve_normed(decoder.norm_out, decoder.conv_out, std::move(x), {}, z, history);
+  return x.narrow(3, 0, decoder.out_channels);
 }
 
 }  // namespace sparsereel::models

@@ -37,7 +37,8 @@ struct CogVideoXDecoder {
   std::vector<ResnetBlock> mid;           // two, widest
   std::vector<UpBlock> up;                // widest first
   SpatialNorm norm_out;
-  CausalConv3d conv_out;  // narrowest -> 3
+  CausalConv3d conv_out;  // narrowest -> out_channels, or more that mean nothing
+  int64_t out_channels = 3;
 };
 
 CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVaeConfig& config);

@@ -113,7 +113,7 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
   history += kHistoryFrames * pixels * channels.back();
   const int64_t video = config_.out_channels * frames_of(latent_frames) * pixels;
   const at::Tensor& weight = decoder_.conv_in.weight;
-  const bool fused = weight.is_cpu() && weight.scalar_type() == at::kFloat;
+  const bool fused = weight.is_cpu() == (weight.scalar_type() == at::kFloat);  // our kernels' dtypes on each device
   // Where the norm is not fused it works on three fp32 copies of a frame.
   const int64_t scratch = fused ? 0 : 3 * static_cast<int64_t>(sizeof(float)) * widest;
   return static_cast<uint64_t>((peak + history + video) * static_cast<int64_t>(weight.element_size()) + scratch);

@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "models/vae/norm_kernels.h"
+#ifdef SPARSEREEL_CUDA
+#include "models/vae/cuda_call.h"
+#endif
 
 namespace sparsereel::models {
 namespace {
@@ -127,12 +130,19 @@ int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
   return t == 0 ? 0 : 1 + (t - 1) * (latent_frames - 1) / (frames - 1);
 }
 
-void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out) {
+void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
+                       const at::Tensor& input_bias) {
+  const at::Tensor y = at::linear(z, norm.conv_y.weight, norm.conv_y.bias);
+  const at::Tensor b = at::linear(z, norm.conv_b.weight, norm.conv_b.bias);
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x) && has_vae_kernels(out))
+    return spatial_norm_silu_on_cuda(norm, kEps, x, input_bias, y, b, out);
+#endif
+  if (input_bias.defined()) return spatial_norm_silu(norm, x + input_bias, z, out);
   const bool fused = x.is_cpu() && x.scalar_type() == at::kFloat;
   const ChannelAffine affine = fused ? group_statistics_cpu(norm, x) : group_statistics(norm, x);
-  const at::Tensor y = at::linear(z, norm.conv_y.weight, norm.conv_y.bias).to(at::kFloat);
-  const at::Tensor b = at::linear(z, norm.conv_b.weight, norm.conv_b.bias).to(at::kFloat);
-  const at::Tensor scale = y * affine.scale, shift = at::addcmul(b, y, affine.shift);
+  const at::Tensor factor = y.to(at::kFloat);
+  const at::Tensor scale = factor * affine.scale, shift = at::addcmul(b.to(at::kFloat), factor, affine.shift);
   fused ? modulate_frames_cpu(x, scale, shift, out) : modulate_frames(x, scale, shift, out);
 }
 

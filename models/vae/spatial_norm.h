@@ -24,9 +24,10 @@ SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int
 /// in time.
 int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames);
 
-/// out = silu(group_norm(x) * conv_y(z) + conv_b(z)), z repeated to x's size. x, out [T, H, W, C], which may be the
-/// same; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz. conv_y and conv_b run at the latents' size: a pointwise
-/// convolution commutes with repeating.
-void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out);
+/// out = silu(group_norm(x + input_bias) * conv_y(z) + conv_b(z)), z repeated to x's size. x, out [T, H, W, C], which
+/// may be the same; z [Tz, Hz, Wz, Cz] with H = s Hz, W = s Wz; input_bias [C], undefined: none. conv_y and conv_b run
+/// at the latents' size: a pointwise convolution commutes with repeating.
+void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
+                       const at::Tensor& input_bias = {});
 
 }  // namespace sparsereel::models

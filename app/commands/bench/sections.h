@@ -15,7 +15,8 @@ namespace sparsereel::app::bench {
 
 /// Milliseconds.
 struct Split {
-  double matmul = 0;     // libtorch's linear layers and matrix products outside of attention
+  double matmul =
+      0;  // libtorch's linear layers and matrix products outside of attention, with what their epilogues fuse
   double attention = 0;  // attention::attend(), its norms and rotary embedding included
   double rest = 0;       // the remainder of the call
 };

@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include "models/layers/residual.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {
@@ -75,6 +76,47 @@ TEST_P(Norm, AddsEachPartThroughItsOwnGate) {
     add_gated_(x, update, video, m);
     EXPECT_TRUE(close_to(x, expected, dtype == at::kFloat ? 1e-6 : 0)) << dtype;
   }
+}
+
+TEST_P(Norm, AddsAndNormalisesInOnePassAsInTwo) {
+  const auto [batch, video, text, channels] = shape_;
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto options = at::TensorOptions().dtype(dtype);
+    at::Tensor x = at::randn({batch, video + text, channels}, options), twice = x.clone();
+    const at::Tensor update = at::randn(x.sizes(), options);
+    const Affine norm = {at::randn({channels}, options), at::randn({channels}, options)};
+    const JointModulation gates = {random_modulation(batch, channels, dtype),
+                                   random_modulation(batch, channels, dtype)};
+    const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
+    const at::Tensor actual = add_gated_norm_modulate_(x, update, gates, norm, 1e-5, video, m);
+    add_gated_(twice, update, video, gates);
+    EXPECT_TRUE(at::equal(x, twice)) << dtype;
+    EXPECT_TRUE(at::equal(actual, layer_norm_modulate(twice, norm, 1e-5, video, m))) << dtype;
+  }
+}
+
+TEST_P(Norm, AResidualStreamAddsEveryUpdateOnce) {
+  const auto [batch, video, text, channels] = shape_;
+  const at::Tensor x = at::randn({batch, video + text, channels});
+  const JointModulation first = {random_modulation(batch, channels, at::kFloat),
+                                 random_modulation(batch, channels, at::kFloat)};
+  const JointModulation second = {random_modulation(batch, channels, at::kFloat),
+                                  random_modulation(batch, channels, at::kFloat)};
+  at::Tensor expected = x.clone();
+  Residual stream(x.clone(), video);
+  const auto normed = [&] { return layer_norm_modulate(expected, {}, 1e-5, video, second); };
+  const at::Tensor plain = normed();
+  EXPECT_TRUE(at::equal(stream.norm_modulate({}, 1e-5, second), plain));
+  stream.add(plain, first);
+  add_gated_(expected, plain, video, first);
+  const at::Tensor once = normed();
+  EXPECT_TRUE(at::equal(stream.norm_modulate({}, 1e-5, second), once));
+  for (const at::Tensor& update : {once, plain}) {
+    stream.add(update, second);
+    add_gated_(expected, update, video, second);
+  }
+  EXPECT_TRUE(at::equal(stream.value(), expected));
+  EXPECT_TRUE(at::equal(stream.value(), expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Norm,

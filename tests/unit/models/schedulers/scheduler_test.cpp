@@ -119,6 +119,31 @@ TEST_F(SchedulerStep, RedoneStepIsTheSame) {
   EXPECT_TRUE(sampler->step(prediction_, 1, second, before).equal(once));
 }
 
+TEST_F(SchedulerStep, DrawingAheadChangesNothing) {
+  for (const SchedulerConfig& config : {kDdim, kDpm}) {
+    const auto ahead = make_scheduler(config, 4), plain = make_scheduler(config, 4);
+    at::Generator other = generator_.clone();
+    at::Tensor x = sample_, y = sample_;
+    for (int64_t i = 0; i < 4; ++i) {
+      ahead->draw(i, x, generator_);
+      x = ahead->step(prediction_, i, x, generator_);
+      y = plain->step(prediction_, i, y, other);
+      EXPECT_TRUE(x.equal(y)) << "step " << i;
+    }
+    EXPECT_TRUE(generator_.get_state().equal(other.get_state()));
+  }
+}
+
+TEST_F(SchedulerStep, RestoringForgetsWhatWasDrawnAhead) {
+  const auto sampler = make_scheduler(kDpm, 4);
+  at::Generator before = generator_.clone();
+  sampler->draw(0, sample_, generator_);
+  sampler->restore({});
+  EXPECT_TRUE(
+      sampler->step(prediction_, 0, sample_, before)
+          .equal(make_scheduler(kDpm, 4)->step(prediction_, 0, sample_, at::make_generator<at::CPUGeneratorImpl>(3))));
+}
+
 TEST_F(SchedulerStep, ForeignOrMissingHistoryIsRefused) {
   EXPECT_THROW(make_scheduler(kDdim, 4)->restore({{"old_pred_original_sample", sample_}}), Error);
   EXPECT_THROW(make_scheduler(kDpm, 4)->restore({{"order", sample_}}), Error);

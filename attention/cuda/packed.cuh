@@ -1,0 +1,57 @@
+// Eight fp16 or bf16 elements as they come from memory and go back to it: 16 bytes, one load or store of a thread.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace sparsereel::attention::cuda {
+
+constexpr int kLaneElements = 8;  // consecutive elements of a row that one thread holds
+
+__device__ inline float to_float(__half x) {
+  return __half2float(x);
+}
+__device__ inline float to_float(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+
+__device__ inline void from_float(float x, __half& out) {
+  out = __float2half_rn(x);
+}
+__device__ inline void from_float(float x, __nv_bfloat16& out) {
+  out = __float2bfloat16_rn(x);
+}
+
+template <typename T>
+struct alignas(16) Packed {
+  T element[kLaneElements];
+};
+
+/// p starts on 16 bytes.
+template <typename T>
+__device__ inline Packed<T> load_packed(const T* p) {
+  Packed<T> x;
+  reinterpret_cast<uint4&>(x) = *reinterpret_cast<const uint4*>(p);
+  return x;
+}
+
+template <typename T>
+__device__ inline void store_packed(T* p, const Packed<T>& x) {
+  *reinterpret_cast<uint4*>(p) = reinterpret_cast<const uint4&>(x);
+}
+
+template <typename T>
+__device__ inline void unpack(const Packed<T>& from, float (&x)[kLaneElements]) {
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) x[i] = to_float(from.element[i]);
+}
+
+template <typename T>
+__device__ inline Packed<T> pack(const float (&x)[kLaneElements]) {
+  Packed<T> packed;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) from_float(x[i], packed.element[i]);
+  return packed;
+}
+
+}  // namespace sparsereel::attention::cuda

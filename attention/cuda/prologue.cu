@@ -1,0 +1,55 @@
+// The prologue by itself, for the modes that hand q and k to another library: normalised and rotated rows, rounded
+// once.
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/rows.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kTokens = 8;  // of a row of lanes: each token's heads are neighbours, so are a block's
+
+template <typename T, int D>
+__global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constant__ PrologueRows p) {
+  constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
+  const int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
+  const int b = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kRows * kTokens;
+  const int rows = p.tokens * p.heads;
+  const RowPrologue<D> prologue(p.prologue, p.weight, p.bias, nullptr, 0, p.head_dim, column);
+#pragma unroll 2
+  for (int i = 0; i < kTokens; ++i) {
+    const int row = first + i * kRows + static_cast<int>(threadIdx.x) / kRowLanes;
+    const int token = min(row, rows - 1) / p.heads, h = min(row, rows - 1) % p.heads;
+    float x[kLaneElements];
+    unpack(Rows<T>(p.in, b, h, p.head_dim).load(token, column), x);
+    prologue.apply(token, x);
+    if (row >= rows || column >= p.head_dim) continue;
+    T* to = static_cast<T*>(p.out.data) + b * p.out.batch_stride + token * p.out.token_stride + h * p.out.head_stride;
+    store_packed(to + column, pack<T>(x));
+  }
+}
+
+template <typename T, int D>
+void launch(const PrologueRows& p, Stream stream) {
+  constexpr int each = kThreads / (D / kLaneElements) * kTokens;
+  const dim3 grid(static_cast<unsigned>((p.tokens * p.heads + each - 1) / each), static_cast<unsigned>(p.batch));
+  prologue_kernel<T, D><<<grid, kThreads, 0, stream>>>(p);
+}
+
+template <typename T>
+void launch_type(const PrologueRows& p, Stream stream) {
+  if (p.head_dim <= 64) return launch<T, 64>(p, stream);
+  if (p.head_dim <= 128) return launch<T, 128>(p, stream);
+  launch<T, 256>(p, stream);
+}
+
+}  // namespace
+
+const char* apply_prologue(const PrologueRows& p, Stream stream) {
+  cudaGetLastError();  // an earlier failure is not this call's
+  p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
+  const cudaError_t status = cudaGetLastError();
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,91 @@
+// The elementwise kernels of transformer blocks as plain functions: raw pointers, strides and a stream. No torch, no
+// CUDA header. Each enqueues one launch, computes in fp32, and returns null or what CUDA said. Their CPU twins are
+// layers/row_kernels.h and torch's operators.
+#pragma once
+
+#include <cstdint>
+
+struct CUstream_st;
+
+namespace sparsereel::models::cuda {
+
+using Stream = CUstream_st*;
+
+enum class Element { fp16, bf16 };
+
+constexpr int kMaxNormChannels = 5120;  // what a warp holds of a row in registers
+
+/// [batch, tokens, channels] with contiguous channels, a multiple of 8; strides in elements. Rows start on 16 bytes.
+struct Rows {
+  void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+};
+
+/// fp32 [batch, channels] with contiguous channels; null: left out.
+struct Vectors {
+  const float* data = nullptr;
+  int64_t batch_stride = 0;
+};
+
+/// One vector for the first tokens of a sequence (video), one for the rest (text).
+struct PartVectors {
+  Vectors video{}, text{};
+};
+
+/// residual += gate * update where there is an update, rounded to Element; then
+/// out = (norm(residual) * weight + bias) * (1 + scale) + shift.
+struct NormModulate {
+  int batch = 0;
+  int tokens = 0;
+  int video_tokens = 0;
+  int channels = 0;  // a multiple of 8, at most kMaxNormChannels
+  Element element = Element::bf16;
+  Rows residual{};
+  Rows update{};  // null: none
+  Rows out{};
+  const void* weight = nullptr;  // Element [channels]; null: ones
+  const void* bias = nullptr;    // null: zeros
+  float eps = 0;
+  PartVectors scale{}, shift{}, gate{};
+};
+
+const char* norm_modulate(const NormModulate& p, Stream stream);
+
+/// residual += gate * update.
+struct AddGated {
+  int batch = 0;
+  int tokens = 0;
+  int video_tokens = 0;
+  int channels = 0;  // a multiple of 8
+  Element element = Element::bf16;
+  Rows residual{};
+  Rows update{};
+  PartVectors gate{};
+};
+
+const char* add_gated(const AddGated& p, Stream stream);
+
+constexpr int kMaxFewRows = 4, kMaxProjections = 4;
+
+/// out = x weight^T + bias.
+struct Projection {
+  const void* weight = nullptr;  // Element [outputs, inputs], rows on 16 bytes
+  const void* bias = nullptr;    // Element [outputs]; null: none
+  float* out = nullptr;          // [rows, outputs]
+  int outputs = 0;
+};
+
+/// A few projections of the same few rows: the time is that of reading the weights, once.
+struct FewRows {
+  int rows = 0;    // 1 to kMaxFewRows
+  int inputs = 0;  // a multiple of 8
+  Element element = Element::bf16;
+  const void* x = nullptr;  // Element [rows, inputs], on 16 bytes
+  Projection projections[kMaxProjections]{};
+  int count = 0;
+};
+
+const char* project_few_rows(const FewRows& p, Stream stream);
+
+}  // namespace sparsereel::models::cuda

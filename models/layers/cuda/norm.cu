@@ -1,0 +1,276 @@
+// Residual addition, layer norm and modulation in one pass: a warp a row, the row in registers, the vectors of a part
+// of the sequence in shared memory.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "attention/cuda/packed.cuh"
+#include "models/layers/cuda/launch.h"
+
+namespace sparsereel::models::cuda {
+namespace {
+
+using attention::cuda::kLaneElements;
+using attention::cuda::load_packed;
+using attention::cuda::pack;
+using attention::cuda::Packed;
+using attention::cuda::store_packed;
+using attention::cuda::to_float;
+using attention::cuda::unpack;
+
+constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kChunk = 32 * kLaneElements;  // channels that a warp takes at once
+constexpr int kTogether = 4;                // chunks of the update in flight: more would not fit the registers
+
+/// The rows of one block: some of one part of one batch entry.
+struct RowRange {
+  int batch, first, end;
+  bool video;
+
+  /// Blocks take rows_per_block rows each, those of the video before those of the text.
+  __device__ RowRange(const NormModulate& p, int rows_per_block) {
+    const int video_blocks = (p.video_tokens + rows_per_block - 1) / rows_per_block;
+    const int block = static_cast<int>(blockIdx.x);
+    batch = static_cast<int>(blockIdx.y);
+    video = block < video_blocks;
+    first = video ? block * rows_per_block : p.video_tokens + (block - video_blocks) * rows_per_block;
+    end = min(first + rows_per_block, video ? p.video_tokens : p.tokens);
+  }
+
+  __device__ const float* of(const PartVectors& vectors) const {
+    const Vectors& v = video ? vectors.video : vectors.text;
+    return v.data == nullptr ? nullptr : v.data + batch * v.batch_stride;
+  }
+};
+
+/// Channel vectors in shared memory as lanes read them: for each chunk, then for each quarter of a lane's elements of
+/// each vector, 32 lanes of four floats, which is free of bank conflicts.
+template <int kVectors>
+struct SharedVectors {
+  float* data;
+
+  __device__ float& at(int vector, int channel) const {
+    const int chunk = channel / kChunk, lane = channel % kChunk / kLaneElements, i = channel % kLaneElements;
+    return data[((chunk * 2 * kVectors + vector * 2 + i / 4) * 32 + lane) * 4 + i % 4];
+  }
+
+  __device__ void read(int vector, int chunk, int lane, float (&x)[kLaneElements]) const {
+    const float4* from = reinterpret_cast<const float4*>(data) + (chunk * 2 * kVectors + vector * 2) * 32 + lane;
+    const float4 low = from[0], high = from[32];
+    x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
+    x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
+  }
+};
+
+enum Vector { kScale, kShift, kGate };
+
+/// The norm's weight and bias and the modulation are one scale and one shift of the normalised row.
+template <typename T, int kVectors>
+__device__ void fold(const NormModulate& p, const RowRange& range, const SharedVectors<kVectors>& vectors) {
+  const T* weight = static_cast<const T*>(p.weight);
+  const T* bias = static_cast<const T*>(p.bias);
+  const float *scale = range.of(p.scale), *shift = range.of(p.shift), *gate = range.of(p.gate);
+  for (int c = threadIdx.x; c < p.channels; c += kThreads) {
+    const float factor = scale == nullptr ? 1.0F : 1.0F + scale[c];
+    vectors.at(kScale, c) = weight == nullptr ? factor : factor * to_float(weight[c]);
+    vectors.at(kShift, c) =
+        (bias == nullptr ? 0.0F : factor * to_float(bias[c])) + (shift == nullptr ? 0.0F : shift[c]);
+    if constexpr (kVectors == 3) vectors.at(kGate, c) = gate == nullptr ? 1.0F : gate[c];
+  }
+}
+
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
+  return x;
+}
+
+/// kChunks chunks of a row; this lane's share of it.
+template <typename T, int kChunks, bool kUpdates>
+class Row {
+ public:
+  __device__ Row(int channels, const SharedVectors<kUpdates ? 3 : 2>& vectors)
+      : channels_(channels), vectors_(vectors) {}
+
+  __device__ void load(const T* from) {
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      x_[i] = {};
+      if (holds(i)) x_[i] = load_packed(from + column(i));
+    }
+  }
+
+  /// residual += gate * update; the sum is also what is normalised.
+  __device__ void add(const T* update, T* residual) {
+#pragma unroll
+    for (int first = 0; first < kChunks; first += kTogether) {
+      Packed<T> more[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        if (first + i < kChunks && holds(first + i)) more[i] = load_packed(update + column(first + i));
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        if (first + i < kChunks && holds(first + i)) add_chunk(first + i, more[i], residual);
+      }
+    }
+  }
+
+  __device__ void write_normalised(float eps, T* to) {
+    const float size = static_cast<float>(channels_);
+    float sum = 0;
+    for_each([&](float x) { sum += x; });
+    const float mean = warp_sum(sum) / size;
+    forget_unpacked();
+    // A second look at registers: exact where mean square minus squared mean cancels.
+    float squares = 0;
+    for_each([&](float x) { squares += (x - mean) * (x - mean); });
+    const float inverse = rsqrtf(warp_sum(squares) / size + eps);
+    forget_unpacked();
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      if (!holds(i)) continue;
+      float x[kLaneElements], scale[kLaneElements], shift[kLaneElements];
+      unpack(x_[i], x);
+      vectors_.read(kScale, i, lane(), scale);
+      vectors_.read(kShift, i, lane(), shift);
+#pragma unroll
+      for (int j = 0; j < kLaneElements; ++j) x[j] = (x[j] - mean) * inverse * scale[j] + shift[j];
+      store_packed(to + column(i), pack<T>(x));
+    }
+  }
+
+ private:
+  static __device__ int lane() {
+    return static_cast<int>(threadIdx.x) % 32;
+  }
+  static __device__ int column(int chunk) {
+    return chunk * kChunk + lane() * kLaneElements;
+  }
+  __device__ bool holds(int chunk) const {
+    return column(chunk) < channels_;
+  }
+
+  __device__ void add_chunk(int chunk, const Packed<T>& update, T* residual) {
+    float x[kLaneElements], y[kLaneElements], gate[kLaneElements];
+    unpack(x_[chunk], x);
+    unpack(update, y);
+    vectors_.read(kGate, chunk, lane(), gate);
+#pragma unroll
+    for (int j = 0; j < kLaneElements; ++j) x[j] += gate[j] * y[j];
+    x_[chunk] = pack<T>(x);
+    store_packed(residual + column(chunk), x_[chunk]);
+  }
+
+  /// The compiler would keep the row as floats from one look at it to the next, twice the registers, and spill.
+  __device__ void forget_unpacked() {
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      uint4& bits = reinterpret_cast<uint4&>(x_[i]);
+      asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+    }
+  }
+
+  template <typename Body>
+  __device__ void for_each(const Body& body) const {
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      if (!holds(i)) continue;
+      float x[kLaneElements];
+      unpack(x_[i], x);
+#pragma unroll
+      for (int j = 0; j < kLaneElements; ++j) body(x[j]);
+    }
+  }
+
+  const int channels_;
+  const SharedVectors<kUpdates ? 3 : 2>& vectors_;
+  Packed<T> x_[kChunks];
+};
+
+template <typename T>
+__device__ T* row_of(const Rows& rows, int batch, int row) {
+  return static_cast<T*>(rows.data) + batch * rows.batch_stride + row * rows.row_stride;
+}
+
+/// Blocks a multiprocessor: as many as leave a row and its update the registers.
+constexpr int blocks_together(int chunks, bool updates) {
+  return chunks > 12 ? 1 : chunks > (updates ? 4 : 8) ? 2 : 3;
+}
+
+template <typename T, int kChunks, bool kUpdates>
+__global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates))
+    norm_modulate_kernel(const __grid_constant__ NormModulate p, int rows_per_block) {
+  extern __shared__ float4 shared[];
+  const SharedVectors<kUpdates ? 3 : 2> vectors{reinterpret_cast<float*>(shared)};
+  const RowRange range(p, rows_per_block);
+  fold<T>(p, range, vectors);
+  __syncthreads();
+  for (int row = range.first + static_cast<int>(threadIdx.x) / 32; row < range.end; row += kWarps) {
+    T* residual = row_of<T>(p.residual, range.batch, row);
+    Row<T, kChunks, kUpdates> values(p.channels, vectors);
+    values.load(residual);
+    if constexpr (kUpdates) values.add(row_of<T>(p.update, range.batch, row), residual);
+    values.write_normalised(p.eps, row_of<T>(p.out, range.batch, row));
+  }
+}
+
+int blocks_of(const NormModulate& p, int rows_per_block) {
+  const int video = p.video_tokens, text = p.tokens - p.video_tokens;
+  return (video + rows_per_block - 1) / rows_per_block + (text + rows_per_block - 1) / rows_per_block;
+}
+
+/// So many rows a block that all blocks run at once and none waits for a second round; a multiple of the warps.
+int choose_rows_per_block(const NormModulate& p, int64_t resident) {
+  const int64_t rows = static_cast<int64_t>(p.batch) * p.tokens;
+  int64_t each = (rows + resident - 1) / resident;
+  each = std::max<int64_t>(kWarps, (each + kWarps - 1) / kWarps * kWarps);
+  while (static_cast<int64_t>(blocks_of(p, static_cast<int>(each))) * p.batch > resident && each < rows) each += kWarps;
+  return static_cast<int>(each);
+}
+
+template <typename T, int kChunks, bool kUpdates>
+cudaError_t launch(const NormModulate& p, Stream stream) {
+  const auto kernel = norm_modulate_kernel<T, kChunks, kUpdates>;
+  const int shared_bytes = (kUpdates ? 3 : 2) * kChunks * kChunk * static_cast<int>(sizeof(float));
+  const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (allowed != cudaSuccess) return allowed;
+  int device = 0, processors = 0, per_processor = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, kThreads, shared_bytes);
+  const int rows = choose_rows_per_block(p, static_cast<int64_t>(processors) * std::max(per_processor, 1));
+  const dim3 grid(static_cast<unsigned>(blocks_of(p, rows)), static_cast<unsigned>(p.batch));
+  kernel<<<grid, kThreads, shared_bytes, stream>>>(p, rows);
+  return cudaGetLastError();
+}
+
+template <typename T, int kChunks>
+cudaError_t launch_chunks(const NormModulate& p, Stream stream) {
+  return p.update.data == nullptr ? launch<T, kChunks, false>(p, stream) : launch<T, kChunks, true>(p, stream);
+}
+
+template <typename T>
+cudaError_t launch_type(const NormModulate& p, Stream stream) {
+  const int chunks = (p.channels + kChunk - 1) / kChunk;
+  if (chunks <= 1) return launch_chunks<T, 1>(p, stream);
+  if (chunks <= 2) return launch_chunks<T, 2>(p, stream);
+  if (chunks <= 4) return launch_chunks<T, 4>(p, stream);
+  if (chunks <= 6) return launch_chunks<T, 6>(p, stream);
+  if (chunks <= 8) return launch_chunks<T, 8>(p, stream);
+  if (chunks <= 12) return launch_chunks<T, 12>(p, stream);
+  return launch_chunks<T, kMaxNormChannels / kChunk>(p, stream);
+}
+
+}  // namespace
+
+const char* norm_modulate(const NormModulate& p, Stream stream) {
+  if (p.batch == 0 || p.tokens == 0) return nullptr;
+  cudaGetLastError();  // an earlier failure is not this call's
+  const cudaError_t status =
+      p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+}  // namespace sparsereel::models::cuda

@@ -1,0 +1,139 @@
+// Tensors -> pointers and strides -> the elementwise kernels of layers/cuda.
+#include "models/layers/cuda_call.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <utility>
+
+#include "attention/cuda_stream.h"
+#include "models/layers/cuda/launch.h"
+#include "models/layers/cuda_tensor.h"
+
+namespace sparsereel::models {
+namespace {
+
+bool rows_fit(const at::Tensor& x) {
+  return x.stride(2) == 1 && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 && on_16_bytes(x);
+}
+
+cuda::Rows rows_of(const at::Tensor& x) {
+  return {.data = const_cast<void*>(x.const_data_ptr()), .batch_stride = x.stride(0), .row_stride = x.stride(1)};
+}
+
+/// Keeps what the pointers of one call point into alive until its kernel is enqueued.
+class Arguments {
+ public:
+  explicit Arguments(const at::Tensor& x) : x_(x) {}
+
+  cuda::Rows rows(const at::Tensor& tensor) {
+    return rows_of(keep(rows_fit(tensor) ? tensor : tensor.clone(at::MemoryFormat::Contiguous)));
+  }
+
+  /// [C] as x's elements.
+  const void* channels(const at::Tensor& tensor) {
+    return tensor.defined() ? keep(tensor.to(x_.scalar_type()).contiguous()).const_data_ptr() : nullptr;
+  }
+
+  cuda::PartVectors vectors(const JointModulation* modulation, at::Tensor Modulation::*member) {
+    if (modulation == nullptr) return {};
+    return {.video = vector(modulation->video.*member), .text = vector(modulation->text.*member)};
+  }
+
+ private:
+  cuda::Vectors vector(const at::Tensor& tensor) {
+    if (!tensor.defined()) return {};
+    const at::Tensor rows = tensor.to(at::kFloat);
+    const at::Tensor& kept = keep(rows.stride(1) == 1 ? rows : rows.contiguous());
+    return {.data = kept.const_data_ptr<float>(), .batch_stride = kept.stride(0)};
+  }
+
+  const at::Tensor& keep(at::Tensor tensor) {
+    kept_.push_back(std::move(tensor));
+    return kept_.back();
+  }
+
+  const at::Tensor& x_;
+  std::vector<at::Tensor> kept_;
+};
+
+}  // namespace
+
+bool has_norm_kernel(const at::Tensor& x) {
+  return is_half_on_cuda(x) && x.size(2) % kVector == 0 && x.size(2) <= cuda::kMaxNormChannels && x.numel() > 0 &&
+         rows_fit(x);
+}
+
+at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
+                                 const Affine& norm, double eps, int64_t video_tokens,
+                                 const JointModulation* modulation) {
+  const c10::DeviceGuard guard(x.device());
+  Arguments arguments(x);
+  at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+  const cuda::NormModulate call = {.batch = static_cast<int>(x.size(0)),
+                                   .tokens = static_cast<int>(x.size(1)),
+                                   .video_tokens = static_cast<int>(video_tokens),
+                                   .channels = static_cast<int>(x.size(2)),
+                                   .element = element_of(x),
+                                   .residual = rows_of(x),
+                                   .update = update.defined() ? arguments.rows(update) : cuda::Rows{},
+                                   .out = rows_of(out),
+                                   .weight = arguments.channels(norm.weight),
+                                   .bias = arguments.channels(norm.bias),
+                                   .eps = static_cast<float>(eps),
+                                   .scale = arguments.vectors(modulation, &Modulation::scale),
+                                   .shift = arguments.vectors(modulation, &Modulation::shift),
+                                   .gate = arguments.vectors(gates, &Modulation::gate)};
+  check_launch(cuda::norm_modulate(call, attention::current_stream(x.device())), "norm");
+  return out;
+}
+
+void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
+                       const JointModulation& modulation) {
+  const c10::DeviceGuard guard(x.device());
+  Arguments arguments(x);
+  const cuda::AddGated call = {.batch = static_cast<int>(x.size(0)),
+                               .tokens = static_cast<int>(x.size(1)),
+                               .video_tokens = static_cast<int>(video_tokens),
+                               .channels = static_cast<int>(x.size(2)),
+                               .element = element_of(x),
+                               .residual = rows_of(x),
+                               .update = arguments.rows(update),
+                               .gate = arguments.vectors(&modulation, &Modulation::gate)};
+  check_launch(cuda::add_gated(call, attention::current_stream(x.device())), "gated addition");
+}
+
+bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
+  if (!is_half_on_cuda(x) || x.numel() == 0 || x.size(0) > cuda::kMaxFewRows || x.size(1) % kVector != 0 ||
+      layers.size() > static_cast<size_t>(cuda::kMaxProjections) || !x.is_contiguous() || !on_16_bytes(x))
+    return false;
+  for (const Affine* layer : layers) {
+    const bool fits = layer->weight.scalar_type() == x.scalar_type() && layer->weight.is_contiguous() &&
+                      on_16_bytes(layer->weight) &&
+                      (!layer->bias.defined() || layer->bias.scalar_type() == x.scalar_type());
+    if (!fits) return false;
+  }
+  return true;
+}
+
+std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
+  const c10::DeviceGuard guard(x.device());
+  cuda::FewRows call = {.rows = static_cast<int>(x.size(0)),
+                        .inputs = static_cast<int>(x.size(1)),
+                        .element = element_of(x),
+                        .x = x.const_data_ptr(),
+                        .count = static_cast<int>(layers.size())};
+  std::vector<at::Tensor> results;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Affine& layer = *layers[i];
+    results.push_back(at::empty({x.size(0), layer.weight.size(0)}, x.options().dtype(at::kFloat)));
+    call.projections[i] = {.weight = layer.weight.const_data_ptr(),
+                           .bias = layer.bias.defined() ? layer.bias.const_data_ptr() : nullptr,
+                           .out = results.back().mutable_data_ptr<float>(),
+                           .outputs = static_cast<int>(layer.weight.size(0))};
+  }
+  check_launch(cuda::project_few_rows(call, attention::current_stream(x.device())), "projection");
+  return results;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,35 @@
+// What the bindings of CUDA kernels ask of tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "hilbert/error.h"
+#include "models/layers/cuda/launch.h"
+
+namespace sparsereel::models {
+
+inline constexpr int64_t kVector = 8;  // elements that the kernels load at once
+
+/// error: null, or what CUDA said.
+inline void check_launch(const char* error, const std::string& kernel) {
+  if (error == nullptr) return;
+  throw run_failure("the " + kernel + " kernel did not start: " + error,
+                    "report this with the output of 'sparsereel doctor'");
+}
+
+inline bool is_half_on_cuda(const at::Tensor& x) {
+  return x.is_cuda() && (x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16);
+}
+
+inline bool on_16_bytes(const at::Tensor& x) {
+  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
+inline cuda::Element element_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kHalf ? cuda::Element::fp16 : cuda::Element::bf16;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,48 @@
+// The residual stream of a transformer: what sub-blocks add to it waits for the next norm, which takes the addition
+// along in its pass over memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+#include "models/layers/norm.h"
+
+namespace sparsereel::models {
+
+class Residual {
+ public:
+  /// hidden [B, N, C], changed in place: video_tokens tokens of video, then text.
+  Residual(at::Tensor hidden, int64_t video_tokens) : hidden_(std::move(hidden)), video_tokens_(video_tokens) {}
+
+  int64_t video_tokens() const { return video_tokens_; }
+
+  /// hidden += gates' gate * update, by the next call of a function below.
+  void add(at::Tensor update, const JointModulation& gates) {
+    add_pending();
+    update_ = std::move(update);
+    gates_ = gates;
+  }
+
+  at::Tensor norm_modulate(const Affine& norm, double eps, const JointModulation& modulation) {
+    if (!update_.defined()) return layer_norm_modulate(hidden_, norm, eps, video_tokens_, modulation);
+    return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
+  }
+
+  /// hidden with everything added.
+  const at::Tensor& value() {
+    add_pending();
+    return hidden_;
+  }
+
+ private:
+  void add_pending() {
+    if (update_.defined()) add_gated_(hidden_, std::exchange(update_, {}), video_tokens_, gates_);
+  }
+
+  at::Tensor hidden_, update_;
+  int64_t video_tokens_;
+  JointModulation gates_;
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,93 @@
+// Tensors -> pointers and sizes -> the elementwise kernels of vae/cuda.
+#include "models/vae/cuda_call.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "attention/cuda_stream.h"
+#include "models/layers/cuda_tensor.h"
+#include "models/vae/cuda/launch.h"
+
+namespace sparsereel::models {
+namespace {
+
+const void* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+}
+
+}  // namespace
+
+bool has_vae_kernels(const at::Tensor& x) {
+  return is_half_on_cuda(x) && x.is_contiguous() && on_16_bytes(x) && x.numel() > 0 && x.size(3) % kVector == 0 &&
+         x.size(3) <= cuda::kMaxStatisticsChannels;
+}
+
+void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
+                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out) {
+  const c10::DeviceGuard guard(x.device());
+  const auto stream = attention::current_stream(x.device());
+  const int64_t channels = x.size(3);
+  const auto fp32 = x.options().dtype(at::kFloat);
+  const at::Tensor partials = at::empty({cuda::kStatisticsBlocks, 2, channels}, fp32);
+  const at::Tensor affine = at::empty({2, channels}, fp32);
+  const cuda::GroupStatistics statistics = {.x = x.const_data_ptr(),
+                                            .input_bias = data_or_null(input_bias),
+                                            .weight = norm.norm.weight.const_data_ptr(),
+                                            .bias = norm.norm.bias.const_data_ptr(),
+                                            .partials = partials.mutable_data_ptr<float>(),
+                                            .scale = affine.mutable_data_ptr<float>(),
+                                            .shift = affine.mutable_data_ptr<float>() + channels,
+                                            .pixels = x.numel() / channels,
+                                            .channels = static_cast<int>(channels),
+                                            .groups = static_cast<int>(norm.groups),
+                                            .eps = static_cast<float>(eps),
+                                            .element = element_of(x)};
+  check_launch(cuda::group_statistics(statistics, stream), "group statistics");
+  const cuda::ModulateSilu modulate = {.x = x.const_data_ptr(),
+                                       .out = out.mutable_data_ptr(),
+                                       .scale = statistics.scale,
+                                       .shift = statistics.shift,
+                                       .y = y.const_data_ptr(),
+                                       .b = b.const_data_ptr(),
+                                       .frames = static_cast<int>(x.size(0)),
+                                       .height = static_cast<int>(x.size(1)),
+                                       .width = static_cast<int>(x.size(2)),
+                                       .channels = static_cast<int>(channels),
+                                       .latent_frames = static_cast<int>(y.size(0)),
+                                       .latent_height = static_cast<int>(y.size(1)),
+                                       .latent_width = static_cast<int>(y.size(2)),
+                                       .element = element_of(x)};
+  check_launch(cuda::modulate_silu(modulate, stream), "spatial norm");
+}
+
+void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias) {
+  const c10::DeviceGuard guard(x.device());
+  const cuda::AddResidual call = {.x = x.mutable_data_ptr(),
+                                  .residual = residual.const_data_ptr(),
+                                  .bias = data_or_null(bias),
+                                  .pixels = x.numel() / x.size(3),
+                                  .channels = static_cast<int>(x.size(3)),
+                                  .element = element_of(x)};
+  check_launch(cuda::add_residual(call, attention::current_stream(x.device())), "residual");
+}
+
+at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t space, bool twice) {
+  const c10::DeviceGuard guard(x.device());
+  const int64_t frames = x.size(0);
+  at::Tensor out = at::empty(
+      {twice ? 2 * frames - frames % 2 : frames, space * x.size(1), space * x.size(2), x.size(3)}, x.options());
+  const cuda::Repeat call = {.x = x.const_data_ptr(),
+                             .bias = data_or_null(bias),
+                             .out = out.mutable_data_ptr(),
+                             .frames = static_cast<int>(frames),
+                             .height = static_cast<int>(x.size(1)),
+                             .width = static_cast<int>(x.size(2)),
+                             .channels = static_cast<int>(x.size(3)),
+                             .space = static_cast<int>(space),
+                             .twice = twice,
+                             .element = element_of(x)};
+  check_launch(cuda::repeat(call, attention::current_stream(x.device())), "repetition");
+  return out;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,25 @@
+// Binds the elementwise kernels of vae/cuda to tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "models/vae/spatial_norm.h"
+
+namespace sparsereel::models {
+
+/// Whether the kernels below take activations like x [F, H, W, C]: fp16 or bf16 on a GPU, contiguous, C a multiple of 8
+/// up to 2048.
+bool has_vae_kernels(const at::Tensor& x);
+
+/// out = silu(group_norm(x + input_bias) * y + b); y and b [Fz, Hz, Wz, C] in x's dtype, input_bias [C] or undefined.
+void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
+                               const at::Tensor& y, const at::Tensor& b, const at::Tensor& out);
+
+/// x += residual + bias; bias [C] or undefined.
+void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias);
+
+/// Every pixel of x + bias `space` x `space` times (1 or 2); where `twice`, every frame twice but for the first of an
+/// odd number.
+at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t space, bool twice);
+
+}  // namespace sparsereel::models

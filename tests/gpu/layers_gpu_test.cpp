@@ -1,0 +1,257 @@
+// The fused kernels of transformer blocks on a GPU against the CPU's fp32 on the same inputs; skips itself, visibly,
+// where there is no GPU.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "attention/prologue.h"
+#include "models/device.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/layers/residual.h"
+#include "tests/support/golden.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::close_to;
+
+/// One rounding of the result at its largest, and one of the sum that was normalised.
+double tolerance_of(at::ScalarType dtype) {
+  return dtype == at::kHalf ? 2e-3 : 1.2e-2;
+}
+
+class LayersOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
+    at::manual_seed(3);
+  }
+
+  /// Normal numbers that the dtype holds exactly, as fp32 on the CPU.
+  static at::Tensor rounded(at::IntArrayRef sizes, at::ScalarType dtype, double offset = 0) {
+    return (at::randn(sizes) + offset).to(dtype).to(at::kFloat);
+  }
+
+  static at::Tensor on_gpu(const at::Tensor& x, at::ScalarType dtype) {
+    return x.defined() ? x.to(at::kCUDA, dtype) : x;
+  }
+
+  c10::InferenceMode inference_;
+};
+
+struct Shape {
+  int64_t batch, video, text, channels;
+};
+
+/// Channel counts around the chunks of a warp, those of real models, and some that no kernel of ours takes.
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = {{1, 1, 0, 16},     {2, 37, 5, 48},   {2, 130, 33, 256},  {3, 4, 64, 264},
+                                         {1, 9, 9, 1016},   {2, 40, 7, 1536}, {2, 600, 26, 1920}, {1, 50, 0, 2048},
+                                         {2, 300, 3, 3072}, {1, 17, 2, 3080}, {2, 5, 1, 5120},    {2, 9, 4, 100},
+                                         {1, 3, 2, 2047},   {1, 3, 2, 5128},  {2, 1, 1, 8},       {4, 3000, 100, 64}};
+  return all;
+}
+
+struct NormCase {
+  Shape shape;
+  at::ScalarType dtype;
+  at::Tensor x, update;
+  Affine norm;
+  JointModulation first, second;
+
+  NormCase(const Shape& s, at::ScalarType d, bool affine) : shape(s), dtype(d) {
+    const auto random = [d](at::IntArrayRef sizes, double offset = 0) {
+      return (at::randn(sizes) + offset).to(d).to(at::kFloat);
+    };
+    x = random({s.batch, s.video + s.text, s.channels}, 3);
+    update = random(x.sizes());
+    if (affine) norm = {random({s.channels}, 1), random({s.channels})};
+    for (Modulation* m : {&first.video, &first.text, &second.video, &second.text})
+      *m = {random({s.batch, s.channels}), random({s.batch, s.channels}), random({s.batch, s.channels})};
+  }
+
+  /// The same on the GPU in the case's dtype, vectors in theirs or in fp32.
+  NormCase on_gpu(bool fp32_vectors) const {
+    NormCase moved = *this;
+    const auto vectors = fp32_vectors ? at::kFloat : dtype;
+    for (at::Tensor* t : {&moved.x, &moved.update, &moved.norm.weight, &moved.norm.bias})
+      if (t->defined()) *t = t->to(at::kCUDA, dtype);
+    for (JointModulation* joint : {&moved.first, &moved.second}) {
+      for (Modulation* m : {&joint->video, &joint->text})
+        *m = {m->shift.to(at::kCUDA, vectors), m->scale.to(at::kCUDA, vectors), m->gate.to(at::kCUDA, vectors)};
+    }
+    return moved;
+  }
+
+  at::Tensor modulated() { return layer_norm_modulate(x, norm, 1e-5, shape.video, first); }
+  void gated() { add_gated_(x, update, shape.video, first); }
+  at::Tensor gated_modulated() { return add_gated_norm_modulate_(x, update, first, norm, 1e-5, shape.video, second); }
+};
+
+void for_each_case(const std::function<void(const NormCase&, bool)>& body) {
+  for (const Shape& shape : shapes()) {
+    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+      for (const bool affine : {false, true}) {
+        SCOPED_TRACE(testing::Message() << shape.batch << " x (" << shape.video << " + " << shape.text << ") x "
+                                        << shape.channels << " " << dtype << (affine ? " affine" : ""));
+        body(NormCase(shape, dtype, affine), affine);
+      }
+    }
+  }
+}
+
+TEST_F(LayersOnGpu, NormAndModulationAreThoseOfTheCpu) {
+  for_each_case([](const NormCase& test, bool fp32_vectors) {
+    NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
+    const at::Tensor out = gpu.modulated();
+    EXPECT_EQ(out.scalar_type(), test.dtype);
+    EXPECT_TRUE(close_to(out, cpu.modulated(), tolerance_of(test.dtype)));
+    EXPECT_TRUE(close_to(gpu.x, test.x, 0));
+  });
+}
+
+TEST_F(LayersOnGpu, GatedAdditionIsThatOfTheCpu) {
+  for_each_case([](const NormCase& test, bool fp32_vectors) {
+    NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
+    cpu.x = cpu.x.clone();
+    cpu.gated();
+    gpu.gated();
+    EXPECT_TRUE(close_to(gpu.x, cpu.x, tolerance_of(test.dtype)));
+  });
+}
+
+TEST_F(LayersOnGpu, AdditionAndNormInOnePassAreThoseOfTheCpu) {
+  for_each_case([](const NormCase& test, bool fp32_vectors) {
+    NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
+    cpu.x = cpu.x.clone();
+    const at::Tensor expected = cpu.gated_modulated(), actual = gpu.gated_modulated();
+    EXPECT_TRUE(close_to(gpu.x, cpu.x, tolerance_of(test.dtype)));
+    EXPECT_TRUE(close_to(actual, expected, 2 * tolerance_of(test.dtype)));
+  });
+}
+
+TEST_F(LayersOnGpu, FusedNormErrsLessThanTorchsOperators) {
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    NormCase cpu({2, 500, 20, 1920}, dtype, true), gpu = cpu.on_gpu(false);
+    const at::Tensor exact = cpu.modulated();
+    at::Tensor unfused = at::layer_norm(gpu.x, {1920}, gpu.norm.weight, gpu.norm.bias, 1e-5);
+    for (const auto& [first, count, m] : {std::tuple(int64_t{0}, int64_t{500}, &gpu.first.video),
+                                          std::tuple(int64_t{500}, int64_t{20}, &gpu.first.text)})
+      unfused.narrow(1, first, count).mul_((m->scale + 1).unsqueeze(1)).add_(m->shift.unsqueeze(1));
+    const auto error = [&](const at::Tensor& x) {
+      return (x.to(at::kCPU, at::kFloat) - exact).abs().mean().item<double>();
+    };
+    EXPECT_LT(error(gpu.modulated()), error(unfused)) << dtype;
+  }
+}
+
+TEST_F(LayersOnGpu, NormTakesAPartOfALongerTensor) {
+  NormCase cpu({2, 60, 9, 1920}, at::kBFloat16, true), gpu = cpu.on_gpu(true);
+  const at::Tensor part = cpu.x.narrow(1, 0, 60), gpu_part = gpu.x.narrow(1, 0, 60);
+  const JointModulation video = {cpu.first.video, {}}, gpu_video = {gpu.first.video, {}};
+  EXPECT_TRUE(close_to(layer_norm_modulate(gpu_part, gpu.norm, 1e-5, 60, gpu_video),
+                       layer_norm_modulate(part, cpu.norm, 1e-5, 60, video), tolerance_of(at::kBFloat16)));
+  EXPECT_TRUE(
+      close_to(layer_norm(gpu_part, gpu.norm, 1e-5), layer_norm(part, cpu.norm, 1e-5), tolerance_of(at::kBFloat16)));
+}
+
+TEST_F(LayersOnGpu, NormIsExactFarFromZero) {
+  NormCase cpu({1, 64, 0, 1920}, at::kHalf, false);
+  cpu.x = (cpu.x + 500).to(at::kHalf).to(at::kFloat);
+  NormCase gpu = cpu.on_gpu(false);
+  EXPECT_TRUE(close_to(gpu.modulated(), cpu.modulated(), tolerance_of(at::kHalf)));
+}
+
+TEST_F(LayersOnGpu, NanStaysInItsRow) {
+  NormCase gpu = NormCase({1, 20, 4, 512}, at::kBFloat16, true).on_gpu(false);
+  gpu.x[0][7][100] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor finite = at::isfinite(gpu.gated_modulated()).all(2).cpu();
+  EXPECT_EQ(finite.sum().item<int64_t>(), 23);
+  EXPECT_FALSE(finite[0][7].item<bool>());
+}
+
+TEST_F(LayersOnGpu, AResidualStreamAddsEverythingOnce) {
+  NormCase cpu({2, 70, 6, 256}, at::kHalf, true), gpu = cpu.on_gpu(false);
+  const auto run = [](NormCase& c) {
+    Residual stream(c.x, c.shape.video);
+    stream.add(c.update, c.first);
+    const at::Tensor normed = stream.norm_modulate(c.norm, 1e-5, c.second);
+    stream.add(normed, c.second);
+    stream.add(normed, c.first);
+    return stream.value();
+  };
+  EXPECT_TRUE(close_to(run(gpu), run(cpu), 4 * tolerance_of(at::kHalf)));
+}
+
+TEST_F(LayersOnGpu, ProjectionsOfAFewRowsAreThoseOfDoublePrecision) {
+  for (const int64_t batch : {1, 2, 3, 4, 5}) {
+    for (const auto& [inputs, outputs] : {std::pair(512, 11520), {512, 37}, {8, 1}, {264, 100}, {12, 30}}) {
+      for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+        SCOPED_TRACE(testing::Message() << batch << " x " << inputs << " -> " << outputs << " " << dtype);
+        const at::Tensor x = rounded({batch, inputs}, dtype), bias = rounded({outputs}, dtype);
+        const at::Tensor first = rounded({outputs, inputs}, dtype), second = rounded({2 * outputs, inputs}, dtype);
+        const Affine a = {on_gpu(first, dtype), on_gpu(bias, dtype)}, b = {on_gpu(second, dtype), {}};
+        const std::vector<at::Tensor> results = linear_few_rows(on_gpu(x, dtype), {&a, &b});
+        const at::Tensor wide = x.to(at::kDouble);
+        EXPECT_TRUE(close_to(results[0], at::matmul(wide, first.to(at::kDouble).t()) + bias, tolerance_of(dtype)));
+        EXPECT_TRUE(close_to(results[1], at::matmul(wide, second.to(at::kDouble).t()), tolerance_of(dtype)));
+      }
+    }
+  }
+}
+
+TEST_F(LayersOnGpu, GeluOfALinearLayerIsItsTanhApproximation) {
+  for (const auto dtype : {at::kBFloat16, at::kHalf, at::kFloat}) {
+    const at::Tensor x = rounded({2, 77, 64}, dtype), weight = rounded({256, 64}, dtype), bias = rounded({256}, dtype);
+    const at::Tensor sum = at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t()) / 8 + bias;
+    const Affine layer = {on_gpu(weight / 8, dtype), on_gpu(bias, dtype)};
+    const at::Tensor y = linear_gelu_tanh(on_gpu(x, dtype), layer);
+    EXPECT_EQ(y.sizes(), at::IntArrayRef({2, 77, 256}));
+    EXPECT_TRUE(close_to(y, at::gelu(sum, "tanh"), dtype == at::kFloat ? 1e-3 : tolerance_of(dtype))) << dtype;
+  }
+}
+
+TEST_F(LayersOnGpu, ThePrologueByItselfIsThatOfTheCpu) {
+  using Norm = attention::Prologue::Norm;
+  const int64_t tokens = 45, text = 7, heads = 3;
+  for (const int64_t head_dim : {16, 40, 48, 64, 128, 160, 256}) {
+    for (const auto norm : {Norm::none, Norm::layer, Norm::rms}) {
+      for (const bool across : {false, true}) {
+        for (const bool interleaved : {false, true}) {
+          SCOPED_TRACE(testing::Message() << head_dim << " norm " << static_cast<int>(norm) << across << interleaved);
+          const at::Tensor x = rounded({2, tokens, heads, head_dim}, at::kBFloat16, 1);
+          attention::Prologue p;
+          p.norm = norm;
+          p.across_heads = across;
+          p.interleaved = interleaved;
+          const int64_t size = across ? heads * head_dim : head_dim;
+          if (norm != Norm::none) {
+            p.q_weight = at::randn({size}), p.k_weight = at::randn({size});
+            p.q_bias = at::randn({size}), p.k_bias = at::randn({size});
+          }
+          p.rotary_cos = at::rand({tokens - text, head_dim}), p.rotary_sin = at::rand({tokens - text, head_dim});
+          attention::Prologue moved = p;
+          for (at::Tensor* t :
+               {&moved.q_weight, &moved.q_bias, &moved.k_weight, &moved.k_bias, &moved.rotary_cos, &moved.rotary_sin})
+            if (t->defined()) *t = t->to(at::kCUDA);
+          const at::Tensor gpu_x = on_gpu(x, at::kBFloat16);
+          const attention::QueriesAndKeys cpu = attention::apply_prologue(p, x, x);
+          const attention::QueriesAndKeys gpu = attention::apply_prologue(moved, gpu_x, gpu_x);
+          EXPECT_TRUE(close_to(gpu.q, cpu.q, 0.02));
+          EXPECT_TRUE(close_to(gpu.k, cpu.k, 0.02));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,188 @@
+// The VAE decoder on a GPU against diffusers' frames and the CPU's layers; skips itself, visibly, where there is no
+// GPU.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "models/device.h"
+#include "models/vae/causal_conv3d.h"
+#include "models/vae/spatial_norm.h"
+#include "models/vae/vae.h"
+#ifdef SPARSEREEL_CUDA
+#include "models/vae/cuda_call.h"
+#endif
+#include "tests/support/golden.h"
+#include "tests/support/vae_component.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::close_to;
+
+constexpr auto kHalves = {at::kBFloat16, at::kHalf};
+
+double tolerance_of(at::ScalarType dtype) {
+  return dtype == at::kHalf ? 2e-3 : 1.2e-2;
+}
+
+class VaeOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
+    at::manual_seed(3);
+    // As the pipeline has it: fp32 means fp32.
+    at::globalContext().setAllowTF32CuDNN(false);
+  }
+
+  static at::Tensor rounded(at::IntArrayRef sizes, at::ScalarType dtype, double offset = 0) {
+    return (at::randn(sizes) + offset).to(dtype).to(at::kFloat);
+  }
+
+  static SpatialNorm moved(SpatialNorm norm, at::ScalarType dtype) {
+    for (Affine* part : {&norm.norm, &norm.conv_y, &norm.conv_b}) {
+      part->weight = part->weight.to(at::kCUDA, dtype);
+      part->bias = part->bias.to(at::kCUDA, dtype);
+    }
+    return norm;
+  }
+
+  c10::InferenceMode inference_;
+};
+
+struct NormCase {
+  int64_t channels, groups, frames, latent_frames, repeat;
+  double offset;
+};
+
+TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
+  for (const NormCase& c :
+       {NormCase{16, 4, 5, 3, 1, 0}, NormCase{128, 32, 9, 3, 8, 0}, NormCase{256, 32, 8, 2, 4, 0},
+        NormCase{512, 32, 1, 1, 2, 0}, NormCase{24, 3, 2, 2, 2, 0}, NormCase{12, 3, 5, 3, 2, 0},
+        NormCase{2048, 32, 2, 2, 1, 0}, NormCase{320, 32, 4, 2, 2, 30}, NormCase{8, 1, 8, 2, 8, 0}}) {
+    for (const auto dtype : kHalves) {
+      for (const bool biased : {false, true}) {
+        SCOPED_TRACE(testing::Message() << c.channels << " channels, " << c.frames << " frames, " << dtype << biased);
+        const SpatialNorm norm{.norm = {rounded({c.channels}, dtype), rounded({c.channels}, dtype)},
+                               .conv_y = {rounded({c.channels, 4}, dtype), rounded({c.channels}, dtype)},
+                               .conv_b = {rounded({c.channels, 4}, dtype), rounded({c.channels}, dtype)},
+                               .groups = c.groups};
+        const at::Tensor z = rounded({c.latent_frames, 3, 5, 4}, dtype);
+        const at::Tensor x = rounded({c.frames, 3 * c.repeat, 5 * c.repeat, c.channels}, dtype, c.offset);
+        const at::Tensor bias = biased ? rounded({c.channels}, dtype) : at::Tensor();
+        const at::Tensor expected = at::empty_like(x);
+        spatial_norm_silu(norm, x, z, expected, bias);
+        const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
+        spatial_norm_silu(moved(norm, dtype), x.to(at::kCUDA, dtype), z.to(at::kCUDA, dtype), out,
+                          biased ? bias.to(at::kCUDA, dtype) : bias);
+        // conv_y's rounding is multiplied by the largest normalised value.
+        EXPECT_TRUE(close_to(out, expected, 2 * tolerance_of(dtype)));
+      }
+    }
+  }
+}
+
+TEST_F(VaeOnGpu, SpatialNormStaysFiniteForHugeValuesAndPassesNanOn) {
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  const SpatialNorm norm{.norm = {.weight = at::ones({16}, options), .bias = at::zeros({16}, options)},
+                         .conv_y = {.weight = at::zeros({16, 1}, options), .bias = at::full({16}, 1e4, options)},
+                         .conv_b = {.weight = at::zeros({16, 1}, options), .bias = at::zeros({16}, options)},
+                         .groups = 2};
+  const at::Tensor x = at::randn({2, 4, 4, 16}, options), out = at::empty_like(x), z = at::zeros({2, 4, 4, 1}, options);
+  spatial_norm_silu(norm, x, z, out);
+  EXPECT_TRUE(at::isfinite(out).all().item<bool>());
+  EXPECT_GT(out.max().item<double>(), 1e3);
+  x[1][2][3][0] = std::numeric_limits<float>::quiet_NaN();
+  spatial_norm_silu(norm, x, z, out);
+  EXPECT_TRUE(at::isnan(out.narrow(3, 0, 8)).all().item<bool>());
+  EXPECT_FALSE(at::isnan(out.narrow(3, 8, 8)).any().item<bool>());
+}
+
+#ifdef SPARSEREEL_CUDA
+TEST_F(VaeOnGpu, ResidualsAreAddedWithTheirBias) {
+  for (const auto dtype : kHalves) {
+    const at::Tensor x = rounded({2, 5, 7, 24}, dtype), y = rounded(x.sizes(), dtype), bias = rounded({24}, dtype);
+    const at::Tensor plain = x.to(at::kCUDA, dtype), biased = plain.clone(), residual = y.to(at::kCUDA, dtype);
+    add_residual_on_cuda(plain, residual, {});
+    add_residual_on_cuda(biased, residual, bias.to(at::kCUDA, dtype));
+    EXPECT_TRUE(close_to(plain, x + y, tolerance_of(dtype)));
+    EXPECT_TRUE(close_to(biased, x + y + bias, tolerance_of(dtype)));
+  }
+}
+
+TEST_F(VaeOnGpu, PixelsAndFramesRepeat) {
+  for (const int64_t frames : {1, 2, 3, 4, 5}) {
+    const at::Tensor x = rounded({frames, 3, 5, 16}, at::kHalf), bias = rounded({16}, at::kHalf);
+    const at::Tensor gpu = x.to(at::kCUDA, at::kHalf);
+    EXPECT_TRUE(at::equal(repeat_on_cuda(gpu, {}, 2, false).cpu().to(at::kFloat),
+                          x.repeat_interleave(2, 1).repeat_interleave(2, 2)));
+    const at::Tensor twice = frames % 2 == 0
+                                 ? x.repeat_interleave(2, 0)
+                                 : at::cat({x.narrow(0, 0, 1), x.narrow(0, 1, frames - 1).repeat_interleave(2, 0)});
+    EXPECT_TRUE(at::equal(repeat_on_cuda(gpu, {}, 1, true).cpu().to(at::kFloat), twice));
+    EXPECT_TRUE(close_to(repeat_on_cuda(gpu, bias.to(at::kCUDA, at::kHalf), 1, true), twice + bias, 2e-3));
+  }
+}
+#endif
+
+TEST_F(VaeOnGpu, OutputsWithoutMeaningAreAddedUpToEight) {
+  const CausalConv3d conv{.weight = at::randn({3, 16, 3, 3, 3}).to(at::kCUDA, at::kHalf),
+                          .bias = at::randn({3}).to(at::kCUDA, at::kHalf)};
+  const CausalConv3d padded = with_padded_outputs(conv);
+  EXPECT_EQ(padded.weight.sizes(), at::IntArrayRef({8, 16, 3, 3, 3}));
+  const at::Tensor buffer = at::randn({4, 6, 5, 16}).to(at::kCUDA, at::kHalf);
+  ConvHistory first, second;
+  const at::Tensor expected = causal_conv3d(conv, buffer, first), actual = causal_conv3d(padded, buffer, second);
+  EXPECT_TRUE(close_to(actual.narrow(3, 0, 3), expected, 2e-3));
+}
+
+class VaeModelOnGpu : public VaeOnGpu {
+ protected:
+  struct Case {
+    const char* name;
+    const char* vae;
+    bool tiled;
+  };
+  static constexpr Case kCases[] = {{"one_frame", "vae_small", false},        {"three_frames", "vae_small", false},
+                                    {"six_frames", "vae_small", false},       {"tiled", "vae_small", true},
+                                    {"deep_three_frames", "vae_deep", false}, {"deep_four_frames", "vae_deep", false}};
+
+  /// make_vae.py keeps every third row and column.
+  at::Tensor decode(const Case& c, at::Device device, at::ScalarType dtype) const {
+    const auto vae = load_cogvideox_vae(test::vae_component(c.vae), device, dtype);
+    const at::Tensor latents = golden_[std::string(c.name) + ".latents"].to(device, dtype);
+    return vae->decode(latents, c.tiled)
+        .to(at::kCPU, at::kFloat)
+        .slice(3, 0, c10::nullopt, 3)
+        .slice(4, 0, c10::nullopt, 3);
+  }
+  at::Tensor expected(const Case& c) const { return golden_[std::string(c.name) + ".frames"]; }
+
+  test::Golden golden_{"vae_golden"};
+};
+
+TEST_F(VaeModelOnGpu, Fp32FramesAreThoseOfDiffusers) {
+  for (const Case& c : kCases) EXPECT_TRUE(close_to(decode(c, at::kCUDA, at::kFloat), expected(c), 1e-4)) << c.name;
+}
+
+/// Root mean square error of all decodes, each in units of its frames.
+TEST_F(VaeModelOnGpu, HalfPrecisionErrsNoMoreThanBfloat16OnTheCpu) {
+  const auto error = [&](at::Device device, at::ScalarType dtype) {
+    double sum = 0;
+    for (const Case& c : kCases) {
+      const at::Tensor exact = expected(c);
+      sum += ((decode(c, device, dtype) - exact).square().mean() / exact.square().mean()).item<double>();
+    }
+    return std::sqrt(sum);
+  };
+  const double cpu = error(at::kCPU, at::kBFloat16);
+  EXPECT_LE(error(at::kCUDA, at::kBFloat16), 1.1 * cpu);
+  EXPECT_LE(error(at::kCUDA, at::kHalf), cpu / 3);  // three bits more
+}
+
+}  // namespace
+}  // namespace sparsereel::models
