@@ -25,7 +25,7 @@ at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
   return at::conv2d(at::conv2d(x, weights.view({1, 1, kWindow, 1})), weights.view({1, 1, 1, kWindow}));
 }
 
-/// Sum over all windows of a few frames, each channel an image of its own.
+/// Sum over all windows of a few frames; x, y [F, 1, H, W].
 double ssim_sum(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   const at::Tensor mx = window_means(x, weights), my = window_means(y, weights);
   const at::Tensor vx = window_means(x * x, weights) - mx * mx, vy = window_means(y * y, weights) - my * my;
@@ -44,16 +44,17 @@ std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference
 
 double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
   const at::Tensor weights = gaussian(device);
+  const at::Tensor luma = at::tensor({0.2126F, 0.7152F, 0.0722F}).to(device);  // BT.709
   double sum = 0;
   for (int64_t start = 0; start < frames.size(0); start += kFramesAtOnce) {
     const int64_t count = std::min(kFramesAtOnce, frames.size(0) - start);
     const auto images = [&](const at::Tensor& all) {
-      return all.narrow(0, start, count).to(device).permute({0, 3, 1, 2}).flatten(0, 1).unsqueeze(1).contiguous();
+      return at::matmul(all.narrow(0, start, count).to(device), luma).unsqueeze(1);
     };
     sum += ssim_sum(images(frames), images(reference), weights);
   }
   const int64_t windows = (frames.size(1) - kWindow + 1) * (frames.size(2) - kWindow + 1);
-  return sum / static_cast<double>(frames.size(0) * frames.size(3) * windows);
+  return sum / static_cast<double>(frames.size(0) * windows);
 }
 
 double relative_l1(const at::Tensor& a, const at::Tensor& b) {
