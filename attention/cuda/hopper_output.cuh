@@ -5,12 +5,6 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-__device__ inline float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 /// "shift" is that of a row's weights, log2 units: P = 2^(score + shift), so O and its row sums carry the factor
 /// 2^shift.
 template <typename T>
@@ -20,7 +14,6 @@ class Output {
 
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; the last four sum P
-  bool fresh;             // the next P.V starts from zero
 
   __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* shared)
       : p_(p),
@@ -28,15 +21,11 @@ class Output {
         shared_(shared),
         sums_(reinterpret_cast<float4*>(shared + T::kSums) + threadIdx.x),
         lane_(static_cast<int>(threadIdx.x) % 32),
-        row_(static_cast<int>(threadIdx.x) / 32 * 16 + lane_ / 4) {
-#pragma unroll
-    for (int i = 0; i < kOutputs; ++i) value[i] = 0;
-  }
+        row_(static_cast<int>(threadIdx.x) / 32 * 16 + lane_ / 4) {}
 
   __device__ void start(const TileIndex& tile) {
-    fresh = true;
     saved_ = false;
-    saved_shift_[0] = saved_shift_[1] = 0;
+    clear();
     prefetch(tile);
   }
 
@@ -48,47 +37,40 @@ class Output {
   __device__ void scale(const float (&alpha)[2]) {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) value[i] *= alpha[i / 2 % 2];
+    if (!saved_) return;
+#pragma unroll 1
+    for (int i = 0; i < kOutputs / 4; ++i) {
+      float4& sum = sums_[i * kConsumers];
+      sum = make_float4(sum.x * alpha[0], sum.y * alpha[0], sum.z * alpha[1], sum.w * alpha[1]);
+    }
   }
 
   /// Moves O into the fp32 sums; the next P.V starts from zero.
-  __device__ void promote(const float (&shift)[2]) {
-    if (fresh) return;
-    const float alpha[2] = {exp2_approx(shift[0] - saved_shift_[0]), exp2_approx(shift[1] - saved_shift_[1])};
+  __device__ void promote() {
 #pragma unroll
     for (int i = 0; i < kOutputs / 4; ++i) {
-      float4 sum = make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]);
-      if (saved_) add(sum, sums_[i * kConsumers], alpha);
-      sums_[i * kConsumers] = sum;
+      if (saved_) add_saved(i);
+      sums_[i * kConsumers] = make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]);
     }
-    saved_shift_[0] = shift[0];
-    saved_shift_[1] = shift[1];
     saved_ = true;
-    fresh = true;
+    clear();
   }
 
   /// Divides by the row sums and writes the tile's rows.
   __device__ void finish(const TileIndex& tile, const float (&shift)[2]) {
-    if (fresh) {
-#pragma unroll
-      for (int i = 0; i < kOutputs; ++i) value[i] = 0;
-    }
     if (saved_) {
-      const float alpha[2] = {exp2_approx(shift[0] - saved_shift_[0]), exp2_approx(shift[1] - saved_shift_[1])};
 #pragma unroll
-      for (int i = 0; i < kOutputs / 4; ++i) {
-        const float4 saved = sums_[i * kConsumers];
-        float4 sum = make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]);
-        add(sum, saved, alpha);
-        value[4 * i] = sum.x;
-        value[4 * i + 1] = sum.y;
-        value[4 * i + 2] = sum.z;
-        value[4 * i + 3] = sum.w;
-      }
+      for (int i = 0; i < kOutputs / 4; ++i) add_saved(i);
     }
     write_rows(tile, shift);
   }
 
  private:
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) value[i] = 0;
+  }
+
   /// What the epilogue will read of V's scales, a line of 128 bytes a lane.
   __device__ void prefetch(const TileIndex& tile) const {
     const float* from = lane_ % 2 == 0 ? buffers_.v_scale : buffers_.v_centre;
@@ -96,11 +78,12 @@ class Output {
     asm volatile("prefetch.global.L1 [%0];" ::"l"(line));
   }
 
-  __device__ static void add(float4& sum, const float4& saved, const float (&alpha)[2]) {
-    sum.x += saved.x * alpha[0];
-    sum.y += saved.y * alpha[0];
-    sum.z += saved.z * alpha[1];
-    sum.w += saved.w * alpha[1];
+  __device__ void add_saved(int i) {
+    const float4 saved = sums_[i * kConsumers];
+    value[4 * i] += saved.x;
+    value[4 * i + 1] += saved.y;
+    value[4 * i + 2] += saved.z;
+    value[4 * i + 3] += saved.w;
   }
 
   /// Rows are put together in the warp's share of the sums' memory, which is free now, so that they leave in 16-byte
@@ -172,9 +155,8 @@ class Output {
   uint8_t* const shared_;
   float4* const sums_;
   const int lane_;
-  const int row_;         // of the tile; this thread's other row is 8 further
-  bool saved_;            // sums_ holds something
-  float saved_shift_[2];  // at the last promotion
+  const int row_;  // of the tile; this thread's other row is 8 further
+  bool saved_;     // sums_ holds something
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -43,7 +43,8 @@ struct Tile {
   static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
   static constexpr int kBarriers = kQueryScales + kRows * 4;
   static constexpr int kWork = (kBarriers + 8 * (4 * kStages + 2) + 15) / 16 * 16;
-  static constexpr int kBytes = kWork + 16;
+  static constexpr int kSkipVotes = kWork + 16;  // bytes [2][kWarpgroups][4]
+  static constexpr int kBytes = kSkipVotes + 8 * kWarpgroups;
   static_assert(kBytes <= 232448, "shared memory of an SM");
   static_assert(kEntries % 16 == 0 && kQueryScales % 16 == 0 && kBarriers % 8 == 0, "alignment");
 };
@@ -103,7 +104,7 @@ struct alignas(16) Work {
   int index;  // of the tile, or -1: no more
   int stages;
   int plain;  // as in TileList
-  float largest_key;
+  float longest_key;
 };
 
 /// One thread that keeps the stages filled, tile after tile until none is left.
@@ -126,7 +127,7 @@ class Producer {
       const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
       const TileIndex tile(sizes_, index);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      announce({index, ceil_div(list.length, T::kStageRecords), list.plain, buffers_.k_largest[tile.bh]});
+      announce({index, ceil_div(list.length, T::kStageRecords), list.plain, buffers_.k_length[tile.bh]});
       load_queries(tile);
       load_keys(tile, list.length);
       index = next;

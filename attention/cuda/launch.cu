@@ -1,6 +1,8 @@
 // The steps of a call in their order.
 #include <cuda_runtime.h>
 
+#include <map>
+
 #include "attention/cuda/kernels.h"
 
 namespace sparsereel::attention::cuda {
@@ -9,6 +11,63 @@ namespace {
 const char* last_error() {
   const cudaError_t status = cudaGetLastError();
   return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+/// A stream beside the caller's, and the events that tie the two together.
+class SideStream {
+ public:
+  SideStream() {
+    int least = 0, greatest = 0;
+    cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
+    for (cudaEvent_t& event : events_) cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  }
+  SideStream(const SideStream&) = delete;
+  SideStream& operator=(const SideStream&) = delete;
+  ~SideStream() {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+    cudaStreamDestroy(stream_);
+  }
+
+  Stream stream() const { return stream_; }
+
+  enum Point { kBegin, kKeys, kEnd };
+  /// What `after` runs next waits for what `before` was given so far. Each point once a call.
+  void order(Point point, Stream before, Stream after) const {
+    cudaEventRecord(events_[point], before);
+    cudaStreamWaitEvent(after, events_[point], 0);
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t events_[3] = {};
+};
+
+/// That of this thread for the current device.
+const SideStream& side_stream() {
+  thread_local std::map<int, SideStream> streams;
+  int device = 0;
+  cudaGetDevice(&device);
+  return streams[device];
+}
+
+/// Everything but attention itself. Statistics, K and V stream through memory; Q's records and the selection, whose
+/// steps wait for one another, run beside them.
+void prepare(const Call& call, Kernel kernel) {
+  const SideStream& side = side_stream();
+  const Call beside{call.problem, call.sizes, call.buffers, side.stream()};
+  const bool queries_need_statistics = call.problem.lse != nullptr;
+  launch_token_moments(call);
+  if (queries_need_statistics) launch_statistics(call);
+  side.order(SideStream::kBegin, call.stream, side.stream());
+  launch_quantise_queries(beside);
+  if (!queries_need_statistics) launch_statistics(call);
+  launch_quantise_keys(call);
+  side.order(SideStream::kKeys, call.stream, side.stream());
+  launch_select(beside);
+  launch_lists(beside, tile_rows(kernel));
+  kernel == Kernel::ampere ? launch_half_values(call) : launch_quantise_values(call);
+  side.order(SideStream::kEnd, side.stream(), call.stream);
 }
 
 }  // namespace
@@ -32,13 +91,7 @@ const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* 
   const Sizes sizes(problem, kernel);
   const Buffers buffers(problem, sizes, scratch);
   const Call call{problem, sizes, buffers, stream};
-  launch_token_moments(call);
-  launch_statistics(call);
-  launch_quantise_queries(call);
-  launch_quantise_keys(call);
-  kernel == Kernel::ampere ? launch_half_values(call) : launch_quantise_values(call);
-  launch_select(call);
-  launch_lists(call, tile_rows(kernel));
+  prepare(call, kernel);
   if (steps == Steps::prepass) return last_error();
   switch (kernel) {
     case Kernel::hopper:

@@ -31,14 +31,20 @@ class Group {
 
   __device__ bool exists() const { return exists_; }
 
-  /// Blocks that the group computes.
+  /// Reads the bitmap's words [first, first + 32), one a lane.
+  __device__ void fetch(int first, int words) {
+    const int word = first + static_cast<int>(threadIdx.x) % 32;
+    if (bitmap_ != nullptr && word < words) fetched_ = bitmap_[word];
+  }
+
+  /// Blocks that the group computes; word: of those fetched last.
   __device__ uint32_t used(int word) const {
     uint32_t bits = ~0U;
     if (map_ != nullptr) {
       const int block = word * 32 + static_cast<int>(threadIdx.x) % 32;
       bits = __ballot_sync(~0U, block < key_blocks_ && map_[block] != 0);
     } else if (bitmap_ != nullptr) {
-      bits = bitmap_[word];
+      bits = __shfl_sync(~0U, fetched_, word % 32);
     }
     return bits & lowest_bits(visible_ - word * 32);
   }
@@ -53,6 +59,7 @@ class Group {
   int whole_;    // key blocks that every row sees as a whole, as far as the causal mask goes
   const uint8_t* map_ = nullptr;
   const uint32_t* bitmap_ = nullptr;
+  uint32_t fetched_ = 0;
 };
 
 /// One warp writes the list of one query tile; returns the 64 x 64 blocks in it.
@@ -61,11 +68,15 @@ __device__ int build_list(const Problem& p, const Sizes& sizes, const Buffers& b
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int bh = tile / sizes.query_tiles, index = tile % sizes.query_tiles;
   const auto group = [&](int g) { return Group(p, sizes, buffers, bh, index * kGroups + g); };
-  const Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
+  Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
   uint32_t* list = buffers.lists + static_cast<int64_t>(tile) * sizes.key_blocks;
   int length = 0, kept = 0;
   bool plain = true;  // every group that has queries uses every entry as a whole
   for (int word = 0; word < sizes.map_words; ++word) {
+    if (word % 32 == 0) {
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) groups[g].fetch(word, sizes.map_words);
+    }
     uint32_t used[kGroups], any = 0, entry = static_cast<uint32_t>(word * 32 + lane);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {

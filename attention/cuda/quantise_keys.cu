@@ -5,14 +5,19 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// *largest = max(*largest, x of every thread), x >= 0, whose bits are in the order of the floats.
-__device__ void note_largest(float x, float* largest) {
+/// *longest = max(*longest, the length of any row of int8 times its scale), not below it. square: of this lane's eight
+/// columns, the largest over its rows; floats from 0 up are in the order of their bits.
+template <int D>
+__device__ void note_longest(int square, float scale, float* longest) {
+#pragma unroll
+  for (int lanes = D / kLaneElements; lanes < 32; lanes *= 2) square = max(square, __shfl_xor_sync(~0U, square, lanes));
+  const float length = scale * sqrtf(row_sum<D>(static_cast<float>(square)));
   __shared__ float shared[kQuantiseWarps];
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = length;
   __syncthreads();
   if (threadIdx.x != 0) return;
   const float most = fmaxf(fmaxf(shared[0], shared[1]), fmaxf(shared[2], shared[3]));
-  atomicMax(reinterpret_cast<int*>(largest), __float_as_int(most));
+  atomicMax(reinterpret_cast<int*>(longest), __float_as_int(most));
 }
 
 template <typename T, int D, bool kPrologue>
@@ -62,10 +67,14 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = __fdividef(1.0F, scale);
   if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
-  note_largest(most, buffers.k_largest + bh);
+  int square = 0;
   each_row([&](int row, float(&x)[kLaneElements]) {
-    *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(row, column)) = pack_int8(x, inverse);
+    const uint2 packed = pack_int8(x, inverse);
+    *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(row, column)) = packed;
+    const int low = static_cast<int>(packed.x), high = static_cast<int>(packed.y);
+    square = max(square, __dp4a(low, low, __dp4a(high, high, 0)));
   });
+  note_longest<D>(square, scale, buffers.k_length + bh);
   const int real = max(0, min(kRecord, left));
   if (buffers.k_mean != nullptr)
     sum.write(1.0F / static_cast<float>(max(1, real)), reinterpret_cast<__nv_bfloat16*>(buffers.k_mean) + record * D);
@@ -74,11 +83,11 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   __shared__ float total[D];
   direction.write(1, total);
   if (threadIdx.x >= 32) return;
-  float square = 0;
-  for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) square += total[c] * total[c];
+  float total_square = 0;
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) total_square += total[c] * total[c];
 #pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) square += __shfl_xor_sync(~0U, square, lanes);
-  if (threadIdx.x == 0) buffers.k_similarity[record] = square / static_cast<float>(max(1, real * real));
+  for (int lanes = 16; lanes > 0; lanes /= 2) total_square += __shfl_xor_sync(~0U, total_square, lanes);
+  if (threadIdx.x == 0) buffers.k_similarity[record] = total_square / static_cast<float>(max(1, real * real));
 }
 
 template <typename T, int D>

@@ -1,0 +1,294 @@
+// Scores of a subtile -> P as e4m3, for the two rows of a thread.
+//
+// A thread holds two rows (lane / 4 and + 8 of its warp's 16). Element i of its scores belongs to row (i / 2) % 2 and
+// to key i / 4 * 8 + lane % 4 * 2 + i % 2 of the subtile; all its keys of a record share one int8 scale.
+//
+// Scores stay integers until the exponential. A row's reference maximum may lag its true maximum by kLag log2 units: P
+// is scaled so that it cannot overflow e4m3 even so, and the usual step then needs neither shuffles nor a rescaling of
+// O.
+#pragma once
+
+#include "attention/cuda/hopper_tile.cuh"
+
+namespace sparsereel::attention::cuda::hopper {
+
+constexpr float kLag = 3;
+constexpr float kTop = kE4m3MaxLog2;    // log2 of the largest P
+constexpr float kOffset = kTop - kLag;  // log2 of P at the reference maximum
+constexpr float kNever = -1e30F;        // a score that no key has
+constexpr float kUnset = 1e30F;         // a row's shift before its first key
+constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: an integer below 2^22 added to the bits is added to the float
+constexpr float kMagic = 12582912.0F;
+constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits of a float
+constexpr float kSqrt2 = 1.41421356F;
+
+/// How an exponential is computed. ex2 has a quarter of the rate that the rest of the kernel needs, so most go another
+/// way: (x + bias) * 2^23 as an integer is the bits of L(x), 2^x with its mantissa taken as linear, at one
+/// multiply-add. Its error of 6% swings with the fraction of x; half a unit further on it swings the other way, so
+/// that L(x) + sqrt(2) L(x - 1/2) is off by 1.5% in all.
+enum class Exp2 { exact, linear, averaged };
+constexpr float kLinearBias = 126.94F;      // centres the error
+constexpr float kAveragedBias = 125.9455F;  // likewise, and halves the sum
+constexpr int kLinearMore = static_cast<int>((kLinearBias - kAveragedBias) * 8388608.0F);  // 2^23 times the difference
+constexpr int kHalfUnit = 0x400000;
+
+/// Of eight: four averaged, one linear (as many as keep the error of attention within 1.05 times that of SageAttention
+/// 2), three by ex2.
+__host__ __device__ constexpr Exp2 exp2_of(int i) {
+  constexpr Exp2 kinds[8] = {Exp2::averaged, Exp2::averaged, Exp2::exact,    Exp2::linear,
+                             Exp2::averaged, Exp2::exact,    Exp2::averaged, Exp2::exact};
+  return kinds[i / 4 % 8];
+}
+
+/// Scores within this many log2 units of 0 keep every sum above in range: P's exponent stays above that of the smallest
+/// float by half a unit and more.
+constexpr float kIntegerRange = 65;
+
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Rounds to e4m3; a in the lowest byte.
+__device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
+  uint16_t low, high;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+  uint32_t packed;
+  asm("mov.b32 %0, {%1, %2};" : "=r"(packed) : "h"(low), "h"(high));
+  return packed;
+}
+
+/// What the softmax of a subtile has to mind for a group of 64 rows.
+enum class Care : int {
+  none,   // the subtile is not for the group
+  masks,  // records that the group does not use, keys that a causal mask hides, or scores beyond kIntegerRange
+  usual,
+  mixed,  // of a whole tile: it depends on the subtile
+};
+
+/// All lanes agree on what branches around matrix instructions, but only a reduction or a vote tells the compiler so;
+/// without one it keeps descriptors in vector registers and guards every instruction.
+template <typename T>
+__device__ T uniform(T x) {
+  return static_cast<T>(__reduce_max_sync(~0U, static_cast<int>(x)));
+}
+
+/// Which keys of the subtile the group's rows see.
+template <typename T, bool kCausal>
+struct Mask {
+  static constexpr int kRecords = T::kSubtileRecords;
+
+  int group, lane;
+  int first_hidden = 0;  // causal: the first key that the thread's first row does not see
+  uint32_t entry[kRecords];
+
+  __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
+
+  /// The causal mask, for element i.
+  __device__ bool hides(int i) const {
+    if (!kCausal || cover(i * 2 / kRecord) != Cover::causal) return false;
+    const int key = entry_block(entry[i * 2 / kRecord]) * kRecord + i / 4 * 8 % kRecord + lane % 4 * 2 + i % 2;
+    return key >= first_hidden + 8 * (i / 2 % 2);
+  }
+
+  __device__ Care care(bool in_range) const {
+    bool whole = in_range, covered = false;
+#pragma unroll
+    for (int r = 0; r < kRecords; ++r) {
+      whole &= cover(r) == Cover::whole;
+      covered |= cover(r) != Cover::none;
+    }
+    return whole ? Care::usual : covered ? Care::masks : Care::none;
+  }
+};
+
+template <typename T, bool kCausal>
+class Softmax {
+  static constexpr int kScores = T::kKeys / 2, kRecords = T::kSubtileRecords;
+
+ public:
+  int score[kScores];
+  uint32_t packed[kScores / 16][4];  // P, as the A operand of P.V
+  float query_scale[2];
+  float key_scale[kRecords];
+  float shift[2];  // kOffset - reference maximum, log2 units
+
+  __device__ void start() { shift[0] = shift[1] = kUnset; }
+
+  __device__ void hold_scores() {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) ptx::hold(score[i]);
+  }
+
+  /// Scores -> P. needed(top): whether a subtile with these largest log2 P of the thread's rows is worth its P.V; where
+  /// no thread of the warp says so, P becomes 0 and the result false. rescale(alpha): called when reference maxima
+  /// rise.
+  template <bool kMasked, typename Needed, typename Rescale>
+  __device__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
+    if (kMasked && kCausal) hide(mask);
+    Line line;
+    prepare<kMasked>(mask, line);
+    float top[2];
+    find_top(line, top);
+    if (!needed(top)) {
+      clear();
+      return false;
+    }
+    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked>(mask, line, rescale);
+    exponentiate<kMasked>(mask, line);
+    return true;
+  }
+
+ private:
+  /// log2 P = integer-as-float * scale + shift.
+  struct Line {
+    float scale[2][kRecords], shift[2][kRecords];
+  };
+
+  __device__ static constexpr int record_of(int i) {
+    return i * 2 / kRecord;
+  }
+  __device__ static constexpr int row_of(int i) {
+    return i / 2 % 2;
+  }
+
+  /// An integer as 1.5 * 2^23 more, without the slow conversion.
+  __device__ static float as_float(int x) {
+    return __int_as_float(x + kMagicBits);
+  }
+
+  /// No dot product of D products of int8 is lower than what a hidden key gets.
+  __device__ void hide(const Mask<T, kCausal>& mask) {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i)
+      if (mask.hides(i)) score[i] = -127 * 127 * T::D;
+  }
+
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) packed[i / 4][i % 4] = 0;
+    hold_packed();
+  }
+
+  __device__ void hold_packed() {
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) ptx::hold(packed[i / 4][i % 4]);
+  }
+
+  __device__ void find_largest(int (&largest)[2][kRecords]) const {
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {
+      const int r = record_of(i);
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const int a = score[i + 2 * row], b = score[i + 2 * row + 1];
+        largest[row][r] = i % (kRecord / 2) == 0 ? max(a, b) : __vimax3_s32(largest[row][r], a, b);
+      }
+    }
+  }
+
+  template <bool kMasked>
+  __device__ void prepare(const Mask<T, kCausal>& mask, Line& line) const {
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) {
+        const bool used = !kMasked || mask.cover(r) != Cover::none;
+        line.scale[row][r] = used ? query_scale[row] * key_scale[r] : 0.0F;
+        line.shift[row][r] = used ? fmaf(-kMagic, line.scale[row][r], shift[row]) : kNever;
+      }
+    }
+  }
+
+  /// The largest log2 P of each row among this thread's keys.
+  __device__ void find_top(const Line& line, float (&top)[2]) const {
+    int largest[2][kRecords];
+    find_largest(largest);
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r) {
+        const float highest = fmaf(as_float(largest[row][r]), line.scale[row][r], line.shift[row][r]);
+        top[row] = r == 0 ? highest : fmaxf(top[row], highest);
+      }
+    }
+  }
+
+  /// New reference maxima, for the rows of which some thread saw a higher score.
+  template <bool kMasked, typename Rescale>
+  __device__ void raise(const Mask<T, kCausal>& mask, Line& line, const Rescale& rescale) {
+    int largest[2][kRecords];
+    find_largest(largest);
+    float alpha[2];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      float highest = kNever;
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        if (!kMasked || mask.cover(r) != Cover::none)
+          highest = fmaxf(highest, (as_float(largest[row][r]) - kMagic) * line.scale[row][r]);
+      highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
+      highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
+      const float lower = fminf(shift[row], kOffset - highest);
+      alpha[row] = exp2_approx(lower - shift[row]);
+      shift[row] = lower;
+      bits_shift_[row] = __float2int_rn((lower + kAveragedBias) * kExponentUnit);
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        if (!kMasked || mask.cover(r) != Cover::none) line.shift[row][r] = fmaf(-kMagic, line.scale[row][r], lower);
+    }
+    rescale(alpha);
+  }
+
+  template <bool kMasked>
+  __device__ void exponentiate(const Mask<T, kCausal>& mask, const Line& line) {
+    int bits_scale[2][kRecords];
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int r = 0; r < kRecords; ++r)
+        bits_scale[row][r] = __float_as_int(fmaf(line.scale[row][r], kExponentUnit, kMagic)) - kMagicBits;
+    }
+    const auto argument = [&](int i) {
+      const int row = row_of(i), r = record_of(i);
+      const Exp2 kind = kMasked ? Exp2::exact : exp2_of(i);
+      if (kind == Exp2::exact) {
+        score[i] = __float_as_int(fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]));
+      } else {
+        score[i] = score[i] * bits_scale[row][r] + (bits_shift_[row] + (kind == Exp2::linear ? kLinearMore : 0));
+      }
+    };
+    const auto exponential = [&](int i) {
+      const Exp2 kind = kMasked ? Exp2::exact : exp2_of(i);
+      const float x = __int_as_float(score[i]);
+      if (kind == Exp2::exact) score[i] = __float_as_int(exp2_approx(x));
+      if (kind == Exp2::averaged) score[i] = __float_as_int(fmaf(__int_as_float(score[i] - kHalfUnit), kSqrt2, x));
+      if (kMasked && mask.hides(i)) score[i] = 0;
+    };
+    const auto pack = [&](int chunk) {
+      const auto p = [&](int i) { return __int_as_float(score[chunk * 8 + i]); };
+      packed[chunk / 2][chunk % 2 * 2] = pack_e4m3(p(0), p(1), p(4), p(5));
+      packed[chunk / 2][chunk % 2 * 2 + 1] = pack_e4m3(p(2), p(3), p(6), p(7));
+    };
+    const auto each = [](int chunk, const auto& f) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) f(chunk * 8 + i);
+    };
+    constexpr int kChunks = kScores / 8;  // software-pipelined: argument, exponential and packing of three chunks
+    each(0, argument);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      each(chunk, exponential);
+      if (chunk + 1 < kChunks) each(chunk + 1, argument);
+      if (chunk > 0) pack(chunk - 1);
+    }
+    pack(kChunks - 1);
+    hold_packed();
+  }
+
+  int bits_shift_[2];  // shift for the integer exponentials
+};
+
+}  // namespace sparsereel::attention::cuda::hopper
