@@ -256,7 +256,7 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
   const c10::DeviceGuard guard(x.device());
   Kept kept;
   const at::Tensor in = loadable(x);
-  const at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+  at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
   const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .heads = static_cast<int>(x.size(2)),
@@ -274,7 +274,7 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
 
 at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index) {
   const c10::DeviceGuard guard(x.device());
-  const at::Tensor out = at::empty({x.size(0), index.size(0), x.size(2)}, x.options());
+  at::Tensor out = at::empty({x.size(0), index.size(0), x.size(2)}, x.options());
   const int64_t size = x.element_size();
   const char* error = cuda::gather_rows(
       x.const_data_ptr(), x.stride(0) * size, x.stride(1) * size, index.const_data_ptr<int64_t>(),

@@ -75,7 +75,7 @@ void DpmSolverScheduler::restore(const std::map<std::string, at::Tensor>& state)
                       "resume with the scheduler that wrote the checkpoint");
     }
   }
-  drawn_ = at::Tensor();
+  drawn_.reset();
   const auto found = state.find(kHistory);
   old_pred_original_sample_ = found == state.end() ? at::Tensor() : found->second;
 }

@@ -113,7 +113,7 @@ at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x) {
     const at::Tensor output = convolve(larger, upsampler.conv.weight, bias, /*padding=*/{1, 1});
     parts.push_back(output.permute({0, 2, 3, 1}).contiguous());
   }
-  const at::Tensor all = parts.size() == 1 ? parts[0] : at::cat(parts);
+  at::Tensor all = parts.size() == 1 ? parts[0] : at::cat(parts);
   if (!upsampler.compress_time) return all;
   return repeat_frames(all, carried ? upsampler.conv.bias : at::Tensor());
 }

@@ -108,24 +108,21 @@ class Pieces {
   }
 
   void conv3d(int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width, int64_t calls) {
-    const models::CausalConv3d conv{.weight = random({out, in, 3, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast3d),
-                                    .bias = {}};
-    const at::Tensor buffer = random({2 + frames, height, width, in});
-    const double flops = 54.0 * static_cast<double>(in * out * frames * height * width);
-    row("conv3d", in, out, frames, height, width, calls, flops, 0, [&] {
-      models::convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, {}, {0, 1, 1});
-    });
+    const at::Tensor weight = random({out, in, 3, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast3d);
+    const at::Tensor x = random({2 + frames, height, width, in}).permute({3, 0, 1, 2}).unsqueeze(0);
+    convolution("conv3d", weight, x, frames, calls);
   }
 
-  /// calls 0: what the three time taps of a conv3d would cost as planar convolutions, without adding them up.
   void conv2d(int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width, int64_t calls) {
     const at::Tensor weight = random({out, in, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor x = random({frames, height, width, in});
-    const int64_t times = calls == 0 ? 3 : 1;
-    const double flops = 18.0 * static_cast<double>(times * in * out * frames * height * width);
-    row(calls == 0 ? "conv3d as three conv2d" : "conv2d", in, out, frames, height, width, calls, flops, 0, [&] {
-      for (int64_t i = 0; i < times; ++i) models::convolve(x.permute({0, 3, 1, 2}), weight, {}, {1, 1});
-    });
+    convolution("conv2d", weight, random({frames, height, width, in}).permute({0, 3, 1, 2}), frames, calls);
+  }
+
+  /// What could stand in for a conv3d, for comparison: other memory order; the three frames as channels of a conv2d.
+  void alternatives(int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width) {
+    convolution("conv3d, channels first", random({out, in, 3, 3, 3}), random({1, in, 2 + frames, height, width}),
+                frames, 0);
+    conv2d(3 * in, out, frames, height, width, 0);
   }
 
   void norm(int64_t channels, int64_t frames, int64_t height, int64_t width, int64_t calls) {
@@ -152,6 +149,14 @@ class Pieces {
     return at::randn(shape, options_.dtype(at::kFloat)).to(options_) / 8;
   }
 
+  void convolution(const char* name, const at::Tensor& weight, const at::Tensor& x, int64_t frames, int64_t calls) {
+    const int64_t out = weight.size(0), in = weight.size(1), height = x.size(-2), width = x.size(-1);
+    const std::vector<int64_t> planar = {1, 1}, causal = {0, 1, 1};
+    const double flops = 2.0 * static_cast<double>(weight.numel() * frames * height * width);
+    row(name, in, out, frames, height, width, calls, flops, 0,
+        [&] { models::convolve(x, weight, {}, weight.dim() == 5 ? causal : planar); });
+  }
+
   void row(const char* name, int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width, int64_t calls,
            double flops, double bytes, const std::function<void()>& call) {
     const double ms = median_ms(call, repetitions_, options_);
@@ -174,11 +179,11 @@ void time_pieces(const at::TensorOptions& options, int64_t repetitions) {
   pieces.conv3d(256, 256, 4, 120, 180, 7);
   pieces.conv2d(256, 256, 4, 240, 360, 1);
   pieces.conv3d(256, 256, 8, 240, 360, 8);
-  pieces.conv2d(256, 256, 8, 240, 360, 0);
+  pieces.alternatives(256, 256, 8, 240, 360);
   pieces.conv2d(256, 256, 8, 480, 720, 1);
   pieces.conv3d(256, 128, 8, 480, 720, 1);
   pieces.conv3d(128, 128, 8, 480, 720, 7);
-  pieces.conv2d(128, 128, 8, 480, 720, 0);
+  pieces.alternatives(128, 128, 8, 480, 720);
   pieces.conv3d(128, 3, 8, 480, 720, 0);
   pieces.conv3d(128, 8, 8, 480, 720, 1);
   pieces.copy(128, 8, 480, 720);

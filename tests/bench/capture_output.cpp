@@ -1,0 +1,47 @@
+// capture_output COMPONENT FOLDER INPUTS OUTPUT DEVICE DTYPE: runs the transformer (on `latents`, `text`, `timesteps`
+// of INPUTS, full attention) or the vae (on `latents`, untiled) of a checkpoint once and writes its result as fp32
+// tensor `output`. tests/parity/compare_precision.py calls it.
+#include <c10/core/InferenceMode.h>
+
+#include "models/checkpoint/model_folder.h"
+#include "models/device.h"
+#include "models/dit/dit.h"
+#include "models/vae/vae.h"
+#include "tests/bench/program.h"
+
+namespace {
+
+using namespace sparsereel;
+
+at::Tensor run_component(const std::string& name, const models::Component& component,
+                         const models::SafetensorsFile& inputs, at::Device device, at::ScalarType dtype) {
+  const at::Tensor latents = bench::read_tensor(inputs, "latents", at::kFloat).to(device, dtype);
+  if (name == "vae") return models::load_cogvideox_vae(component, device, dtype)->decode(latents, false);
+  const at::Tensor text = bench::read_tensor(inputs, "text", at::kFloat).to(device, dtype),
+                   timesteps = bench::read_tensor(inputs, "timesteps", at::kLong).to(device);
+  models::AttentionRun attention;
+  return models::load_cogvideox_dit(component, device, dtype)->forward(latents, text, timesteps, attention);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const c10::InferenceMode inference;
+  const at::Device device = models::resolve_device(arguments[4]);
+  const at::ScalarType dtype = models::resolve_dtype(arguments[5], device, at::kFloat);
+  at::globalContext().setAllowTF32CuDNN(false);  // as the pipeline has it
+  const models::Component component = models::ModelFolder::open(arguments[1]).component(arguments[0]);
+  const at::Tensor output =
+      run_component(arguments[0], component, models::SafetensorsFile(arguments[2]), device, dtype);
+  bench::write_tensor(arguments[3], "output", output.to(at::kCPU, at::kFloat));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() != 6) {
+    std::fprintf(stderr, "usage: %s COMPONENT FOLDER INPUTS OUTPUT DEVICE DTYPE\n", argv[0]);
+    return 2;
+  }
+  return bench::guarded([&] { return run(arguments); });
+}
