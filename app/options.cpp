@@ -83,7 +83,11 @@ models::ModelFolder open_model(const RunOptions& run) {
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
-  return models::Pipeline::open(open_model(run), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
+  auto pipeline =
+      models::Pipeline::open(open_model(run), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
+  if (run.offload && pipeline->device().is_cpu())
+    throw bad_input("--offload has no effect on a CPU, whose memory is the host's", "leave it out");
+  return pipeline;
 }
 
 std::string model_name(const RunOptions& run) {

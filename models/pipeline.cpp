@@ -282,6 +282,7 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
 
 bool CogVideoXPipeline::use_tiling(VaeTiling tiling, at::IntArrayRef latents) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
+  if (offload_) return true;  // who offloads wants little memory in use, whatever is free
   // A quarter of the free memory stays free for what the estimate does not see.
   return vae_->untiled_bytes(latents[1], latents[3], latents[4]) > free_memory(device_) / 4 * 3;
 }

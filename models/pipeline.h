@@ -99,7 +99,7 @@ struct PipelineOptions {
   std::string device = "auto";  // as in device.h
   std::string dtype = "auto";
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
-  /// host while it computes. Ignored on a CPU, where there is nowhere to put them.
+  /// host while it computes; automatic tiling always tiles. Means nothing on a CPU.
   bool offload = false;
 };
 

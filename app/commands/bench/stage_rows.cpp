@@ -90,10 +90,15 @@ std::string shared_table(const std::vector<StageRow>& rows) {
   return markdown_of(rows, columns);
 }
 
-/// Milliseconds of a stage that all share, else 0.
-double shared_ms(const std::vector<StageRow>& rows, const std::string& stage) {
+/// Who shares stages other than the step: our contenders, or the ways to run a rival ("diffusers eager").
+std::string owner_of(const StageRow& row) {
+  return row.token_order.empty() ? row.mode.substr(0, row.mode.find(' ')) : "";
+}
+
+/// Milliseconds of a stage that the owner's steps share, else 0.
+double shared_ms(const std::vector<StageRow>& rows, const std::string& owner, const std::string& stage) {
   for (const StageRow& row : rows)
-    if (row.mode.empty() && row.stage == stage && row.ms) return row.ms->median;
+    if (row.stage == stage && owner_of(row) == owner && row.ms) return row.ms->median;
   return 0;
 }
 
@@ -166,8 +171,9 @@ void compare_steps(std::vector<StageRow>& rows, int64_t steps) {
   for (StageRow& row : rows) {
     if (row.stage != kStepStage || !row.ms) continue;
     if (full) row.speedup = *full / row.ms->median;
-    const double decode = shared_ms(rows, "decode"), text = shared_ms(rows, "text");
-    if (decode > 0 && text > 0 && !row.token_order.empty())
+    const std::string owner = owner_of(row);
+    const double decode = shared_ms(rows, owner, "decode"), text = shared_ms(rows, owner, "text");
+    if (decode > 0 && text > 0)
       row.video_seconds = (text + static_cast<double>(steps) * row.ms->median + decode) / 1000;
   }
 }

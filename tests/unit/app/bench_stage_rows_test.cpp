@@ -85,11 +85,13 @@ TEST(StageJson, HasWhatTheDesignPromises) {
 TEST(Rival, RowsComeWithTheirTimes) {
   const TemporaryFolder folder;
   write_text(folder / "rival.json", R"({"rows": [
-    {"mode": "diffusers eager", "stage": "step", "ms": 900, "ms_min": 890, "matmul_ms": 1, "attention_ms": 2, "rest_ms": 3, "peak_gib": 12.5}]})");
+    {"mode": "diffusers eager", "stage": "decode", "ms": 3000}, {"mode": "diffusers eager", "stage": "text", "ms": 1000},
+    {"mode": "diffusers compiled", "stage": "step", "ms": 900, "ms_min": 890, "matmul_ms": 1, "attention_ms": 2, "rest_ms": 3, "peak_gib": 12.5}]})");
   std::vector<StageRow> all = rows();
   for (const StageRow& row : read_rival((folder / "rival.json").string())) all.push_back(row);
   compare_steps(all, 50);
-  EXPECT_EQ(all.back().mode, "diffusers eager");
+  EXPECT_EQ(all.back().mode, "diffusers compiled");
+  EXPECT_DOUBLE_EQ(*all.back().video_seconds, 1 + 45 + 3) << "text and decode are not compiled";
   EXPECT_EQ(all.back().ms->least, 890);
   EXPECT_EQ(all.back().split->attention, 2);
   EXPECT_NEAR(*all.back().speedup, 2.0 / 3, 1e-9);
