@@ -52,7 +52,7 @@ class StageMeter {
 at::Tensor host_frames(const at::Tensor& video) {
   constexpr int64_t chunk = 8;
   const at::Tensor frames = video[0].permute({1, 2, 3, 0});
-  const at::Tensor result = at::empty(frames.sizes(), at::kFloat);
+  at::Tensor result = at::empty(frames.sizes(), at::kFloat);
   for (int64_t start = 0; start < frames.size(0); start += chunk) {
     const int64_t count = std::min(chunk, frames.size(0) - start);
     const at::Tensor part = frames.narrow(0, start, count).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1);

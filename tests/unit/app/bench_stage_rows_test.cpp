@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "app/commands/bench_plot.h"
 #include "hilbert/error.h"
 #include "tests/support/temporary_folder.h"
