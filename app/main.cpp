@@ -90,7 +90,7 @@ void run(int argc, char** argv, RunReport& report) {
   Arguments arguments;
   const auto settings = [&](const char* command) {
     Settings collected = collect_settings(arguments.values, arguments.config);
-    check_distinct_files(collected, arguments.path);
+    check_distinct_files(collected, arguments.config, arguments.path);
     start_report(collected.text("report", ""), collected.flag("json"), command, report);
     return collected;
   };

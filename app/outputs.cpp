@@ -35,7 +35,7 @@ bool same_file(const fs::path& a, const fs::path& b) {
   return resolved(a) == resolved(b) || (fs::equivalent(a, b, error) && !error);
 }
 
-std::vector<NamedFile> files_of(const Settings& settings, const fs::path& decoded) {
+std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config, const fs::path& decoded) {
   std::vector<NamedFile> files;
   const fs::path output = settings.text("output", kDefaultOutput);
   if (!output.empty()) files.push_back({"--output", output});
@@ -49,14 +49,15 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& decode
     const auto path = settings.text(key);
     if (path && !path->empty()) files.push_back({find_option(key)->names, *path});
   }
+  if (!config.empty()) files.push_back({"--config", config});
   if (!decoded.empty()) files.push_back({"the latents to decode", decoded});
   return files;
 }
 
 }  // namespace
 
-void check_distinct_files(const Settings& settings, const fs::path& decoded) {
-  const std::vector<NamedFile> files = files_of(settings, decoded);
+void check_distinct_files(const Settings& settings, const fs::path& config, const fs::path& decoded) {
+  const std::vector<NamedFile> files = files_of(settings, config, decoded);
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (same_file(files[i].path, files[j].path))

@@ -10,10 +10,11 @@
 
 namespace sparsereel::app {
 
-/// Throws Error when two of a run's files are one: outputs, the report among them, and what the run reads (`decoded`,
-/// the latents of `decode`; --init-latents, --prompt-file). Comes before the report is begun, since failed runs write
-/// it too.
-void check_distinct_files(const Settings& settings, const std::filesystem::path& decoded = {});
+/// Throws Error when two of a run's files are one: outputs, the report among them, and what the run reads (`config`,
+/// the file of --config; `decoded`, the latents of `decode`; --init-latents, --prompt-file; empty paths where there is
+/// none). Comes before the report is begun, since failed runs write it too.
+void check_distinct_files(const Settings& settings, const std::filesystem::path& config,
+                          const std::filesystem::path& decoded);
 
 /// Throws Error when an output cannot be written. `decoded`: as above.
 void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});

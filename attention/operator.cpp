@@ -130,7 +130,7 @@ class CpuCall {
     for (const HeadPolicy& head : heads_)
       thresholds.push_back(dense_call || head.dense ? cpu::kNeverSkip : head.pv_threshold);
     const auto arithmetic = mode == Mode::quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
-    const cpu::TileKernel& kernel = cpu::tile_kernels().front();
+    const cpu::TileKernel& kernel = cpu::chosen_tile_kernel();
     float* scratch = reserve(workspace, cpu::block_sparse_scratch_floats(problem_, arithmetic));
     const cpu::Counts counts =
         cpu::block_sparse_attention(problem_, map, thresholds, arithmetic, kernel, scratch, parallel_for);

@@ -1,6 +1,9 @@
 // Chooses the tile kernels that this machine can run.
 #include "attention/cpu/tile_kernel.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 namespace sparsereel::attention::cpu {
@@ -31,6 +34,15 @@ std::span<const TileKernel> tile_kernels() {
     return found;
   }();
   return kernels;
+}
+
+const TileKernel& chosen_tile_kernel() {
+  const std::span<const TileKernel> kernels = tile_kernels();
+  const char* name = std::getenv("SPARSEREEL_ATTENTION_KERNEL");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+  if (name == nullptr) return kernels.front();
+  const auto named = [&](const TileKernel& kernel) { return std::string_view(name) == kernel.name; };
+  const auto found = std::find_if(kernels.begin(), kernels.end(), named);
+  return found == kernels.end() ? kernels.front() : *found;
 }
 
 }  // namespace sparsereel::attention::cpu

@@ -14,7 +14,6 @@ using IntVec = int32_t __attribute__((vector_size(kLanes * sizeof(float))));
 
 constexpr float kMinusInfinity = -__builtin_inff();
 constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
-constexpr int64_t kVectors = kBlock / kLanes;  // in a row of scores
 
 inline Vec load(const float* p) {
   Vec v;
@@ -25,7 +24,10 @@ inline void store(float* p, Vec v) {
   std::memcpy(p, &v, sizeof(v));
 }
 inline Vec broadcast(float x) {
-  return Vec{} + x;
+  return x - Vec{};  // not a sum with 0, which would have to turn -0 into 0
+}
+inline void prefetch(const float* from, int64_t floats) {
+  for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(from + i);  // a cache line each
 }
 /// b where either is NaN, so that NaN scores reach the output.
 inline Vec max(Vec a, Vec b) {
@@ -82,22 +84,33 @@ inline Vec round_e4m3(Vec x) {
   return x < 0.015625F ? small : normal;
 }
 
+/// sum[kRows][kWidth vectors] of a [kRows][length] times b [length][kWidth vectors]; element (r, i) of a lies at
+/// a[r * a_row + i * a_step], row i of b at b + i * b_row; length >= 1: GCC 12 keeps the sums in memory where the loop
+/// may not run.
+template <int kRows, int kWidth>
+struct Product {
+  Vec sum[kRows][kWidth] = {};
+
+  Product(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_row, int64_t length) {
+    int64_t i = 0;
+    do {
+      Vec x[kWidth];
+      for (int c = 0; c < kWidth; ++c) x[c] = load(b + i * b_row + c * kLanes);
+      for (int r = 0; r < kRows; ++r) {
+        const Vec y = broadcast(a[r * a_row + i * a_step]);
+        for (int c = 0; c < kWidth; ++c) sum[r][c] += y * x[c];
+      }
+    } while (++i < length);
+  }
+};
+
 /// scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64].
 template <int kRows>
 void multiply_keys(const float* q, const float* keys, int64_t head_dim, float* scores) {
-  for (int64_t first = 0; first < kVectors; first += kColumns) {
-    Vec sum[kRows][kColumns] = {};
-    const float* panel = keys + first * kLanes;
-    for (int64_t d = 0; d < head_dim; ++d) {
-      Vec k[kColumns];
-      for (int c = 0; c < kColumns; ++c) k[c] = load(panel + d * kBlock + c * kLanes);
-      for (int r = 0; r < kRows; ++r) {
-        const Vec x = broadcast(q[d * kRowGroup + r]);
-        for (int c = 0; c < kColumns; ++c) sum[r][c] += x * k[c];
-      }
-    }
+  for (int64_t i = 0; i < kBlock; i += kColumns * kLanes) {
+    const Product<kRows, kColumns> product(q, 1, kRowGroup, keys + i, kBlock, head_dim);
     for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < kColumns; ++c) store(scores + r * kBlock + (first + c) * kLanes, sum[r][c]);
+      for (int c = 0; c < kColumns; ++c) store(scores + r * kBlock + i + c * kLanes, product.sum[r][c]);
   }
 }
 
@@ -105,19 +118,13 @@ void multiply_keys(const float* q, const float* keys, int64_t head_dim, float* s
 template <int kRows, int kWidth>
 void multiply_values(const float* p, const float* values, int64_t keys, int64_t stride, const float* alpha,
                      float* out) {
-  Vec sum[kRows][kWidth];
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kWidth; ++c) sum[r][c] = load(out + r * stride + c * kLanes) * alpha[r];
-  for (int64_t j = 0; j < keys; ++j) {
-    Vec v[kWidth];
-    for (int c = 0; c < kWidth; ++c) v[c] = load(values + j * stride + c * kLanes);
-    for (int r = 0; r < kRows; ++r) {
-      const Vec x = broadcast(p[r * kBlock + j]);
-      for (int c = 0; c < kWidth; ++c) sum[r][c] += x * v[c];
+  const Product<kRows, kWidth> product(p, kBlock, 1, values, stride, keys);
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kWidth; ++c) {
+      float* to = out + r * stride + c * kLanes;
+      store(to, load(to) * alpha[r] + product.sum[r][c]);
     }
   }
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kWidth; ++c) store(out + r * stride + c * kLanes, sum[r][c]);
 }
 
 template <int kRows>
@@ -163,21 +170,22 @@ class TileRun {
         sums_(scores_ + kPaddedRows * kBlock) {
     std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
     for (float& m : max_) m = kMinusInfinity;
+    // Rows may lie a page apart, where waiting for one after the other is slow.
+    for (int64_t r = 0; r < tile.rows; ++r) prefetch(tile.q + r * tile.q_stride, tile.head_dim);
     for (int64_t r = 0; r < tile.rows; ++r) load_query(r);
   }
 
   Counts run() {
-    int64_t last = tile_.key_blocks - 1;
-    while (last >= 0 && tile_.kept[last] == 0) --last;
     Counts counts;
-    for (int64_t j = 0; j <= last; ++j) {
-      if (tile_.kept[j] == 0) continue;
+    for (int64_t j = kept_from(0), next = 0; j < tile_.key_blocks; j = next) {
+      next = kept_from(j + 1);
+      const bool last = next == tile_.key_blocks;
       ++counts.kept_blocks;
       const float rise = score(j);
-      if (tile_.pv_threshold < static_cast<float>(kNeverSkip) && j != last && !(rise + tile_.pv_threshold > 0)) {
+      if (tile_.pv_threshold < static_cast<float>(kNeverSkip) && !last && !(rise + tile_.pv_threshold > 0)) {
         ++counts.skipped_pv_blocks;
       } else {
-        accumulate(j);
+        accumulate(j, last ? j : next);
       }
     }
     for (int64_t r = 0; r < tile_.rows; ++r) finish(r);
@@ -185,6 +193,15 @@ class TileRun {
   }
 
  private:
+  const float* keys(int64_t j) const { return tile_.keys + j * kBlock * tile_.head_dim; }
+  const float* values(int64_t j) const { return tile_.values + j * kBlock * stride_; }
+
+  /// The first block that is kept, from j on; key_blocks where none is.
+  int64_t kept_from(int64_t j) const {
+    while (j < tile_.key_blocks && tile_.kept[j] == 0) ++j;
+    return j;
+  }
+
   int64_t visible_keys(int64_t r) const {
     if (!tile_.causal) return tile_.key_length;
     const int64_t sees = tile_.first_row_sees + r;
@@ -213,11 +230,13 @@ class TileRun {
     }
   }
 
-  /// Scores of key block j in log2 units, -inf where masked; returns by how much a row's maximum rose at most.
+  /// Scores of key block j in log2 units, -inf where masked; returns by how much a row's maximum rose at most. Each
+  /// product, here and below, has its group of rows fetch a share of the block that the next one reads.
   float score(int64_t j) {
-    const float* keys = tile_.keys + j * kBlock * tile_.head_dim;
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
-      multiply_keys<decltype(count)::value>(q_ + r * tile_.head_dim, keys, tile_.head_dim, scores_ + r * kBlock);
+      constexpr int kRows = decltype(count)::value;
+      prefetch(values(j) + r * stride_, kRows * stride_);
+      multiply_keys<kRows>(q_ + r * tile_.head_dim, keys(j), tile_.head_dim, scores_ + r * kBlock);
     });
     float rise = kMinusInfinity;
     for (int64_t r = 0; r < tile_.rows; ++r) {
@@ -236,7 +255,8 @@ class TileRun {
     return rise;
   }
 
-  void accumulate(int64_t j) {
+  /// Adds block j; `next` is the block whose turn it is then.
+  void accumulate(int64_t j, int64_t next) {
     update_maxima();
     const float offset = kInt8 ? static_cast<float>(kE4m3MaxLog2) : 0.0F;
     for (int64_t r = 0; r < tile_.rows; ++r) {
@@ -252,11 +272,11 @@ class TileRun {
       store(sums_ + r * 16, sum);
     }
     const int64_t left = tile_.key_length - j * kBlock;
-    const int64_t keys = left < kBlock ? left : kBlock;
-    const float* values = tile_.values + j * kBlock * stride_;
+    const int64_t valid = left < kBlock ? left : kBlock;
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
-      multiply_all_values<decltype(count)::value>(scores_ + r * kBlock, values, keys, stride_, alpha_ + r,
-                                                  out_ + r * stride_);
+      constexpr int kRows = decltype(count)::value;
+      prefetch(keys(next) + r * tile_.head_dim, kRows * tile_.head_dim);
+      multiply_all_values<kRows>(scores_ + r * kBlock, values(j), valid, stride_, alpha_ + r, out_ + r * stride_);
     });
   }
 

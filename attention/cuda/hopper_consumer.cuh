@@ -21,7 +21,6 @@ class Consumer {
         shared_(shared),
         base_(ptx::shared_address(shared)),
         barriers_{base_ + T::kBarriers},
-        row_(static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4),
         output_(p, buffers, shared) {
     mask_.group = static_cast<int>(threadIdx.x) / 128;
     mask_.lane = static_cast<int>(threadIdx.x) % 32;
@@ -41,46 +40,31 @@ class Consumer {
   }
 
  private:
+  /// Of the tile; the thread's other row is 8 further.
+  __device__ static int first_row(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
+
   __device__ void start_tile(const TileIndex& tile, const Work& work) {
+    const int thread = ptx::thread(), row = first_row(thread);
     const float* scales = reinterpret_cast<const float*>(shared_ + T::kQueryScales);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) softmax_.query_scale[r] = scales[row_ + 8 * r];
+    for (int r = 0; r < 2; ++r) softmax_.query_scale[r] = scales[row + 8 * r];
 #pragma unroll
     for (int k = 0; k < D / 32; ++k) {
 #pragma unroll
       for (int u = 0; u < 4; ++u)
         query_[k][u] = *reinterpret_cast<const uint32_t*>(
-            shared_ + T::kQueries + row_ / kRecord * T::kKeyBytes +
-            record_offset<D>(row_ % kRecord + 8 * (u & 1), k * 32 + mask_.lane % 4 * 4 + 16 * (u / 2)));
+            shared_ + T::kQueries + row / kRecord * T::kKeyBytes +
+            record_offset<D>(row % kRecord + 8 * (u & 1), k * 32 + thread % 4 * 4 + 16 * (u / 2)));
     }
     release(barriers_.query_empty());
-    in_range_ = __all_sync(~0U, largest_score(work.longest_key) < kIntegerRange);
+    in_range_ = work.largest_score < kIntegerRange;
     tile_care_ = uniform(work.plain == 0 ? Care::mixed : in_range_ ? Care::usual : Care::masks);
     care_ = tile_care_;
     softmax_.start();
-    output_.start(tile);
+    output_.start();
     until_promotion_ = T::kPromoteEvery;
-    if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + row_ + p_.keys - p_.queries + 1;
-    if constexpr (kSkips) start_skipping(tile);
-  }
-
-  /// No score of the thread's rows is larger in magnitude, in log2 units: |q . k| <= |q| |k|.
-  __device__ float largest_score(float longest_key) const {
-    float longest = 0;
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      int square = 0;
-#pragma unroll
-      for (int k = 0; k < D / 32; ++k) {
-#pragma unroll
-        for (int u = row; u < 4; u += 2)
-          square = __dp4a(static_cast<int>(query_[k][u]), static_cast<int>(query_[k][u]), square);
-      }
-      square += __shfl_xor_sync(~0U, square, 1);
-      square += __shfl_xor_sync(~0U, square, 2);
-      longest = fmaxf(longest, sqrtf(static_cast<float>(square)) * softmax_.query_scale[row]);
-    }
-    return longest * longest_key;
+    if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + row + p_.keys - p_.queries + 1;
+    if constexpr (kSkips) start_skipping(tile, tile.tile * T::kRows + row);
   }
 
   /// P.V of a subtile runs beside Q.K of the next one, then the next one's softmax. The warpgroups drift apart by
@@ -185,10 +169,9 @@ class Consumer {
   // warpgroup does not multiply. Their votes meet in shared memory, a byte a warp, in two places by turns: a warp can
   // be one subtile ahead of another.
 
-  __device__ void start_skipping(const TileIndex& tile) {
+  __device__ void start_skipping(const TileIndex& tile, int first) {
     const HeadChoice& choice =
         p_.selection.heads == nullptr ? p_.selection.all : p_.selection.heads[tile.bh % p_.heads];
-    const int first = tile.tile * T::kRows + row_;
 #pragma unroll
     for (int row = 0; row < 2; ++row)
       skip_below_[row] = first + 8 * row < p_.queries ? kOffset - choice.pv_threshold : kUnset;
@@ -217,7 +200,9 @@ class Consumer {
   __device__ void finish_tile(const TileIndex& tile) {
     output_.finish(tile, softmax_.shift);
     if constexpr (kSkips) {
-      if (threadIdx.x % 128 == 0 && skipped_ > 0 && p_.counts != nullptr && tile.tile * T::kRows + row_ < p_.queries)
+      const int thread = ptx::thread();
+      if (thread % 128 == 0 && skipped_ > 0 && p_.counts != nullptr &&
+          tile.tile * T::kRows + first_row(thread) < p_.queries)
         atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
       skipped_ = 0;
     }
@@ -228,7 +213,6 @@ class Consumer {
   uint8_t* const shared_;
   const uint32_t base_;
   const Barriers<T> barriers_;
-  const int row_;  // of the tile; this thread's other row is 8 further
   Cursor<T> ring_;
 
   uint32_t query_[D / 32][4];

@@ -16,17 +16,11 @@ class Output {
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; the last four sum P
 
   __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* shared)
-      : p_(p),
-        buffers_(buffers),
-        shared_(shared),
-        sums_(reinterpret_cast<float4*>(shared + T::kSums) + threadIdx.x),
-        lane_(static_cast<int>(threadIdx.x) % 32),
-        row_(static_cast<int>(threadIdx.x) / 32 * 16 + lane_ / 4) {}
+      : p_(p), buffers_(buffers), shared_(shared) {}
 
-  __device__ void start(const TileIndex& tile) {
+  __device__ void start() {
     saved_ = false;
     clear();
-    prefetch(tile);
   }
 
   __device__ void hold() {
@@ -38,19 +32,21 @@ class Output {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) value[i] *= alpha[i / 2 % 2];
     if (!saved_) return;
+    float4* sums = sums_of(ptx::thread());
 #pragma unroll 1
     for (int i = 0; i < kOutputs / 4; ++i) {
-      float4& sum = sums_[i * kConsumers];
+      float4& sum = sums[i * kConsumers];
       sum = make_float4(sum.x * alpha[0], sum.y * alpha[0], sum.z * alpha[1], sum.w * alpha[1]);
     }
   }
 
   /// Moves O into the fp32 sums; the next P.V starts from zero.
   __device__ void promote() {
+    float4* sums = sums_of(ptx::thread());
 #pragma unroll
     for (int i = 0; i < kOutputs / 4; ++i) {
-      if (saved_) add_saved(i);
-      sums_[i * kConsumers] = make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]);
+      if (saved_) add(i, sums[i * kConsumers]);
+      sums[i * kConsumers] = make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]);
     }
     saved_ = true;
     clear();
@@ -58,11 +54,13 @@ class Output {
 
   /// Divides by the row sums and writes the tile's rows.
   __device__ void finish(const TileIndex& tile, const float (&shift)[2]) {
+    const int thread = ptx::thread();
     if (saved_) {
+      const float4* sums = sums_of(thread);
 #pragma unroll
-      for (int i = 0; i < kOutputs / 4; ++i) add_saved(i);
+      for (int i = 0; i < kOutputs / 4; ++i) add(i, sums[i * kConsumers]);
     }
-    write_rows(tile, shift);
+    write_rows(tile, shift, thread / 32, thread % 32);
   }
 
  private:
@@ -71,66 +69,77 @@ class Output {
     for (int i = 0; i < kOutputs; ++i) value[i] = 0;
   }
 
-  /// What the epilogue will read of V's scales, a line of 128 bytes a lane.
-  __device__ void prefetch(const TileIndex& tile) const {
-    const float* from = lane_ % 2 == 0 ? buffers_.v_scale : buffers_.v_centre;
-    const float* line = from + static_cast<int64_t>(tile.bh) * D + lane_ / 2 % (D / 32) * 32;
-    asm volatile("prefetch.global.L1 [%0];" ::"l"(line));
+  __device__ float4* sums_of(int thread) const {
+    return reinterpret_cast<float4*>(shared_ + T::kSums) + thread;
   }
 
-  __device__ void add_saved(int i) {
-    const float4 saved = sums_[i * kConsumers];
+  __device__ void add(int i, const float4& saved) {
     value[4 * i] += saved.x;
     value[4 * i + 1] += saved.y;
     value[4 * i + 2] += saved.z;
     value[4 * i + 3] += saved.w;
   }
 
-  /// Rows are put together in the warp's share of the sums' memory, which is free now, so that they leave in 16-byte
-  /// pieces: the accumulators' own layout would take 8 rows for every 128 bytes.
-  __device__ void write_rows(const TileIndex& tile, const float (&shift)[2]) const {
+  /// Rows are put together in the warp's share of the sums' memory, which is free now, so that V's scales are read and
+  /// rows leave in 16-byte pieces: the accumulators' own layout would take 8 rows for every 128 bytes.
+  __device__ void write_rows(const TileIndex& tile, const float (&shift)[2], int warp, int lane) const {
+    constexpr int kPieces = D / 8;             // of 8 elements in a row; a lane has the same one in all its rows
+    constexpr int kRowsAtOnce = 32 / kPieces;  // of the warp's 16
+    const int column = lane % kPieces * 8, first = tile.tile * T::kRows + warp * 16;
+    alignas(16) float scale[8], centre[8];
+    load(buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + column, scale);
+    load(buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + column, centre);
     float inverse[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       float sum = value[D / 2 + 2 * row] + value[D / 2 + 2 * row + 1];
       sum += __shfl_xor_sync(~0U, sum, 1);
       sum += __shfl_xor_sync(~0U, sum, 2);
-      inverse[row] = sum > 0 ? 1.0F / sum : 0.0F;
-      write_lse(tile, tile.tile * T::kRows + row_ + 8 * row, shift[row], sum);
+      inverse[row] = sum > 0 ? __fdividef(1.0F, sum) : 0.0F;
+      const int query = first + lane / 4 + 8 * row;
+      if (p_.lse != nullptr && lane % 4 == 0 && query < p_.queries) write_lse(tile, query, shift[row], sum);
     }
-    const float* scales = buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
-    const float* centres = buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + lane_ % 4 * 2;
     __syncwarp();
+    uint8_t* staged = shared_ + T::kSums + warp * 512;
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
-      const float2 scale = __ldg(reinterpret_cast<const float2*>(scales + 8 * i));
-      const float2 centre = __ldg(reinterpret_cast<const float2*>(centres + 8 * i));
 #pragma unroll
-      for (int row = 0; row < 2; ++row) {
-        const bool empty = inverse[row] == 0;
-        const float a = fmaf(value[4 * i + 2 * row] * inverse[row], scale.x, empty ? 0.0F : centre.x);
-        const float b = fmaf(value[4 * i + 2 * row + 1] * inverse[row], scale.y, empty ? 0.0F : centre.y);
-        *reinterpret_cast<uint32_t*>(piece(lane_ / 4 + 8 * row, i) + lane_ % 4 * 4) = pack_pair(a, b);
-      }
+      for (int row = 0; row < 2; ++row)
+        *reinterpret_cast<float2*>(staged + place(lane / 4 + 8 * row, 2 * i + lane % 4 / 2) + lane % 2 * 8) =
+            make_float2(value[4 * i + 2 * row], value[4 * i + 2 * row + 1]);
     }
     __syncwarp();
-    constexpr int kPieces = D / 8;  // of 16 bytes in a row
-    const int first = tile.tile * T::kRows + static_cast<int>(threadIdx.x) / 32 * 16, i = lane_ % kPieces;
     uint16_t* out = static_cast<uint16_t*>(p_.out.data) + tile.bh / p_.heads * p_.out.batch_stride +
-                    tile.bh % p_.heads * p_.out.head_stride + 8 * i;
+                    tile.bh % p_.heads * p_.out.head_stride + (first + lane / kPieces) * p_.out.token_stride + column;
+    const int rows = column < p_.head_dim ? p_.queries - first - lane / kPieces : 0;
 #pragma unroll
-    for (int r = lane_ / kPieces; r < 16; r += 32 / kPieces)
-      if (first + r < p_.queries && 8 * i < p_.head_dim)
-        *reinterpret_cast<uint4*>(out + (first + r) * p_.out.token_stride) = *reinterpret_cast<uint4*>(piece(r, i));
+    for (int r = 0; r < 16; r += kRowsAtOnce) {
+      const float factor = __shfl_sync(~0U, inverse[r / 8], (r + lane / kPieces) % 8 * 4);
+      alignas(16) float x[8];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        *reinterpret_cast<float4*>(x + 4 * half) =
+            *reinterpret_cast<const float4*>(staged + place(r + lane / kPieces, column / 4 + half));
+#pragma unroll
+      for (int c = 0; c < 8; ++c) x[c] = fmaf(x[c] * factor, scale[c], factor == 0 ? 0.0F : centre[c]);
+      if (r < rows)
+        *reinterpret_cast<uint4*>(out) =
+            make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
+      out += kRowsAtOnce * p_.out.token_stride;
+    }
     __syncwarp();
   }
 
-  /// 16 bytes of row r (of the warp's 16) in the sums' memory, swizzled against bank conflicts. The warp owns 512 bytes
-  /// of every kConsumers * 16.
-  __device__ uint8_t* piece(int r, int i) const {
-    constexpr int kRowBytes = 2 * D, kRowsTogether = 512 / kRowBytes;
-    return shared_ + T::kSums + (r / kRowsTogether) * kConsumers * 16 + static_cast<int>(threadIdx.x) / 32 * 512 +
-           r % kRowsTogether * kRowBytes + (i ^ (r & 7)) * 16;
+  __device__ static void load(const float* from, float (&x)[8]) {
+    *reinterpret_cast<float4*>(x) = __ldg(reinterpret_cast<const float4*>(from));
+    *reinterpret_cast<float4*>(x + 4) = __ldg(reinterpret_cast<const float4*>(from) + 1);
+  }
+
+  /// Offset of 16 bytes of row r (of the warp's 16) in the sums' memory, swizzled against bank conflicts. The warp owns
+  /// 512 bytes of every kConsumers * 16.
+  __device__ static int place(int r, int chunk) {
+    constexpr int kRowBytes = 4 * D, kRowsTogether = 512 / kRowBytes;
+    return r / kRowsTogether * (kConsumers * 16) + r % kRowsTogether * kRowBytes + (chunk ^ (r & 7)) * 16;
   }
 
   /// Two elements of the output; a in the low half.
@@ -145,7 +154,6 @@ class Output {
   }
 
   __device__ void write_lse(const TileIndex& tile, int query, float shift, float sum) const {
-    if (p_.lse == nullptr || lane_ % 4 != 0 || query >= p_.queries) return;
     const int64_t at = static_cast<int64_t>(tile.bh) * p_.queries + query;
     p_.lse[at] = sum > 0 ? kLn2 * (log2f(sum) - shift) + buffers_.q_dot_mean[at] : -INFINITY;
   }
@@ -153,10 +161,7 @@ class Output {
   const Problem& p_;
   const Buffers& buffers_;
   uint8_t* const shared_;
-  float4* const sums_;
-  const int lane_;
-  const int row_;  // of the tile; this thread's other row is 8 further
-  bool saved_;     // sums_ holds something
+  bool saved_;  // the fp32 sums hold something
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

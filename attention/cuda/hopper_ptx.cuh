@@ -37,6 +37,13 @@ __device__ inline void barrier_wait(uint32_t barrier, int phase) {
       : "memory");
 }
 
+/// threadIdx.x, read anew: what is computed from it is not kept (or spilled) from one tile to the next.
+__device__ inline int thread() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
 /// Copies bytes (a multiple of 16) from global memory; `barrier` learns of it.
 __device__ inline void bulk_copy(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

@@ -103,8 +103,8 @@ struct TileIndex {
 struct alignas(16) Work {
   int index;  // of the tile, or -1: no more
   int stages;
-  int plain;  // as in TileList
-  float longest_key;
+  int plain;            // as in TileList
+  float largest_score;  // no score of the head is larger in magnitude, log2 units
 };
 
 /// One thread that keeps the stages filled, tile after tile until none is left.
@@ -127,7 +127,8 @@ class Producer {
       const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
       const TileIndex tile(sizes_, index);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      announce({index, ceil_div(list.length, T::kStageRecords), list.plain, buffers_.k_length[tile.bh]});
+      announce({index, ceil_div(list.length, T::kStageRecords), list.plain,
+                buffers_.longest[tile.bh] * buffers_.longest[sizes_.batch_heads + tile.bh]});
       load_queries(tile);
       load_keys(tile, list.length);
       index = next;

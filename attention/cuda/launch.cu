@@ -57,6 +57,7 @@ void prepare(const Call& call, Kernel kernel) {
   const SideStream& side = side_stream();
   const Call beside{call.problem, call.sizes, call.buffers, side.stream()};
   const bool queries_need_statistics = call.problem.lse != nullptr;
+  cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream);
   launch_token_moments(call);
   if (queries_need_statistics) launch_statistics(call);
   side.order(SideStream::kBegin, call.stream, side.stream());

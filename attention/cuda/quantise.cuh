@@ -56,6 +56,27 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
+__device__ inline float square_of(uint2 int8) {
+  const int low = static_cast<int>(int8.x), high = static_cast<int>(int8.y);
+  return static_cast<float>(__dp4a(low, low, __dp4a(high, high, 0)));
+}
+
+/// *longest = max(*longest, the length of any row of the CTA), not below it. square: of this lane's eight columns, the
+/// largest over its rows; floats from 0 up are in the order of their bits. All threads of the CTA call this together.
+template <int D>
+__device__ inline void note_longest(float square, float* longest) {
+  __shared__ float shared[kQuantiseWarps];
+#pragma unroll
+  for (int lanes = D / kLaneElements; lanes < 32; lanes *= 2)
+    square = fmaxf(square, __shfl_xor_sync(~0U, square, lanes));
+  square = row_sum<D>(square);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = square;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  const float most = fmaxf(fmaxf(shared[0], shared[1]), fmaxf(shared[2], shared[3]));
+  atomicMax(reinterpret_cast<int*>(longest), __float_as_int(sqrtf(most)));
+}
+
 __device__ inline void zero(float (&x)[kLaneElements]) {
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;

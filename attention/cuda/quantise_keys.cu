@@ -5,21 +5,6 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// *longest = max(*longest, the length of any row of int8 times its scale), not below it. square: of this lane's eight
-/// columns, the largest over its rows; floats from 0 up are in the order of their bits.
-template <int D>
-__device__ void note_longest(int square, float scale, float* longest) {
-#pragma unroll
-  for (int lanes = D / kLaneElements; lanes < 32; lanes *= 2) square = max(square, __shfl_xor_sync(~0U, square, lanes));
-  const float length = scale * sqrtf(row_sum<D>(static_cast<float>(square)));
-  __shared__ float shared[kQuantiseWarps];
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = length;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  const float most = fmaxf(fmaxf(shared[0], shared[1]), fmaxf(shared[2], shared[3]));
-  atomicMax(reinterpret_cast<int*>(longest), __float_as_int(most));
-}
-
 template <typename T, int D, bool kPrologue>
 __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
                                                     : kPrologue ? 4
@@ -67,14 +52,13 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
   const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = __fdividef(1.0F, scale);
   if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
-  int square = 0;
+  float square = 0;  // of this lane's eight columns, the largest over its rows
   each_row([&](int row, float(&x)[kLaneElements]) {
     const uint2 packed = pack_int8(x, inverse);
     *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(row, column)) = packed;
-    const int low = static_cast<int>(packed.x), high = static_cast<int>(packed.y);
-    square = max(square, __dp4a(low, low, __dp4a(high, high, 0)));
+    square = fmaxf(square, square_of(packed));
   });
-  note_longest<D>(square, scale, buffers.k_length + bh);
+  note_longest<D>(square * scale * scale, buffers.longest + sizes.batch_heads + bh);
   const int real = max(0, min(kRecord, left));
   if (buffers.k_mean != nullptr)
     sum.write(1.0F / static_cast<float>(max(1, real)), reinterpret_cast<__nv_bfloat16*>(buffers.k_mean) + record * D);

@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   const int left = p.queries - thread.block * kRecord;  // real queries from the record's start on
   const float to_log2 = p.scale * kLog2e;
   Pool<D> sum, direction;
+  float square = 0;  // of this lane's eight columns, the largest over its rows
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
     Packed<T> raw[Thread::kTogether];
 #pragma unroll
@@ -33,8 +34,9 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
       if constexpr (kPrologue) prologue.apply(min(token, p.queries - 1), x);
       if (row >= left) zero(x);
       const float scale = row_max<D>(largest_of(x)) * (1 / kInt8Max) + kInt8MinScale;
-      *reinterpret_cast<uint2*>(buffers.q + record * kRecord * D + record_offset<D>(row, column)) =
-          pack_int8(x, __fdividef(1.0F, scale));
+      const uint2 packed = pack_int8(x, __fdividef(1.0F, scale));
+      *reinterpret_cast<uint2*>(buffers.q + record * kRecord * D + record_offset<D>(row, column)) = packed;
+      square = fmaxf(square, square_of(packed) * scale * scale);
       if (column == 0) buffers.q_scale[record * kRecord + row] = row < left ? scale * to_log2 : 0.0F;
       if (buffers.q_dot_mean != nullptr) {
         float dot = 0;
@@ -48,6 +50,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
       if (buffers.q_direction != nullptr) direction.add_direction(x);
     }
   }
+  note_longest<D>(square * to_log2 * to_log2, buffers.longest + bh);
   if (buffers.q_mean != nullptr)
     sum.write(1.0F / static_cast<float>(max(1, min(kRecord, left))), buffers.q_mean + record * D);
   if (buffers.q_direction != nullptr) direction.write(1, buffers.q_direction + record * D);

@@ -54,7 +54,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
   carver.take(v_null, sizes.value_record_bytes);
   carver.take(q_scale, q_blocks * kRecord);
   carver.take(k_scale, k_blocks * kKeyGroups);
-  carver.take(k_length, bh);
+  carver.take(longest, 2 * bh);
   carver.take(v_scale, bh * D);
   carver.take(v_centre, bh * D);
   carver.take(key_mean, bh * D);

@@ -46,7 +46,7 @@ struct Buffers {
   uint8_t* v_null;       // one V record of zeros
   float* q_scale;        // [bh][query_blocks * 64], times scale * log2(e)
   float* k_scale;        // [bh][key_blocks][4]
-  float* k_length;       // [bh]; no key of the records is longer
+  float* longest;        // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
   float* v_scale;        // [bh][D]
   float* v_centre;       // [bh][D]; what V was reduced by
   float* key_mean;       // [bh][D]; what K was reduced by

@@ -94,7 +94,6 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const int64_t at = static_cast<int64_t>(bh) * D + c;
   buffers.key_mean[at] = key_sum * inverse;
   buffers.v_centre[at] = centre;
-  if (c == 0) buffers.k_length[bh] = 0;
   buffers.v_scale[at] = fmaxf(range * (sizes.stat_stride > 1 ? kHeadroom : 1.0F) / kE4m3Max, FLT_MIN);
 }
 

@@ -1,6 +1,7 @@
 // bench_attention_cpu [REPETITIONS [TOKENS...]]: attend() in mode sparse against torch's scaled_dot_product_attention
 // on this CPU, 4 heads of 64, fp32 normal data, no text. Contenders alternate (A B A B ...); medians. Selection and
-// packing are included. Prints a Markdown table.
+// packing are included. Prints a Markdown table. SPARSEREEL_ATTENTION_KERNEL=avx2 and ATEN_CPU_CAPABILITY=avx2 leave
+// AVX-512 out of either side.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -10,10 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/cpu/tile_kernel.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -22,6 +24,7 @@ using sparsereel::attention::Context;
 using sparsereel::attention::Mode;
 using sparsereel::attention::Result;
 using sparsereel::attention::Workspace;
+using sparsereel::attention::cpu::chosen_tile_kernel;
 
 constexpr int64_t kHeads = 4, kHeadDim = 64;
 
@@ -83,7 +86,7 @@ __attribute__((target("avx2,fma"))) void fma_avx2(int64_t rounds) {
 }
 
 double peak_gflops() {
-  const bool avx512 = __builtin_cpu_supports("avx512f") != 0;
+  const bool avx512 = std::string_view(chosen_tile_kernel().name) == "avx512";
   if (!avx512 && (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0)) return 0;
   constexpr int64_t rounds = 3'000'000;
   const double flops = static_cast<double>(rounds) * 10 * 2 * (avx512 ? 16 : 8) * at::get_num_threads();
@@ -135,8 +138,8 @@ int run(int argc, char** argv) {
     return 2;
   }
   const double peak = peak_gflops();
-  std::printf("%d threads, FMA peak of this run %.0f GFLOP/s, %d repetitions, median (10%%-90%%)\n\n",
-              at::get_num_threads(), peak, repetitions);
+  std::printf("%d threads, kernel %s, FMA peak of this run %.0f GFLOP/s, %d repetitions, median (10%%-90%%)\n\n",
+              at::get_num_threads(), chosen_tile_kernel().name, peak, repetitions);
   std::printf(
       "| tokens | topk | blocks kept | SDPA ms | sparse ms | SDPA / sparse | sparse GFLOP/s (of peak) | SDPA GFLOP/s "
       "|\n");

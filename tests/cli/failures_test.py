@@ -171,6 +171,18 @@ class Failures(CommandLineTest):
             self.fail_with(result, 2, 'latents.safetensors', 'same file')
         self.assertEqual((self.folder / 'latents.safetensors').read_bytes(), before)
 
+    def test_outputs_never_replace_the_config_file(self):
+        config = self.folder / 'my.yaml'
+        config.write_text('steps: 2\n')
+        (self.folder / 'link.yaml').symlink_to('my.yaml')
+        for arguments in (['--report', 'my.yaml'], ['--save-latents', './my.yaml'], ['--contact-sheet', 'link.yaml'], ['-o', 'my.yaml']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.generate('--config', 'my.yaml', *arguments), 2, '--config', 'same file')
+        self.fail_with(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '--config', 'my.yaml', '--report', 'my.yaml'), 2, 'same file')
+        self.assertEqual(config.read_text(), 'steps: 2\n')
+        config.write_text('report: my.yaml\n')
+        self.fail_with(self.generate('--config', 'my.yaml'), 2, '--config', 'same file')
+
     def test_latents_inside_of_the_folder_of_pngs(self):
         (self.folder / 'frames').mkdir()
         self.fail_with(self.generate('-o', 'frames', '--save-latents', 'frames/latents.safetensors'), 2, '--save-latents')

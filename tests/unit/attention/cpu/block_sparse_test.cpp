@@ -181,6 +181,18 @@ TEST(PvSkip, CountsTheSameOnRandomData) {
   }
 }
 
+TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
+  const char* variable = "SPARSEREEL_ATTENTION_KERNEL";
+  for (const TileKernel& kernel : tile_kernels()) {
+    setenv(variable, kernel.name, 1);
+    EXPECT_STREQ(chosen_tile_kernel().name, kernel.name);
+  }
+  setenv(variable, "ampere", 1);  // a GPU's
+  EXPECT_STREQ(chosen_tile_kernel().name, tile_kernels().front().name);
+  unsetenv(variable);
+  EXPECT_STREQ(chosen_tile_kernel().name, tile_kernels().front().name);
+}
+
 TEST(BlockSparse, GivesTheSameResultTwice) {
   Case c({.queries = 500, .keys = 500});
   const BlockMap map = random_map(c.problem);
