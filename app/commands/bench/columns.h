@@ -48,9 +48,11 @@ template <typename Row>
 std::vector<std::vector<std::string>> cells_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns,
                                                Style style) {
   std::vector<std::vector<std::string>> cells;
+  cells.reserve(rows.size());
   for (const Row& row : rows) {
-    cells.emplace_back();
-    for (const Column<Row>& column : columns) cells.back().push_back(column.cell(row, style));
+    std::vector<std::string>& line = cells.emplace_back();
+    line.reserve(columns.size());
+    for (const Column<Row>& column : columns) line.push_back(column.cell(row, style));
   }
   return cells;
 }
@@ -58,6 +60,7 @@ std::vector<std::vector<std::string>> cells_of(const std::vector<Row>& rows, con
 template <typename Row>
 std::string markdown_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns) {
   std::vector<std::string> titles;
+  titles.reserve(columns.size());
   for (const Column<Row>& column : columns) titles.push_back(column.title);
   return markdown_table(titles, cells_of(rows, columns, Style::people));
 }
@@ -65,6 +68,7 @@ std::string markdown_of(const std::vector<Row>& rows, const std::vector<Column<R
 template <typename Row>
 std::string csv_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns) {
   std::vector<std::string> names;
+  names.reserve(columns.size());
   for (const Column<Row>& column : columns) names.push_back(column.name);
   return csv_table(names, cells_of(rows, columns, Style::programs));
 }
