@@ -4,6 +4,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "app/settings.h"
@@ -42,6 +43,56 @@ std::map<std::string, std::string> option_values(const YAML::Node& node, const f
   return values;
 }
 
+template <typename Number>
+bool is_number(const std::string& text, Number& value) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && stop == text.data() + text.size();
+}
+
+nlohmann::json scalar_to_json(const YAML::Node& node) {
+  const std::string& text = node.Scalar();
+  if (node.Tag() == "!") return text;  // in quotes
+  if (text == "true" || text == "false") return text == "true";
+  int64_t whole = 0;
+  double number = 0;
+  if (is_number(text, whole)) return whole;
+  if (is_number(text, number)) return number;
+  return text;
+}
+
+nlohmann::json to_json(const YAML::Node& node) {
+  if (node.IsNull()) return nullptr;
+  if (node.IsScalar()) return scalar_to_json(node);
+  nlohmann::json json = node.IsMap() ? nlohmann::json::object() : nlohmann::json::array();
+  for (const auto& entry : node) {
+    if (node.IsMap())
+      json[entry.first.Scalar()] = to_json(entry.second);
+    else
+      json.push_back(to_json(entry));
+  }
+  return json;
+}
+
+YAML::Node load_model_config(const fs::path& file) {
+  YAML::Node node = load(file);
+  require_map(node, file.string());
+  for (const auto& entry : node) {
+    const std::string key = entry.first.Scalar();
+    if (key != "match" && key != "architecture" && key != "defaults")
+      throw bad_input(file.string() + ": the key " + key + " is unknown",
+                      "a model config has match, architecture and defaults");
+    require_map(entry.second, file.string() + ": " + key);
+  }
+  if (!node["match"]) throw bad_input(file.string() + ": match is missing", "name class, layers, heads, patch_size_t");
+  return node;
+}
+
+ModelConfig with_defaults(const YAML::Node& node, const fs::path& file) {
+  ModelConfig config{file, {}};
+  if (node["defaults"]) config.defaults = option_values(node["defaults"], file, "defaults.");
+  return config;
+}
+
 bool fits(const YAML::Node& match, const fs::path& file, const std::string& transformer_class,
           const models::CogVideoXConfig& transformer) {
   const std::map<std::string, std::string> actual = {
@@ -71,20 +122,21 @@ std::map<std::string, std::string> read_config_file(const fs::path& path) {
 
 std::optional<ModelConfig> match_model_config(const fs::path& file, const std::string& transformer_class,
                                               const models::CogVideoXConfig& transformer) {
-  const YAML::Node node = load(file);
-  require_map(node, file.string());
-  for (const auto& entry : node) {
-    const std::string key = entry.first.Scalar();
-    if (key != "match" && key != "architecture" && key != "defaults")
-      throw bad_input(file.string() + ": the key " + key + " is unknown",
-                      "a model config has match, architecture and defaults");
-    require_map(entry.second, file.string() + ": " + key);
-  }
-  if (!node["match"]) throw bad_input(file.string() + ": match is missing", "name class, layers, heads, patch_size_t");
+  const YAML::Node node = load_model_config(file);
   if (!fits(node["match"], file, transformer_class, transformer)) return std::nullopt;
-  ModelConfig config{file, {}};
-  if (node["defaults"]) config.defaults = option_values(node["defaults"], file, "defaults.");
-  return config;
+  return with_defaults(node, file);
+}
+
+Architecture read_architecture(const fs::path& file) {
+  const YAML::Node node = load_model_config(file);
+  const YAML::Node transformer_class = node["match"]["class"];
+  if (!transformer_class || !transformer_class.IsScalar())
+    throw bad_input(file.string() + ": match.class is missing",
+                    "name the transformer's class, as its config.json does");
+  if (!node["architecture"])
+    throw bad_input(file.string() + ": architecture is missing",
+                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
+  return {with_defaults(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
 }
 
 std::optional<ModelConfig> find_model_config(const fs::path& folder, const std::string& transformer_class,

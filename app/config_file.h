@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -25,6 +26,16 @@ struct ModelConfig {
 /// else in it.
 std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const std::string& transformer_class,
                                               const models::CogVideoXConfig& transformer);
+
+/// A models' YAML as a model of its own: what --random-weights takes.
+struct Architecture {
+  ModelConfig config;
+  std::string transformer_class;  // match.class
+  nlohmann::json components;      // the content of each component's config.json
+};
+
+/// Throws Error naming file and key; a file without `match.class` or `architecture` is one.
+Architecture read_architecture(const std::filesystem::path& file);
 
 /// The one configs/*.yaml that fits; nothing where none does. Throws Error naming both where two do.
 std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const std::string& transformer_class,

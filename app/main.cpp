@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "app/commands/bench_attention.h"
+#include "app/commands/bench_pipeline.h"
+#include "app/commands/bench_plot.h"
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
 #include "app/commands/doctor.h"
@@ -112,6 +114,23 @@ void run(int argc, char** argv, RunReport& report) {
     start_report(attention_options.report, attention_options.json, "bench attention", report);
     bench_attention(attention_options, report);
   });
+
+  CLI::App* bench_pipeline_command =
+      bench_command->add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
+  bench::PipelineOptions pipeline_options;
+  add_bench_pipeline_options(*bench_pipeline_command, pipeline_options);
+  add_options(*bench_pipeline_command, arguments, bench::pipeline_keys());
+  bench_pipeline_command->callback([&] {
+    const Settings collected = collect_settings(arguments.values, arguments.config);
+    start_report(collected.text("report", ""), collected.flag("json"), "bench pipeline", report);
+    bench_pipeline(collected, pipeline_options, report);
+  });
+
+  CLI::App* bench_plot_command = bench_command->add_subcommand("plot", "draw the JSON report of a benchmark");
+  std::string plot_output = "bench.png";
+  bench_plot_command->add_option("REPORT", arguments.path, "JSON of bench pipeline or bench attention")->required();
+  bench_plot_command->add_option("-o,--output", plot_output, "PNG to write (default bench.png)")->type_name("FILE");
+  bench_plot_command->callback([&] { bench_plot(arguments.path, plot_output, report); });
 
   CLI::App* inspect_command =
       program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");

@@ -14,6 +14,12 @@ std::vector<OptionSpec> make_table() {
   const std::vector<std::string> auto_on_off = {"auto", "on", "off"};
   return {
       {"model", "-m,--model", text, "diffusers-layout folder (default: the tiny model)", prompt, {}},
+      {"random_weights",
+       "--random-weights",
+       text,
+       "in place of -m: the architecture of this file of configs/ with random weights, to measure a machine",
+       prompt,
+       {}},
       {"prompt", "-p,--prompt", text, "what the video shows", prompt, {}},
       {"prompt_file", "--prompt-file", text, "read the prompt from a text file", prompt, {}},
       {"negative_prompt", "-n,--negative-prompt", text, "what it should not show", prompt, {}},
@@ -83,6 +89,12 @@ std::vector<OptionSpec> make_table() {
        machine,
        {"auto", "fp32", "bf16", "fp16"}},
       {"vae_tiling", "--vae-tiling", choice, "decode in tiles to save memory (default auto)", machine, auto_on_off},
+      {"offload",
+       "--offload",
+       flag,
+       "keep the weights in the host's memory, on the GPU only what computes (slower; for small GPUs)",
+       machine,
+       {}},
       {"threads", "--threads", whole, "CPU threads (default: all cores)", machine, {}},
 
       {"save_latents", "--save-latents", text, "keep the latents in this .safetensors", latents, {}},

@@ -30,7 +30,7 @@ std::string read_prompt_file(const Settings& settings) {
 std::string read_prompt(const Settings& settings, bool needed) {
   if (settings.has("prompt_file")) return read_prompt_file(settings);
   if (const auto prompt = settings.text("prompt")) return *prompt;
-  if (!needed) return {};
+  if (!needed || settings.has("random_weights")) return {};  // random weights understand none
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
 }
 
@@ -67,19 +67,44 @@ void refuse_idle(const Settings& settings, const std::string& idle, const std::s
   throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + cause);
 }
 
-fs::path model_folder(const Settings& settings) {
+fs::path model_path(const Settings& settings) {
   if (const auto model = settings.text("model")) return *model;
+  if (const auto file = settings.text("random_weights")) return *file;
   fs::path tiny = data_folder() / "assets" / "tiny";
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
                   "name a diffusers-layout CogVideoX folder with -m");
 }
 
+models::ModelFolder open_model(const RunOptions& run) {
+  if (!run.random_weights) return models::ModelFolder::open(run.model);
+  const Architecture architecture = read_architecture(run.model);
+  return models::ModelFolder::with_random_weights(run.model, architecture.transformer_class, architecture.components);
+}
+
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
+  auto pipeline =
+      models::Pipeline::open(open_model(run), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
+  if (run.offload && pipeline->device().is_cpu())
+    throw bad_input("--offload has no effect on a CPU, whose memory is the host's", "leave it out");
+  return pipeline;
+}
+
+std::string model_name(const RunOptions& run) {
+  const std::string name = fs::canonical(run.model).filename().string();
+  return run.random_weights ? "random weights of " + name : name;
+}
+
 Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file) {
   Settings settings;
   settings.add(Source::command_line, command_line);
   if (!config_file.empty()) settings.add(Source::config_file, read_config_file(config_file), config_file);
-  const auto folder = models::ModelFolder::open(model_folder(settings));
+  if (const auto random_weights = settings.text("random_weights")) {
+    const ModelConfig config = read_architecture(*random_weights).config;
+    settings.add(Source::matched_config, config.defaults, config.file.string());
+    return settings;
+  }
+  const auto folder = models::ModelFolder::open(model_path(settings));
   std::string file;
   const auto json = folder.config("transformer", &file);
   const auto transformer = models::parse_cogvideox_config(json, file);
@@ -89,15 +114,16 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
 }
 
 const std::vector<std::string>& decode_keys() {
-  static const std::vector<std::string> keys = {"model",         "fps",    "device", "dtype", "vae_tiling",
-                                                "threads",       "output", "crf",    "codec", "no_metadata",
-                                                "contact_sheet", "report", "quiet",  "json"};
+  static const std::vector<std::string> keys = {"model",       "random_weights", "fps",    "device", "dtype",
+                                                "vae_tiling",  "threads",        "output", "crf",    "codec",
+                                                "no_metadata", "contact_sheet",  "report", "quiet",  "json"};
   return keys;
 }
 
 RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
-  run.model = model_folder(settings);
+  run.model = model_path(settings);
+  run.random_weights = settings.has("random_weights");
   run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
   run.video.fps = settings.number("fps").value_or(8);
@@ -106,6 +132,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.metadata = !settings.flag("no_metadata");
   run.device = settings.text("device", "auto");
   run.dtype = settings.text("dtype", "auto");
+  run.offload = settings.flag("offload");
   run.vae_tiling = read_tiling(settings);
   run.threads = settings.whole("threads");
   if (run.threads && (*run.threads < 1 || *run.threads > 4096))

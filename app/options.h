@@ -16,13 +16,15 @@ constexpr const char* kDefaultOutput = "video.mp4";
 
 /// What both commands share.
 struct RunOptions {
-  std::filesystem::path model;
+  std::filesystem::path model;  // diffusers-layout folder, or the YAML of an architecture
+  bool random_weights = false;  // model is such a YAML
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty: none
   VideoOptions video;                   // without the recipe, which is known at the end
   bool metadata = true;
   std::string device = "auto";
   std::string dtype = "auto";
+  bool offload = false;
   models::VaeTiling vae_tiling = models::VaeTiling::automatic;
   std::optional<int64_t> threads;
   bool quiet = false;
@@ -40,8 +42,16 @@ struct GenerateOptions {
 /// model.
 Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file);
 
-/// -m, or the tiny model. Throws Error where there is neither.
-std::filesystem::path model_folder(const Settings& settings);
+/// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.
+std::filesystem::path model_path(const Settings& settings);
+
+/// The folder, or the architecture that stands for one.
+models::ModelFolder open_model(const RunOptions& run);
+/// Opens `run.model` on the device; nothing but headers is read.
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run);
+
+/// The model's name in recipes: its folder's, or "random weights of" its YAML's.
+std::string model_name(const RunOptions& run);
 
 RunOptions read_run_options(const Settings& settings);
 /// Throws Error naming the option that is out of range or would have no effect. `prompt_needed` is false for `config

@@ -1,8 +1,7 @@
 // Builds recipes and reports; see report.h.
 #include "app/report.h"
 
-#include <c10/core/CachingDeviceAllocator.h>
-
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
@@ -57,7 +56,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            const models::Pipeline& pipeline, const attention::Statistics& statistics) {
   const models::GenerateRequest& request = options.request;
   nlohmann::json recipe = {{"version", SPARSEREEL_VERSION},
-                           {"model", std::filesystem::canonical(options.run.model).filename().string()},
+                           {"model", model_name(options.run)},
                            {"prompt", request.prompt},
                            {"negative_prompt", request.negative_prompt},
                            {"seed", request.seed},
@@ -102,12 +101,11 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
   return report;
 }
 
-nlohmann::json memory_report(at::Device device) {
+nlohmann::json memory_report(at::Device device, const models::StageMemory& stages) {
   nlohmann::json report = {{"host_bytes", peak_resident_bytes()}};
   if (device.is_cuda()) {
-    const auto stats = at::getDeviceAllocator(device.type())->getDeviceStats(device.index());
-    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    report["device_bytes"] = stats.allocated_bytes.at(all).peak;
+    report["device_bytes"] = std::max(models::peak_memory(device), stages.largest());
+    report["stages"] = {{"text", stages.text}, {"denoise", stages.denoise}, {"decode", stages.decode}};
   }
   return report;
 }

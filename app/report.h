@@ -28,8 +28,9 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
 /// The attention part of a report: mode, kernel, sparsity in all and per layer, error of check mode.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
-/// Bytes: the process's peak resident memory (VmHWM), and a GPU's peak of allocated memory where there is one.
-nlohmann::json memory_report(at::Device device);
+/// Bytes: the process's peak resident memory (VmHWM), and where there is a GPU its peak of allocated memory, over all
+/// and by stage.
+nlohmann::json memory_report(at::Device device, const models::StageMemory& stages);
 
 /// Adds exit code and state ("done", "failed", "interrupted"), cause and remedy; writes and prints the report as asked.
 /// Returns exit_code. Throws Error when the report cannot be written; the next call only prints it.

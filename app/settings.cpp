@@ -12,7 +12,8 @@ namespace sparsereel::app {
 namespace {
 
 /// Options of which a source may give only one; a stronger source's choice removes the weaker one's other.
-constexpr std::array<std::pair<const char*, const char*>, 4> kExclusive = {{
+constexpr std::array<std::pair<const char*, const char*>, 5> kExclusive = {{
+    {"model", "random_weights"},
     {"prompt", "prompt_file"},
     {"topk", "cdf"},
     {"size", "width"},

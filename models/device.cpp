@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@ namespace sparsereel::models {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr auto kAllSizes = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
 
 struct CudaState {
   bool available = false;
@@ -137,8 +140,8 @@ uint64_t free_gpu_memory(c10::Device device) {
   const uint64_t unclaimed = allocator->getMemoryInfo(index).first;
   // What libtorch's allocator holds but does not use can be given out again.
   const auto stats = allocator->getDeviceStats(index);
-  const auto& reserved = stats.reserved_bytes[0];
-  const auto& allocated = stats.allocated_bytes[0];
+  const auto& reserved = stats.reserved_bytes.at(kAllSizes);
+  const auto& allocated = stats.allocated_bytes.at(kAllSizes);
   return unclaimed + static_cast<uint64_t>(std::max<int64_t>(reserved.current - allocated.current, 0));
 }
 
@@ -169,6 +172,22 @@ c10::Device resolve_device(const std::string& text) {
 
 uint64_t free_memory(c10::Device device) {
   return device.is_cpu() ? std::min(available_by_meminfo(), available_by_cgroup()) : free_gpu_memory(device);
+}
+
+void synchronize(c10::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+uint64_t peak_memory(c10::Device device) {
+  if (device.is_cpu()) return 0;
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  return static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).peak);
+}
+
+void reset_peak_memory(c10::Device device) {
+  if (device.is_cpu()) return;
+  at::globalContext().lazyInitDevice(device.type());
+  c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
 }
 
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored) {

@@ -20,6 +20,13 @@ bool cuda_available(std::string* reason = nullptr);
 /// Bytes that can still be allocated: MemAvailable of a CPU (the cgroup's limit where lower), free memory of a GPU.
 uint64_t free_memory(c10::Device device);
 
+/// Waits until everything enqueued on a GPU is done; nothing to wait for on a CPU.
+void synchronize(c10::Device device);
+
+/// Bytes of a GPU that libtorch's allocator has given out at most since the last reset; 0 on a CPU.
+uint64_t peak_memory(c10::Device device);
+void reset_peak_memory(c10::Device device);
+
 /// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU, the transformer's stored dtype on a GPU. Throws Error for
 /// anything else.
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored);

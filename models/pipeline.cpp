@@ -3,17 +3,20 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
 
 #include <chrono>
-#include <cmath>
-#include <numbers>
 #include <sstream>
+#include <utility>
 
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
+#include "models/decode_retry.h"
+#include "models/denoising.h"
 #include "models/device.h"
-#include "models/schedulers/scheduler.h"
+#include "models/request.h"
+#include "models/text/random_ids.h"
 #include "models/text/t5_encoder.h"
 #include "models/text/tokenizer.h"
 #include "models/vae/vae.h"
@@ -21,52 +24,49 @@
 namespace sparsereel::models {
 namespace {
 
-class Stopwatch {
+/// Seconds and peak memory of stages that follow each other; waits for the device at each stage's end.
+class StageMeter {
  public:
+  explicit StageMeter(at::Device device) : device_(device) { reset_peak_memory(device); }
+
   double lap() {
+    synchronize(device_);
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::chrono::duration<double>(now - start_).count();
     start_ = now;
     return seconds;
   }
+  uint64_t take_peak() const {
+    const uint64_t peak = peak_memory(device_);
+    reset_peak_memory(device_);
+    return peak;
+  }
 
  private:
+  at::Device device_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// "ddim", "dpm" or a class name -> class name; empty stays empty.
-std::string scheduler_class(const std::string& text) {
-  if (text == "ddim") return "CogVideoXDDIMScheduler";
-  if (text == "dpm") return "CogVideoXDPMScheduler";
-  if (text.empty() || text == "CogVideoXDDIMScheduler" || text == "CogVideoXDPMScheduler") return text;
-  throw bad_input("--scheduler " + text + " is unknown",
-                  "use ddim, dpm, CogVideoXDDIMScheduler or CogVideoXDPMScheduler");
-}
-
-void require_positive(const char* option, int64_t value) {
-  if (value < 1)
-    throw bad_input(std::string(option) + " " + std::to_string(value) + " is below 1",
-                    std::string("give ") + option + " a positive number");
-}
-
-/// Throws naming the two nearest possible values unless value = base (mod step).
-void require_step(const char* option, int64_t value, int64_t step, int64_t base) {
-  if (value >= std::max<int64_t>(base, 1) && (value - base) % step == 0) return;
-  const int64_t first = base > 0 ? base : step;
-  const int64_t below = std::max(first, base + (value - base) / step * step);
-  const int64_t above = below + step;
-  std::ostringstream cause, remedy;
-  cause << option << " " << value << " is impossible for this model: "
-        << (base ? "it must be 4k + 1" : "it must be a multiple of " + std::to_string(step));
-  remedy << "use " << below << " or " << above;
-  throw bad_input(cause.str(), remedy.str());
+/// video [1, 3, F, H, W] in about [-1, 1] -> fp32 CPU [F, H, W, 3] in 0..1. Converted where the video is, a few frames
+/// at a time: the device has the bandwidth, but not always the room.
+at::Tensor host_frames(const at::Tensor& video) {
+  constexpr int64_t chunk = 8;
+  const at::Tensor frames = video[0].permute({1, 2, 3, 0});
+  at::Tensor result = at::empty(frames.sizes(), at::kFloat);
+  for (int64_t start = 0; start < frames.size(0); start += chunk) {
+    const int64_t count = std::min(chunk, frames.size(0) - start);
+    const at::Tensor part = frames.narrow(0, start, count).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1);
+    result.narrow(0, start, count).copy_(part.contiguous());
+  }
+  return result;
 }
 
 class CogVideoXPipeline final : public Pipeline {
  public:
-  CogVideoXPipeline(const std::string& folder, const std::string& device, const std::string& dtype)
-      : folder_(ModelFolder::open(folder)),
-        device_(resolve_device(device)),
+  CogVideoXPipeline(ModelFolder folder, const PipelineOptions& options)
+      : folder_(std::move(folder)),
+        device_(resolve_device(options.device)),
+        offload_(options.offload && !device_.is_cpu()),
         transformer_(folder_.component("transformer")) {
     dit_config_ = parse_cogvideox_config(transformer_.config, transformer_.config_file);
     std::string file;
@@ -74,60 +74,67 @@ class CogVideoXPipeline final : public Pipeline {
     vae_config_ = parse_cogvideox_vae_config(vae_json, file);
     const auto scheduler_json = folder_.config("scheduler", &file);
     scheduler_config_ = parse_scheduler_config(scheduler_json, file);
-    dtype_ = resolve_dtype(dtype, device_, stored_dtype());
+    const auto text_json = folder_.config("text_encoder", &file);
+    text_config_ = parse_t5_config(text_json, file);
+    dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
     // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
     at::globalContext().setAllowTF32CuDNN(false);
-    check_components_agree();
+    check_components_agree(file);
   }
 
   at::Device device() const override { return device_; }
   at::ScalarType dtype() const override { return dtype_; }
-  GenerateSettings resolve(const GenerateRequest& request) const override;
+  GenerateSettings resolve(const GenerateRequest& request) const override {
+    return resolve_request(request, dit_config_, vae_config_, scheduler_config_);
+  }
   GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer) override;
-  at::Tensor decode(const at::Tensor& latents, VaeTiling tiling, bool* tiled,
-                    const GenerateObserver& observer) override;
+  Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) override;
+
+  void load_text_encoder() override {
+    if (!text_encoder_) text_encoder_ = T5Encoder::load(folder_.component("text_encoder"), device_, dtype_);
+  }
+  void release_text_encoder() override { text_encoder_.reset(); }
+  at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) override;
+  void load_transformer() override {
+    if (!dit_) dit_ = load_cogvideox_dit(transformer_, device_, dtype_, offload_);
+  }
+  std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text) override;
+  void load_vae() override {
+    if (vae_) return;
+    vae_component_ = folder_.component("vae");
+    vae_ = load_cogvideox_vae(vae_component_, device_, dtype_);
+  }
 
  private:
   at::ScalarType stored_dtype() const;
-  void check_components_agree() const;
+  void check_components_agree(const std::string& text_file) const;
   void check_weights() const;
-  std::vector<int64_t> latents_shape(const GenerateSettings& settings) const;
-  void check_init_latents(const at::Tensor& latents, const GenerateSettings& settings) const;
-  at::Tensor encode_text(const GenerateRequest& request, const GenerateSettings& settings,
-                         std::vector<std::string>& warnings);
-  at::Tensor initial_latents(const GenerateRequest& request, const GenerateSettings& settings,
-                             at::Generator& generator) const;
-  at::Tensor denoise(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
-                     GenerateResult& result);
-  at::Tensor predict(const at::Tensor& latents, const at::Tensor& text, int64_t timestep, double guidance_scale,
-                     AttentionRun& run) const;
-  at::Tensor predict_guarded(const at::Tensor& latents, const at::Tensor& text, int64_t timestep, double guidance_scale,
-                             GenerateResult& result, const std::function<void()>& meanwhile) const;
-  bool use_tiling(VaeTiling tiling, const VaeDecoder& vae, at::IntArrayRef latents) const;
-  void load_dit() {
-    if (!dit_) dit_ = load_cogvideox_dit(transformer_, device_, dtype_);
-  }
-  VaeDecoder& vae() {
-    if (!vae_) {
-      vae_component_ = folder_.component("vae");
-      vae_ = load_cogvideox_vae(vae_component_, device_, dtype_);
-    }
-    return *vae_;
-  }
+  bool streams_text_encoder() const;
+  at::Tensor token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings);
+  at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
+  at::Tensor denoise_stage(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
+                           GenerateResult& result);
+  void check_latents(const at::Tensor& latents) const;
+  bool use_tiling(VaeTiling tiling, at::IntArrayRef latents) const;
+  void make_room_for_decoding();
 
   ModelFolder folder_;
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat;
+  bool offload_ = false;
   Component transformer_, vae_component_;
   CogVideoXConfig dit_config_;
   CogVideoXVaeConfig vae_config_;
   SchedulerConfig scheduler_config_;
+  T5Config text_config_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<Dit> dit_;
+  std::optional<T5Encoder> text_encoder_;
+  std::shared_ptr<Dit> dit_;
   std::unique_ptr<VaeDecoder> vae_;
 };
 
 at::ScalarType CogVideoXPipeline::stored_dtype() const {
+  if (folder_.has_random_weights()) return at::kBFloat16;
   for (const auto& [name, place] : transformer_.tensors) {
     switch (place.second->dtype) {
       case Dtype::f16:
@@ -143,9 +150,7 @@ at::ScalarType CogVideoXPipeline::stored_dtype() const {
   return at::kFloat;
 }
 
-void CogVideoXPipeline::check_components_agree() const {
-  std::string text_file;
-  const T5Config text = parse_t5_config(folder_.config("text_encoder", &text_file), text_file);
+void CogVideoXPipeline::check_components_agree(const std::string& text_file) const {
   const auto require_equal = [](const std::string& file, const char* field, int64_t value, const char* other_field,
                                 int64_t other) {
     if (value == other) return;
@@ -153,65 +158,11 @@ void CogVideoXPipeline::check_components_agree() const {
                         other_field + " " + std::to_string(other),
                     "use components of one checkpoint");
   };
-  require_equal(text_file, "d_model", text.d_model, "text_embed_dim", dit_config_.text_embed_dim);
+  require_equal(text_file, "d_model", text_config_.d_model, "text_embed_dim", dit_config_.text_embed_dim);
   require_equal("vae/config.json", "latent_channels", vae_config_.latent_channels, "in_channels",
                 dit_config_.in_channels);
   require_equal("transformer/config.json", "out_channels", dit_config_.out_channels, "in_channels",
                 dit_config_.in_channels);
-}
-
-GenerateSettings CogVideoXPipeline::resolve(const GenerateRequest& request) const {
-  const int64_t spatial = int64_t{1} << (vae_config_.block_out_channels.size() - 1);
-  const int64_t temporal = static_cast<int64_t>(vae_config_.temporal_compression_ratio);
-  GenerateSettings settings;
-  settings.num_inference_steps = request.num_inference_steps.value_or(50);
-  settings.guidance_scale = request.guidance_scale.value_or(6.0);
-  settings.scheduler = request.scheduler.empty() ? scheduler_config_.class_name : scheduler_class(request.scheduler);
-  settings.max_sequence_length = request.max_sequence_length.value_or(dit_config_.max_text_seq_length);
-  settings.width = request.width.value_or(dit_config_.sample_width * spatial);
-  settings.height = request.height.value_or(dit_config_.sample_height * spatial);
-  settings.num_frames = request.num_frames.value_or(dit_config_.sample_frames);
-
-  require_positive("--steps", settings.num_inference_steps);
-  if (settings.num_inference_steps > scheduler_config_.num_train_timesteps) {
-    throw bad_input(
-        "--steps " + std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-        "use at most " + std::to_string(scheduler_config_.num_train_timesteps));
-  }
-  if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
-    throw bad_input("--cfg-scale " + std::to_string(settings.guidance_scale) + " is not a finite number from 0 up",
-                    "use 1 for no guidance, 6 as a usual value");
-  }
-  require_positive("--max-sequence-length", settings.max_sequence_length);
-  if (settings.max_sequence_length > dit_config_.max_text_seq_length) {
-    throw bad_input("--max-sequence-length " + std::to_string(settings.max_sequence_length) +
-                        " exceeds the model's max_text_seq_length",
-                    "use at most " + std::to_string(dit_config_.max_text_seq_length));
-  }
-  require_step("--width", settings.width, spatial * dit_config_.patch_size, 0);
-  require_step("--height", settings.height, spatial * dit_config_.patch_size, 0);
-  require_step("--frames", settings.num_frames, temporal, 1);
-
-  settings.latent_frames = (settings.num_frames - 1) / temporal + 1;
-  settings.latent_height = settings.height / spatial;
-  settings.latent_width = settings.width / spatial;
-  check_init_latents(request.init_latents, settings);
-  return settings;
-}
-
-/// 1.5 denoises whole groups of patch_size_t latent frames; the surplus stands first and is dropped before decoding.
-std::vector<int64_t> CogVideoXPipeline::latents_shape(const GenerateSettings& settings) const {
-  const int64_t group = dit_config_.patch_size_t.value_or(1);
-  const int64_t frames = (settings.latent_frames + group - 1) / group * group;
-  return {1, frames, dit_config_.in_channels, settings.latent_height, settings.latent_width};
-}
-
-void CogVideoXPipeline::check_init_latents(const at::Tensor& latents, const GenerateSettings& settings) const {
-  const std::vector<int64_t> shape = latents_shape(settings);
-  if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
-  std::ostringstream cause;
-  cause << "--init-latents: the tensor has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
-  throw bad_input(cause.str(), "give latents of that shape, or a size and frame count that fit them");
 }
 
 /// Names and shapes of all weights, from the files' headers: what does not fit is found before any time is spent.
@@ -221,107 +172,76 @@ void CogVideoXPipeline::check_weights() const {
   load_cogvideox_vae(folder_.component("vae"), at::kMeta, dtype_);
 }
 
-at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, const GenerateSettings& settings,
-                                          std::vector<std::string>& warnings) {
+/// int64 [length]
+at::Tensor CogVideoXPipeline::token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings) {
+  if (folder_.has_random_weights()) return random_token_ids(text, length, text_config_.vocab_size);
   if (!tokenizer_) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
-  std::vector<std::string> texts;
-  if (settings.guidance_scale > 1.0) texts.push_back(request.negative_prompt);
-  texts.push_back(request.prompt);
+  const TokenIds tokens = tokenizer_->encode(text, length);
+  if (tokens.truncated && warnings != nullptr) {
+    warnings->push_back("the prompt was cut to " + std::to_string(length) + " tokens: \"" + text.substr(0, 60) +
+                        "...\"");
+  }
+  return at::tensor(tokens.ids, at::kLong);
+}
+
+at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) {
+  const c10::InferenceMode guard;
+  const GenerateSettings settings = resolve(request);
   std::vector<at::Tensor> rows;
-  for (const std::string& text : texts) {
-    const TokenIds tokens = tokenizer_->encode(text, settings.max_sequence_length);
-    if (tokens.truncated) {
-      warnings.push_back("the prompt was cut to " + std::to_string(settings.max_sequence_length) + " tokens: \"" +
-                         text.substr(0, 60) + "...\"");
-    }
-    rows.push_back(at::tensor(tokens.ids, at::kLong));
-  }
-  // The encoder is the largest part of some checkpoints: weights and mapping live only while they are needed.
-  const T5Encoder encoder = T5Encoder::load(folder_.component("text_encoder"), device_, dtype_);
-  return encoder.forward(at::stack(rows).to(device_)).to(dtype_);
+  if (settings.guidance_scale > 1.0)
+    rows.push_back(token_ids(request.negative_prompt, settings.max_sequence_length, warnings));
+  rows.push_back(token_ids(request.prompt, settings.max_sequence_length, warnings));
+  const at::Tensor ids = at::stack(rows).to(device_);
+  if (text_encoder_) return text_encoder_->forward(ids).to(dtype_);
+  return T5Encoder::forward_streamed(folder_.component("text_encoder"), device_, dtype_, ids).to(dtype_);
 }
 
-at::Tensor CogVideoXPipeline::initial_latents(const GenerateRequest& request, const GenerateSettings& settings,
-                                              at::Generator& generator) const {
-  if (request.init_latents.defined()) return request.init_latents.to(device_, dtype_);
-  return at::randn(latents_shape(settings), generator, at::TensorOptions().dtype(dtype_)).to(device_);
+/// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which
+/// stays free) it passes through layer by layer.
+bool CogVideoXPipeline::streams_text_encoder() const {
+  if (device_.is_cpu() || offload_) return offload_;
+  return T5Encoder::weight_bytes(text_config_, dtype_) > free_memory(device_) / 4 * 3;
 }
 
-at::Tensor CogVideoXPipeline::predict(const at::Tensor& latents, const at::Tensor& text, int64_t timestep,
-                                      double guidance_scale, AttentionRun& run) const {
-  const int64_t batch = text.size(0);
-  const at::Tensor input = batch == 1 ? latents : at::cat({latents, latents});
-  const at::Tensor timesteps = at::full({batch}, timestep, at::TensorOptions().dtype(at::kLong).device(device_));
-  at::Tensor prediction = dit_->forward(input, text, timesteps, run).to(at::kFloat);
-  if (batch == 1) return prediction;
-  const at::Tensor unconditional = prediction.narrow(0, 0, 1), conditional = prediction.narrow(0, 1, 1);
-  return unconditional + guidance_scale * (conditional - unconditional);
+at::Tensor CogVideoXPipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
+  if (!streams_text_encoder()) load_text_encoder();
+  result.seconds.load_text_encoder = meter.lap();
+  at::Tensor text = encode_text(request, &result.warnings);
+  release_text_encoder();  // weights and mapping live only while they are needed
+  result.seconds.text = meter.lap();
+  result.memory.text = meter.take_peak();
+  return text;
 }
 
-/// A prediction with NaN or Inf is made again with full attention before anything is committed. `meanwhile` runs while
-/// a GPU works on it.
-at::Tensor CogVideoXPipeline::predict_guarded(const at::Tensor& latents, const at::Tensor& text, int64_t timestep,
-                                              double guidance_scale, GenerateResult& result,
-                                              const std::function<void()>& meanwhile) const {
-  at::Tensor prediction = predict(latents, text, timestep, guidance_scale, result.attention);
-  meanwhile();
-  if (at::isfinite(prediction).all().item<bool>()) return prediction;
-  const std::string step = "step " + std::to_string(result.attention.step + 1);
-  if (result.attention.mode != attention::Mode::full) {
-    AttentionRun full;
-    full.token_order = result.attention.token_order;
-    full.step = result.attention.step;
-    full.collects = false;  // what was counted so far is the run's
-    prediction = predict(latents, text, timestep, guidance_scale, full);
-    if (at::isfinite(prediction).all().item<bool>()) {
-      result.warnings.push_back(step + " gave NaN or Inf with " + std::string(name(result.attention.mode)) +
-                                " attention and was redone with full attention");
-      return prediction;
-    }
-  }
-  throw run_failure(step + ": the denoiser's prediction holds NaN or Inf",
-                    "try --dtype fp32 (or bf16 in place of fp16), or check the checkpoint with 'sparsereel inspect'");
-}
-
-double dynamic_guidance(double guidance_scale, int64_t num_inference_steps, int64_t timestep) {
-  const double steps = static_cast<double>(num_inference_steps);
-  return 1 + guidance_scale *
-                 (1 - std::cos(std::numbers::pi * std::pow((steps - static_cast<double>(timestep)) / steps, 5.0))) / 2;
-}
-
-at::Tensor CogVideoXPipeline::denoise(const GenerateRequest& request, const GenerateObserver& observer,
-                                      const at::Tensor& text, GenerateResult& result) {
-  const GenerateSettings& settings = result.settings;
-  SchedulerConfig scheduler_config = scheduler_config_;
-  scheduler_config.class_name = settings.scheduler;
-  const auto scheduler = make_scheduler(scheduler_config, settings.num_inference_steps);
+std::unique_ptr<Denoising> CogVideoXPipeline::start_denoising(const GenerateRequest& request, const at::Tensor& text) {
+  const c10::InferenceMode guard;
+  const GenerateSettings settings = resolve(request);
+  load_transformer();
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
-  at::Tensor latents = initial_latents(request, settings, generator);
-  result.attention.mode = request.attention_mode;
-  result.attention.policy = request.attention_policy;
-  result.attention.token_order = request.token_order;
-  result.attention.watcher = observer.attention;
-  result.attention.collects = false;
+  const at::Tensor latents =
+      request.init_latents.defined()
+          ? request.init_latents.to(device_, dtype_)
+          : at::randn(latents_shape(settings, dit_config_), generator, at::TensorOptions().dtype(dtype_)).to(device_);
+  return std::make_unique<Denoising>(dit_, scheduler_config_, request, settings,
+                                     DenoisingStart{.text = text, .latents = latents, .generator = generator});
+}
 
-  const auto& timesteps = scheduler->timesteps();
-  Stopwatch watch;
-  for (size_t i = 0; i < timesteps.size(); ++i) {
+at::Tensor CogVideoXPipeline::denoise_stage(const GenerateRequest& request, const GenerateObserver& observer,
+                                            const at::Tensor& text, GenerateResult& result) {
+  const auto denoising = start_denoising(request, text);
+  denoising->attention().watcher = observer.attention;
+  StageMeter meter(device_);
+  while (!denoising->finished()) {
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
-    result.attention.step = static_cast<int64_t>(i);
-    const double guidance = request.use_dynamic_cfg
-                                ? dynamic_guidance(settings.guidance_scale, settings.num_inference_steps, timesteps[i])
-                                : settings.guidance_scale;
-    const at::Tensor prediction = predict_guarded(latents, text, timesteps[i], guidance, result, [&] {
-      scheduler->draw(static_cast<int64_t>(i), latents, generator);
-    });
-    latents = scheduler->step(prediction, static_cast<int64_t>(i), latents, generator).to(dtype_);
-    result.seconds.steps.push_back(watch.lap());
-    if (observer.step)
-      observer.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(timesteps.size()), result.seconds.steps.back());
+    denoising->step();
+    result.seconds.steps.push_back(meter.lap());
+    if (observer.step) observer.step(denoising->done(), denoising->steps(), result.seconds.steps.back());
   }
-  dit_->collect(result.attention);
+  denoising->collect();
+  result.attention = std::move(denoising->attention());
   result.attention.watcher = nullptr;  // the result outlives what the observer refers to
-  return latents.narrow(1, latents.size(1) - settings.latent_frames, settings.latent_frames);
+  result.warnings.insert(result.warnings.end(), denoising->warnings().begin(), denoising->warnings().end());
+  return denoising->latents();
 }
 
 GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
@@ -332,59 +252,84 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   const auto announce = [&](const char* stage) {
     if (observer.stage) observer.stage(stage);
   };
-  Stopwatch watch;
+  StageMeter meter(device_);
   announce("text");
-  const at::Tensor text = encode_text(request, result.settings, result.warnings);
-  result.seconds.text = watch.lap();
+  const at::Tensor text = encode_stage(request, meter, result);
   announce("load");
-  load_dit();
-  result.seconds.load = watch.lap();
+  load_transformer();
+  result.seconds.load_transformer = meter.lap();
+  const uint64_t loading = meter.take_peak();
   announce("denoise");
-  const at::Tensor latents = denoise(request, observer, text, result);
+  const at::Tensor latents = denoise_stage(request, observer, text, result);
   result.latents = latents.to(at::kCPU).contiguous();
-  result.seconds.denoise = watch.lap();
+  result.seconds.denoise = meter.lap();
+  result.memory.denoise = std::max(loading, meter.take_peak());
   if (observer.latents) observer.latents(result.latents, result.settings);
   if (!request.decode) return result;
   announce("decode");
-  watch.lap();
-  result.frames = decode(latents, request.vae_tiling, &result.settings.vae_tiled, observer);
-  result.seconds.decode = watch.lap();
+  meter.lap();
+  if (offload_) make_room_for_decoding();
+  load_vae();
+  result.seconds.load_vae = meter.lap();
+  Decoded decoded = decode(latents, request.vae_tiling, observer);
+  result.frames = std::move(decoded.frames);
+  result.settings.vae_tiled = decoded.tiled;
+  if (!decoded.warning.empty()) result.warnings.push_back(decoded.warning);
+  result.seconds.decode = meter.lap();
+  result.memory.decode = meter.take_peak();
   return result;
 }
 
-bool CogVideoXPipeline::use_tiling(VaeTiling tiling, const VaeDecoder& decoder, at::IntArrayRef latents) const {
+bool CogVideoXPipeline::use_tiling(VaeTiling tiling, at::IntArrayRef latents) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
+  if (offload_) return true;  // who offloads wants little memory in use, whatever is free
   // A quarter of the free memory stays free for what the estimate does not see.
-  return decoder.untiled_bytes(latents[1], latents[3], latents[4]) > free_memory(device_) / 4 * 3;
+  return vae_->untiled_bytes(latents[1], latents[3], latents[4]) > free_memory(device_) / 4 * 3;
 }
 
-at::Tensor CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, bool* tiled,
-                                     const GenerateObserver& observer) {
+void CogVideoXPipeline::check_latents(const at::Tensor& latents) const {
+  if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(2) == vae_config_.latent_channels) return;
+  std::ostringstream cause;
+  cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, frames, "
+        << vae_config_.latent_channels << ", height, width] is needed";
+  throw bad_input(cause.str(), "decode them with the checkpoint that made them (-m)");
+}
+
+/// The denoiser is loaded again when it is needed again.
+void CogVideoXPipeline::make_room_for_decoding() {
+  dit_.reset();
+  if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->emptyCache();
+}
+
+Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) {
   const c10::InferenceMode guard;
-  if (latents.dim() != 5 || latents.size(0) != 1 || latents.size(2) != vae_config_.latent_channels) {
-    std::ostringstream cause;
-    cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, frames, "
-          << vae_config_.latent_channels << ", height, width] is needed";
-    throw bad_input(cause.str(), "decode them with the checkpoint that made them (-m)");
-  }
-  VaeDecoder& decoder = vae();
-  const bool use_tiles = use_tiling(tiling, decoder, latents.sizes());
-  if (tiled != nullptr) *tiled = use_tiles;
-  const at::Tensor scaled = latents.to(device_, dtype_).permute({0, 2, 1, 3, 4}) * (1.0 / decoder.scaling_factor());
+  check_latents(latents);
+  load_vae();
+  Decoded result;
+  result.tiled = use_tiling(tiling, latents.sizes());
+  const bool tiled_first = result.tiled;
+  const at::Tensor scaled = latents.to(device_, dtype_).permute({0, 2, 1, 3, 4}) * (1.0 / vae_->scaling_factor());
   const auto progress = [&](int64_t done, int64_t total) {
     if (observer.decode) observer.decode(done, total);
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
   };
-  const at::Tensor video = decoder.decode(scaled, use_tiles, progress);
-  const at::Tensor frames = video[0].permute({1, 2, 3, 0}).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1);
-  return frames.contiguous().to(at::kCPU);
+  result.frames = decode_or_retry_tiled(
+      result.tiled, tiling == VaeTiling::automatic,
+      [&](bool tiled) { return host_frames(vae_->decode(scaled, tiled, progress)); },
+      [&] { make_room_for_decoding(); });
+  if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
+  return result;
 }
 
 }  // namespace
 
+std::shared_ptr<Pipeline> Pipeline::open(ModelFolder folder, const PipelineOptions& options) {
+  return std::make_shared<CogVideoXPipeline>(std::move(folder), options);
+}
+
 std::shared_ptr<Pipeline> Pipeline::open(const std::string& folder, const std::string& device,
                                          const std::string& dtype) {
-  return std::make_shared<CogVideoXPipeline>(folder, device, dtype);
+  return open(ModelFolder::open(folder), {.device = device, .dtype = dtype});
 }
 
 }  // namespace sparsereel::models

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,8 +48,19 @@ struct GenerateSettings {
 };
 
 struct StageSeconds {
-  double load = 0, text = 0, denoise = 0, decode = 0;
+  double load_text_encoder = 0, text = 0;  // a streamed encoder's loading is part of text
+  double load_transformer = 0, denoise = 0;
+  double load_vae = 0, decode = 0;
   std::vector<double> steps;  // each denoising step
+
+  double load() const { return load_text_encoder + load_transformer + load_vae; }
+};
+
+/// Most bytes of a GPU in use during a stage and the loading before it; 0 on a CPU.
+struct StageMemory {
+  uint64_t text = 0, denoise = 0, decode = 0;
+
+  uint64_t largest() const { return std::max({text, denoise, decode}); }
 };
 
 struct GenerateResult {
@@ -56,13 +68,20 @@ struct GenerateResult {
   at::Tensor latents;  // CPU [1, F, C, H, W], the run's dtype, diffusers' scale
   GenerateSettings settings;
   StageSeconds seconds;
+  StageMemory memory;
   AttentionRun attention;
-  std::vector<std::string> warnings;  // truncated prompt, redone steps
+  std::vector<std::string> warnings;  // truncated prompt, redone steps, a decode that was done again in tiles
+};
+
+struct Decoded {
+  at::Tensor frames;  // as in GenerateResult
+  bool tiled = false;
+  std::string warning;  // empty: none
 };
 
 /// Watches a run; every member may be empty.
 struct GenerateObserver {
-  std::function<void(const std::string& stage)> stage;                    // "text", "denoise", "decode"
+  std::function<void(const std::string& stage)> stage;                    // "load", "text", "denoise", "decode"
   std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
   std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
   std::function<void(const at::Tensor& latents, const GenerateSettings&)>
@@ -74,9 +93,20 @@ struct GenerateObserver {
 /// Thrown when the observer cancels.
 struct Cancelled {};
 
+class Denoising;
+
+struct PipelineOptions {
+  std::string device = "auto";  // as in device.h
+  std::string dtype = "auto";
+  /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
+  /// host while it computes; automatic tiling always tiles. Means nothing on a CPU.
+  bool offload = false;
+};
+
 class Pipeline {
  public:
-  /// Opens a diffusers folder; weights are loaded stage by stage. device and dtype as in device.h.
+  /// Opens a diffusers folder; weights are loaded stage by stage.
+  static std::shared_ptr<Pipeline> open(ModelFolder folder, const PipelineOptions& options);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
   virtual ~Pipeline() = default;
 
@@ -87,8 +117,18 @@ class Pipeline {
   virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;
   virtual GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) = 0;
   /// Latents as saved (diffusers' layout and scale) -> frames as in GenerateResult.
-  virtual at::Tensor decode(const at::Tensor& latents, VaeTiling tiling, bool* tiled,
-                            const GenerateObserver& observer = {}) = 0;
+  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles.
+  virtual Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {}) = 0;
+
+  /// The stages of generate(), for those who measure them one by one. What is loaded stays until it is released.
+  virtual void load_text_encoder() = 0;
+  virtual void release_text_encoder() = 0;
+  /// [B, L, C] as DenoisingStart::text. An encoder that is not loaded is streamed through the device layer by layer.
+  /// With random weights there is no tokenizer: the ids are random too, drawn from a generator that the prompt seeds.
+  virtual at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings = nullptr) = 0;
+  virtual void load_transformer() = 0;
+  virtual std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text) = 0;
+  virtual void load_vae() = 0;
 };
 
 }  // namespace sparsereel::models

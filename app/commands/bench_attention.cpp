@@ -6,16 +6,13 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "app/commands/bench/accuracy.h"
 #include "app/commands/bench/contenders.h"
 #include "app/commands/bench/hardware.h"
 #include "app/commands/bench/table.h"
 #include "app/commands/bench/timing.h"
-#include "app/interrupt.h"
-#include "app/machine.h"
-#include "app/progress.h"
+#include "app/commands/bench/watcher.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/device.h"
@@ -39,44 +36,12 @@ struct Run {
   uint64_t seed = 42;
 };
 
-/// Shows how far the run is, and ends it when the user asks for that.
-class Watcher {
- public:
-  Watcher(bool show, RunReport& report) : progress_(show), report_(report) {}
-
-  void stage(const std::string& name) { progress_.stage(name); }
-  void round(int64_t done, int64_t rounds) {
-    stop_if_interrupted();
-    const auto now = std::chrono::steady_clock::now();
-    progress_.step(done, rounds, done > 0 ? std::chrono::duration<double>(now - last_).count() : 0);
-    last_ = now;
-  }
-  void clear() { progress_.clear(); }
-  void stop_if_interrupted() {
-    if (!interrupted()) return;
-    report_.recovery = "run the same command again; --json and --report hold the rows of the workloads that were done";
-    throw models::Cancelled{};
-  }
-
- private:
-  Progress progress_;
-  RunReport& report_;
-  std::chrono::steady_clock::time_point last_;
-};
-
-std::string name_of(at::Device device) {
-  if (device.is_cpu()) return cpu_model();
-  const GpuDriver driver = find_gpu_driver();
-  const auto index = static_cast<size_t>(std::max<int>(device.index(), 0));
-  return index < driver.gpus.size() ? driver.gpus[index] : "unknown GPU";
-}
-
 Run prepare(const bench::AttentionOptions& options) {
   Run run;
   run.plan = bench::make_plan(options);
   run.device = models::resolve_device(options.device);
   run.dtype = models::resolve_dtype(options.dtype, run.device, at::kBFloat16);
-  run.device_name = name_of(run.device);
+  run.device_name = bench::device_name(run.device);
   if (!run.device.is_cpu()) run.limit = bench::hardware_limit(run.device_name);
   // A CPU run is slow and steady; a GPU's clock has to settle first.
   run.warmup = options.warmup.value_or(run.device.is_cpu() ? 1 : 5);
@@ -117,8 +82,8 @@ Row start_row(const Run& run, const bench::Workload& workload, const bench::Cont
 
 /// One run of every contender on the first inputs: which can run at all, what they skip, and how exact they are.
 void try_contenders(const std::vector<bench::Contender>& contenders, const bench::Inputs& inputs,
-                    const std::optional<bench::ExactRows>& exact, attention::Workspace& workspace, Watcher& watcher,
-                    std::vector<Row>& rows) {
+                    const std::optional<bench::ExactRows>& exact, attention::Workspace& workspace,
+                    bench::Watcher& watcher, std::vector<Row>& rows) {
   for (size_t i = 0; i < contenders.size(); ++i) {
     watcher.stop_if_interrupted();
     Row& row = rows[i];
@@ -151,7 +116,7 @@ void add_times(const Run& run, const bench::Measurement& measurement, Row& row) 
 
 /// Times the rows that have no note yet, and the pre-pass of ours beside them.
 void time_rows(const Run& run, const std::vector<bench::Contender>& contenders,
-               const std::vector<bench::Inputs>& inputs, Watcher& watcher, std::vector<Row>& rows) {
+               const std::vector<bench::Inputs>& inputs, bench::Watcher& watcher, std::vector<Row>& rows) {
   std::vector<bench::Contestant> contestants;
   std::vector<std::function<void(const bench::Measurement&)>> receivers;
   for (size_t i = 0; i < contenders.size(); ++i) {
@@ -176,7 +141,7 @@ void time_rows(const Run& run, const std::vector<bench::Contender>& contenders,
   for (size_t i = 0; i < measurements.size(); ++i) receivers[i](measurements[i]);
 }
 
-std::vector<Row> measure(const Run& run, const bench::Workload& workload, Watcher& watcher) {
+std::vector<Row> measure(const Run& run, const bench::Workload& workload, bench::Watcher& watcher) {
   watcher.stage((workload.name.empty() ? "" : workload.name + " ") + workload.shape.text());
   const int64_t copies = bench::copies_beyond_cache(workload.shape, run.dtype);
   check_memory(run, workload, copies);
@@ -194,16 +159,6 @@ std::vector<Row> measure(const Run& run, const bench::Workload& workload, Watche
   time_rows(run, contenders, inputs, watcher, rows);
   bench::compare_with_dense(rows);
   return rows;
-}
-
-nlohmann::json machine_report(const Run& run) {
-  nlohmann::json machine = {{"device", run.device.str()},
-                            {"name", run.device_name},
-                            {"cpu", cpu_model()},
-                            {"threads", at::get_num_threads()},
-                            {"libtorch", SPARSEREEL_TORCH_VERSION}};
-  if (run.limit) machine["limit_tops"] = {{"8_bits", run.limit->bits8}, {"16_bits", run.limit->bits16}};
-  return machine;
 }
 
 nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& options) {
@@ -244,12 +199,16 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (options.threads) at::set_num_threads(static_cast<int>(*options.threads));
-  report.content["machine"] = machine_report(run);
+  report.content["machine"] = bench::machine_report(run.device);
+  if (run.limit)
+    report.content["machine"]["limit_tops"] = {{"8_bits", run.limit->bits8}, {"16_bits", run.limit->bits16}};
   report.content["settings"] = settings_report(run, options);
   report.content["rows"] = nlohmann::json::array();
 
   const c10::OptionalDeviceGuard guard(run.device.is_cpu() ? std::nullopt : std::optional(run.device));
-  Watcher watcher(!options.quiet, report);
+  bench::Watcher watcher(
+      !options.quiet, report,
+      "run the same command again; --json and --report hold the rows of the workloads that were done");
   std::vector<Row> rows;
   for (const bench::Workload& workload : run.plan.workloads) {
     for (Row& row : measure(run, workload, watcher)) rows.push_back(std::move(row));
@@ -257,15 +216,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   }
   watcher.clear();
 
-  std::string table = render(run, options, rows, report.content);
-  if (output) {
-    output->write(table.data(), table.size());
-    output->commit();
-    report.last_line = options.output + ": " + std::to_string(rows.size()) + " rows";
-  } else {
-    table.pop_back();  // the line's end comes with the report's
-    report.last_line = table;
-  }
+  bench::deliver(render(run, options, rows, report.content), options.output, output, rows.size(), report);
 }
 
 }  // namespace sparsereel::app

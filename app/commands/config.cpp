@@ -36,11 +36,12 @@ std::string source_name(const Settings& settings, const std::string& key) {
 /// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
 /// elsewhere.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options) {
-  nlohmann::json values = {{"model", std::filesystem::absolute(options.run.model).string()},
-                           {"output", std::filesystem::absolute(options.run.output).string()},
-                           {"crf", options.run.video.crf},
-                           {"no_metadata", !options.run.metadata},
-                           {"quiet", options.run.quiet}};
+  nlohmann::json values = {
+      {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
+      {"output", std::filesystem::absolute(options.run.output).string()},
+      {"crf", options.run.video.crf},
+      {"no_metadata", !options.run.metadata},
+      {"quiet", options.run.quiet}};
   for (const char* key : {"contact_sheet", "report", "save_latents", "init_latents"}) {
     const auto path = settings.text(key);
     if (path && !path->empty()) values[key] = std::filesystem::absolute(*path).string();
@@ -69,10 +70,11 @@ std::set<std::string> idle_options(const Settings& settings, const GenerateOptio
 void show_config(const Settings& settings) {
   GenerateOptions options = read_generate_options(settings, false);
   if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
-  const auto pipeline = models::Pipeline::open(options.run.model.string(), options.run.device, options.run.dtype);
+  const auto pipeline = open_pipeline(options.run);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   const models::GenerateSettings resolved = pipeline->resolve(options.request);
   nlohmann::json values = make_recipe(options, resolved, *pipeline, {});
+  values.erase("model");
   values.update(other_values(settings, options));
   values["device"] = pipeline->device().str();
   if (options.run.vae_tiling == models::VaeTiling::automatic) values["vae_tiling"] = "auto";

@@ -11,6 +11,7 @@
 #include "app/latents.h"
 #include "app/outputs.h"
 #include "app/progress.h"
+#include "models/device.h"
 
 namespace sparsereel::app {
 namespace {
@@ -40,7 +41,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   run.video.fps = frame_rate_of(settings, recipe, run.video.fps);
   check_outputs(settings, run, latents);
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
-  const auto pipeline = models::Pipeline::open(run.model.string(), run.device, run.dtype);
+  const auto pipeline = open_pipeline(run);
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);
@@ -48,10 +49,11 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   observer.decode = [&](int64_t done, int64_t total) { progress.step(done, total, 0); };
   observer.cancelled = interrupted;
   progress.stage("decode");
-  bool tiled = false;
-  const at::Tensor frames = pipeline->decode(saved.latents, run.vae_tiling, &tiled, observer);
+  models::reset_peak_memory(pipeline->device());
+  const models::Decoded decoded = pipeline->decode(saved.latents, run.vae_tiling, observer);
+  const at::Tensor& frames = decoded.frames;
   progress.stage("write");
-  recipe["vae_tiling"] = tiled ? "on" : "off";
+  recipe["vae_tiling"] = decoded.tiled ? "on" : "off";
   recipe["fps"] = run.video.fps;
   const auto prompt = recipe.find("prompt");
   const std::string caption = prompt != recipe.end() && prompt->is_string() ? prompt->get<std::string>() : "";
@@ -59,6 +61,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   progress.clear();
 
   std::vector<std::string> warnings;
+  if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
   if (const std::string wrong = defect(frames); !wrong.empty()) warnings.push_back("the video " + wrong);
   if (!written.note.empty()) warnings.push_back(written.note);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -66,7 +69,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   report.content["device"] = pipeline->device().str();
   report.content["seconds"] = {{"total", seconds}};
   add_output_report(report.content, run, frames, written, warnings);
-  report.content["memory"] = memory_report(pipeline->device());
+  report.content["memory"] = memory_report(pipeline->device(), {.decode = models::peak_memory(pipeline->device())});
   print_warnings(warnings);
   report.last_line =
       output_summary(run, frames) + ", " + fixed(seconds, 1) + " s, " + memory_summary(report.content["memory"]);

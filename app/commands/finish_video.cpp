@@ -38,10 +38,10 @@ std::string defect(const at::Tensor& frames) {
 }
 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
-  std::string command = "sparsereel decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) + " -m " +
-                        shell_quoted(run.model);
+  std::string command = "sparsereel decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
+                        (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);
   // How the run is watched and reported is left out, and what the checkpoint's own config says again.
-  static const std::set<std::string> left_out = {"model", "output", "report", "quiet", "json"};
+  static const std::set<std::string> left_out = {"model", "random_weights", "output", "report", "quiet", "json"};
   const bool mp4 = output_kind(run.output) == OutputKind::mp4;
   for (const std::string& key : decode_keys()) {
     const Setting* setting = settings.find(key);

@@ -27,7 +27,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 nlohmann::json seconds_report(const models::StageSeconds& seconds, double open, double write) {
   return {{"open", open},
           {"text", seconds.text},
-          {"load", seconds.load},
+          {"load", seconds.load()},
+          {"loads",
+           {{"text_encoder", seconds.load_text_encoder},
+            {"transformer", seconds.load_transformer},
+            {"vae", seconds.load_vae}}},
           {"denoise", seconds.denoise},
           {"decode", seconds.decode},
           {"write", write},
@@ -60,7 +64,7 @@ void generate(const Settings& settings, RunReport& report) {
   if (options.run.threads) at::set_num_threads(static_cast<int>(*options.run.threads));
   if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
 
-  const auto pipeline = models::Pipeline::open(options.run.model.string(), options.run.device, options.run.dtype);
+  const auto pipeline = open_pipeline(options.run);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   report.content["model"] = fs::canonical(options.run.model).string();
   report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
@@ -111,10 +115,10 @@ void generate(const Settings& settings, RunReport& report) {
   print_warnings(result.warnings);
   warnings.insert(warnings.end(), result.warnings.begin(), result.warnings.end());
   add_output_report(report.content, options.run, result.frames, written, warnings);
-  report.content["memory"] = memory_report(pipeline->device());
+  report.content["memory"] = memory_report(pipeline->device(), result.memory);
   const models::StageSeconds& seconds = result.seconds;
   report.last_line = output_summary(options.run, result.frames) + ", " + fixed(all_seconds, 1) + " s (text " +
-                     fixed(seconds.text, 1) + ", load " + fixed(seconds.load, 1) + ", denoise " +
+                     fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " +
                      fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
                      fixed(write_seconds, 1) + "), " + attention_summary(result.attention) + ", " +
                      memory_summary(report.content["memory"]);

@@ -1,4 +1,5 @@
 // Stands in for the FFmpeg and OpenCV writers in a build without them: each says what such a build can write.
+#include "app/media/plot.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
 
@@ -25,6 +26,10 @@ WrittenVideo write_png_folder(const std::filesystem::path& path, const FramesVie
 }
 
 void write_contact_sheet(const std::filesystem::path& path, const FramesView&, const std::string&, int64_t) {
+  require_media_libraries(path);
+}
+
+void write_plot(const std::filesystem::path& path, const PlotData&) {
   require_media_libraries(path);
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "app/media/plot.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
@@ -115,11 +116,15 @@ WrittenVideo write_video(const fs::path& path, const FramesView& frames, const V
   return write_mp4(path, frames, options);
 }
 
-void check_contact_sheet(const fs::path& path) {
+void check_png(const std::string& option, const fs::path& path) {
   require_media_libraries(path);
   if (extension(path) != ".png")
-    throw bad_input("--contact-sheet " + path.string() + " is not a .png", "name a file that ends in .png");
+    throw bad_input(option + " " + path.string() + " is not a .png", "name a file that ends in .png");
   check_writable(path);
+}
+
+void check_contact_sheet(const fs::path& path) {
+  check_png("--contact-sheet", path);
 }
 
 std::string read_recipe(const fs::path& path) {

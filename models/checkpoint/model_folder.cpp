@@ -172,6 +172,31 @@ ModelFolder ModelFolder::open(const fs::path& path) {
   return folder;
 }
 
+ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::string& transformer_class,
+                                             const json& architecture, uint64_t seed) {
+  ModelFolder folder;
+  folder.path_ = file;
+  folder.architecture_ = architecture;
+  folder.random_seed_ = seed;
+  for (const Family& family : families()) {
+    if (family.components.at("transformer").front() != transformer_class) continue;
+    folder.index_["_class_name"] = family.pipeline_class;
+    for (const auto& [name, classes] : family.components) {
+      const bool described = architecture.contains(name) && architecture[name].is_object();
+      if (!described && name != "tokenizer")
+        throw bad_input(file.string() + ": architecture." + name + " is missing",
+                        "give the content of the component's config.json below that key");
+      const json found = described ? architecture[name].value("_class_name", json()) : json();
+      folder.index_[name] = {"", found.is_string() ? found : json(classes.front())};
+    }
+  }
+  if (folder.index_.is_null())
+    throw bad_input(file.string() + ": no model has the transformer " + in_quotes(transformer_class),
+                    "use a class of 'sparsereel inspect', such as CogVideoXTransformer3DModel");
+  folder.pipeline_class_ = check_model_index(folder.index_, file.string());
+  return folder;
+}
+
 std::string ModelFolder::component_class(const std::string& name) const {
   const auto found = index_.find(name);
   if (found == index_.end())
@@ -181,6 +206,10 @@ std::string ModelFolder::component_class(const std::string& name) const {
 
 json ModelFolder::config(const std::string& name, std::string* file) const {
   const std::string class_name = component_class(name);
+  if (has_random_weights()) {
+    if (file != nullptr) *file = path_.string() + ": architecture." + name;
+    return architecture_.at(name);
+  }
   const bool scheduler = name == "scheduler";
   const fs::path path = path_ / name / (scheduler ? "scheduler_config.json" : "config.json");
   if (file != nullptr) *file = path.string();
@@ -195,6 +224,8 @@ Component ModelFolder::component(const std::string& name) const {
   component.class_name = component_class(name);
   component.folder = path_ / name;
   component.config = config(name, &component.config_file);
+  component.random_seed = random_seed_;
+  if (has_random_weights()) return component;
   for (const char* weights : kWeightFiles) {
     const fs::path single = component.folder / weights;
     const fs::path index_file = single.string() + ".index.json";

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ std::string check_model_index(const nlohmann::json& index, const std::string& fi
 /// entry; a shard must be the plain name of a file in that folder.
 std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index, const std::string& file);
 
-/// One component (transformer, vae, text_encoder): its config and its memory-mapped weights, single or sharded.
+/// One component (transformer, vae, text_encoder): its config and its memory-mapped weights, single or sharded, or
+/// random ones.
 struct Component {         // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
   std::string class_name;  // from model_index.json
   std::filesystem::path folder;
@@ -32,18 +34,26 @@ struct Component {         // NOLINT(bugprone-exception-escape): json asserts in
   std::string config_file;
   std::vector<std::shared_ptr<SafetensorsFile>> files;                   // one, or the shards in order
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors;  // name -> (index into files, entry)
+  std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
 };
 
-/// A pipeline folder. Opening reads only JSON; weights are mapped by component().
+/// A pipeline folder, or an architecture that stands for one. Opening reads only JSON; weights are mapped by
+/// component().
 class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
  public:
   /// Throws Error when the folder or its model_index.json is missing, malformed or of an unsupported pipeline class.
   static ModelFolder open(const std::filesystem::path& path);
+  /// A pipeline without weights: `architecture` holds each component's config.json under the component's name, and the
+  /// weights are random. It has no tokenizer. Throws Error naming `file` when a component is missing or no family has
+  /// this transformer class.
+  static ModelFolder with_random_weights(const std::filesystem::path& file, const std::string& transformer_class,
+                                         const nlohmann::json& architecture, uint64_t seed = 0);
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return path_; }  // the file of the architecture where weights are random
+  bool has_random_weights() const { return random_seed_.has_value(); }
   const std::string& pipeline_class() const { return pipeline_class_; }  // "CogVideoXPipeline"
   std::string component_class(const std::string& name) const;
   /// Maps the weights of a component: diffusion_pytorch_model.safetensors or model.safetensors, or the shards of the
@@ -57,6 +67,8 @@ class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
   std::filesystem::path path_;
   std::string pipeline_class_;
   nlohmann::json index_;
+  nlohmann::json architecture_;  // with random weights
+  std::optional<uint64_t> random_seed_;
 };
 
 }  // namespace sparsereel::models

@@ -10,6 +10,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
+#include "models/checkpoint/random_weights.h"
 
 namespace sparsereel::models {
 namespace {
@@ -64,7 +65,7 @@ at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format) {
 }
 
 WeightReader::WeightReader(const Component& component, at::Device device, at::ScalarType dtype)
-    : component_(component), device_(device), dtype_(dtype) {}
+    : component_(component), device_(device), dtype_(dtype), uploader_(device) {}
 
 at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64_t>& shape) {
   return read(name, shape, dtype_);
@@ -82,7 +83,7 @@ Affine WeightReader::affine(const std::string& name, const std::vector<int64_t>&
 }
 
 bool WeightReader::contains(const std::string& name) const {
-  return component_.tensors.contains(name);
+  return component_.random_seed.has_value() || component_.tensors.contains(name);
 }
 
 void WeightReader::ignore_prefix(const std::string& prefix) {
@@ -90,6 +91,7 @@ void WeightReader::ignore_prefix(const std::string& prefix) {
 }
 
 at::Tensor WeightReader::read(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype) {
+  if (component_.random_seed) return random_weight(name, shape, device_, dtype, *component_.random_seed);
   const bool first_time = used_.insert(name).second;
   // One element seen as the whole shape: a wrong config must not cost memory before check_complete() reports it.
   const auto unusable = [&](std::vector<std::string>& list, const std::string& complaint) {
@@ -113,7 +115,8 @@ at::Tensor WeightReader::read(const std::string& name, const std::vector<int64_t
   file.prefetch(entry);
   if (device_.is_cpu() && *stored == dtype && aligned) return source;
   // To a GPU the stored bytes travel and are converted there: converting first would make a second copy on the host.
-  at::Tensor result = device_.is_cpu() ? at::empty(shape, dtype).copy_(source) : source.to(device_).to(dtype);
+  at::Tensor result = device_.is_cpu() ? at::empty(shape, dtype).copy_(source)
+                                       : uploader_.upload(file.data(entry)).view(*stored).view(shape).to(dtype);
   file.release(entry);
   return result;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/upload.h"
 
 namespace sparsereel::models {
 
@@ -29,8 +30,8 @@ class WeightReader {
  public:
   /// Tensors come back on `device` in `dtype` (converted from fp32, fp16 or bf16 while they are copied; no second host
   /// copy). On a CPU a tensor that is stored in `dtype` is the file's mapping itself: read-only memory, kept alive by
-  /// the tensor. On the meta device nothing is read but the headers: what a check of names and shapes needs.
-  /// `component` must outlive this.
+  /// the tensor. Random weights are made on the device (random_weights.h). On the meta device nothing is read but the
+  /// headers: what a check of names and shapes needs. `component` must outlive this.
   WeightReader(const Component& component, at::Device device, at::ScalarType dtype);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
@@ -54,6 +55,7 @@ class WeightReader {
   const Component& component_;
   at::Device device_;
   at::ScalarType dtype_;
+  Uploader uploader_;
   std::set<std::string> used_;
   std::vector<std::string> ignored_prefixes_;
   std::vector<std::string> missing_;

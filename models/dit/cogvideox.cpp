@@ -9,6 +9,7 @@
 
 #include "attention/token_gather.h"
 #include "hilbert/error.h"
+#include "models/dit/block_stream.h"
 #include "models/dit/cogvideox_tokens.h"
 #include "models/dit/cogvideox_weights.h"
 #include "models/dit/dit.h"
@@ -37,8 +38,14 @@ std::string shape_of(const at::Tensor& tensor) {
 
 class CogVideoX final : public Dit {
  public:
-  CogVideoX(const CogVideoXConfig& config, std::string config_file, CogVideoXWeights weights, at::TensorOptions options)
-      : config_(config), config_file_(std::move(config_file)), weights_(std::move(weights)), options_(options) {}
+  /// `offloaded`: holds the blocks, which `weights` then does not; may be empty.
+  CogVideoX(const CogVideoXConfig& config, std::string config_file, CogVideoXWeights weights,
+            std::unique_ptr<BlockStream> offloaded, at::TensorOptions options)
+      : config_(config),
+        config_file_(std::move(config_file)),
+        weights_(std::move(weights)),
+        offloaded_(std::move(offloaded)),
+        options_(options) {}
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                      AttentionRun& run) override;
@@ -58,11 +65,13 @@ class CogVideoX final : public Dit {
                  attention::Context& context, const hilbert::Grid& grid, AttentionRun& run);
   at::Tensor attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context,
                     const hilbert::Grid& grid, AttentionRun& run);
+  const CogVideoXBlock& block_at(size_t layer);
   at::Tensor head(const at::Tensor& video, const at::Tensor& activated_time) const;
 
   CogVideoXConfig config_;
   std::string config_file_;
   CogVideoXWeights weights_;
+  std::unique_ptr<BlockStream> offloaded_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
   std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t>, TokenPlan> plans_;
@@ -139,6 +148,7 @@ at::Tensor CogVideoX::attend(const CogVideoXBlock& block, const at::Tensor& x, a
   const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
   if (run.watcher) run.watcher({.q = q, .k = k, .v = v, .context = context, .grid = grid});
   const attention::Result result = attention::attend(q, k, v, context, workspace_);
+  if (run.attended) run.attended();
   run.per_layer[static_cast<size_t>(context.layer)] += result.statistics;
   run.kernel = result.kernel;
   return result.out.reshape(x.sizes());
@@ -153,6 +163,13 @@ void CogVideoX::run_block(const CogVideoXBlock& block, Residual& hidden, const a
   hidden.add(linear(attend(block, x, context, grid, run), block.to_out), first);
   x = hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second);
   hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
+}
+
+/// To be asked for before each of the layer's runs: an offloaded block comes with it.
+const CogVideoXBlock& CogVideoX::block_at(size_t layer) {
+  CogVideoXBlock& block = weights_.blocks[layer];
+  if (offloaded_) offloaded_->visit(layer, tensors_of(block));
+  return block;
 }
 
 // video [B, N video, C] -> patches of the prediction, in the same token order.
@@ -184,7 +201,7 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
   Residual hidden(embed_tokens(latents.to(options_), text.to(options_), tokens), grid.size());
   for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
     context.layer = static_cast<int64_t>(layer);
-    run_block(weights_.blocks[layer], hidden, activated_time, context, grid, run);
+    run_block(block_at(layer), hidden, activated_time, context, grid, run);
   }
   at::Tensor patches = head(hidden.value().narrow(1, 0, grid.size()), activated_time);
   if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
@@ -201,12 +218,17 @@ void CogVideoX::collect(AttentionRun& run) {
 
 }  // namespace
 
-std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype) {
+std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
+                                        bool offload) {
   const CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
   if (device.is_cpu()) keep_freed_host_memory();
   WeightReader reader(component, device, dtype);
-  CogVideoXWeights weights = load_cogvideox_weights(reader, config);
-  return std::make_unique<CogVideoX>(config, component.config_file, std::move(weights),
+  std::unique_ptr<BlockStream> offloaded;
+  if (offload) offloaded = std::make_unique<BlockStream>(device);
+  const auto take_block = [&](CogVideoXBlock& block) { offloaded->take(tensors_of(block)); };
+  CogVideoXWeights weights =
+      load_cogvideox_weights(reader, config, offload ? take_block : std::function<void(CogVideoXBlock&)>());
+  return std::make_unique<CogVideoX>(config, component.config_file, std::move(weights), std::move(offloaded),
                                      at::TensorOptions().device(device).dtype(dtype));
 }
 

@@ -65,7 +65,18 @@ int64_t sample_tokens(const CogVideoXConfig& config) {
 
 }  // namespace
 
-CogVideoXWeights load_cogvideox_weights(WeightReader& reader, const CogVideoXConfig& config) {
+std::vector<at::Tensor*> tensors_of(CogVideoXBlock& block) {
+  std::vector<at::Tensor*> tensors;
+  for (Affine* affine :
+       {&block.norm1.modulation, &block.norm1.norm, &block.qkv, &block.norm_q, &block.norm_k, &block.to_out,
+        &block.norm2.modulation, &block.norm2.norm, &block.feed_forward_in, &block.feed_forward_out})
+    tensors.insert(tensors.end(), {&affine->weight, &affine->bias});
+  static_assert(sizeof(CogVideoXBlock) == 10 * sizeof(Affine), "list every member above");
+  return tensors;
+}
+
+CogVideoXWeights load_cogvideox_weights(WeightReader& reader, const CogVideoXConfig& config,
+                                        const std::function<void(CogVideoXBlock&)>& block_read) {
   const Sizes sizes = {.channels = config.num_attention_heads * config.attention_head_dim,
                        .head_dim = config.attention_head_dim,
                        .time = config.time_embed_dim,
@@ -82,6 +93,7 @@ CogVideoXWeights load_cogvideox_weights(WeightReader& reader, const CogVideoXCon
                             reader.affine("time_embedding.linear_2", {sizes.time, sizes.time})};
   for (int64_t i = 0; i < config.num_layers; ++i) {
     weights.blocks.push_back(block(reader, "transformer_blocks." + std::to_string(i), sizes, config.attention_bias));
+    if (block_read) block_read(weights.blocks.back());
   }
   weights.norm_final = norm(reader, "norm_final", sizes);
   weights.norm_out_modulation = reader.affine("norm_out.linear", {2 * channels, sizes.time});

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 #include "models/checkpoint/configs.h"
@@ -30,6 +31,9 @@ struct CogVideoXBlock {
   Affine feed_forward_out;  // [C, 4 C]
 };
 
+/// Every tensor of a block, in a fixed order.
+std::vector<at::Tensor*> tensors_of(CogVideoXBlock& block);
+
 struct CogVideoXWeights {
   Affine patch;                  // [C, P]
   Affine text;                   // [C, text_embed_dim]
@@ -43,7 +47,9 @@ struct CogVideoXWeights {
   Affine out;                  // [P of out_channels, C]
 };
 
-/// Asks the reader for every tensor of the configuration, then for its check_complete().
-CogVideoXWeights load_cogvideox_weights(WeightReader& reader, const CogVideoXConfig& config);
+/// Asks the reader for every tensor of the configuration, then for its check_complete(). `block_read` may take the
+/// tensors of each block as soon as they are there.
+CogVideoXWeights load_cogvideox_weights(WeightReader& reader, const CogVideoXConfig& config,
+                                        const std::function<void(CogVideoXBlock&)>& block_read = {});
 
 }  // namespace sparsereel::models

@@ -27,6 +27,7 @@ struct AttentionRun {
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   int64_t step = 0;
   std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
+  std::function<void()> attended;                     // likewise after each call
   bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
   attention::Statistics statistics;  // summed over layers and forwards
   std::vector<attention::Statistics> per_layer;  // likewise, one a layer
@@ -47,6 +48,8 @@ class Dit {
   virtual hilbert::Grid token_grid(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
 };
 
-std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype);
+/// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
+std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
+                                        bool offload = false);
 
 }  // namespace sparsereel::models

@@ -59,6 +59,55 @@ at::Tensor feed_forward(const T5Layer& layer, const at::Tensor& x) {
   return at::linear(gated.to(layer.wo.scalar_type()), layer.wo);
 }
 
+/// Everything but the layers and the last norm.
+T5Encoder load_embeddings(WeightReader& weights, const T5Config& config) {
+  T5Encoder encoder;
+  encoder.config = config;
+  const std::string tied =
+      "encoder.embed_tokens.weight";  // some files hold the embedding under its other name, or under both
+  const bool has_shared = weights.contains("shared.weight") || !weights.contains(tied);
+  if (has_shared) weights.ignore_prefix(tied);
+  weights.ignore_prefix("decoder.");  // whole T5 checkpoints serve too
+  weights.ignore_prefix("lm_head.");
+  encoder.shared = weights.tensor(has_shared ? "shared.weight" : tied, {config.vocab_size, config.d_model});
+  encoder.relative_bias = weights.tensor("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+                                         {config.relative_attention_num_buckets, config.num_heads});
+  return encoder;
+}
+
+void load_final_norm(WeightReader& weights, T5Encoder& encoder) {
+  encoder.final_norm = weights.tensor("encoder.final_layer_norm.weight", {encoder.config.d_model});
+  weights.check_complete();
+}
+
+void check_ids(const at::Tensor& ids, const T5Config& config) {
+  const auto largest = ids.max().item<int64_t>();
+  if (largest >= config.vocab_size) {
+    throw bad_input("the tokenizer gave id " + std::to_string(largest) + ", but the text encoder's vocab_size is " +
+                        std::to_string(config.vocab_size),
+                    "take tokenizer and text_encoder from the same checkpoint");
+  }
+}
+
+/// The hidden states before the last norm; layer(i) gives layer i, by value or by reference.
+template <typename LayerOf>
+at::Tensor run_layers(const T5Encoder& encoder, const at::Tensor& ids, const LayerOf& layer_of) {
+  const T5Config& config = encoder.config;
+  check_ids(ids, config);
+  const at::Device device = encoder.shared.device();
+  const at::Tensor buckets = relative_position_buckets(ids.size(1), config.relative_attention_num_buckets,
+                                                       config.relative_attention_max_distance, device);
+  const at::Tensor bias = at::embedding(encoder.relative_bias, buckets).permute({2, 0, 1}).unsqueeze(0).contiguous();
+  at::Tensor x = at::embedding(encoder.shared, ids.to(device));
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const T5Layer& layer = layer_of(i);
+    const at::Tensor attention_in = rms_norm(x, layer.attention_norm, config.layer_norm_epsilon);
+    x = clamp_infinities(x + self_attention(layer, attention_in, bias, config.d_kv));
+    x = clamp_infinities(x + feed_forward(layer, rms_norm(x, layer.feed_forward_norm, config.layer_norm_epsilon)));
+  }
+  return x;
+}
+
 }  // namespace
 
 at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_t max_distance, at::Device device) {
@@ -74,44 +123,33 @@ at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_
 }
 
 T5Encoder T5Encoder::load(const Component& component, at::Device device, at::ScalarType dtype) {
-  T5Encoder encoder;
-  encoder.config = parse_t5_config(component.config, component.config_file);
-  const T5Config& config = encoder.config;
-
   WeightReader weights(component, device, dtype);
-  const std::string tied =
-      "encoder.embed_tokens.weight";  // some files hold the embedding under its other name, or under both
-  const bool has_shared = weights.contains("shared.weight") || !weights.contains(tied);
-  if (has_shared) weights.ignore_prefix(tied);
-  weights.ignore_prefix("decoder.");  // whole T5 checkpoints serve too
-  weights.ignore_prefix("lm_head.");
-  encoder.shared = weights.tensor(has_shared ? "shared.weight" : tied, {config.vocab_size, config.d_model});
-  encoder.relative_bias = weights.tensor("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                                         {config.relative_attention_num_buckets, config.num_heads});
-  for (int64_t i = 0; i < config.num_layers; ++i) encoder.layers.push_back(load_layer(weights, config, i));
-  encoder.final_norm = weights.tensor("encoder.final_layer_norm.weight", {config.d_model});
-  weights.check_complete();
+  T5Encoder encoder = load_embeddings(weights, parse_t5_config(component.config, component.config_file));
+  for (int64_t i = 0; i < encoder.config.num_layers; ++i)
+    encoder.layers.push_back(load_layer(weights, encoder.config, i));
+  load_final_norm(weights, encoder);
   return encoder;
 }
 
 at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
-  const auto largest = ids.max().item<int64_t>();
-  if (largest >= config.vocab_size) {
-    throw bad_input("the tokenizer gave id " + std::to_string(largest) + ", but the text encoder's vocab_size is " +
-                        std::to_string(config.vocab_size),
-                    "take tokenizer and text_encoder from the same checkpoint");
-  }
-  const at::Device device = shared.device();
-  const at::Tensor buckets = relative_position_buckets(ids.size(1), config.relative_attention_num_buckets,
-                                                       config.relative_attention_max_distance, device);
-  const at::Tensor bias = at::embedding(relative_bias, buckets).permute({2, 0, 1}).unsqueeze(0).contiguous();
-  at::Tensor x = at::embedding(shared, ids.to(device));
-  for (const T5Layer& layer : layers) {
-    const at::Tensor attention_in = rms_norm(x, layer.attention_norm, config.layer_norm_epsilon);
-    x = clamp_infinities(x + self_attention(layer, attention_in, bias, config.d_kv));
-    x = clamp_infinities(x + feed_forward(layer, rms_norm(x, layer.feed_forward_norm, config.layer_norm_epsilon)));
-  }
-  return rms_norm(x, final_norm, config.layer_norm_epsilon);
+  const auto layer_of = [this](int64_t i) -> const T5Layer& { return layers[static_cast<size_t>(i)]; };
+  return rms_norm(run_layers(*this, ids, layer_of), final_norm, config.layer_norm_epsilon);
+}
+
+at::Tensor T5Encoder::forward_streamed(const Component& component, at::Device device, at::ScalarType dtype,
+                                       const at::Tensor& ids) {
+  WeightReader weights(component, device, dtype);
+  T5Encoder encoder = load_embeddings(weights, parse_t5_config(component.config, component.config_file));
+  const at::Tensor x = run_layers(encoder, ids, [&](int64_t i) { return load_layer(weights, encoder.config, i); });
+  load_final_norm(weights, encoder);
+  return rms_norm(x, encoder.final_norm, encoder.config.layer_norm_epsilon);
+}
+
+uint64_t T5Encoder::weight_bytes(const T5Config& config, at::ScalarType dtype) {
+  const int64_t layer = 4 * config.d_model * config.num_heads * config.d_kv + 3 * config.d_model * config.d_ff;
+  const int64_t wide = dtype == at::kHalf ? config.d_model * config.d_ff : 0;  // wo is fp32 beside fp16
+  return static_cast<uint64_t>((config.num_layers * (layer + wide) + config.vocab_size * config.d_model) *
+                               static_cast<int64_t>(c10::elementSize(dtype)));
 }
 
 }  // namespace sparsereel::models

@@ -33,6 +33,13 @@ struct T5Encoder {
   /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask, as CogVideoX's pipeline
   /// does it. Throws Error on ids beyond vocab_size.
   at::Tensor forward(const at::Tensor& ids) const;
+
+  /// load() and forward() in one, with the weights of a single layer on the device at a time: for one use of an encoder
+  /// that need not or cannot be kept.
+  static at::Tensor forward_streamed(const Component& component, at::Device device, at::ScalarType dtype,
+                                     const at::Tensor& ids);
+  /// Of all weights in this dtype.
+  static uint64_t weight_bytes(const T5Config& config, at::ScalarType dtype);
 };
 
 /// Bucket of each (query, key) distance, int64 [length, length]: half of the buckets for keys behind, half for keys

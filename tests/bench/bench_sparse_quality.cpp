@@ -5,7 +5,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/commands/bench/quality.h"
 #include "hilbert/error.h"
 #include "models/pipeline.h"
 #include "tests/bench/program.h"
@@ -21,28 +21,9 @@ namespace {
 
 using sparsereel::attention::Mode;
 using sparsereel::hilbert::TokenOrder;
+namespace bench = sparsereel::app::bench;
 
-/// Peak signal-to-noise ratio in dB of frames in 0..1, over the whole video.
-double psnr(const at::Tensor& a, const at::Tensor& b) {
-  return -10 * std::log10((a - b).square().mean().item<double>() + 1e-12);
-}
-
-/// Mean structural similarity of the luma (Wang et al. 2004): 11 x 11 Gaussian window, sigma 1.5, K1 = 0.01, K2 = 0.03.
-double ssim(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor x = at::arange(11, at::kFloat) - 5;
-  const at::Tensor line = at::softmax(-x.square() / (2 * 1.5 * 1.5), 0);
-  const at::Tensor window = at::outer(line, line).view({1, 1, 11, 11});
-  const at::Tensor weights = at::tensor({0.2126F, 0.7152F, 0.0722F});
-  const auto blur = [&](const at::Tensor& image) { return at::conv2d(image, window); };
-  const at::Tensor p = at::matmul(a, weights).unsqueeze(1), q = at::matmul(b, weights).unsqueeze(1);  // [F, 1, H, W]
-  const at::Tensor mean_p = blur(p), mean_q = blur(q);
-  const at::Tensor var_p = blur(p * p) - mean_p.square(), var_q = blur(q * q) - mean_q.square();
-  const at::Tensor covariance = blur(p * q) - mean_p * mean_q;
-  constexpr double c1 = 0.01 * 0.01, c2 = 0.03 * 0.03;
-  const at::Tensor map = (2 * mean_p * mean_q + c1) * (2 * covariance + c2) /
-                         ((mean_p.square() + mean_q.square() + c1) * (var_p + var_q + c2));
-  return map.mean().item<double>();
-}
+constexpr double kEqual = 120;  // dB, for frames without a difference
 
 struct Row {
   double topk;
@@ -92,12 +73,12 @@ int run(int argc, char** argv) {
       request.token_order = row.order;
       const auto result = pipeline->generate(request);
       const auto& statistics = result.attention.statistics;
-      const double quality = psnr(result.frames, full);
+      const double quality = bench::psnr(result.frames, full).value_or(kEqual);
       row.sparsity += statistics.sparsity();
       row.relative_l1 += statistics.sum_relative_l1 / static_cast<double>(statistics.calls);
       row.psnr += quality;
       row.lowest_psnr = std::min(row.lowest_psnr, quality);
-      row.ssim += ssim(result.frames, full);
+      row.ssim += bench::ssim(result.frames, full, at::kCPU);
     }
     std::fprintf(stderr, "%s\n", prompt.c_str());
   }

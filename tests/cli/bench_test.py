@@ -1,4 +1,4 @@
-"""`bench attention` on a CPU: every mode, every format, bad arguments, Ctrl-C."""
+"""`bench attention` and `bench pipeline` on a CPU: every mode, every format, bad arguments, Ctrl-C."""
 import csv
 import io
 import json
@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from support import PROGRAM, CommandLineTest
+from support import MODEL, PROGRAM, ROOT, CommandLineTest
 
 TINY = ['--device', 'cpu', '--shape', '1,2,320,32', '--topk', '0.5,0.3', '--warmup', 0, '--repetitions', 2]
 
@@ -112,6 +112,72 @@ class BenchAttention(CommandLineTest):
         self.assertIn('remedy', errors)
         self.assertEqual(self.names(), ['r.json'])
         self.assertEqual(json.loads((self.folder / 'r.json').read_text())['exit']['state'], 'interrupted')
+
+
+SMALL = ['--device', 'cpu', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '--size', '64x64', '--frames', 9, '--steps', 2, '--warmup', 0, '--quiet']
+
+
+class BenchPipeline(CommandLineTest):
+    def bench(self, *arguments):
+        return self.run_program('bench', 'pipeline', *arguments)
+
+    def report(self, *arguments):
+        return json.loads(self.succeed(self.bench('--json', *arguments)).stdout)
+
+    def test_json_has_every_stage_and_contender(self):
+        report = self.report(*SMALL, '--topk', '0.5,0.2', '--token-order', 'hilbert,native')
+        self.assertEqual((report['command'], report['exit']['code']), ('bench pipeline', 0))
+        self.assertEqual((report['settings']['steps'], report['settings']['video_steps'], report['settings']['tokens']), (2, 25, 80))
+        self.assertEqual(report['architecture']['transformer']['num_layers'], 6)
+        rows = report['rows']
+        self.assertEqual([row['stage'] for row in rows],
+                         ['load text_encoder', 'text', 'load transformer'] + ['step'] * 6 + ['load vae', 'decode', 'encode'])
+        steps = [row for row in rows if row['stage'] == 'step']
+        self.assertEqual([(row['mode'], row['topk'], row['token_order']) for row in steps],
+                         [('full', None, 'hilbert'), ('quantized', None, 'hilbert'), ('sparse', 0.5, 'hilbert'), ('sparse', 0.2, 'hilbert'),
+                          ('sparse', 0.5, 'native'), ('sparse', 0.2, 'native')])
+        for row in steps:
+            for key in ('ms', 'matmul_ms', 'attention_ms', 'rest_ms', 'speedup', 'video_seconds'):
+                self.assertGreater(row[key], 0, key)
+            self.assertEqual(len(row['layer_sparsity']), 6)
+            self.assertIn('cpu' if row['mode'] != 'full' else 'sdpa', row['kernel'])
+        self.assertIsNone(steps[0]['psnr'])
+        for row in steps[1:]:
+            self.assertGreater(row['psnr'], 20)
+            self.assertGreater(row['ssim'], 0.9)
+            self.assertLess(row['rel_l1'], 0.1)
+
+    def test_tables(self):
+        out = self.succeed(self.bench(*SMALL, '--modes', 'full')).stdout.splitlines()
+        self.assertIn('random weights of tiny.yaml, fp32, 9 frames of 64x64 (80 tokens, guidance batch 2), 2 steps', out[0])
+        self.assertIn('| mode | order | ms a step |', out[2])
+        self.assertEqual(self.succeed(self.bench(*SMALL, '--modes', 'full', '--no-decode', '-o', 'a.csv')).stdout, 'a.csv: 4 rows\n')
+        rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
+        self.assertEqual([row['stage'] for row in rows], ['load text_encoder', 'text', 'load transformer', 'step'])
+        self.assertEqual(self.names(), ['a.csv'])
+
+    def test_a_checkpoint_and_a_rival_and_a_plot(self):
+        rival = {'rows': [{'mode': 'diffusers eager', 'stage': 'step', 'ms': 12345.0}, {'mode': 'diffusers eager', 'stage': 'decode', 'ms': 9.0}]}
+        (self.folder / 'rival.json').write_text(json.dumps(rival))
+        out = self.succeed(self.bench('--device', 'cpu', '-m', MODEL, '--steps', 1, '--modes', 'full,sparse', '--against', 'rival.json',
+                                      '--report', 'r.json', '--quiet')).stdout
+        self.assertIn('| diffusers eager |', out)
+        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 3 bars\n')
+        self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
+        self.assertEqual(self.names(), ['r.json', 'r.png', 'rival.json'])
+
+    def test_bad_arguments(self):
+        for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']), (['--modes', 'full', '--topk', '0.5'], ['no effect']),
+                                 (['--modes', 'full', '--token-order', 'native,hilbert'], ['--token-order']), (['--token-order', 'spiral'], ['spiral']),
+                                 (['--repetitions', 0], ['--repetitions']), (['--steps', 0], ['--steps']), (['--against', 'none.json'], ['none.json']),
+                                 (['-m', MODEL], ['--model', '--random-weights']), (['--random-weights', 'none.yaml'], ['none.yaml'])):
+            with self.subTest(arguments=arguments):
+                given = SMALL if arguments[0] != '--random-weights' else SMALL[:2]
+                self.fail_with(self.bench(*(given if arguments[0] != '--steps' else [*SMALL[:8], '--quiet']), *arguments), 2, *words)
+        (self.folder / 'r.json').write_text('{}')
+        self.fail_with(self.run_program('bench', 'plot', 'r.json'), 2, 'r.json')
+        self.fail_with(self.run_program('bench', 'plot', 'r.json', '-o', 'r.jpg'), 2, 'r.jpg')
+        self.assertEqual(self.names(), ['r.json'])
 
 
 if __name__ == '__main__':

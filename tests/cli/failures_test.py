@@ -65,8 +65,11 @@ class Failures(CommandLineTest):
                 self.fail_with(self.generate(*arguments), 2, *words)
         self.assertEqual(self.names(), [])
 
+    def test_offloading_from_a_cpu_is_refused(self):
+        self.fail_with(self.generate('--offload'), 2, '--offload')
+
     def test_options_of_later_versions_are_unknown(self):
-        for option in ('--offload', '--profile', '--checkpoint-every', '--from', '--random-weights', '--flow-shift'):
+        for option in ('--profile', '--checkpoint-every', '--from', '--flow-shift'):
             self.fail_with(self.generate(option, '1'), 2, option)
 
     def test_missing_command_and_unknown_command(self):

@@ -3,7 +3,7 @@ import json
 import shutil
 import unittest
 
-from support import MODEL, PROMPT, CommandLineTest, floats, read_safetensors
+from support import MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors
 
 
 class Generate(CommandLineTest):
@@ -219,6 +219,40 @@ class Generate(CommandLineTest):
     def test_colon_and_spaces_in_names(self):
         self.succeed(self.generate('-o', 'a: b c.mp4'))
         self.assertEqual(self.names(), ['a: b c.mp4'])
+
+
+class RandomWeights(CommandLineTest):
+    def video(self, name, *arguments):
+        return self.run_program('generate', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '--size', '64x64', '--frames', 9, '--steps', 1,
+                                '--device', 'cpu', '--quiet', '-o', name, *arguments)
+
+    def test_make_the_same_video_without_a_prompt(self):
+        report = json.loads(self.succeed(self.video('a.y4m', '--json')).stdout)
+        self.assertEqual((report['recipe']['model'], report['recipe']['prompt']), ('random weights of tiny.yaml', ''))
+        self.assertEqual(set(report['seconds']['loads']), {'text_encoder', 'transformer', 'vae'})
+        self.succeed(self.video('b.y4m'))
+        self.succeed(self.video('c.y4m', '-p', 'other tokens'))
+        a, b, c = ((self.folder / name).read_bytes() for name in ('a.y4m', 'b.y4m', 'c.y4m'))
+        self.assertEqual(a, b)
+        self.assertNotEqual(a, c)
+
+    def test_latents_decode_with_the_same_weights(self):
+        self.succeed(self.video('a.y4m', '--save-latents', 'a.safetensors'))
+        self.succeed(self.run_program('decode', 'a.safetensors', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '--device', 'cpu', '-o', 'b.y4m'))
+        self.assertEqual((self.folder / 'a.y4m').read_bytes(), (self.folder / 'b.y4m').read_bytes())
+
+    def test_config_show_names_the_file(self):
+        out = self.succeed(self.run_program('config', 'show', '--random-weights', ROOT / 'configs' / 'cogvideox-5b.yaml', '--device', 'cpu')).stdout
+        self.assertIn('cogvideox-5b.yaml"', out)
+        self.assertIn('random_weights: ', out)
+        self.assertIn('scheduler: "CogVideoXDPMScheduler"', out)
+
+    def test_wrong_files_are_named(self):
+        (self.folder / 'a.yaml').write_text('match: {class: CogVideoXTransformer3DModel}\narchitecture:\n  transformer: {num_layers: two}\n  vae: {}\n'
+                                            '  text_encoder: {feed_forward_proj: gated-gelu}\n  scheduler: {_class_name: CogVideoXDDIMScheduler}\n')
+        self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.transformer', 'num_layers')
+        self.fail_with(self.run_program('generate', '--random-weights', 'b.yaml', '-o', 'a.y4m'), 2, 'b.yaml')
+        self.assertEqual(self.names(), ['a.yaml'])
 
 
 if __name__ == '__main__':

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "hilbert/error.h"
+#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/upload.h"
 #include "models/device.h"
 #include "models/pipeline.h"
 #include "tests/support/golden.h"
@@ -80,6 +84,45 @@ TEST_F(PipelineOnGpu, QuantizedAttentionStaysNearFullAttention) {
   EXPECT_THAT(result.attention.kernel, ::testing::HasSubstr("cuda"));
   EXPECT_EQ(result.attention.statistics.sparsity(), 0.0);
   EXPECT_LT((result.frames - full).abs().mean().item<double>(), 0.02);
+}
+
+TEST_F(PipelineOnGpu, OffloadedBlocksComputeTheSame) {
+  GenerateRequest wanted = request();
+  wanted.decode = false;
+  const auto resident = Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16"});
+  const auto offloaded =
+      Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = true});
+  const GenerateResult first = resident->generate(wanted), second = offloaded->generate(wanted);
+  EXPECT_TRUE(second.latents.equal(first.latents));
+}
+
+TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {
+  const ModelFolder files = ModelFolder::open(folder());
+  nlohmann::json architecture;
+  for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = files.config(name);
+  const auto run = [&](bool offload) {
+    const auto pipeline = Pipeline::open(
+        ModelFolder::with_random_weights("small.yaml", files.component_class("transformer"), architecture),
+        {.device = "cuda", .dtype = "bf16", .offload = offload});
+    return pipeline->generate(request());
+  };
+  const GenerateResult first = run(false), second = run(false), offloaded = run(true);
+  EXPECT_TRUE(at::isfinite(first.frames).all().item<bool>());
+  EXPECT_TRUE(second.latents.equal(first.latents));
+  EXPECT_TRUE(offloaded.latents.equal(first.latents));
+  EXPECT_GT(first.memory.text, 0U);
+  EXPECT_GT(first.memory.denoise, 0U);
+  EXPECT_GT(first.memory.decode, 0U);
+}
+
+TEST_F(PipelineOnGpu, WeightsArriveWholeWhateverTheirSize) {
+  Uploader uploader(at::Device(at::kCUDA, 0));
+  for (const int64_t bytes : {int64_t{1}, int64_t{4097}, int64_t{16} << 20, (int64_t{50} << 20) + 3}) {
+    const at::Tensor sent = at::randint(256, {bytes}, at::kByte);
+    const auto* data = reinterpret_cast<const std::byte*>(sent.const_data_ptr<uint8_t>());
+    const at::Tensor received = uploader.upload({data, static_cast<size_t>(bytes)});
+    EXPECT_TRUE(received.cpu().equal(sent)) << bytes;
+  }
 }
 
 }  // namespace

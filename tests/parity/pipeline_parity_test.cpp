@@ -99,9 +99,10 @@ TEST_F(PipelineParity, TheSameSeedGivesTheSameFramesAndAnotherSeedOthers) {
 
 TEST_F(PipelineParity, SavedLatentsDecodeToTheSameFrames) {
   const GenerateResult result = pipeline->generate(golden_request());
-  bool tiled = true;
-  EXPECT_TRUE(pipeline->decode(result.latents, VaeTiling::off, &tiled).equal(result.frames));
-  EXPECT_FALSE(tiled);
+  const Decoded decoded = pipeline->decode(result.latents, VaeTiling::off);
+  EXPECT_TRUE(decoded.frames.equal(result.frames));
+  EXPECT_FALSE(decoded.tiled);
+  EXPECT_TRUE(decoded.warning.empty());
 }
 
 TEST_F(PipelineParity, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {

@@ -18,30 +18,6 @@ std::string at_item(std::string option, const std::string& list, const std::stri
   return option.append(" ").append(list).append(": '").append(item).append("' ");
 }
 
-std::vector<Mode> parse_modes(const std::string& text) {
-  std::vector<Mode> modes;
-  for (const std::string& item : split(text, ',')) {
-    if (item != "full" && item != "quantized" && item != "sparse")
-      throw bad_input(at_item("--modes", text, item) + "is no mode to measure", "use full, quantized, sparse");
-    const Mode mode = attention::parse_mode(item);
-    if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
-  }
-  return modes;
-}
-
-std::vector<double> parse_fractions(const std::string& text) {
-  std::vector<double> values;
-  for (const std::string& item : split(text, ',')) {
-    double value = 0;
-    const auto [stop, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-    if (error != std::errc{} || stop != item.data() + item.size() || !(value > 0 && value <= 1))
-      throw bad_input(at_item("--topk", text, item) + "is no fraction above 0 and at most 1",
-                      "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1");
-    values.push_back(value);
-  }
-  return values;
-}
-
 /// -1: as many as the model has.
 int64_t parse_text_tokens(const std::string& text) {
   if (text == "model") return -1;
@@ -100,9 +76,35 @@ Data parse_data(const std::string& text) {
   throw bad_input("--data " + text + " is unknown", "use gaussian or structured");
 }
 
-Format parse_format(const AttentionOptions& options) {
-  const std::string ending = std::filesystem::path(options.output).extension().string();
-  const std::string text = options.format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
+}  // namespace
+
+std::vector<Mode> parse_modes(const std::string& text) {
+  std::vector<Mode> modes;
+  for (const std::string& item : split(text, ',')) {
+    if (item != "full" && item != "quantized" && item != "sparse")
+      throw bad_input(at_item("--modes", text, item) + "is no mode to measure", "use full, quantized, sparse");
+    const Mode mode = attention::parse_mode(item);
+    if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
+  }
+  return modes;
+}
+
+std::vector<double> parse_fractions(const std::string& text) {
+  std::vector<double> values;
+  for (const std::string& item : split(text, ',')) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+    if (error != std::errc{} || stop != item.data() + item.size() || !(value > 0 && value <= 1))
+      throw bad_input(at_item("--topk", text, item) + "is no fraction above 0 and at most 1",
+                      "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1");
+    values.push_back(value);
+  }
+  return values;
+}
+
+Format parse_format(const std::optional<std::string>& format, const std::string& output) {
+  const std::string ending = std::filesystem::path(output).extension().string();
+  const std::string text = format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
   if (text == "md") return Format::markdown;
   if (text == "csv") return Format::csv;
   if (text == "json") return Format::json;
@@ -115,8 +117,6 @@ void check_range(const std::string& option, std::optional<int64_t> value, int64_
         option + " " + std::to_string(*value) + " is outside " + std::to_string(least) + " to " + std::to_string(most),
         "give a number in that range");
 }
-
-}  // namespace
 
 bool AttentionPlan::has(Mode mode) const {
   return std::find(modes.begin(), modes.end(), mode) != modes.end();
@@ -135,7 +135,7 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   plan.topk = parse_fractions(options.topk.value_or("0.5,0.3,0.1"));
   plan.policy = make_policy(options);
   plan.data = parse_data(options.data);
-  plan.format = parse_format(options);
+  plan.format = parse_format(options.format, options.output);
   return plan;
 }
 

@@ -52,6 +52,17 @@ struct AttentionPlan {
   bool has(attention::Mode mode) const;
 };
 
+/// "full,sparse"; a mode given twice counts once. Throws Error naming the item that is no mode to measure.
+std::vector<attention::Mode> parse_modes(const std::string& text);
+
+/// Of --topk. Throws Error naming the item that is not above 0 and at most 1.
+std::vector<double> parse_fractions(const std::string& text);
+
+/// Throws Error for a format other than md, csv and json. Without one the ending of the output decides.
+Format parse_format(const std::optional<std::string>& format, const std::string& output);
+
+void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most);
+
 /// Throws Error naming the option that is out of range, or that would have no effect.
 AttentionPlan make_plan(const AttentionOptions& options);
 

@@ -1,52 +1,24 @@
-// One list of columns serves Markdown and CSV; see table.h.
+// The columns of `bench attention`; see table.h.
 #include "app/commands/bench/table.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdio>
 #include <functional>
 
-#include "app/commands/finish_video.h"
+#include "app/commands/bench/columns.h"
 
 namespace sparsereel::app::bench {
 namespace {
 
-/// A cell's text for people (few digits) or for programs.
-enum class Style { people, programs };
+using Columns = std::vector<Column<Row>>;
 
-struct Column {
-  std::string title;  // Markdown
-  std::string name;   // CSV
-  std::function<std::string(const Row&, Style)> cell;
-};
-
-/// `digits` significant digits for people; programs get every digit.
-std::string number(double value, int digits, Style style) {
-  if (style == Style::programs) return nlohmann::json(value).dump();
-  double size = std::abs(value);
-  if (size > 0 && size < 1e-4) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.*e", digits - 1, value);
-    return text.data();
-  }
-  int decimals = digits - 1;
-  for (; size >= 10 && decimals > 0; size /= 10) --decimals;
-  for (; size > 0 && size < 1; size *= 10) ++decimals;
-  return fixed(value, decimals);
+Column<Row> number_column(const std::string& title, const std::string& name, int digits,
+                          const std::function<std::optional<double>(const Row&)>& value) {
+  return bench::number_column<Row>(title, name, digits, value);
 }
 
-Column number_column(const std::string& title, const std::string& name, int digits,
-                     const std::function<std::optional<double>(const Row&)>& value) {
-  return {title, name, [value, digits](const Row& row, Style style) {
-            const std::optional<double> known = value(row);
-            return known ? number(*known, digits, style) : std::string();
-          }};
-}
-
-Column text_column(const std::string& title, const std::string& name,
-                   const std::function<std::string(const Row&)>& value) {
-  return {title, name, [value](const Row& row, Style) { return value(row); }};
+Column<Row> text_column(const std::string& title, const std::string& name,
+                        const std::function<std::string(const Row&)>& value) {
+  return bench::text_column<Row>(title, name, value);
 }
 
 /// What the shape alone does not say: "causal", "226 text".
@@ -64,7 +36,8 @@ std::optional<double> prepass_percent(const Row& row) {
 
 std::string quartiles(const Row& row) {
   if (!row.ms) return {};
-  return number(row.ms->lower_quartile, 4, Style::people) + "-" + number(row.ms->upper_quartile, 4, Style::people);
+  return number_text(row.ms->lower_quartile, 4, Style::people) + "-" +
+         number_text(row.ms->upper_quartile, 4, Style::people);
 }
 
 std::optional<double> of_spread(const Row& row, double Spread::*member) {
@@ -72,7 +45,7 @@ std::optional<double> of_spread(const Row& row, double Spread::*member) {
   return (*row.ms).*member;
 }
 
-std::vector<Column> shared_columns() {
+Columns shared_columns() {
   return {
       text_column("workload", "workload", [](const Row& row) { return row.workload.name; }),
       text_column("B,H,N,D", "shape", [](const Row& row) { return row.workload.shape.text(); }),
@@ -84,7 +57,7 @@ std::vector<Column> shared_columns() {
   };
 }
 
-std::vector<Column> figure_columns() {
+Columns figure_columns() {
   return {
       number_column("TOPS", "tops", 4, [](const Row& row) { return row.tops; }),
       number_column("% of limit", "limit_percent", 3, [](const Row& row) { return row.limit_percent; }),
@@ -98,16 +71,16 @@ std::vector<Column> figure_columns() {
   };
 }
 
-std::vector<Column> markdown_columns() {
-  std::vector<Column> columns = shared_columns();
+Columns markdown_columns() {
+  Columns columns = shared_columns();
   columns.insert(columns.begin() + 2, text_column("", "", traits));
   columns.push_back(text_column("quartiles", "", quartiles));
-  for (Column& column : figure_columns()) columns.push_back(std::move(column));
+  for (Column<Row>& column : figure_columns()) columns.push_back(std::move(column));
   return columns;
 }
 
-std::vector<Column> csv_columns() {
-  std::vector<Column> columns = shared_columns();
+Columns csv_columns() {
+  Columns columns = shared_columns();
   const auto spread_column = [](const char* name, double Spread::*member) {
     return number_column("", name, 0, [member](const Row& row) { return of_spread(row, member); });
   };
@@ -115,29 +88,12 @@ std::vector<Column> csv_columns() {
   columns.push_back(spread_column("ms_upper_quartile", &Spread::upper_quartile));
   columns.push_back(spread_column("ms_min", &Spread::least));
   columns.push_back(spread_column("ms_max", &Spread::most));
-  for (Column& column : figure_columns()) columns.push_back(std::move(column));
+  for (Column<Row>& column : figure_columns()) columns.push_back(std::move(column));
   columns.push_back(text_column("", "device", [](const Row& row) { return row.device; }));
   columns.push_back(text_column("", "causal", [](const Row& row) { return row.workload.causal ? "1" : "0"; }));
   columns.push_back(
       text_column("", "text_tokens", [](const Row& row) { return std::to_string(row.workload.text_tokens); }));
   return columns;
-}
-
-std::string markdown_cell(const std::string& text) {
-  std::string cell;
-  for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
-  return " " + cell + " |";
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-nlohmann::json or_null(const std::optional<double>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
 nlohmann::json row_to_json(const Row& row) {
@@ -179,35 +135,11 @@ void compare_with_dense(std::vector<Row>& rows) {
 }
 
 std::string markdown(const std::vector<Row>& rows) {
-  std::string head = "|", line = "|";
-  std::vector<std::string> lines(rows.size(), "|");
-  for (const Column& column : markdown_columns()) {
-    std::vector<std::string> cells(rows.size());
-    std::transform(rows.begin(), rows.end(), cells.begin(),
-                   [&column](const Row& row) { return column.cell(row, Style::people); });
-    if (std::all_of(cells.begin(), cells.end(), [](const std::string& cell) { return cell.empty(); })) continue;
-    head += markdown_cell(column.title);
-    line += "---|";
-    for (size_t i = 0; i < rows.size(); ++i) lines[i] += markdown_cell(cells[i]);
-  }
-  std::string text = head + "\n" + line + "\n";
-  for (const std::string& row : lines) text += row + "\n";
-  return text;
+  return markdown_of(rows, markdown_columns());
 }
 
 std::string csv(const std::vector<Row>& rows) {
-  const std::vector<Column> columns = csv_columns();
-  const auto line = [&columns](const std::function<std::string(const Column&)>& field) {
-    std::string text;
-    for (const Column& column : columns) {
-      if (&column != &columns.front()) text += ',';
-      text += csv_field(field(column));
-    }
-    return text + "\n";
-  };
-  std::string text = line([](const Column& column) { return column.name; });
-  for (const Row& row : rows) text += line([&row](const Column& column) { return column.cell(row, Style::programs); });
-  return text;
+  return csv_of(rows, csv_columns());
 }
 
 nlohmann::json to_json(const std::vector<Row>& rows) {

@@ -11,6 +11,7 @@
 
 #include "app/settings.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/model_folder.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
@@ -64,6 +65,17 @@ TEST_P(ModelConfigs, DefaultsAreValidOptions) {
   settings.add(Source::matched_config, found->defaults, found->file.string());
   EXPECT_EQ(settings.whole("steps"), 50);
   EXPECT_EQ(settings.number("cfg_scale"), 6);
+}
+
+TEST_P(ModelConfigs, TheirArchitectureStandsForAFolder) {
+  const Architecture architecture = read_architecture(kConfigs / GetParam());
+  EXPECT_EQ(architecture.transformer_class, kClass);
+  EXPECT_EQ(architecture.config.defaults.at("steps"), "50");
+  const YAML::Node yaml = YAML::LoadFile((kConfigs / GetParam()).string());
+  EXPECT_EQ(architecture.components, to_json(yaml["architecture"]));
+  const auto folder = models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                                               architecture.components);
+  EXPECT_EQ(folder.config("vae")["block_out_channels"], nlohmann::json({128, 256, 256, 512}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, ModelConfigs,
@@ -136,6 +148,26 @@ TEST_F(ConfigFiles, BrokenFilesAreNamed) {
   EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "a: [1\n")); }), HasSubstr("c.yaml"));
   EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "- a\n")); }), HasSubstr("c.yaml"));
   EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "steps: 1\nsteps: 2\n")); }), HasSubstr("steps"));
+}
+
+TEST_F(ConfigFiles, ArchitecturesAreReadByKind) {
+  const Architecture architecture =
+      read_architecture(write("a.yaml",
+                              "match: {class: T}\narchitecture:\n  transformer: {a: 1, b: 1.5, c: true, "
+                              "d: null, e: x, f: '2', g: [1, 2], h: 1.0e-5}\n"));
+  EXPECT_EQ(
+      architecture.components["transformer"],
+      nlohmann::json::parse(R"({"a": 1, "b": 1.5, "c": true, "d": null, "e": "x", "f": "2", "g": [1, 2], "h": 1e-5})"));
+  EXPECT_TRUE(architecture.config.defaults.empty());
+}
+
+TEST_F(ConfigFiles, ArchitecturesThatAreNotThereAreNamed) {
+  for (const auto& [text, word] : {std::pair("match: {class: T}\n", "architecture"),
+                                   std::pair("match: {layers: 2}\narchitecture: {vae: {}}\n", "match.class"),
+                                   std::pair("architecture: {vae: {}}\n", "match")}) {
+    const fs::path file = write("a.yaml", text);
+    EXPECT_TRUE(test::throws_error([&] { read_architecture(file); }, {file.string(), word})) << text;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+// Numbers, Markdown and CSV as text; see columns.h.
+#include "app/commands/bench/columns.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "app/commands/finish_video.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+std::string markdown_cell(const std::string& text) {
+  std::string cell;
+  for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
+  return " " + cell + " |";
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string csv_line(const std::vector<std::string>& fields) {
+  std::string text;
+  for (const std::string& field : fields) {
+    if (&field != &fields.front()) text += ',';
+    text += csv_field(field);
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string number_text(double value, int digits, Style style) {
+  if (style == Style::programs) return nlohmann::json(value).dump();
+  double size = std::abs(value);
+  if (size > 0 && size < 1e-4) {
+    std::array<char, 32> text{};
+    std::snprintf(text.data(), text.size(), "%.*e", digits - 1, value);
+    return text.data();
+  }
+  int decimals = digits - 1;
+  for (; size >= 10 && decimals > 0; size /= 10) --decimals;
+  for (; size > 0 && size < 1; size *= 10) ++decimals;
+  return fixed(value, decimals);
+}
+
+nlohmann::json or_null(const std::optional<double>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& cells) {
+  std::string head = "|", line = "|";
+  std::vector<std::string> lines(cells.size(), "|");
+  for (size_t column = 0; column < titles.size(); ++column) {
+    const auto empty = [column](const std::vector<std::string>& row) { return row[column].empty(); };
+    if (std::all_of(cells.begin(), cells.end(), empty)) continue;
+    head += markdown_cell(titles[column]);
+    line += "---|";
+    for (size_t row = 0; row < cells.size(); ++row) lines[row] += markdown_cell(cells[row][column]);
+  }
+  std::string text = head + "\n" + line + "\n";
+  for (const std::string& row : lines) text += row + "\n";
+  return text;
+}
+
+std::string csv_table(const std::vector<std::string>& names, const std::vector<std::vector<std::string>>& cells) {
+  std::string text = csv_line(names);
+  for (const std::vector<std::string>& row : cells) text += csv_line(row);
+  return text;
+}
+
+}  // namespace sparsereel::app::bench

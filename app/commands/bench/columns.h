@@ -1,0 +1,76 @@
+// Tables of results: one list of columns serves Markdown and CSV, whatever a row is.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparsereel::app::bench {
+
+/// A cell's text for people (few digits) or for programs.
+enum class Style { people, programs };
+
+template <typename Row>
+struct Column {
+  std::string title;  // Markdown
+  std::string name;   // CSV
+  std::function<std::string(const Row&, Style)> cell;
+};
+
+/// `digits` significant digits for people; programs get every digit.
+std::string number_text(double value, int digits, Style style);
+
+nlohmann::json or_null(const std::optional<double>& value);
+
+/// One string a column, and one a cell in `cells[row][column]`. Markdown leaves columns out that are empty in every
+/// row; CSV (RFC 4180) has them all.
+std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& cells);
+std::string csv_table(const std::vector<std::string>& names, const std::vector<std::vector<std::string>>& cells);
+
+template <typename Row>
+Column<Row> number_column(const std::string& title, const std::string& name, int digits,
+                          const std::function<std::optional<double>(const Row&)>& value) {
+  return {title, name, [value, digits](const Row& row, Style style) {
+            const std::optional<double> known = value(row);
+            return known ? number_text(*known, digits, style) : std::string();
+          }};
+}
+
+template <typename Row>
+Column<Row> text_column(const std::string& title, const std::string& name,
+                        const std::function<std::string(const Row&)>& value) {
+  return {title, name, [value](const Row& row, Style) { return value(row); }};
+}
+
+template <typename Row>
+std::vector<std::vector<std::string>> cells_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns,
+                                               Style style) {
+  std::vector<std::vector<std::string>> cells;
+  cells.reserve(rows.size());
+  for (const Row& row : rows) {
+    std::vector<std::string>& line = cells.emplace_back();
+    line.reserve(columns.size());
+    for (const Column<Row>& column : columns) line.push_back(column.cell(row, style));
+  }
+  return cells;
+}
+
+template <typename Row>
+std::string markdown_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns) {
+  std::vector<std::string> titles;
+  titles.reserve(columns.size());
+  for (const Column<Row>& column : columns) titles.push_back(column.title);
+  return markdown_table(titles, cells_of(rows, columns, Style::people));
+}
+
+template <typename Row>
+std::string csv_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns) {
+  std::vector<std::string> names;
+  names.reserve(columns.size());
+  for (const Column<Row>& column : columns) names.push_back(column.name);
+  return csv_table(names, cells_of(rows, columns, Style::programs));
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,111 @@
+// From options to contenders; see pipeline_plan.h.
+#include "app/commands/bench/pipeline_plan.h"
+
+#include <algorithm>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using attention::Mode;
+
+constexpr int64_t kDefaultSteps = 4;  // a run is for its time; its video is better with more
+constexpr const char* kPrompt = "a red circle moving to the right on a blue background";
+
+std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
+  std::vector<hilbert::TokenOrder> orders;
+  for (const std::string& item : split(text, ',')) {
+    const hilbert::TokenOrder order = hilbert::parse_token_order(item);
+    if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
+  }
+  return orders;
+}
+
+/// The order of the tokens changes which blocks are kept, and nothing where all are: only sparse runs in each.
+std::vector<PipelineContender> make_contenders(const PipelineOptions& options) {
+  const std::vector<Mode> modes = parse_modes(options.modes);
+  const bool sparse = std::find(modes.begin(), modes.end(), Mode::sparse) != modes.end();
+  if (options.topk && !sparse)
+    throw bad_input("--topk has no effect with --modes " + options.modes, "leave it out, or add sparse to --modes");
+  const std::vector<hilbert::TokenOrder> orders = parse_orders(options.token_orders);
+  if (orders.size() > 1 && !sparse)
+    throw bad_input("--token-order " + options.token_orders + " has no effect with --modes " + options.modes,
+                    "give one order, or add sparse to --modes");
+  std::vector<PipelineContender> contenders;
+  for (const Mode mode : modes) {
+    if (mode != Mode::sparse) {
+      contenders.push_back({.mode = mode, .topk = {}, .order = orders.front()});
+      continue;
+    }
+    for (const hilbert::TokenOrder order : orders)
+      for (const double topk : parse_fractions(options.topk.value_or("0.5")))
+        contenders.push_back({.mode = mode, .topk = topk, .order = order});
+  }
+  return contenders;
+}
+
+}  // namespace
+
+const std::vector<std::string>& pipeline_keys() {
+  static const std::vector<std::string> keys = {"model",
+                                                "random_weights",
+                                                "prompt",
+                                                "prompt_file",
+                                                "negative_prompt",
+                                                "max_sequence_length",
+                                                "width",
+                                                "height",
+                                                "size",
+                                                "frames",
+                                                "fps",
+                                                "seed",
+
+                                                "cfg_scale",
+                                                "dynamic_cfg",
+                                                "scheduler",
+                                                "similarity",
+                                                "pv_threshold",
+                                                "dense_steps",
+                                                "dense_layers",
+                                                "device",
+                                                "dtype",
+                                                "vae_tiling",
+                                                "offload",
+                                                "threads",
+                                                "report",
+                                                "quiet",
+                                                "json"};
+  return keys;
+}
+
+models::GenerateRequest PipelinePlan::request_of(const PipelineContender& contender) const {
+  models::GenerateRequest result = request;
+  result.attention_mode = contender.mode;
+  result.token_order = contender.order;
+  if (contender.topk) {
+    result.attention_policy.defaults.topk = *contender.topk;
+    result.attention_policy.defaults.selection = attention::Selection::topk;
+  }
+  return result;
+}
+
+PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options) {
+  check_range("--warmup", options.warmup, 0, 1000);
+  check_range("--repetitions", options.repetitions, 1, 1000);
+  PipelinePlan plan;
+  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
+  plan.run = given.run;
+  plan.request = given.request;
+  if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
+  plan.contenders = make_contenders(options);
+  plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);
+  plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
+  plan.warmup = options.warmup;
+  plan.repetitions = options.repetitions;
+  plan.decode = !options.no_decode;
+  plan.format = parse_format(options.format, options.output);
+  return plan;
+}
+
+}  // namespace sparsereel::app::bench

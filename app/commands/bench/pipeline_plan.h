@@ -1,0 +1,52 @@
+// The options of `bench pipeline`, as given and as checked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/bench/options.h"
+#include "app/options.h"
+
+namespace sparsereel::app::bench {
+
+/// What the command has beside the options of `generate` that it takes (pipeline_keys()); unset means the default.
+struct PipelineOptions {
+  std::string modes = "full,quantized,sparse";
+  std::optional<std::string> topk;
+  std::string token_orders = "hilbert";
+  std::optional<int64_t> steps;
+  std::optional<int64_t> warmup;
+  std::optional<int64_t> repetitions;
+  bool no_decode = false;
+  std::string against;  // empty: none
+  std::optional<std::string> format;
+  std::string output;  // empty: stdout
+};
+
+/// Keys of the options of `generate` that mean the same here.
+const std::vector<std::string>& pipeline_keys();
+
+/// One way to denoise; all of them share seed, noise and prompt.
+struct PipelineContender {
+  attention::Mode mode = attention::Mode::full;
+  std::optional<double> topk;  // of mode sparse
+  hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
+};
+
+struct PipelinePlan {
+  RunOptions run;
+  models::GenerateRequest request;  // but for what the contender says
+  std::vector<PipelineContender> contenders;
+  int64_t video_steps = 50;  // of a whole video, which is extrapolated to
+  std::optional<int64_t> warmup, repetitions;
+  bool decode = true;
+  Format format = Format::markdown;
+
+  models::GenerateRequest request_of(const PipelineContender& contender) const;
+};
+
+/// Throws Error naming the option that is out of range, or that would have no effect.
+PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options);
+
+}  // namespace sparsereel::app::bench

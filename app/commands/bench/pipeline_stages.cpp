@@ -1,0 +1,241 @@
+// Turn-taking and clocks; see pipeline_stages.h.
+#include "app/commands/bench/pipeline_stages.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "app/commands/bench/quality.h"
+#include "app/commands/bench/timing.h"
+#include "app/media/video.h"
+#include "models/device.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+
+/// A folder that goes away with its content.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "sparsereel-bench-XXXXXX").string();
+    if (::mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+PipelineStages::PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, Watcher& watcher)
+    : plan_(plan), pipeline_(pipeline), watcher_(watcher) {
+  const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
+  warmup_ = plan.warmup.value_or(cpu ? 1 : 2);
+  repetitions_ = plan.repetitions.value_or(cpu ? 1 : 3);
+  at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which is no part of any stage
+}
+
+double PipelineStages::time(const std::function<void()>& call) const {
+  models::synchronize(pipeline_.device());
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  models::synchronize(pipeline_.device());
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::optional<double> PipelineStages::take_peak_gib() const {
+  if (pipeline_.device().is_cpu()) return {};
+  const double peak = static_cast<double>(models::peak_memory(pipeline_.device())) / kGibibyte;
+  models::reset_peak_memory(pipeline_.device());
+  return peak;
+}
+
+StageRow PipelineStages::shared_row(const std::string& stage, const std::vector<double>& milliseconds,
+                                    const std::string& note) const {
+  StageRow row;
+  row.stage = stage;
+  row.ms = spread(milliseconds);
+  row.peak_gib = take_peak_gib();
+  row.note = note;
+  return row;
+}
+
+void PipelineStages::measure_text() {
+  watcher_.stage("text");
+  models::reset_peak_memory(pipeline_.device());
+  const auto encode = [this] { text_ = pipeline_.encode_text(plan_.request); };
+  if (plan_.run.offload && !pipeline_.device().is_cpu()) {
+    before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
+    return;
+  }
+  before_.push_back(shared_row("load text_encoder", {time([this] { pipeline_.load_text_encoder(); })}));
+  std::vector<double> milliseconds;
+  for (int64_t i = 0; i < warmup_ + repetitions_; ++i) {
+    watcher_.round(i, warmup_ + repetitions_);
+    const double taken = time(encode);
+    if (i >= warmup_) milliseconds.push_back(taken);
+  }
+  before_.push_back(shared_row("text", milliseconds));
+  pipeline_.release_text_encoder();
+}
+
+void PipelineStages::restart(Entry& entry) {
+  entry.denoising = pipeline_.start_denoising(entry.request, text_);
+}
+
+void PipelineStages::warm_up(Entry& entry) {
+  for (int64_t i = 0; i < warmup_; ++i) {
+    if (!entry.denoising || entry.denoising->finished()) restart(entry);
+    entry.denoising->step();
+    entry.denoising->collect();
+  }
+  if (!entry.denoising || entry.denoising->finished()) restart(entry);
+  models::Denoising& denoising = *entry.denoising;
+  entry.row.split = measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); });
+  denoising.collect();
+}
+
+void PipelineStages::time_step(Entry& entry) {
+  models::reset_peak_memory(pipeline_.device());
+  const double taken = time([&] { entry.denoising->step(); });
+  entry.denoising->collect();
+  entry.milliseconds.push_back(taken);
+  entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));
+}
+
+std::vector<PipelineStages::Entry*> PipelineStages::running() {
+  std::vector<Entry*> result;
+  for (Entry& entry : entries_)
+    if (entry.row.note.empty()) result.push_back(&entry);
+  return result;
+}
+
+void PipelineStages::measure_steps() {
+  watcher_.stage("load transformer");
+  models::reset_peak_memory(pipeline_.device());
+  before_.push_back(shared_row("load transformer", {time([this] { pipeline_.load_transformer(); })}));
+  watcher_.stage("warm up");
+  for (const PipelineContender& contender : plan_.contenders) {
+    Entry entry;
+    entry.contender = contender;
+    entry.request = plan_.request_of(contender);
+    entry.row.mode = attention::name(contender.mode);
+    entry.row.stage = kStepStage;
+    entry.row.topk = contender.topk;
+    entry.row.token_order = hilbert::name(contender.order);
+    watcher_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(plan_.contenders.size()));
+    entry.row.note = failure_of([&] { warm_up(entry); });
+    entries_.push_back(std::move(entry));
+  }
+  watcher_.stage("denoise");
+  const int64_t steps = plan_.request.num_inference_steps.value_or(plan_.video_steps);
+  for (int64_t round = 0; round < repetitions_ * steps; ++round) {
+    watcher_.round(round, repetitions_ * steps);
+    for (Entry* entry : running())
+      entry->row.note = failure_of([&] {
+        if (round % steps == 0) restart(*entry);
+        time_step(*entry);
+      });
+  }
+  for (Entry& entry : entries_) finish_steps(entry);
+}
+
+void PipelineStages::finish_steps(Entry& entry) {
+  if (entry.row.note.empty()) {
+    entry.row.ms = spread(entry.milliseconds);
+    const models::AttentionRun& run = entry.denoising->attention();
+    entry.row.kernel = run.kernel;
+    entry.row.sparsity = run.statistics.sparsity();
+    for (const attention::Statistics& layer : run.per_layer) entry.row.layer_sparsity.push_back(layer.sparsity());
+    if (!entry.denoising->warnings().empty()) entry.row.note = entry.denoising->warnings().front();
+    if (entry.peak_bytes > 0) entry.row.peak_gib = static_cast<double>(entry.peak_bytes) / kGibibyte;
+    entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();
+  }
+  entry.denoising.reset();
+}
+
+void PipelineStages::decode(Entry& entry, std::vector<double>& milliseconds) {
+  watcher_.stop_if_interrupted();
+  models::Decoded decoded;
+  milliseconds.push_back(time([&] { decoded = pipeline_.decode(entry.latents, plan_.run.vae_tiling); }));
+  entry.frames = decoded.frames;
+  decode_note_ = !decoded.warning.empty() ? decoded.warning : decoded.tiled ? "in tiles" : "";
+}
+
+void PipelineStages::measure_decode() {
+  std::vector<Entry*> done;
+  for (Entry& entry : entries_)
+    if (entry.latents.defined()) done.push_back(&entry);
+  if (plan_.decode && !done.empty()) {
+    watcher_.stage("decode");
+    models::reset_peak_memory(pipeline_.device());
+    after_.push_back(shared_row("load vae", {time([this] { pipeline_.load_vae(); })}));
+    std::vector<double> milliseconds;
+    if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // the first one chooses convolutions
+    milliseconds.clear();
+    for (int64_t i = 0; i < repetitions_; ++i)
+      for (Entry* entry : done) decode(*entry, milliseconds);
+    after_.push_back(shared_row("decode", milliseconds, decode_note_));
+  }
+  compare_with_full();
+}
+
+void PipelineStages::compare_with_full() {
+  const auto full = std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.contender.mode == attention::Mode::full && entry.latents.defined();
+  });
+  if (full == entries_.end()) return;
+  for (Entry& entry : entries_) {
+    if (&entry == &*full || !entry.latents.defined()) continue;
+    entry.row.rel_l1 = relative_l1(entry.latents, full->latents);
+    if (!entry.frames.defined()) continue;
+    entry.row.psnr = psnr(entry.frames, full->frames);
+    entry.row.ssim = ssim(entry.frames, full->frames, pipeline_.device());
+  }
+}
+
+std::vector<StageRow> PipelineStages::rows() const {
+  std::vector<StageRow> rows = before_;
+  for (const Entry& entry : entries_) rows.push_back(entry.row);
+  rows.insert(rows.end(), after_.begin(), after_.end());
+  return rows;
+}
+
+void PipelineStages::measure_encode() {
+  const auto made =
+      std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.frames.defined(); });
+  const TemporaryFolder folder;
+  if (made == entries_.end() || folder.path().empty()) return;
+  watcher_.stage("encode");
+#ifdef SPARSEREEL_MEDIA
+  const char* name = "video.mp4";
+#else
+  const char* name = "video.y4m";
+#endif
+  const at::Tensor& frames = made->frames;
+  const FramesView view = {.data = frames.const_data_ptr<float>(),
+                           .frames = frames.size(0),
+                           .height = frames.size(1),
+                           .width = frames.size(2)};
+  std::vector<double> milliseconds;
+  WrittenVideo written;
+  for (int64_t i = 0; i < repetitions_; ++i)
+    milliseconds.push_back(time([&] { written = write_video(folder.path() / name, view, plan_.run.video); }));
+  after_.push_back(shared_row("encode", milliseconds, written.encoder.empty() ? name : written.encoder));
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,66 @@
+// Measures a pipeline's stages, the denoising steps of all contenders in turns.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/commands/bench/pipeline_plan.h"
+#include "app/commands/bench/stage_rows.h"
+#include "app/commands/bench/watcher.h"
+#include "models/denoising.h"
+
+namespace sparsereel::app::bench {
+
+class PipelineStages {
+ public:
+  PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, Watcher& watcher);
+
+  /// Loads and runs the text encoder, then lets it go.
+  void measure_text();
+  /// Loads the denoiser; each contender warms up and has its sections measured, then they take turns step by step,
+  /// every one from the same noise. What a contender cannot do becomes its row's note.
+  void measure_steps();
+  /// Loads the decoder and decodes what each contender made; frames and latents are compared with those of mode full.
+  void measure_decode();
+  /// Writes a video to a temporary file.
+  void measure_encode();
+
+  /// Of what was measured so far, in the order of a run.
+  std::vector<StageRow> rows() const;
+
+ private:
+  struct Entry {
+    PipelineContender contender;
+    models::GenerateRequest request;
+    StageRow row;
+    std::unique_ptr<models::Denoising> denoising;
+    std::vector<double> milliseconds;
+    uint64_t peak_bytes = 0;
+    at::Tensor latents;  // CPU [1, F, C, H, W]
+    at::Tensor frames;   // CPU [F, H, W, 3]
+  };
+
+  double time(const std::function<void()>& call) const;
+  StageRow shared_row(const std::string& stage, const std::vector<double>& milliseconds,
+                      const std::string& note = {}) const;
+  std::optional<double> take_peak_gib() const;
+  void restart(Entry& entry);
+  void warm_up(Entry& entry);
+  void time_step(Entry& entry);
+  void finish_steps(Entry& entry);
+  void decode(Entry& entry, std::vector<double>& milliseconds);
+  void compare_with_full();
+  std::vector<Entry*> running();
+
+  const PipelinePlan& plan_;
+  models::Pipeline& pipeline_;
+  Watcher& watcher_;
+  int64_t warmup_, repetitions_;
+  at::Tensor text_;
+  std::vector<Entry> entries_;
+  std::vector<StageRow> before_, after_;  // stages that all share, before and after the steps
+  std::string decode_note_;
+};
+
+}  // namespace sparsereel::app::bench

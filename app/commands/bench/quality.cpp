@@ -1,0 +1,67 @@
+// PSNR and SSIM with torch's operators; see quality.h.
+#include "app/commands/bench/quality.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsereel::app::bench {
+namespace {
+
+constexpr int64_t kWindow = 11;
+constexpr double kDeviation = 1.5;
+constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;  // the paper's K1 and K2 for values from 0 to 1
+constexpr int64_t kFramesAtOnce = 8;
+
+at::Tensor gaussian(at::Device device) {
+  const at::Tensor offsets = at::arange(kWindow, at::TensorOptions().dtype(at::kFloat).device(device)) - kWindow / 2;
+  const at::Tensor weights = at::exp(-offsets.square() / (2 * kDeviation * kDeviation));
+  return weights / weights.sum();
+}
+
+/// Weighted means of the windows; x [N, 1, H, W] -> [N, 1, H - 10, W - 10].
+at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
+  return at::conv2d(at::conv2d(x, weights.view({1, 1, kWindow, 1})), weights.view({1, 1, 1, kWindow}));
+}
+
+/// Sum over all windows of a few frames; x, y [F, 1, H, W].
+double ssim_sum(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
+  const at::Tensor mx = window_means(x, weights), my = window_means(y, weights);
+  const at::Tensor vx = window_means(x * x, weights) - mx * mx, vy = window_means(y * y, weights) - my * my;
+  const at::Tensor covariance = window_means(x * y, weights) - mx * my;
+  const at::Tensor map = (2 * mx * my + kC1) * (2 * covariance + kC2) / ((mx * mx + my * my + kC1) * (vx + vy + kC2));
+  return map.sum(at::kDouble).item<double>();
+}
+
+}  // namespace
+
+std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference) {
+  const double error = (frames - reference).square().mean(at::kDouble).item<double>();
+  if (error == 0) return {};
+  return -10 * std::log10(error);
+}
+
+double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
+  const at::Tensor weights = gaussian(device);
+  const at::Tensor luma = at::tensor({0.2126F, 0.7152F, 0.0722F}).to(device);  // BT.709
+  double sum = 0;
+  for (int64_t start = 0; start < frames.size(0); start += kFramesAtOnce) {
+    const int64_t count = std::min(kFramesAtOnce, frames.size(0) - start);
+    const auto images = [&](const at::Tensor& all) {
+      return at::matmul(all.narrow(0, start, count).to(device), luma).unsqueeze(1);
+    };
+    sum += ssim_sum(images(frames), images(reference), weights);
+  }
+  const int64_t windows = (frames.size(1) - kWindow + 1) * (frames.size(2) - kWindow + 1);
+  return sum / static_cast<double>(frames.size(0) * windows);
+}
+
+double relative_l1(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor expected = b.to(at::kDouble);
+  const double size = expected.abs().sum().item<double>();
+  const double error = (a.to(at::kDouble) - expected).abs().sum().item<double>();
+  return size > 0 ? error / size : error;
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,29 @@
+// Where the time of a forward goes: matrix products, attention, and the rest.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "models/dit/dit.h"
+
+namespace sparsereel::app::bench {
+
+/// Milliseconds.
+struct Split {
+  double matmul =
+      0;  // libtorch's linear layers and matrix products outside of attention, with what their epilogues fuse
+  double attention = 0;  // attention::attend(), its norms and rotary embedding included
+  double rest = 0;       // the remainder of the call
+};
+
+/// Runs the call and measures its sections: attention by the run's watcher and its `attended`, matrix products by
+/// libtorch's hook for operators. On a GPU by events, read at the end, so that nothing waits in between. Nothing is
+/// left in place afterwards: other calls pay nothing.
+Split measure_split(c10::Device device, models::AttentionRun& run, const std::function<void()>& call);
+
+}  // namespace sparsereel::app::bench

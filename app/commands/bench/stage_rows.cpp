@@ -1,0 +1,222 @@
+// The columns of `bench pipeline`; see stage_rows.h.
+#include "app/commands/bench/stage_rows.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "app/commands/bench/columns.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using Columns = std::vector<Column<StageRow>>;
+
+Column<StageRow> numbers(const std::string& title, const std::string& name, int digits,
+                         const std::function<std::optional<double>(const StageRow&)>& value) {
+  return number_column<StageRow>(title, name, digits, value);
+}
+
+Column<StageRow> texts(const std::string& title, const std::string& name,
+                       const std::function<std::string(const StageRow&)>& value) {
+  return text_column<StageRow>(title, name, value);
+}
+
+std::optional<double> of_spread(const StageRow& row, double Spread::*member) {
+  return row.ms ? std::optional((*row.ms).*member) : std::nullopt;
+}
+
+std::optional<double> of_split(const StageRow& row, double Split::*member) {
+  return row.split ? std::optional((*row.split).*member) : std::nullopt;
+}
+
+std::string quartiles(const StageRow& row) {
+  if (!row.ms || row.ms->least == row.ms->most) return {};
+  return number_text(row.ms->lower_quartile, 4, Style::people) + "-" +
+         number_text(row.ms->upper_quartile, 4, Style::people);
+}
+
+Column<StageRow> time_column() {
+  return numbers("ms", "ms", 4, [](const StageRow& row) { return of_spread(row, &Spread::median); });
+}
+
+Columns contender_columns() {
+  return {texts("mode", "mode", [](const StageRow& row) { return row.mode; }),
+          numbers("topk", "topk", 1, [](const StageRow& row) { return row.topk; }),
+          texts("order", "token_order", [](const StageRow& row) { return row.token_order; })};
+}
+
+Columns split_columns() {
+  return {numbers("matmul", "matmul_ms", 3, [](const StageRow& row) { return of_split(row, &Split::matmul); }),
+          numbers("attention", "attention_ms", 3, [](const StageRow& row) { return of_split(row, &Split::attention); }),
+          numbers("rest", "rest_ms", 3, [](const StageRow& row) { return of_split(row, &Split::rest); }),
+          numbers("x full", "speedup", 3, [](const StageRow& row) { return row.speedup; })};
+}
+
+Columns quality_columns() {
+  return {numbers("sparsity", "sparsity", 3, [](const StageRow& row) { return row.sparsity; }),
+          numbers("PSNR dB", "psnr", 3, [](const StageRow& row) { return row.psnr; }),
+          numbers("SSIM", "ssim", 4, [](const StageRow& row) { return row.ssim; }),
+          numbers("rel. L1", "rel_l1", 3, [](const StageRow& row) { return row.rel_l1; }),
+          numbers("peak GiB", "peak_gib", 3, [](const StageRow& row) { return row.peak_gib; })};
+}
+
+void append(Columns& columns, const Columns& more) {
+  columns.insert(columns.end(), more.begin(), more.end());
+}
+
+std::string contender_table(const std::vector<StageRow>& rows, int64_t steps) {
+  Columns columns = contender_columns();
+  columns.push_back(time_column());
+  columns.back().title = "ms a step";
+  columns.push_back(texts("quartiles", "", quartiles));
+  append(columns, split_columns());
+  columns.push_back(
+      numbers(std::to_string(steps) + "-step video, s", "", 3, [](const StageRow& row) { return row.video_seconds; }));
+  append(columns, quality_columns());
+  columns.push_back(texts("kernel", "", [](const StageRow& row) { return row.kernel; }));
+  columns.push_back(texts("note", "", [](const StageRow& row) { return row.note; }));
+  return markdown_of(rows, columns);
+}
+
+std::string shared_table(const std::vector<StageRow>& rows) {
+  Columns columns = {texts("", "", [](const StageRow& row) { return row.mode; }),
+                     texts("stage", "", [](const StageRow& row) { return row.stage; }),
+                     time_column(),
+                     texts("quartiles", "", quartiles),
+                     numbers("peak GiB", "", 3, [](const StageRow& row) { return row.peak_gib; }),
+                     texts("note", "", [](const StageRow& row) { return row.note; })};
+  return markdown_of(rows, columns);
+}
+
+/// Who shares stages other than the step: our contenders, or the ways to run a rival ("diffusers eager").
+std::string owner_of(const StageRow& row) {
+  return row.token_order.empty() ? row.mode.substr(0, row.mode.find(' ')) : "";
+}
+
+/// Milliseconds of a stage that the owner's steps share, else 0.
+double shared_ms(const std::vector<StageRow>& rows, const std::string& owner, const std::string& stage) {
+  for (const StageRow& row : rows)
+    if (row.stage == stage && owner_of(row) == owner && row.ms) return row.ms->median;
+  return 0;
+}
+
+nlohmann::json to_json(const StageRow& row) {
+  nlohmann::json json = {{"mode", row.mode.empty() ? nlohmann::json(nullptr) : nlohmann::json(row.mode)},
+                         {"stage", row.stage},
+                         {"ms", or_null(of_spread(row, &Spread::median))},
+                         {"ms_lower_quartile", or_null(of_spread(row, &Spread::lower_quartile))},
+                         {"ms_upper_quartile", or_null(of_spread(row, &Spread::upper_quartile))},
+                         {"ms_min", or_null(of_spread(row, &Spread::least))},
+                         {"ms_max", or_null(of_spread(row, &Spread::most))},
+                         {"sparsity", or_null(row.sparsity)},
+                         {"psnr", or_null(row.psnr)},
+                         {"ssim", or_null(row.ssim)},
+                         {"peak_gib", or_null(row.peak_gib)}};
+  if (!row.note.empty()) json["note"] = row.note;
+  if (row.stage != kStepStage) return json;
+  json.update({{"topk", or_null(row.topk)},
+               {"token_order", row.token_order},
+               {"kernel", row.kernel},
+               {"matmul_ms", or_null(of_split(row, &Split::matmul))},
+               {"attention_ms", or_null(of_split(row, &Split::attention))},
+               {"rest_ms", or_null(of_split(row, &Split::rest))},
+               {"speedup", or_null(row.speedup)},
+               {"video_seconds", or_null(row.video_seconds)},
+               {"rel_l1", or_null(row.rel_l1)},
+               {"layer_sparsity", row.layer_sparsity}});
+  return json;
+}
+
+std::optional<double> number_of(const nlohmann::json& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+StageRow rival_row(const nlohmann::json& json, const std::string& where) {
+  const auto fail = [&](const std::string& field, const std::string& what) {
+    return bad_input(where + ": " + field + " " + what,
+                     "give each row mode, stage and ms (tests/bench/diffusers_report.py)");
+  };
+  if (!json.is_object()) throw fail("it", "is no object");
+  StageRow row;
+  for (const auto& [field, text] : {std::pair("mode", &row.mode), std::pair("stage", &row.stage)}) {
+    const auto found = json.find(field);
+    if (found == json.end() || !found->is_string()) throw fail(field, "is missing or no text");
+    *text = found->get<std::string>();
+  }
+  const auto ms = number_of(json, "ms");
+  if (!ms || !(*ms > 0)) throw fail("ms", "is missing or no number above 0");
+  row.ms = Spread{.median = *ms,
+                  .lower_quartile = number_of(json, "ms_lower_quartile").value_or(*ms),
+                  .upper_quartile = number_of(json, "ms_upper_quartile").value_or(*ms),
+                  .least = number_of(json, "ms_min").value_or(*ms),
+                  .most = number_of(json, "ms_max").value_or(*ms)};
+  const auto matmul = number_of(json, "matmul_ms"), attention = number_of(json, "attention_ms");
+  const auto rest = number_of(json, "rest_ms");
+  if (matmul && attention && rest) row.split = Split{.matmul = *matmul, .attention = *attention, .rest = *rest};
+  row.peak_gib = number_of(json, "peak_gib");
+  const auto note = json.find("note");
+  if (note != json.end() && note->is_string()) row.note = note->get<std::string>();
+  return row;
+}
+
+}  // namespace
+
+void compare_steps(std::vector<StageRow>& rows, int64_t steps) {
+  std::optional<double> full;
+  for (const StageRow& row : rows)
+    if (row.stage == kStepStage && row.mode == "full" && row.ms) full = row.ms->median;
+  for (StageRow& row : rows) {
+    if (row.stage != kStepStage || !row.ms) continue;
+    if (full) row.speedup = *full / row.ms->median;
+    const std::string owner = owner_of(row);
+    const double decode = shared_ms(rows, owner, "decode"), text = shared_ms(rows, owner, "text");
+    if (decode > 0 && text > 0)
+      row.video_seconds = (text + static_cast<double>(steps) * row.ms->median + decode) / 1000;
+  }
+}
+
+std::string stage_markdown(const std::vector<StageRow>& rows, int64_t steps) {
+  std::vector<StageRow> contenders, shared;
+  for (const StageRow& row : rows) (row.stage == kStepStage ? contenders : shared).push_back(row);
+  return contender_table(contenders, steps) + "\n" + shared_table(shared);
+}
+
+std::string stage_csv(const std::vector<StageRow>& rows) {
+  Columns columns = contender_columns();
+  columns.push_back(texts("", "stage", [](const StageRow& row) { return row.stage; }));
+  columns.push_back(time_column());
+  const auto spread_column = [](const char* name, double Spread::*member) {
+    return numbers("", name, 0, [member](const StageRow& row) { return of_spread(row, member); });
+  };
+  append(columns, {spread_column("ms_lower_quartile", &Spread::lower_quartile),
+                   spread_column("ms_upper_quartile", &Spread::upper_quartile), spread_column("ms_min", &Spread::least),
+                   spread_column("ms_max", &Spread::most)});
+  append(columns, split_columns());
+  columns.push_back(numbers("", "video_seconds", 0, [](const StageRow& row) { return row.video_seconds; }));
+  append(columns, quality_columns());
+  columns.push_back(texts("", "kernel", [](const StageRow& row) { return row.kernel; }));
+  columns.push_back(texts("", "note", [](const StageRow& row) { return row.note; }));
+  return csv_of(rows, columns);
+}
+
+nlohmann::json stage_json(const std::vector<StageRow>& rows) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const StageRow& row : rows) json.push_back(to_json(row));
+  return json;
+}
+
+std::vector<StageRow> read_rival(const std::string& file) {
+  const nlohmann::json json = models::read_json(file);
+  const auto rows = json.is_object() ? json.find("rows") : json.end();
+  if (rows == json.end() || !rows->is_array())
+    throw bad_input(file + ": rows is missing or no array", "make it with tests/bench/diffusers_report.py");
+  std::vector<StageRow> rivals;
+  for (size_t i = 0; i < rows->size(); ++i)
+    rivals.push_back(rival_row((*rows)[i], file + ": rows[" + std::to_string(i) + "]"));
+  return rivals;
+}
+
+}  // namespace sparsereel::app::bench

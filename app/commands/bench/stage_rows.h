@@ -1,0 +1,49 @@
+// The results of `bench pipeline` and how they are written: Markdown, CSV, JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/bench/sections.h"
+#include "app/commands/bench/spread.h"
+
+namespace sparsereel::app::bench {
+
+constexpr const char* kStepStage = "step";  // one denoising step: the contenders' stage
+
+/// One stage: a contender's denoising step, or what all contenders share. What does not apply or is not known is unset:
+/// an empty cell, null in JSON.
+struct StageRow {
+  std::string mode;   // full, quantized, sparse; a rival's name; empty: shared by all
+  std::string stage;  // load text_encoder, text, load transformer, step, load vae, decode, encode
+  std::optional<double> topk;
+  std::string token_order;
+  std::string kernel;  // of attention
+  std::optional<Spread> ms;
+  std::optional<Split> split;           // of a step, measured beside the timed ones
+  std::optional<double> speedup;        // over the step of mode full
+  std::optional<double> video_seconds;  // text, all steps of a usual video and decode, loading left out
+  std::optional<double> sparsity;
+  std::vector<double> layer_sparsity;
+  std::optional<double> psnr, ssim;  // frames against full's
+  std::optional<double> rel_l1;      // final latents against full's
+  std::optional<double> peak_gib;    // GPU memory in use
+  std::string note;                  // why there is no time, or what to know about it
+};
+
+/// Fills speedup and video_seconds of the steps; `steps`: of a usual video.
+void compare_steps(std::vector<StageRow>& rows, int64_t steps);
+
+/// Two tables: the contenders, then the stages that they share. Columns that are empty in every row are left out.
+std::string stage_markdown(const std::vector<StageRow>& rows, int64_t steps);
+/// RFC 4180, every column; the head names the units.
+std::string stage_csv(const std::vector<StageRow>& rows);
+nlohmann::json stage_json(const std::vector<StageRow>& rows);
+
+/// The rows of a JSON report of a rival (an object with `rows`, each with at least mode, stage and ms). Throws Error
+/// naming file, row and field.
+std::vector<StageRow> read_rival(const std::string& file);
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,55 @@
+// Progress and machine of the benchmarks; see watcher.h.
+#include "app/commands/bench/watcher.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/interrupt.h"
+#include "app/machine.h"
+#include "models/pipeline.h"
+
+namespace sparsereel::app::bench {
+
+void Watcher::round(int64_t done, int64_t rounds) {
+  stop_if_interrupted();
+  const auto now = std::chrono::steady_clock::now();
+  progress_.step(done, rounds, done > 0 ? std::chrono::duration<double>(now - last_).count() : 0);
+  last_ = now;
+}
+
+void Watcher::stop_if_interrupted() {
+  if (!interrupted()) return;
+  report_.recovery = recovery_;
+  throw models::Cancelled{};
+}
+
+std::string device_name(c10::Device device) {
+  if (device.is_cpu()) return cpu_model();
+  const GpuDriver driver = find_gpu_driver();
+  const auto index = static_cast<size_t>(std::max<int>(device.index(), 0));
+  return index < driver.gpus.size() ? driver.gpus[index] : "unknown GPU";
+}
+
+nlohmann::json machine_report(c10::Device device) {
+  return {{"device", device.str()},
+          {"name", device_name(device)},
+          {"cpu", cpu_model()},
+          {"threads", at::get_num_threads()},
+          {"libtorch", SPARSEREEL_TORCH_VERSION}};
+}
+
+void deliver(std::string table, const std::string& name, std::optional<models::AtomicFile>& file, size_t rows,
+             RunReport& report) {
+  if (file) {
+    file->write(table.data(), table.size());
+    file->commit();
+    report.last_line = name + ": " + std::to_string(rows) + " rows";
+  } else {
+    table.pop_back();  // the line's end comes with the report's
+    report.last_line = std::move(table);
+  }
+}
+
+}  // namespace sparsereel::app::bench

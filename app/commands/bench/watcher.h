@@ -1,0 +1,50 @@
+// What every benchmark does besides measuring: progress, Ctrl-C, naming the machine, handing the table over.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "app/progress.h"
+#include "app/report.h"
+#include "models/checkpoint/atomic_file.h"
+
+namespace sparsereel::app::bench {
+
+/// Shows how far the run is, and ends it when the user asks for that.
+class Watcher {
+ public:
+  /// `recovery`: how to go on after an interrupted run.
+  Watcher(bool show, RunReport& report, std::string recovery)
+      : progress_(show), report_(report), recovery_(std::move(recovery)) {}
+
+  void stage(const std::string& name) {
+    stop_if_interrupted();
+    progress_.stage(name);
+  }
+  /// Before the round after `done` ones.
+  void round(int64_t done, int64_t rounds);
+  void clear() { progress_.clear(); }
+  /// Throws models::Cancelled.
+  void stop_if_interrupted();
+
+ private:
+  Progress progress_;
+  RunReport& report_;
+  std::string recovery_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+/// "NVIDIA H200", or the processor's name.
+std::string device_name(c10::Device device);
+
+nlohmann::json machine_report(c10::Device device);
+
+/// Writes the table to the file, or makes it the report's last line.
+void deliver(std::string table, const std::string& name, std::optional<models::AtomicFile>& file, size_t rows,
+             RunReport& report);
+
+}  // namespace sparsereel::app::bench

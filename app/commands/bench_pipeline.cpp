@@ -1,0 +1,135 @@
+// Options, stages, report; the parts are in bench/.
+#include "app/commands/bench_pipeline.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <CLI/CLI.hpp>
+
+#include "app/commands/bench/pipeline_stages.h"
+#include "models/checkpoint/configs.h"
+#include "models/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+nlohmann::json architecture_of(const models::ModelFolder& folder) {
+  nlohmann::json architecture;
+  for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = folder.config(name);
+  return architecture;
+}
+
+/// Of one guidance pass, text included.
+int64_t token_count(const nlohmann::json& transformer, const models::GenerateSettings& settings) {
+  const models::CogVideoXConfig config = models::parse_cogvideox_config(transformer, "transformer");
+  const int64_t depth = config.patch_size_t.value_or(1), side = config.patch_size;
+  return (settings.latent_frames + depth - 1) / depth * (settings.latent_height / side) *
+             (settings.latent_width / side) +
+         settings.max_sequence_length;
+}
+
+nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Pipeline& pipeline,
+                               const nlohmann::json& architecture) {
+  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+  return {{"model", model_name(plan.run)},
+          {"dtype", models::dtype_name(pipeline.dtype())},
+          {"width", settings.width},
+          {"height", settings.height},
+          {"frames", settings.num_frames},
+          {"tokens", token_count(architecture.at("transformer"), settings)},
+          {"text_tokens", settings.max_sequence_length},
+          {"batch", settings.guidance_scale > 1 ? 2 : 1},
+          {"cfg_scale", settings.guidance_scale},
+          {"scheduler", settings.scheduler},
+          {"steps", settings.num_inference_steps},
+          {"video_steps", plan.video_steps},
+          {"seed", plan.request.seed},
+          {"offload", plan.run.offload},
+          {"similarity", plan.request.attention_policy.defaults.similarity},
+          {"pv_threshold", plan.request.attention_policy.defaults.pv_threshold}};
+}
+
+/// "NVIDIA H200, random weights of cogvideox-2b.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2)"
+std::string summary(const nlohmann::json& machine, const nlohmann::json& settings) {
+  const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };
+  std::string text = machine.at("name").get<std::string>();
+  if (machine.at("device") == "cpu") text += ", " + std::to_string(machine.at("threads").get<int>()) + " threads";
+  return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() + ", " +
+         number("frames") + " frames of " + number("width") + "x" + number("height") + " (" + number("tokens") +
+         " tokens, guidance batch " + number("batch") + "), " + number("steps") + " steps, seed " + number("seed");
+}
+
+std::string render(const bench::PipelinePlan& plan, const std::vector<bench::StageRow>& rows,
+                   const nlohmann::json& content) {
+  if (plan.format == bench::Format::csv) return bench::stage_csv(rows);
+  if (plan.format == bench::Format::json) return dump(content, 2) + "\n";
+  return summary(content.at("machine"), content.at("settings")) + "\n\n" +
+         bench::stage_markdown(rows, plan.video_steps);
+}
+
+std::vector<bench::StageRow> measure(const bench::PipelinePlan& plan, models::Pipeline& pipeline,
+                                     bench::Watcher& watcher, const std::vector<bench::StageRow>& rivals,
+                                     nlohmann::json& written_rows) {
+  bench::PipelineStages stages(plan, pipeline, watcher);
+  std::vector<bench::StageRow> rows;
+  for (const auto stage : {&bench::PipelineStages::measure_text, &bench::PipelineStages::measure_steps,
+                           &bench::PipelineStages::measure_decode, &bench::PipelineStages::measure_encode}) {
+    (stages.*stage)();
+    rows = stages.rows();
+    rows.insert(rows.end(), rivals.begin(), rivals.end());
+    bench::compare_steps(rows, plan.video_steps);
+    written_rows = bench::stage_json(rows);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& options) {
+  const char* what = "What to measure";
+  const char* measuring = "Measuring";
+  const char* output = "Output and reports";
+  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
+    command.add_option(names, value, help)->type_name(type)->group(group);
+  };
+  add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES", what);
+  add("--topk", options.topk, "of mode sparse: fractions of the key blocks kept, comma list (default 0.5)", "X,X",
+      what);
+  add("--token-order", options.token_orders,
+      "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS", what);
+  command.add_flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out")
+      ->group(what);
+  add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE", what);
+  add("--steps", options.steps,
+      "steps of each run, all of them timed; quality needs a model's usual number (default 4)", "N", measuring);
+  add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N", measuring);
+  add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N", measuring);
+  add("--format", options.format, "md, csv, json (default: by the output's ending, else md)", "FORMAT", output);
+  add("-o,--output", options.output, "write the tables to this file in place of stdout", "FILE", output);
+}
+
+void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
+  const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
+  const std::vector<bench::StageRow> rivals =
+      options.against.empty() ? std::vector<bench::StageRow>() : bench::read_rival(options.against);
+  std::optional<models::AtomicFile> output;
+  if (!options.output.empty()) output.emplace(options.output);
+  if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
+  const auto pipeline = open_pipeline(plan.run);
+  const nlohmann::json architecture = architecture_of(open_model(plan.run));
+  report.content["machine"] = bench::machine_report(pipeline->device());
+  report.content["settings"] = settings_report(plan, *pipeline, architecture);
+  report.content["architecture"] = architecture;
+
+  const c10::InferenceMode guard;
+  const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
+  bench::Watcher watcher(!plan.run.quiet, report,
+                         "run the same command again; --json and --report hold the stages that were done");
+  const std::vector<bench::StageRow> rows =
+      measure(plan, *pipeline, watcher, rivals, report.content["rows"] = nlohmann::json::array());
+  watcher.clear();
+  bench::deliver(render(plan, rows, report.content), options.output, output, rows.size(), report);
+}
+
+}  // namespace sparsereel::app

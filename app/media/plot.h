@@ -1,0 +1,35 @@
+// Charts of measurements as a PNG. No torch.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparsereel::app {
+
+/// One way to run: a stacked bar, and a point of quality against speed.
+struct PlotRow {
+  std::string name;               // "sparse 0.5"
+  std::vector<double> parts;      // milliseconds, in the order of PlotData::parts; empty: the total is in one piece
+  double total = 0;               // milliseconds
+  std::optional<double> speedup;  // of the point; no point without both
+  std::optional<double> quality;
+};
+
+struct PlotData {
+  std::string title;
+  std::string unit;                // of the bars: "ms a step"
+  std::string quality;             // of the points' other axis: "PSNR dB"
+  std::vector<std::string> parts;  // "matmul", "attention", "rest"
+  std::vector<PlotRow> rows;
+};
+
+/// Throws Error naming the option unless a PNG can be written there.
+void check_png(const std::string& option, const std::filesystem::path& path);
+
+/// Bars on the left, points on the right where there are any. Atomic. Throws Error naming the file (not a .png, no such
+/// folder, a build without media libraries).
+void write_plot(const std::filesystem::path& path, const PlotData& data);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,21 @@
+// Weights for a model that has none: a machine can then be measured before gigabytes are downloaded.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace sparsereel::models {
+
+/// A generator's seed for something with this name, the same on every machine.
+uint64_t seed_of_name(const std::string& name, uint64_t seed);
+
+/// The tensor of this name, the same for the same seed, device, dtype and shape whatever was asked for before; made on
+/// the device. Matrices and kernels are normal with a deviation of (inputs an output sums)^-0.5, which keeps
+/// activations near unit scale at any width; biases are normal with 0.02; other vectors scale a norm and are ones. On
+/// the meta device nothing is drawn.
+at::Tensor random_weight(const std::string& name, const std::vector<int64_t>& shape, at::Device device,
+                         at::ScalarType dtype, uint64_t seed);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,35 @@
+// Bytes of a mapped file onto a GPU: page-locked chunks that are filled by the CPU while the one before travels.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <span>
+
+namespace sparsereel::models {
+
+class Uploader {
+ public:
+  explicit Uploader(at::Device device) : device_(device) {}
+
+  /// uint8 [bytes.size()] on the device. Returns once the bytes are read, which is before they have arrived: work
+  /// enqueued on the current stream sees them. The host needs two chunks of page-locked memory, whatever the size; a
+  /// copy from pageable memory would go through the driver's own, with a single thread.
+  at::Tensor upload(std::span<const std::byte> bytes);
+
+ private:
+  struct Chunk {
+    at::Tensor memory;               // page-locked
+    std::optional<c10::Event> free;  // none before the first use: a build for CPUs knows no events
+  };
+  Chunk& next_chunk();
+
+  at::Device device_;
+  std::array<Chunk, 2> chunks_;
+  size_t turn_ = 0;
+};
+
+}  // namespace sparsereel::models

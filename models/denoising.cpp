@@ -1,0 +1,87 @@
+// Guidance, the guard against NaN, and the scheduler's step (diffusers' CogVideoXPipeline); see denoising.h.
+#include "models/denoising.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+double grown_guidance(double guidance_scale, int64_t num_inference_steps, int64_t timestep) {
+  const double steps = static_cast<double>(num_inference_steps);
+  return 1 + guidance_scale *
+                 (1 - std::cos(std::numbers::pi * std::pow((steps - static_cast<double>(timestep)) / steps, 5.0))) / 2;
+}
+
+bool all_finite(const at::Tensor& tensor) {
+  return at::isfinite(tensor).all().item<bool>();
+}
+
+}  // namespace
+
+Denoising::Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
+                     const GenerateSettings& settings, DenoisingStart start)
+    : dit_(std::move(dit)), settings_(settings), dynamic_guidance_(request.use_dynamic_cfg), state_(std::move(start)) {
+  scheduler.class_name = settings.scheduler;
+  scheduler_ = make_scheduler(scheduler, settings.num_inference_steps);
+  attention_.mode = request.attention_mode;
+  attention_.policy = request.attention_policy;
+  attention_.token_order = request.token_order;
+  attention_.collects = false;
+}
+
+double Denoising::guidance(int64_t timestep) const {
+  return dynamic_guidance_ ? grown_guidance(settings_.guidance_scale, settings_.num_inference_steps, timestep)
+                           : settings_.guidance_scale;
+}
+
+at::Tensor Denoising::predict(int64_t timestep, AttentionRun& run) const {
+  const at::Tensor& latents = state_.latents;
+  const int64_t batch = state_.text.size(0);
+  const at::Tensor input = batch == 1 ? latents : at::cat({latents, latents});
+  const at::Tensor timesteps = at::full({batch}, timestep, latents.options().dtype(at::kLong));
+  at::Tensor prediction = dit_->forward(input, state_.text, timesteps, run).to(at::kFloat);
+  if (batch == 1) return prediction;
+  const at::Tensor unconditional = prediction.narrow(0, 0, 1), conditional = prediction.narrow(0, 1, 1);
+  return unconditional + guidance(timestep) * (conditional - unconditional);
+}
+
+at::Tensor Denoising::predict_guarded(int64_t timestep) {
+  at::Tensor prediction = predict(timestep, attention_);
+  scheduler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
+  if (all_finite(prediction)) return prediction;
+  const std::string step = "step " + std::to_string(attention_.step + 1);
+  if (attention_.mode != attention::Mode::full) {
+    AttentionRun full;
+    full.token_order = attention_.token_order;
+    full.step = attention_.step;
+    full.collects = false;  // what was counted so far is the run's
+    prediction = predict(timestep, full);
+    if (all_finite(prediction)) {
+      warnings_.push_back(step + " gave NaN or Inf with " + std::string(name(attention_.mode)) +
+                          " attention and was redone with full attention");
+      return prediction;
+    }
+  }
+  throw run_failure(step + ": the denoiser's prediction holds NaN or Inf",
+                    "try --dtype fp32 (or bf16 in place of fp16), or check the checkpoint with 'sparsereel inspect'");
+}
+
+void Denoising::step() {
+  attention_.step = done_;
+  const at::Tensor prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
+  state_.latents =
+      scheduler_->step(prediction, done_, state_.latents, state_.generator).to(state_.latents.scalar_type());
+  ++done_;
+}
+
+at::Tensor Denoising::latents() const {
+  return state_.latents.narrow(1, state_.latents.size(1) - settings_.latent_frames, settings_.latent_frames);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,56 @@
+// The steps of one video's denoising, one at a time, so that several can take turns.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <memory>
+
+#include "models/checkpoint/configs.h"
+#include "models/pipeline.h"
+#include "models/schedulers/scheduler.h"
+
+namespace sparsereel::models {
+
+/// What a run starts from, on the device in the run's dtype.
+struct DenoisingStart {
+  at::Tensor text;          // [B, L, C]: negative prompt and prompt (B = 2) with guidance, else the prompt
+  at::Tensor latents;       // [1, F, C, H, W], F whole groups of the model's patches in time
+  at::Generator generator;  // after the latents were drawn
+};
+
+class Denoising {
+ public:
+  Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
+            const GenerateSettings& settings, DenoisingStart start);
+
+  int64_t steps() const { return static_cast<int64_t>(scheduler_->timesteps().size()); }
+  int64_t done() const { return done_; }
+  bool finished() const { return done() == steps(); }
+  /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
+  /// is made again with full attention before anything is committed.
+  void step();
+  /// Adds what GPU kernels counted in the steps since the last collection to attention(); waits for the device. Before
+  /// another run of the same denoiser takes a step.
+  void collect() { dit_->collect(attention_); }
+  /// [1, F, C, H, W] without the frames that only fill the last group; final once finished().
+  at::Tensor latents() const;
+
+  AttentionRun& attention() { return attention_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  double guidance(int64_t timestep) const;
+  at::Tensor predict(int64_t timestep, AttentionRun& run) const;
+  at::Tensor predict_guarded(int64_t timestep);
+
+  std::shared_ptr<Dit> dit_;
+  GenerateSettings settings_;
+  bool dynamic_guidance_;
+  std::unique_ptr<Scheduler> scheduler_;
+  DenoisingStart state_;
+  AttentionRun attention_;
+  std::vector<std::string> warnings_;
+  int64_t done_ = 0;
+};
+
+}  // namespace sparsereel::models

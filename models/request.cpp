@@ -1,0 +1,98 @@
+// Sizes, steps and samplers of CogVideoX requests; see request.h.
+#include "models/request.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// "ddim", "dpm" or a class name -> class name; empty stays empty.
+std::string scheduler_class(const std::string& text) {
+  if (text == "ddim") return "CogVideoXDDIMScheduler";
+  if (text == "dpm") return "CogVideoXDPMScheduler";
+  if (text.empty() || text == "CogVideoXDDIMScheduler" || text == "CogVideoXDPMScheduler") return text;
+  throw bad_input("--scheduler " + text + " is unknown",
+                  "use ddim, dpm, CogVideoXDDIMScheduler or CogVideoXDPMScheduler");
+}
+
+void require_positive(const char* option, int64_t value) {
+  if (value < 1)
+    throw bad_input(std::string(option) + " " + std::to_string(value) + " is below 1",
+                    std::string("give ") + option + " a positive number");
+}
+
+/// Throws naming the two nearest possible values unless value = base (mod step).
+void require_step(const char* option, int64_t value, int64_t step, int64_t base) {
+  if (value >= std::max<int64_t>(base, 1) && (value - base) % step == 0) return;
+  const int64_t first = base > 0 ? base : step;
+  const int64_t below = std::max(first, base + (value - base) / step * step);
+  const int64_t above = below + step;
+  std::ostringstream cause, remedy;
+  cause << option << " " << value << " is impossible for this model: "
+        << (base ? "it must be 4k + 1" : "it must be a multiple of " + std::to_string(step));
+  remedy << "use " << below << " or " << above;
+  throw bad_input(cause.str(), remedy.str());
+}
+
+void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& shape) {
+  if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
+  std::ostringstream cause;
+  cause << "--init-latents: the tensor has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
+  throw bad_input(cause.str(), "give latents of that shape, or a size and frame count that fit them");
+}
+
+}  // namespace
+
+GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoXConfig& transformer,
+                                 const CogVideoXVaeConfig& vae, const SchedulerConfig& scheduler) {
+  const int64_t spatial = int64_t{1} << (vae.block_out_channels.size() - 1);
+  const int64_t temporal = static_cast<int64_t>(vae.temporal_compression_ratio);
+  GenerateSettings settings;
+  settings.num_inference_steps = request.num_inference_steps.value_or(50);
+  settings.guidance_scale = request.guidance_scale.value_or(6.0);
+  settings.scheduler = request.scheduler.empty() ? scheduler.class_name : scheduler_class(request.scheduler);
+  settings.max_sequence_length = request.max_sequence_length.value_or(transformer.max_text_seq_length);
+  settings.width = request.width.value_or(transformer.sample_width * spatial);
+  settings.height = request.height.value_or(transformer.sample_height * spatial);
+  settings.num_frames = request.num_frames.value_or(transformer.sample_frames);
+
+  require_positive("--steps", settings.num_inference_steps);
+  if (settings.num_inference_steps > scheduler.num_train_timesteps) {
+    throw bad_input(
+        "--steps " + std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
+        "use at most " + std::to_string(scheduler.num_train_timesteps));
+  }
+  if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
+    throw bad_input("--cfg-scale " + std::to_string(settings.guidance_scale) + " is not a finite number from 0 up",
+                    "use 1 for no guidance, 6 as a usual value");
+  }
+  require_positive("--max-sequence-length", settings.max_sequence_length);
+  if (settings.max_sequence_length > transformer.max_text_seq_length) {
+    throw bad_input("--max-sequence-length " + std::to_string(settings.max_sequence_length) +
+                        " exceeds the model's max_text_seq_length",
+                    "use at most " + std::to_string(transformer.max_text_seq_length));
+  }
+  require_step("--width", settings.width, spatial * transformer.patch_size, 0);
+  require_step("--height", settings.height, spatial * transformer.patch_size, 0);
+  require_step("--frames", settings.num_frames, temporal, 1);
+
+  settings.latent_frames = (settings.num_frames - 1) / temporal + 1;
+  settings.latent_height = settings.height / spatial;
+  settings.latent_width = settings.width / spatial;
+  check_init_latents(request.init_latents, latents_shape(settings, transformer));
+  return settings;
+}
+
+std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVideoXConfig& transformer) {
+  const int64_t group = transformer.patch_size_t.value_or(1);
+  const int64_t frames = (settings.latent_frames + group - 1) / group * group;
+  return {1, frames, transformer.in_channels, settings.latent_height, settings.latent_width};
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,147 @@
+// The rows of `bench pipeline` as tables and JSON, a rival's rows beside them, and what is drawn of them.
+#include "app/commands/bench/stage_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/commands/bench_plot.h"
+#include "hilbert/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using test::TemporaryFolder;
+using test::throws_error;
+using test::write_text;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+StageRow shared(const std::string& stage, double ms) {
+  StageRow row;
+  row.stage = stage;
+  row.ms = spread({ms});
+  return row;
+}
+
+StageRow step(const std::string& mode, double ms) {
+  StageRow row = shared(kStepStage, ms);
+  row.mode = mode;
+  row.token_order = "hilbert";
+  row.split = Split{.matmul = ms / 4, .attention = ms / 2, .rest = ms / 4};
+  row.sparsity = 0;
+  row.layer_sparsity = {0, 0};
+  return row;
+}
+
+std::vector<StageRow> rows() {
+  std::vector<StageRow> rows = {shared("text", 20), step("full", 600), step("sparse", 300), shared("decode", 1980)};
+  rows[2].topk = 0.5;
+  rows[2].psnr = 31.25;
+  rows[2].ssim = 0.9;
+  rows[2].rel_l1 = 0.05;
+  return rows;
+}
+
+TEST(CompareSteps, AddsSpeedAndTheTimeOfAWholeVideo) {
+  std::vector<StageRow> all = rows();
+  compare_steps(all, 50);
+  EXPECT_DOUBLE_EQ(*all[1].speedup, 1);
+  EXPECT_DOUBLE_EQ(*all[2].speedup, 2);
+  EXPECT_DOUBLE_EQ(*all[2].video_seconds, 0.02 + 15 + 1.98);
+  EXPECT_FALSE(all[0].speedup.has_value());
+}
+
+TEST(CompareSteps, SaysNothingAboutAVideoThatWasNotDecoded) {
+  std::vector<StageRow> all = {shared("text", 20), step("full", 600)};
+  compare_steps(all, 50);
+  EXPECT_FALSE(all[1].video_seconds.has_value());
+}
+
+TEST(StageTables, ShowContendersFirst) {
+  std::vector<StageRow> all = rows();
+  compare_steps(all, 50);
+  const std::string text = stage_markdown(all, 50);
+  EXPECT_THAT(text,
+              HasSubstr("| mode | topk | order | ms a step | matmul | attention | rest | x full | 50-step video, s |"));
+  EXPECT_LT(text.find("sparse"), text.find("decode"));
+  EXPECT_THAT(text, Not(HasSubstr("peak GiB"))) << "an empty column";
+  const std::string table = stage_csv(all);
+  EXPECT_THAT(table, HasSubstr("mode,topk,token_order,stage,ms,"));
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
+}
+
+TEST(StageJson, HasWhatTheDesignPromises) {
+  const nlohmann::json json = stage_json(rows());
+  for (const nlohmann::json& row : json)
+    for (const char* key : {"mode", "stage", "ms", "sparsity", "psnr", "ssim", "peak_gib"})
+      EXPECT_TRUE(row.contains(key)) << key;
+  EXPECT_TRUE(json[0]["mode"].is_null());
+  EXPECT_EQ(json[2]["matmul_ms"], 75);
+  EXPECT_EQ(json[2]["layer_sparsity"].size(), 2U);
+}
+
+TEST(Rival, RowsComeWithTheirTimes) {
+  const TemporaryFolder folder;
+  write_text(folder / "rival.json", R"({"rows": [
+    {"mode": "diffusers eager", "stage": "decode", "ms": 3000}, {"mode": "diffusers eager", "stage": "text", "ms": 1000},
+    {"mode": "diffusers compiled", "stage": "step", "ms": 900, "ms_min": 890, "matmul_ms": 1, "attention_ms": 2, "rest_ms": 3, "peak_gib": 12.5}]})");
+  std::vector<StageRow> all = rows();
+  for (const StageRow& row : read_rival((folder / "rival.json").string())) all.push_back(row);
+  compare_steps(all, 50);
+  EXPECT_EQ(all.back().mode, "diffusers compiled");
+  EXPECT_DOUBLE_EQ(*all.back().video_seconds, 1 + 45 + 3) << "text and decode are not compiled";
+  EXPECT_EQ(all.back().ms->least, 890);
+  EXPECT_EQ(all.back().split->attention, 2);
+  EXPECT_NEAR(*all.back().speedup, 2.0 / 3, 1e-9);
+}
+
+TEST(Rival, WrongReportsAreNamed) {
+  const TemporaryFolder folder;
+  const std::pair<const char*, const char*> cases[] = {
+      {"[]", "rows"},
+      {"{\"rows\": 1}", "rows"},
+      {"{\"rows\": [1]}", "rows[0]"},
+      {"{\"rows\": [{\"stage\": \"step\", \"ms\": 1}]}", "mode"},
+      {"{\"rows\": [{\"mode\": \"a\", \"stage\": \"step\"}]}", "ms"},
+      {"{\"rows\": [{\"mode\": \"a\", \"stage\": \"s\", \"ms\": 0}]}", "ms"}};
+  for (const auto& [text, word] : cases) {
+    write_text(folder / "rival.json", text);
+    EXPECT_TRUE(throws_error([&] { read_rival((folder / "rival.json").string()); }, {"rival.json", word})) << text;
+  }
+}
+
+TEST(Plot, DrawsTheStepsOfAPipeline) {
+  std::vector<StageRow> all = rows();
+  compare_steps(all, 50);
+  const nlohmann::json report = {{"rows", stage_json(all)}, {"settings", {{"model", "2b"}, {"dtype", "bf16"}}}};
+  const PlotData data = plot_of(report, "r.json");
+  EXPECT_EQ(data.title, "2b, bf16");
+  EXPECT_EQ(data.quality, "PSNR dB");
+  EXPECT_THAT(data.parts, ElementsAre("matmul", "attention", "rest"));
+  ASSERT_EQ(data.rows.size(), 2U);
+  EXPECT_EQ(data.rows[1].name, "sparse 0.5");
+  EXPECT_THAT(data.rows[1].parts, ElementsAre(75, 150, 75));
+  EXPECT_EQ(data.rows[1].quality, 31.25);
+}
+
+TEST(Plot, DrawsTheRowsOfAttention) {
+  const nlohmann::json report = {{"rows",
+                                  {{{"mode", "full"}, {"ms", 10}, {"rel_l1", 1e-7}, {"speedup", 1}},
+                                   {{"mode", "sparse"}, {"ms", nullptr}, {"note", "cannot run"}}}}};
+  const PlotData data = plot_of(report, "r.json");
+  ASSERT_EQ(data.rows.size(), 1U);
+  EXPECT_EQ(data.unit, "ms a call");
+  EXPECT_TRUE(data.parts.empty());
+}
+
+TEST(Plot, ReportsWithoutTimesAreNamed) {
+  for (const char* text : {"[]", "{}", R"({"rows": []})", R"({"rows": [{"stage": "decode", "ms": 3}]})"})
+    EXPECT_TRUE(throws_error([&] { plot_of(nlohmann::json::parse(text), "r.json"); }, {"r.json"})) << text;
+}
+
+}  // namespace
+}  // namespace sparsereel::app::bench
