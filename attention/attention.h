@@ -24,8 +24,12 @@ struct Prologue {
   at::Tensor k_weight, k_bias;
   at::Tensor rotary_cos,
       rotary_sin;  // fp32 [Nvideo, D] in the tokens' order; undefined: no rotary. The last text_tokens are untouched
-  bool interleaved = true;  // pairs (2i, 2i + 1) as CogVideoX; else (i, i + D / 2)
+  bool interleaved = true;  // pairs (2i, 2i + 1) as CogVideoX; else (i, i + D / 2). A pair's entries are equal
+  at::Tensor rotary_pairs;  // rotary_pairs() of the tables, which GPU kernels read; undefined: made anew by every call
 };
+
+/// fp16 [Nvideo, D / 2, 2]: cosine and sine of each pair.
+at::Tensor rotary_pairs(const Prologue& prologue);
 
 struct Context {
   Mode mode = Mode::full;

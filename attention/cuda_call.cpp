@@ -59,9 +59,15 @@ Error not_started(const std::string& kernel, const char* cause) {
                      "report this with the output of 'sparsereel doctor'");
 }
 
-/// fp32 copies of what is not fp32 already, kept alive until the kernels are enqueued.
+/// Copies of what the kernels want in another form, kept alive until they are enqueued.
 class Kept {
  public:
+  const void* pairs(const Prologue& prologue) {
+    if (!prologue.rotary_cos.defined()) return nullptr;
+    tensors_.push_back(prologue.rotary_pairs.defined() ? prologue.rotary_pairs : rotary_pairs(prologue));
+    return tensors_.back().const_data_ptr();
+  }
+
   const float* pointer(const at::Tensor& tensor) {
     if (!tensor.defined()) return nullptr;
     tensors_.push_back(tensor.to(at::kFloat).contiguous());
@@ -79,8 +85,7 @@ cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
                                                      : cuda::Prologue::Norm::none,
           .across_heads = from.across_heads,
           .eps = static_cast<float>(from.eps),
-          .cos = kept.pointer(from.rotary_cos),
-          .sin = kept.pointer(from.rotary_sin),
+          .rotary = kept.pairs(from),
           .rotary_tokens = from.rotary_cos.defined() ? static_cast<int>(from.rotary_cos.size(0)) : 0,
           .interleaved = from.interleaved};
 }

@@ -109,6 +109,13 @@ at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const at::Tensor
 
 }  // namespace
 
+at::Tensor rotary_pairs(const Prologue& prologue) {
+  const auto first_of_pairs = [&](const at::Tensor& table) {
+    return prologue.interleaved ? table.slice(1, 0, c10::nullopt, 2) : table.slice(1, 0, table.size(1) / 2);
+  };
+  return at::stack({first_of_pairs(prologue.rotary_cos), first_of_pairs(prologue.rotary_sin)}, 2).to(at::kHalf);
+}
+
 void check_prologue(const Prologue& prologue, const at::Tensor& q, const at::Tensor& k, int64_t text_tokens) {
   const int64_t size = prologue.across_heads ? q.size(2) * q.size(3) : q.size(3);
   check_vector(prologue.q_weight, "q_weight", size, q);

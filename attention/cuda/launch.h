@@ -37,10 +37,9 @@ struct Prologue {
   const float* q_bias = nullptr;
   const float* k_weight = nullptr;
   const float* k_bias = nullptr;
-  const float* cos = nullptr;  // [rotary_tokens, head_dim]; null: no rotary embedding
-  const float* sin = nullptr;
-  int rotary_tokens = 0;    // the first tokens, which are rotated
-  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+  const void* rotary = nullptr;  // fp16 cosine and sine [rotary_tokens, head_dim / 2, 2]; null: no rotary embedding
+  int rotary_tokens = 0;         // the first tokens, which are rotated
+  bool interleaved = true;       // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
 };
 
 /// How one head chooses its blocks; the fields are those of attention::HeadPolicy.

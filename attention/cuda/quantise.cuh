@@ -130,7 +130,7 @@ class Pool {
 
 /// Whether q and k pass through a prologue; without one the kernels are leaner.
 inline bool has_prologue(const Problem& problem) {
-  return problem.prologue.norm != Prologue::Norm::none || problem.prologue.cos != nullptr;
+  return problem.prologue.norm != Prologue::Norm::none || problem.prologue.rotary != nullptr;
 }
 
 /// Calls f with kernel<T, D> for the element type and padded head_dim of the call.

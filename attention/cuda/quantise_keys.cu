@@ -6,10 +6,10 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 template <typename T, int D, bool kPrologue>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
-                                                    : kPrologue ? 4
-                                                    : D == 128  ? 5
-                                                                : 7)
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256                ? 3
+                                                    : kPrologue && D == 128 ? 4
+                                                    : kPrologue || D == 128 ? 5
+                                                                            : 7)
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
@@ -28,13 +28,21 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   Packed<T> raw[Thread::kRounds];
 #pragma unroll
   for (int round = 0; round < Thread::kRounds; ++round) raw[round] = rows.load(token_of(round), column);
+  if constexpr (kPrologue) {
+#pragma unroll
+    for (int round = 0; round < Thread::kRounds; ++round) {  // rounded as a model that does not fuse it rounds
+      float x[kLaneElements];
+      unpack(raw[round], x);
+      prologue.apply(token_of(round), x);
+      raw[round] = pack<T>(x);
+    }
+  }
   // f(row of the record, smoothed key)
   const auto each_row = [&](const auto& f) {
 #pragma unroll
     for (int round = 0; round < Thread::kRounds; ++round) {
       float x[kLaneElements];
       unpack(raw[round], x);
-      if constexpr (kPrologue) prologue.apply(token_of(round), x);
 #pragma unroll
       for (int c = 0; c < kLaneElements; ++c) x[c] -= mean[c];
       f(thread.row(round), x);

@@ -61,21 +61,25 @@ class RowPrologue {
   /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
   __device__ RowPrologue(const Prologue& prologue, const float* weight, const float* bias, const float* moments, int h,
                          int head_dim, int column)
-      : p_(prologue),
-        weight_(weight == nullptr ? nullptr : weight + (prologue.across_heads ? h * head_dim : 0) + column),
-        bias_(bias == nullptr ? nullptr : bias + (prologue.across_heads ? h * head_dim : 0) + column),
-        moments_(moments),
-        head_dim_(head_dim),
-        column_(column) {}
+      : p_(prologue), moments_(moments), head_dim_(head_dim), column_(column) {
+    const int first = (prologue.across_heads ? h * head_dim : 0) + column;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) {
+      weight_[i] = weight != nullptr && real() ? weight[first + i] : 1.0F;
+      bias_[i] = bias != nullptr && real() ? bias[first + i] : 0.0F;
+    }
+  }
 
   /// All lanes of the row call this together.
   __device__ void apply(int token, float (&x)[kLaneElements]) const {
     if (p_.norm != Prologue::Norm::none) normalise(token, x);
-    if (p_.cos != nullptr) rotate(token, x);
+    if (p_.rotary != nullptr) rotate(token, x);
   }
 
  private:
-  __device__ bool real() const { return column_ < head_dim_; }
+  __device__ bool real() const {
+    return column_ < head_dim_;
+  }
 
   __device__ void normalise(int token, float (&x)[kLaneElements]) const {
     float mean = 0, inverse = 0;
@@ -97,11 +101,7 @@ class RowPrologue {
     }
     if (!real()) return;
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) {
-      x[i] = (x[i] - mean) * inverse;
-      if (weight_ != nullptr) x[i] *= weight_[i];
-      if (bias_ != nullptr) x[i] += bias_[i];
-    }
+    for (int i = 0; i < kLaneElements; ++i) x[i] = (x[i] - mean) * inverse * weight_[i] + bias_[i];
   }
 
   /// RoFormer's rotation (arXiv 2104.09864).
@@ -117,15 +117,28 @@ class RowPrologue {
       partner_half(x, other);
     }
     if (token >= p_.rotary_tokens || !real()) return;
-    const int64_t at = static_cast<int64_t>(token) * head_dim_ + column_;
+    const int half = head_dim_ / 2;
+    const __half2* pairs = static_cast<const __half2*>(p_.rotary) + static_cast<int64_t>(token) * half;
+    if (p_.interleaved) {
+      rotate_by<2>(pairs + column_ / 2, x, other);
+    } else {
+      rotate_by<1>(pairs + column_ % half, x, other);
+    }
+  }
+
+  /// kShared: elements that one pair's angle serves.
+  template <int kShared>
+  __device__ static void rotate_by(const __half2* pairs, float (&x)[kLaneElements],
+                                   const float (&other)[kLaneElements]) {
 #pragma unroll
-    for (int i = 0; i < kLaneElements; i += 4) {
-      const float4 cos = __ldg(reinterpret_cast<const float4*>(p_.cos + at + i));
-      const float4 sin = __ldg(reinterpret_cast<const float4*>(p_.sin + at + i));
-      x[i] = x[i] * cos.x + other[i] * sin.x;
-      x[i + 1] = x[i + 1] * cos.y + other[i + 1] * sin.y;
-      x[i + 2] = x[i + 2] * cos.z + other[i + 2] * sin.z;
-      x[i + 3] = x[i + 3] * cos.w + other[i + 3] * sin.w;
+    for (int i = 0; i < kLaneElements; i += 4 * kShared) {
+      const uint4 four = __ldg(reinterpret_cast<const uint4*>(pairs + i / kShared));
+      const auto* pair = reinterpret_cast<const __half2*>(&four);
+#pragma unroll
+      for (int c = i; c < i + 4 * kShared; ++c) {
+        const float2 turn = __half22float2(pair[(c - i) / kShared]);
+        x[c] = x[c] * turn.x + other[c] * turn.y;
+      }
     }
   }
 
@@ -143,8 +156,7 @@ class RowPrologue {
   }
 
   const Prologue& p_;
-  const float* weight_;
-  const float* bias_;
+  float weight_[kLaneElements], bias_[kLaneElements];
   const float* moments_;
   const int head_dim_;
   const int column_;

@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 constexpr float kHeadroom = 8;
 
 template <typename T, int D>
-__global__ void __launch_bounds__(kThreads, 3) sample(Problem p, Sizes sizes, Buffers buffers) {
+__global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Buffers buffers) {
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
   const int bh = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y, b = bh / p.heads, h = bh % p.heads;
   const int column = threadIdx.x % kRowLanes * kLaneElements, row = threadIdx.x / kRowLanes;

@@ -196,6 +196,7 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
   context.prologue.eps = kQkNormEps;
   context.prologue.rotary_cos = tokens.rotary.cos;
   context.prologue.rotary_sin = tokens.rotary.sin;
+  context.prologue.rotary_pairs = tokens.rotary_pairs;
 
   const at::Tensor activated_time = at::silu(embed_time(timesteps));
   Residual hidden(embed_tokens(latents.to(options_), text.to(options_), tokens), grid.size());

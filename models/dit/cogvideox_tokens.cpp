@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include "attention/attention.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
@@ -97,6 +98,8 @@ TokenPlan make_token_plan(const CogVideoXConfig& config, const std::string& conf
   place(plan.video_positions, options.dtype().toScalarType());
   place(plan.rotary.cos, at::kFloat);
   place(plan.rotary.sin, at::kFloat);
+  if (plan.rotary.cos.defined() && options.device().is_cuda())
+    plan.rotary_pairs = attention::rotary_pairs({.rotary_cos = plan.rotary.cos, .rotary_sin = plan.rotary.sin});
   return plan;
 }
 

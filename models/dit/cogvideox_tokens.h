@@ -24,6 +24,7 @@ struct TokenPlan {
   at::Tensor video_positions;  // [N video, C] in the model's dtype, added to the tokens; undefined: none
   at::Tensor text_positions;   // [L, C], likewise
   RotaryTable rotary;          // undefined: none
+  at::Tensor rotary_pairs;     // attention::rotary_pairs() of them on a GPU
 };
 
 /// learned_positions as in CogVideoXWeights. Throws Error naming config_file where the reference refuses the size too:
