@@ -98,8 +98,12 @@ TokenPlan make_token_plan(const CogVideoXConfig& config, const std::string& conf
   place(plan.video_positions, options.dtype().toScalarType());
   place(plan.rotary.cos, at::kFloat);
   place(plan.rotary.sin, at::kFloat);
-  if (plan.rotary.cos.defined() && options.device().is_cuda())
-    plan.rotary_pairs = attention::rotary_pairs({.rotary_cos = plan.rotary.cos, .rotary_sin = plan.rotary.sin});
+  if (plan.rotary.cos.defined() && options.device().is_cuda()) {
+    attention::Prologue prologue;
+    prologue.rotary_cos = plan.rotary.cos;
+    prologue.rotary_sin = plan.rotary.sin;
+    plan.rotary_pairs = attention::rotary_pairs(prologue);
+  }
   return plan;
 }
 

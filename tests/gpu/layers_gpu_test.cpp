@@ -237,7 +237,11 @@ TEST_F(LayersOnGpu, ThePrologueByItselfIsThatOfTheCpu) {
             p.q_weight = at::randn({size}), p.k_weight = at::randn({size});
             p.q_bias = at::randn({size}), p.k_bias = at::randn({size});
           }
-          p.rotary_cos = at::rand({tokens - text, head_dim}), p.rotary_sin = at::rand({tokens - text, head_dim});
+          const auto in_pairs = [&](const at::Tensor& angles) {
+            return interleaved ? angles.repeat_interleave(2, 1) : at::cat({angles, angles}, 1);
+          };
+          p.rotary_cos = in_pairs(at::rand({tokens - text, head_dim / 2}));
+          p.rotary_sin = in_pairs(at::rand({tokens - text, head_dim / 2}));
           attention::Prologue moved = p;
           for (at::Tensor* t :
                {&moved.q_weight, &moved.q_bias, &moved.k_weight, &moved.k_bias, &moved.rotary_cos, &moved.rotary_sin})
