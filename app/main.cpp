@@ -111,6 +111,7 @@ void run(int argc, char** argv, RunReport& report) {
   bench::AttentionOptions attention_options;
   add_bench_attention_options(*bench_attention_command, attention_options);
   bench_attention_command->callback([&] {
+    check_distinct({{"--output", attention_options.output}, {"--report", attention_options.report}});
     start_report(attention_options.report, attention_options.json, "bench attention", report);
     bench_attention(attention_options, report);
   });
@@ -122,6 +123,12 @@ void run(int argc, char** argv, RunReport& report) {
   add_options(*bench_pipeline_command, arguments, bench::pipeline_keys());
   bench_pipeline_command->callback([&] {
     const Settings collected = collect_settings(arguments.values, arguments.config);
+    check_distinct({{"--output", pipeline_options.output},
+                    {"--report", collected.text("report", "")},
+                    {"--against", pipeline_options.against},
+                    {"--config", arguments.config},
+                    {"--random-weights", collected.text("random_weights", "")},
+                    {"--prompt-file", collected.text("prompt_file", "")}});
     start_report(collected.text("report", ""), collected.flag("json"), "bench pipeline", report);
     bench_pipeline(collected, pipeline_options, report);
   });
@@ -194,7 +201,7 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
     return fail(report, 1, "out of memory", kMemoryRemedy);
   } catch (const c10::OutOfMemoryError& error) {
     return fail(report, 1, std::string("out of GPU memory: ") + error.what_without_backtrace(),
-                "choose a smaller size or fewer frames, --vae-tiling on, or --dtype bf16");
+                "choose a smaller size or fewer frames, --vae-tiling on, --offload, or --dtype bf16");
   } catch (const c10::Error& error) {
     if (out_of_host_memory(error)) return fail(report, 1, "out of memory", kMemoryRemedy);
     return fail(report, 1, std::string("libtorch failed: ") + error.what_without_backtrace(),

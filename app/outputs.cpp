@@ -17,12 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file of the run and how to name it to the user.
-struct NamedFile {
-  std::string option;
-  fs::path path;
-};
-
 /// Without a trailing slash, links followed as far as they lead.
 fs::path resolved(const fs::path& path) {
   std::error_code ignored;
@@ -38,33 +32,35 @@ bool same_file(const fs::path& a, const fs::path& b) {
 std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config, const fs::path& decoded) {
   std::vector<NamedFile> files;
   const fs::path output = settings.text("output", kDefaultOutput);
-  if (!output.empty()) files.push_back({"--output", output});
+  files.push_back({"--output", output});
   std::string kind = output.extension().string();
   std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
   if (kind == ".gif" && !settings.flag("no_metadata"))
     files.push_back({"the recipe of the GIF", recipe_beside(output)});
-  std::vector<const char*> keys = {"contact_sheet", "report"};
+  std::vector<const char*> keys = {"contact_sheet", "report", "random_weights"};
   if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file"});
   for (const char* key : keys) {
-    const auto path = settings.text(key);
-    if (path && !path->empty()) files.push_back({find_option(key)->names, *path});
+    if (const auto path = settings.text(key)) files.push_back({find_option(key)->names, *path});
   }
-  if (!config.empty()) files.push_back({"--config", config});
-  if (!decoded.empty()) files.push_back({"the latents to decode", decoded});
+  files.push_back({"--config", config});
+  files.push_back({"the latents to decode", decoded});
   return files;
 }
 
 }  // namespace
 
-void check_distinct_files(const Settings& settings, const fs::path& config, const fs::path& decoded) {
-  const std::vector<NamedFile> files = files_of(settings, config, decoded);
+void check_distinct(const std::vector<NamedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (same_file(files[i].path, files[j].path))
+      if (!files[i].path.empty() && !files[j].path.empty() && same_file(files[i].path, files[j].path))
         throw bad_input(files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
                         "give each file a name of its own");
     }
   }
+}
+
+void check_distinct_files(const Settings& settings, const fs::path& config, const fs::path& decoded) {
+  check_distinct(files_of(settings, config, decoded));
 }
 
 void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {

@@ -5,14 +5,24 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "app/options.h"
 
 namespace sparsereel::app {
 
-/// Throws Error when two of a run's files are one: outputs, the report among them, and what the run reads (`config`,
-/// the file of --config; `decoded`, the latents of `decode`; --init-latents, --prompt-file; empty paths where there is
-/// none). Comes before the report is begun, since failed runs write it too.
+/// A file of a run and how to name it to the user; an empty path is none.
+struct NamedFile {
+  std::string option;
+  std::filesystem::path path;
+};
+
+/// Throws Error when two of the files are one. Comes before the report is begun, since failed runs write it too.
+void check_distinct(const std::vector<NamedFile>& files);
+
+/// The same for the files of `generate` and `decode`: outputs, the report among them, and what the run reads (`config`,
+/// the file of --config; `decoded`, the latents of `decode`; --random-weights, --init-latents, --prompt-file; empty
+/// paths where there is none).
 void check_distinct_files(const Settings& settings, const std::filesystem::path& config,
                           const std::filesystem::path& decoded);
 

@@ -70,8 +70,9 @@ class CogVideoXPipeline final : public Pipeline {
         transformer_(folder_.component("transformer")) {
     dit_config_ = parse_cogvideox_config(transformer_.config, transformer_.config_file);
     std::string file;
-    const auto vae_json = folder_.config("vae", &file);
-    vae_config_ = parse_cogvideox_vae_config(vae_json, file);
+    std::string vae_file;
+    const auto vae_json = folder_.config("vae", &vae_file);
+    vae_config_ = parse_cogvideox_vae_config(vae_json, vae_file);
     const auto scheduler_json = folder_.config("scheduler", &file);
     scheduler_config_ = parse_scheduler_config(scheduler_json, file);
     const auto text_json = folder_.config("text_encoder", &file);
@@ -79,7 +80,7 @@ class CogVideoXPipeline final : public Pipeline {
     dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
     // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
     at::globalContext().setAllowTF32CuDNN(false);
-    check_components_agree(file);
+    check_components_agree(file, vae_file);
   }
 
   at::Device device() const override { return device_; }
@@ -107,7 +108,7 @@ class CogVideoXPipeline final : public Pipeline {
 
  private:
   at::ScalarType stored_dtype() const;
-  void check_components_agree(const std::string& text_file) const;
+  void check_components_agree(const std::string& text_file, const std::string& vae_file) const;
   void check_weights() const;
   bool streams_text_encoder() const;
   at::Tensor token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings);
@@ -150,7 +151,7 @@ at::ScalarType CogVideoXPipeline::stored_dtype() const {
   return at::kFloat;
 }
 
-void CogVideoXPipeline::check_components_agree(const std::string& text_file) const {
+void CogVideoXPipeline::check_components_agree(const std::string& text_file, const std::string& vae_file) const {
   const auto require_equal = [](const std::string& file, const char* field, int64_t value, const char* other_field,
                                 int64_t other) {
     if (value == other) return;
@@ -159,9 +160,8 @@ void CogVideoXPipeline::check_components_agree(const std::string& text_file) con
                     "use components of one checkpoint");
   };
   require_equal(text_file, "d_model", text_config_.d_model, "text_embed_dim", dit_config_.text_embed_dim);
-  require_equal("vae/config.json", "latent_channels", vae_config_.latent_channels, "in_channels",
-                dit_config_.in_channels);
-  require_equal("transformer/config.json", "out_channels", dit_config_.out_channels, "in_channels",
+  require_equal(vae_file, "latent_channels", vae_config_.latent_channels, "in_channels", dit_config_.in_channels);
+  require_equal(transformer_.config_file, "out_channels", dit_config_.out_channels, "in_channels",
                 dit_config_.in_channels);
 }
 

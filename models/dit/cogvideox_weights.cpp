@@ -28,10 +28,14 @@ AdaptiveNorm adaptive_norm(WeightReader& reader, const std::string& name, const 
 // One projection instead of three: q, k and v are then views of its result.
 Affine packed_qkv(WeightReader& reader, const std::string& attention, const Sizes& sizes, bool bias) {
   const std::vector<int64_t> shape = {sizes.channels, sizes.channels};
-  Affine q = reader.affine(attention + ".to_q", shape, bias);
+  const Affine q = reader.affine(attention + ".to_q", shape, bias);
   const Affine k = reader.affine(attention + ".to_k", shape, bias);
   const Affine v = reader.affine(attention + ".to_v", shape, bias);
-  if (is_stand_in(q.weight) || is_stand_in(k.weight) || is_stand_in(v.weight)) return q;  // not worth packing
+  if (is_stand_in(q.weight) || is_stand_in(k.weight) || is_stand_in(v.weight)) {
+    // Of the packed shape, since who takes blocks as they come expects them to be alike.
+    const at::Tensor one = at::zeros({}, q.weight.options());
+    return {one.expand({3 * sizes.channels, sizes.channels}), bias ? one.expand({3 * sizes.channels}) : at::Tensor()};
+  }
   return {at::cat({q.weight, k.weight, v.weight}), bias ? at::cat({q.bias, k.bias, v.bias}) : at::Tensor()};
 }
 

@@ -38,7 +38,7 @@ struct T5Encoder {
   /// that need not or cannot be kept.
   static at::Tensor forward_streamed(const Component& component, at::Device device, at::ScalarType dtype,
                                      const at::Tensor& ids);
-  /// Of all weights in this dtype.
+  /// Of all matrices in this dtype; the norms and the relative bias are nothing beside them.
   static uint64_t weight_bytes(const T5Config& config, at::ScalarType dtype);
 };
 

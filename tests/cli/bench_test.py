@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from support import MODEL, PROGRAM, ROOT, CommandLineTest
+from support import MODEL, PROGRAM, ROOT, CommandLineTest, limited
 
 TINY = ['--device', 'cpu', '--shape', '1,2,320,32', '--topk', '0.5,0.3', '--warmup', 0, '--repetitions', 2]
 
@@ -118,8 +118,8 @@ SMALL = ['--device', 'cpu', '--random-weights', ROOT / 'configs' / 'tiny.yaml', 
 
 
 class BenchPipeline(CommandLineTest):
-    def bench(self, *arguments):
-        return self.run_program('bench', 'pipeline', *arguments)
+    def bench(self, *arguments, **options):
+        return self.run_program('bench', 'pipeline', *arguments, **options)
 
     def report(self, *arguments):
         return json.loads(self.succeed(self.bench('--json', *arguments)).stdout)
@@ -166,9 +166,42 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
         self.assertEqual(self.names(), ['r.json', 'r.png', 'rival.json'])
 
+    def test_a_config_file_chooses_the_selection(self):
+        (self.folder / 'a.yaml').write_text('topk: 0.25\ntoken_order: native\n')
+        rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--no-decode')['rows']
+        self.assertEqual([(row['topk'], row['token_order']) for row in rows if row['stage'] == 'step'], [(0.25, 'native')])
+        (self.folder / 'a.yaml').write_text('cdf: 0.9\n')
+        self.fail_with(self.bench(*SMALL, '--config', 'a.yaml'), 2, 'a.yaml', 'cdf', 'no effect')
+        rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--topk', '0.5', '--no-decode')['rows']
+        self.assertEqual([row['topk'] for row in rows if row['stage'] == 'step'], [0.5])
+
+    def test_stages_that_fail_leave_the_others_measured(self):
+        report = json.loads(self.succeed(self.bench(*SMALL, '--modes', 'full', '--json', **limited(100))).stdout)
+        rows = {row['stage']: row for row in report['rows']}
+        self.assertGreater(rows['step']['ms'], 0)
+        self.assertGreater(rows['decode']['ms'], 0)
+        self.assertIsNone(rows['encode']['ms'])
+        self.assertIn('video.', rows['encode']['note'])
+        model = self.copy_of_the_model()
+        (model / 'vae' / 'diffusion_pytorch_model.safetensors').unlink()
+        rows = {row['stage']: row for row in self.report('--device', 'cpu', '-m', model, '--steps', 1, '--modes', 'full', '--quiet')['rows']}
+        self.assertGreater(rows['step']['ms'], 0)
+        self.assertIsNone(rows['decode']['ms'])
+        self.assertIn('vae', rows['decode']['note'])
+
+    def test_outputs_never_replace_what_is_read(self):
+        (self.folder / 'rival.json').write_text('{"rows": []}')
+        for arguments in (['--report', 'rival.json'], ['-o', './rival.json']):
+            self.fail_with(self.bench(*SMALL, '--against', 'rival.json', *arguments), 2, '--against', 'same file')
+        self.fail_with(self.bench(*SMALL, '-o', 'a.json', '--report', 'a.json'), 2, 'same file')
+        self.fail_with(self.run_program('bench', 'attention', *TINY, '-o', 'a.json', '--report', 'a.json'), 2, 'same file')
+        self.assertEqual((self.folder / 'rival.json').read_text(), '{"rows": []}')
+        self.assertEqual(self.names(), ['rival.json'])
+
     def test_bad_arguments(self):
         for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']), (['--modes', 'full', '--topk', '0.5'], ['no effect']),
                                  (['--modes', 'full', '--token-order', 'native,hilbert'], ['--token-order']), (['--token-order', 'spiral'], ['spiral']),
+                                 (['--modes', 'full', '--similarity', '0.5'], ['--similarity', 'no effect']),
                                  (['--repetitions', 0], ['--repetitions']), (['--steps', 0], ['--steps']), (['--against', 'none.json'], ['none.json']),
                                  (['-m', MODEL], ['--model', '--random-weights']), (['--random-weights', 'none.yaml'], ['none.yaml'])):
             with self.subTest(arguments=arguments):

@@ -22,15 +22,28 @@ std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
   return orders;
 }
 
+/// Options of the selection that would change nothing.
+void refuse_idle_selection(const Settings& settings, const PipelineOptions& options, bool sparse) {
+  if (sparse) {
+    if (!options.topk) refuse_idle(settings, "cdf", "topk", "on bench pipeline, which keeps fractions of the blocks");
+    return;
+  }
+  const std::string why = "with --modes " + options.modes;
+  if (options.topk) throw bad_input("--topk has no effect " + why, "leave it out, or add sparse to --modes");
+  for (const char* key : {"similarity", "pv_threshold", "dense_steps", "dense_layers"})
+    refuse_idle(settings, key, "modes", why);
+}
+
 /// The order of the tokens changes which blocks are kept, and nothing where all are: only sparse runs in each.
-std::vector<PipelineContender> make_contenders(const PipelineOptions& options) {
+std::vector<PipelineContender> make_contenders(const Settings& settings, const PipelineOptions& options) {
   const std::vector<Mode> modes = parse_modes(options.modes);
   const bool sparse = std::find(modes.begin(), modes.end(), Mode::sparse) != modes.end();
-  if (options.topk && !sparse)
-    throw bad_input("--topk has no effect with --modes " + options.modes, "leave it out, or add sparse to --modes");
-  const std::vector<hilbert::TokenOrder> orders = parse_orders(options.token_orders);
+  refuse_idle_selection(settings, options, sparse);
+  const std::string topk = options.topk.value_or(settings.text("topk", "0.5"));
+  const std::string token_orders = options.token_orders.value_or(settings.text("token_order", "hilbert"));
+  const std::vector<hilbert::TokenOrder> orders = parse_orders(token_orders);
   if (orders.size() > 1 && !sparse)
-    throw bad_input("--token-order " + options.token_orders + " has no effect with --modes " + options.modes,
+    throw bad_input("--token-order " + token_orders + " has no effect with --modes " + options.modes,
                     "give one order, or add sparse to --modes");
   std::vector<PipelineContender> contenders;
   for (const Mode mode : modes) {
@@ -39,8 +52,8 @@ std::vector<PipelineContender> make_contenders(const PipelineOptions& options) {
       continue;
     }
     for (const hilbert::TokenOrder order : orders)
-      for (const double topk : parse_fractions(options.topk.value_or("0.5")))
-        contenders.push_back({.mode = mode, .topk = topk, .order = order});
+      for (const double fraction : parse_fractions(topk))
+        contenders.push_back({.mode = mode, .topk = fraction, .order = order});
   }
   return contenders;
 }
@@ -60,7 +73,6 @@ const std::vector<std::string>& pipeline_keys() {
                                                 "frames",
                                                 "fps",
                                                 "seed",
-
                                                 "cfg_scale",
                                                 "dynamic_cfg",
                                                 "scheduler",
@@ -98,7 +110,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   plan.run = given.run;
   plan.request = given.request;
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
-  plan.contenders = make_contenders(options);
+  plan.contenders = make_contenders(settings, options);
   plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);
   plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
   plan.warmup = options.warmup;

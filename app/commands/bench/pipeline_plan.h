@@ -14,7 +14,7 @@ namespace sparsereel::app::bench {
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   std::optional<std::string> topk;
-  std::string token_orders = "hilbert";
+  std::optional<std::string> token_orders;
   std::optional<int64_t> steps;
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;

@@ -68,7 +68,7 @@ StageRow PipelineStages::shared_row(const std::string& stage, const std::vector<
                                     const std::string& note) const {
   StageRow row;
   row.stage = stage;
-  row.ms = spread(milliseconds);
+  if (!milliseconds.empty()) row.ms = spread(milliseconds);
   row.peak_gib = take_peak_gib();
   row.note = note;
   return row;
@@ -91,6 +91,14 @@ void PipelineStages::measure_text() {
   }
   before_.push_back(shared_row("text", milliseconds));
   pipeline_.release_text_encoder();
+}
+
+/// What the contender cannot do becomes its note. What its kernels counted until then must not become the next one's.
+void PipelineStages::attempt(Entry& entry, const std::function<void()>& call) {
+  entry.row.note = failure_of(call);
+  if (entry.row.note.empty() || !entry.denoising) return;
+  failure_of([&] { entry.denoising->collect(); });
+  entry.denoising.reset();
 }
 
 void PipelineStages::restart(Entry& entry) {
@@ -138,7 +146,7 @@ void PipelineStages::measure_steps() {
     entry.row.topk = contender.topk;
     entry.row.token_order = hilbert::name(contender.order);
     watcher_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(plan_.contenders.size()));
-    entry.row.note = failure_of([&] { warm_up(entry); });
+    attempt(entry, [&] { warm_up(entry); });
     entries_.push_back(std::move(entry));
   }
   watcher_.stage("denoise");
@@ -146,7 +154,7 @@ void PipelineStages::measure_steps() {
   for (int64_t round = 0; round < repetitions_ * steps; ++round) {
     watcher_.round(round, repetitions_ * steps);
     for (Entry* entry : running())
-      entry->row.note = failure_of([&] {
+      attempt(*entry, [&] {
         if (round % steps == 0) restart(*entry);
         time_step(*entry);
       });
@@ -183,13 +191,19 @@ void PipelineStages::measure_decode() {
   if (plan_.decode && !done.empty()) {
     watcher_.stage("decode");
     models::reset_peak_memory(pipeline_.device());
-    after_.push_back(shared_row("load vae", {time([this] { pipeline_.load_vae(); })}));
     std::vector<double> milliseconds;
-    if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // the first one chooses convolutions
-    milliseconds.clear();
-    for (int64_t i = 0; i < repetitions_; ++i)
-      for (Entry* entry : done) decode(*entry, milliseconds);
-    after_.push_back(shared_row("decode", milliseconds, decode_note_));
+    const std::string failure = failure_of([&] {
+      after_.push_back(shared_row("load vae", {time([this] { pipeline_.load_vae(); })}));
+      if (!pipeline_.device().is_cpu()) decode(*done.front(), milliseconds);  // the first one chooses convolutions
+      milliseconds.clear();
+      for (int64_t i = 0; i < repetitions_; ++i)
+        for (Entry* entry : done) decode(*entry, milliseconds);
+    });
+    if (!failure.empty()) {
+      milliseconds.clear();
+      for (Entry* entry : done) entry->frames.reset();
+    }
+    after_.push_back(shared_row("decode", milliseconds, failure.empty() ? decode_note_ : failure));
   }
   compare_with_full();
 }
@@ -233,9 +247,13 @@ void PipelineStages::measure_encode() {
                            .width = frames.size(2)};
   std::vector<double> milliseconds;
   WrittenVideo written;
-  for (int64_t i = 0; i < repetitions_; ++i)
-    milliseconds.push_back(time([&] { written = write_video(folder.path() / name, view, plan_.run.video); }));
-  after_.push_back(shared_row("encode", milliseconds, written.encoder.empty() ? name : written.encoder));
+  const std::string failure = failure_of([&] {
+    for (int64_t i = 0; i < repetitions_; ++i)
+      milliseconds.push_back(time([&] { written = write_video(folder.path() / name, view, plan_.run.video); }));
+  });
+  if (!failure.empty()) milliseconds.clear();
+  const std::string encoder = written.encoder.empty() ? name : written.encoder;
+  after_.push_back(shared_row("encode", milliseconds, failure.empty() ? encoder : failure));
 }
 
 }  // namespace sparsereel::app::bench

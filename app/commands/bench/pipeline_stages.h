@@ -1,6 +1,7 @@
 // Measures a pipeline's stages, the denoising steps of all contenders in turns.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ class PipelineStages {
   /// every one from the same noise. What a contender cannot do becomes its row's note.
   void measure_steps();
   /// Loads the decoder and decodes what each contender made; frames and latents are compared with those of mode full.
+  /// Here and below a failure becomes the row's note: the steps were measured all the same.
   void measure_decode();
   /// Writes a video to a temporary file.
   void measure_encode();
@@ -45,6 +47,7 @@ class PipelineStages {
   StageRow shared_row(const std::string& stage, const std::vector<double>& milliseconds,
                       const std::string& note = {}) const;
   std::optional<double> take_peak_gib() const;
+  void attempt(Entry& entry, const std::function<void()>& call);
   void restart(Entry& entry);
   void warm_up(Entry& entry);
   void time_step(Entry& entry);

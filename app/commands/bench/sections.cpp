@@ -77,7 +77,7 @@ bool is_matmul(std::string_view name) {
 struct MatmulContext : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction& function) {
-  if (!is_matmul(function.name())) return nullptr;
+  if (measured == nullptr || !is_matmul(function.name())) return nullptr;
   measured->begin();
   return std::make_unique<MatmulContext>();
 }
