@@ -123,13 +123,13 @@ void time_rows(const Run& run, const std::vector<bench::Contender>& contenders,
     if (!rows[i].note.empty()) continue;
     Row& row = rows[i];
     const bench::Contender& contender = contenders[i];
-    contestants.push_back(
+    contestants.emplace_back(
         [&contender, &inputs](int64_t buffer) { contender.run(inputs[static_cast<size_t>(buffer)]); });
-    receivers.push_back([&run, &row](const bench::Measurement& measurement) { add_times(run, measurement, row); });
+    receivers.emplace_back([&run, &row](const bench::Measurement& measurement) { add_times(run, measurement, row); });
     if (!contender.run_prepass) continue;
-    contestants.push_back(
+    contestants.emplace_back(
         [&contender, &inputs](int64_t buffer) { contender.run_prepass(inputs[static_cast<size_t>(buffer)]); });
-    receivers.push_back([&row](const bench::Measurement& measurement) {
+    receivers.emplace_back([&row](const bench::Measurement& measurement) {
       if (measurement.failure.empty()) row.prepass_ms = bench::spread(measurement.milliseconds).median;
     });
   }

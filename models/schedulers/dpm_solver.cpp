@@ -29,7 +29,7 @@ DpmSolverScheduler::DpmSolverScheduler(const SchedulerConfig& config, int64_t nu
   stride_ = config.num_train_timesteps / num_inference_steps;
 }
 
-void DpmSolverScheduler::draw(int64_t index, const at::Tensor& sample, at::Generator generator) {
+void DpmSolverScheduler::draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
   drawn_ = draw_noise(sample, generator);
   // The reference throws the first draw of a second-order step away; seeds must agree.
   if (index > 0 && timesteps_.at(index) >= stride_) drawn_ = draw_noise(sample, generator);

@@ -12,7 +12,7 @@ class DpmSolverScheduler : public Scheduler {
   /// Steps must be taken in order, from 0 or from where restore() left off: each uses the clean sample predicted by the
   /// one before. Draws once in the first step and where a step reaches the clean end, else twice, of which the first
   /// draw is thrown away.
-  void draw(int64_t index, const at::Tensor& sample, at::Generator generator) override;
+  void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) override;
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
   std::map<std::string, at::Tensor> state() const override;

@@ -9,7 +9,7 @@
 
 namespace sparsereel::models {
 
-void Scheduler::draw(int64_t, const at::Tensor&, at::Generator) {}
+void Scheduler::draw(int64_t, const at::Tensor&, const at::Generator&) {}
 
 void Scheduler::restore(const std::map<std::string, at::Tensor>& state) {
   if (state.empty()) return;

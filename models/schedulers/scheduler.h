@@ -21,7 +21,7 @@ class Scheduler {
   const std::vector<int64_t>& timesteps() const { return timesteps_; }
   /// Draws what step(prediction, index, sample, generator) would draw, so that the host draws while a GPU still works
   /// on the prediction. May be left out.
-  virtual void draw(int64_t index, const at::Tensor& sample, at::Generator generator);
+  virtual void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Latents of step index + 1. `prediction` (fp32) and `sample` [B, F, C, H, W] share a shape; the result is in
   /// sample's dtype or fp32 as the reference returns it (the pipeline casts to the run's dtype). Noise is drawn from
   /// `generator` (CPU) exactly as often, and in the same dtype and order, as the reference draws it. To redo a step,
