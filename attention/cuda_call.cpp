@@ -4,41 +4,29 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <cstdlib>
 #include <sstream>
 #include <string_view>
 
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
-#include "attention/cuda_stream.h"
+#include "attention/cuda_binding.h"
 #include "attention/prologue.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::attention {
 namespace {
 
-constexpr int64_t kVector = 8;  // elements that the kernels load at once
-
 cuda::View view_of(const at::Tensor& x) {
   return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
 }
 
-cuda::Element element_of(const at::Tensor& x) {
-  return x.scalar_type() == at::kHalf ? cuda::Element::fp16 : cuda::Element::bf16;
-}
-
 /// x itself where its rows suit the kernels' 16-byte loads, else a copy that does, its head_dim padded with zeros.
 at::Tensor loadable(const at::Tensor& x) {
-  const bool aligned = reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0 && x.stride(0) % kVector == 0 &&
-                       x.stride(1) % kVector == 0 && x.stride(2) % kVector == 0;
+  const bool aligned =
+      on_16_bytes(x) && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 && x.stride(2) % kVector == 0;
   const int64_t missing = (kVector - x.size(3) % kVector) % kVector;
   if (missing > 0) return at::constant_pad_nd(x, {0, missing});
   return aligned ? x : x.clone(at::MemoryFormat::Contiguous);
-}
-
-std::string_view forced_kernel() {
-  const char* name = std::getenv("SPARSEREEL_ATTENTION_KERNEL");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
-  return name == nullptr ? std::string_view() : name;
 }
 
 cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
@@ -52,11 +40,6 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
           .similarity = static_cast<float>(head.similarity),
           // With every block asked for nothing is skipped, P.V included.
           .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold)};
-}
-
-Error not_started(const std::string& kernel, const char* cause) {
-  return run_failure("the " + kernel + " kernel did not start: " + cause,
-                     "report this with the output of 'sparsereel doctor'");
 }
 
 /// Copies of what the kernels want in another form, kept alive until they are enqueued.
@@ -117,8 +100,7 @@ class CudaCall {
     const cuda::Kernel kernel = chosen_kernel();
     void* scratch = reserve(cuda::scratch_bytes(problem_, kernel));
     const auto steps = workspace_.only_prepass ? cuda::Steps::prepass : cuda::Steps::all;
-    const char* error = cuda::attention(problem_, kernel, steps, scratch, current_stream(q_.device()));
-    if (error != nullptr) throw not_started("attention", error);
+    check_launch(cuda::attention(problem_, kernel, steps, scratch, current_stream(q_.device())), "attention");
     Result result;
     result.out = out_.size(3) == head_dim_ ? out_ : out_.narrow(3, 0, head_dim_);
     result.lse = lse_;
@@ -127,8 +109,7 @@ class CudaCall {
   }
 
  private:
-  /// The best kernel for the GPU, or the one that SPARSEREEL_ATTENTION_KERNEL names if the GPU can run it: with it
-  /// tests and comparisons reach the kernels of older GPUs.
+  /// The best kernel for the GPU, or forced_kernel().
   cuda::Kernel chosen_kernel() const {
     const int capability = cuda::compute_capability(q_.device().index());
     const std::string_view forced = forced_kernel();
@@ -255,8 +236,7 @@ Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
 }
 
 bool has_prologue_kernel(const Prologue& prologue, const at::Tensor& x) {
-  const bool half = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  return x.is_cuda() && half && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256 &&
+  return is_half_on_cuda(x) && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256 &&
          !(prologue.across_heads && prologue.norm != Prologue::Norm::none);
 }
 
@@ -276,8 +256,7 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
                                    .prologue = prologue_of(prologue, kept),
                                    .weight = kept.pointer(weight),
                                    .bias = kept.pointer(bias)};
-  const char* error = cuda::apply_prologue(rows, current_stream(x.device()));
-  if (error != nullptr) throw not_started("prologue", error);
+  check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
   return out;
 }
 
@@ -289,12 +268,8 @@ at::Tensor gather_on_cuda(const at::Tensor& x, const at::Tensor& index) {
       x.const_data_ptr(), x.stride(0) * size, x.stride(1) * size, index.const_data_ptr<int64_t>(),
       out.mutable_data_ptr(), out.stride(0) * size, out.stride(1) * size, static_cast<int>(x.size(0)),
       static_cast<int>(index.size(0)), static_cast<int>(x.size(2) * size), current_stream(x.device()));
-  if (error != nullptr) throw not_started("gather", error);
+  check_launch(error, "gather");
   return out;
-}
-
-bool is_kernel_forced() {
-  return !forced_kernel().empty();
 }
 
 std::string cuda_unsupported_reason(at::Device device, at::ScalarType dtype) {

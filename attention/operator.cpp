@@ -204,13 +204,8 @@ Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
 
 /// Whether a call asks for sparse attention where full is faster.
 bool is_too_short(const at::Tensor& q, const at::Tensor& k, const Context& context) {
-#ifdef SPARSEREEL_CUDA
-  if (context.mode != Mode::sparse || !q.is_cuda() || context.block_map || is_kernel_forced()) return false;
+  if (context.mode != Mode::sparse || !q.is_cuda() || context.block_map || !forced_kernel().empty()) return false;
   return 4.0 * static_cast<double>(q.numel()) * static_cast<double>(k.size(1)) < context.policy.dense_operations;
-#else
-  (void)q, (void)k, (void)context;
-  return false;
-#endif
 }
 
 void add_error(const at::Tensor& out, const at::Tensor& full, Statistics& statistics) {

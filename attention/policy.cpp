@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,11 @@ void validate_head(const HeadPolicy& head, const std::string& prefix) {
 }
 
 }  // namespace
+
+std::string_view forced_kernel() {
+  const char* name = std::getenv("SPARSEREEL_ATTENTION_KERNEL");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+  return name == nullptr ? std::string_view() : name;
+}
 
 std::string_view name(Mode mode) {
   for (const auto& [value, text] : kModes)

@@ -15,6 +15,10 @@ enum class Mode { full, quantized, sparse, check };
 std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
+/// The kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names, where the machine can run it: with it
+/// tests and comparisons reach the kernels of older machines. Empty: the fastest.
+std::string_view forced_kernel();
+
 /// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of the
 /// mass.
 enum class Selection { topk, cdf };

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/commands/bench/columns.h"
 #include "app/commands/bench/stage_rows.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -10,12 +11,8 @@
 namespace sparsereel::app {
 namespace {
 
+using bench::number_of;
 using nlohmann::json;
-
-std::optional<double> number_of(const json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
-}
 
 std::string text_of(const json& row, const char* key) {
   const auto found = row.find(key);

@@ -5,7 +5,6 @@
 
 #include "app/media/png.h"
 #include "app/media/writers.h"
-#include "models/checkpoint/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
@@ -80,11 +79,7 @@ void write_contact_sheet(const std::filesystem::path& path, const FramesView& fr
                          int64_t count) {
   check_contact_sheet(path);
   const cv::Mat sheet = draw(frames, caption, count);
-  PngEncoder encoder(sheet.cols, sheet.rows, path);
-  const std::vector<uint8_t> png = encoder.encode({sheet.datastart, sheet.dataend});
-  models::AtomicFile file(path);
-  file.write(png.data(), png.size());
-  file.commit();
+  write_png(path, sheet.cols, sheet.rows, {sheet.datastart, sheet.dataend});
 }
 
 }  // namespace sparsereel::app

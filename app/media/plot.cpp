@@ -8,7 +8,6 @@
 #include <opencv2/imgproc.hpp>
 
 #include "app/media/png.h"
-#include "models/checkpoint/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
@@ -142,11 +141,7 @@ cv::Mat draw(const PlotData& data) {
 void write_plot(const std::filesystem::path& path, const PlotData& data) {
   check_png("the plot", path);
   const cv::Mat image = draw(data);
-  PngEncoder encoder(image.cols, image.rows, path);
-  const std::vector<uint8_t> png = encoder.encode({image.datastart, image.dataend});
-  models::AtomicFile file(path);
-  file.write(png.data(), png.size());
-  file.commit();
+  write_png(path, image.cols, image.rows, {image.datastart, image.dataend});
 }
 
 }  // namespace sparsereel::app

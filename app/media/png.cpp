@@ -141,6 +141,13 @@ std::vector<uint8_t> PngEncoder::encode(const std::vector<uint8_t>& pixels) {
   return png;
 }
 
+void write_png(const fs::path& path, int width, int height, const std::vector<uint8_t>& pixels) {
+  const std::vector<uint8_t> png = PngEncoder(width, height, path).encode(pixels);
+  models::AtomicFile file(path);
+  file.write(png.data(), png.size());
+  file.commit();
+}
+
 void check_png_folder(const fs::path& path) {
   const fs::path target = resolve_folder(path);
   std::error_code error;

@@ -21,4 +21,7 @@ class PngEncoder {
   ffmpeg::Frame frame_;
 };
 
+/// One picture, RGB [height, width, 3], as a file that appears whole or not at all.
+void write_png(const std::filesystem::path& path, int width, int height, const std::vector<uint8_t>& pixels);
+
 }  // namespace sparsereel::app

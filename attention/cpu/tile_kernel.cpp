@@ -2,9 +2,9 @@
 #include "attention/cpu/tile_kernel.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 #include <vector>
+
+#include "attention/policy.h"
 
 namespace sparsereel::attention::cpu {
 
@@ -38,9 +38,7 @@ std::span<const TileKernel> tile_kernels() {
 
 const TileKernel& chosen_tile_kernel() {
   const std::span<const TileKernel> kernels = tile_kernels();
-  const char* name = std::getenv("SPARSEREEL_ATTENTION_KERNEL");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
-  if (name == nullptr) return kernels.front();
-  const auto named = [&](const TileKernel& kernel) { return std::string_view(name) == kernel.name; };
+  const auto named = [](const TileKernel& kernel) { return kernel.name == forced_kernel(); };
   const auto found = std::find_if(kernels.begin(), kernels.end(), named);
   return found == kernels.end() ? kernels.front() : *found;
 }

@@ -60,8 +60,7 @@ struct TileKernel {
 /// The kernels that this machine can run, fastest first; never empty.
 std::span<const TileKernel> tile_kernels();
 
-/// The fastest, or the one that SPARSEREEL_ATTENTION_KERNEL names if this machine can run it: with it tests and
-/// comparisons reach the kernels of older machines.
+/// The fastest, or forced_kernel().
 const TileKernel& chosen_tile_kernel();
 
 }  // namespace sparsereel::attention::cpu

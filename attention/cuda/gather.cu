@@ -1,7 +1,6 @@
 // Rows by index: the token order at the entry of the transformer, and its inverse at the exit.
-#include <cuda_runtime.h>
-
 #include "attention/cuda/launch.h"
+#include "attention/cuda/launched.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
@@ -27,7 +26,6 @@ __global__ void __launch_bounds__(kThreads)
 const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int64_t* index, void* out,
                         int64_t out_batch_stride, int64_t out_row_stride, int batch, int rows, int row_bytes,
                         Stream stream) {
-  cudaGetLastError();  // an earlier failure is not this call's
   const int64_t all_rows = static_cast<int64_t>(batch) * rows;
   const unsigned grid = static_cast<unsigned>((all_rows * 32 + kThreads - 1) / kThreads);
   const auto run = [&](auto* kernel, int word) {
@@ -37,9 +35,9 @@ const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_
   };
   const int64_t together = reinterpret_cast<int64_t>(in) | reinterpret_cast<int64_t>(out) | in_batch_stride |
                            in_row_stride | out_batch_stride | out_row_stride | row_bytes;
-  if (all_rows > 0) together % 16 == 0 ? run(gather<uint4>, 16) : run(gather<uint16_t>, 2);
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+  return launched([&] {
+    if (all_rows > 0) together % 16 == 0 ? run(gather<uint4>, 16) : run(gather<uint16_t>, 2);
+  });
 }
 
 }  // namespace sparsereel::attention::cuda

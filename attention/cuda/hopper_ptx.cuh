@@ -61,24 +61,9 @@ __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// Barriers among warps of a CTA, by number; 0 is __syncthreads().
+/// A barrier among `threads` threads of a CTA, by number; 0 is __syncthreads().
 __device__ inline void named_wait(int id, int threads) {
   asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-__device__ inline void named_arrive(int id, int threads) {
-  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-/// Whether any of `threads` threads says yes.
-__device__ inline bool named_any(int id, int threads, bool yes) {
-  int any;
-  asm volatile(
-      "{\n.reg .pred p, q;\nsetp.ne.b32 p, %3, 0;\nbarrier.cta.red.or.pred q, %1, %2, p;\nselp.b32 %0, 1, 0, q;\n}"
-      : "=r"(any)
-      : "r"(id), "r"(threads), "r"(static_cast<int>(yes))
-      : "memory");
-  return any != 0;
 }
 
 __device__ inline void matrix_fence() {

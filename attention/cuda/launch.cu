@@ -1,17 +1,11 @@
 // The steps of a call in their order.
-#include <cuda_runtime.h>
-
 #include <map>
 
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
-
-const char* last_error() {
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
-}
 
 /// A stream beside the caller's, and the events that tie the two together.
 class SideStream {
@@ -71,6 +65,17 @@ void prepare(const Call& call, Kernel kernel) {
   side.order(SideStream::kEnd, side.stream(), call.stream);
 }
 
+void attend(const Call& call, Kernel kernel) {
+  switch (kernel) {
+    case Kernel::hopper:
+      return launch_hopper(call);
+    case Kernel::ada:
+      return launch_ada(call);
+    case Kernel::ampere:
+      return launch_ampere(call);
+  }
+}
+
 }  // namespace
 
 std::optional<Kernel> choose_kernel(int compute_capability, int head_dim) {
@@ -88,24 +93,13 @@ size_t scratch_bytes(const Problem& problem, Kernel kernel) {
 }
 
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream) {
-  cudaGetLastError();  // an earlier failure is not this call's
   const Sizes sizes(problem, kernel);
   const Buffers buffers(problem, sizes, scratch);
   const Call call{problem, sizes, buffers, stream};
-  prepare(call, kernel);
-  if (steps == Steps::prepass) return last_error();
-  switch (kernel) {
-    case Kernel::hopper:
-      launch_hopper(call);
-      break;
-    case Kernel::ada:
-      launch_ada(call);
-      break;
-    case Kernel::ampere:
-      launch_ampere(call);
-      break;
-  }
-  return last_error();
+  return launched([&] {
+    prepare(call, kernel);
+    if (steps == Steps::all) attend(call, kernel);
+  });
 }
 
 }  // namespace sparsereel::attention::cuda

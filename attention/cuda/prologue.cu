@@ -1,6 +1,7 @@
 // The prologue by itself, for the modes that hand q and k to another library: normalised and rotated rows, rounded
 // once.
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/rows.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -46,10 +47,8 @@ void launch_type(const PrologueRows& p, Stream stream) {
 }  // namespace
 
 const char* apply_prologue(const PrologueRows& p, Stream stream) {
-  cudaGetLastError();  // an earlier failure is not this call's
-  p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+  return launched(
+      [&] { p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream); });
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -6,11 +6,18 @@
 
 #include <utility>
 
-#include "attention/cuda_stream.h"
+#include "attention/cuda_binding.h"
 #include "models/layers/cuda/launch.h"
-#include "models/layers/cuda_tensor.h"
 
 namespace sparsereel::models {
+
+using attention::check_launch;
+using attention::current_stream;
+using attention::element_of;
+using attention::is_half_on_cuda;
+using attention::kVector;
+using attention::on_16_bytes;
+
 namespace {
 
 bool rows_fit(const at::Tensor& x) {
@@ -84,7 +91,7 @@ at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                    .scale = arguments.vectors(modulation, &Modulation::scale),
                                    .shift = arguments.vectors(modulation, &Modulation::shift),
                                    .gate = arguments.vectors(gates, &Modulation::gate)};
-  check_launch(cuda::norm_modulate(call, attention::current_stream(x.device())), "norm");
+  check_launch(cuda::norm_modulate(call, current_stream(x.device())), "norm");
   return out;
 }
 
@@ -100,7 +107,7 @@ void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t vi
                                .residual = rows_of(x),
                                .update = arguments.rows(update),
                                .gate = arguments.vectors(&modulation, &Modulation::gate)};
-  check_launch(cuda::add_gated(call, attention::current_stream(x.device())), "gated addition");
+  check_launch(cuda::add_gated(call, current_stream(x.device())), "gated addition");
 }
 
 bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
@@ -132,7 +139,7 @@ std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const 
                            .out = results.back().mutable_data_ptr<float>(),
                            .outputs = static_cast<int>(layer.weight.size(0))};
   }
-  check_launch(cuda::project_few_rows(call, attention::current_stream(x.device())), "projection");
+  check_launch(cuda::project_few_rows(call, current_stream(x.device())), "projection");
   return results;
 }
 

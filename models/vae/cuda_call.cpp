@@ -4,11 +4,18 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "attention/cuda_stream.h"
-#include "models/layers/cuda_tensor.h"
+#include "attention/cuda_binding.h"
 #include "models/vae/cuda/launch.h"
 
 namespace sparsereel::models {
+
+using attention::check_launch;
+using attention::current_stream;
+using attention::element_of;
+using attention::is_half_on_cuda;
+using attention::kVector;
+using attention::on_16_bytes;
+
 namespace {
 
 const void* data_or_null(const at::Tensor& tensor) {
@@ -25,7 +32,7 @@ bool has_vae_kernels(const at::Tensor& x) {
 void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
                                const at::Tensor& y, const at::Tensor& b, const at::Tensor& out) {
   const c10::DeviceGuard guard(x.device());
-  const auto stream = attention::current_stream(x.device());
+  const auto stream = current_stream(x.device());
   const int64_t channels = x.size(3);
   const auto fp32 = x.options().dtype(at::kFloat);
   const at::Tensor partials = at::empty({cuda::kStatisticsBlocks, 2, channels}, fp32);
@@ -68,7 +75,7 @@ void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const
                                   .pixels = x.numel() / x.size(3),
                                   .channels = static_cast<int>(x.size(3)),
                                   .element = element_of(x)};
-  check_launch(cuda::add_residual(call, attention::current_stream(x.device())), "residual");
+  check_launch(cuda::add_residual(call, current_stream(x.device())), "residual");
 }
 
 at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t space, bool twice) {
@@ -86,7 +93,7 @@ at::Tensor repeat_on_cuda(const at::Tensor& x, const at::Tensor& bias, int64_t s
                              .space = static_cast<int>(space),
                              .twice = twice,
                              .element = element_of(x)};
-  check_launch(cuda::repeat(call, attention::current_stream(x.device())), "repetition");
+  check_launch(cuda::repeat(call, current_stream(x.device())), "repetition");
   return out;
 }
 

@@ -53,6 +53,23 @@ nlohmann::json or_null(const std::optional<double>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
+std::optional<double> number_of(const nlohmann::json& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+}
+
+std::optional<double> of_spread(const std::optional<Spread>& spread, double Spread::*member) {
+  return spread ? std::optional((*spread).*member) : std::nullopt;
+}
+
+nlohmann::json spread_fields(const std::optional<Spread>& milliseconds) {
+  return {{"ms", or_null(of_spread(milliseconds, &Spread::median))},
+          {"ms_lower_quartile", or_null(of_spread(milliseconds, &Spread::lower_quartile))},
+          {"ms_upper_quartile", or_null(of_spread(milliseconds, &Spread::upper_quartile))},
+          {"ms_min", or_null(of_spread(milliseconds, &Spread::least))},
+          {"ms_max", or_null(of_spread(milliseconds, &Spread::most))}};
+}
+
 std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& cells) {
   std::string head = "|", line = "|";
   std::vector<std::string> lines(cells.size(), "|");

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/spread.h"
+
 namespace sparsereel::app::bench {
 
 /// A cell's text for people (few digits) or for programs.
@@ -23,6 +25,12 @@ struct Column {
 std::string number_text(double value, int digits, Style style);
 
 nlohmann::json or_null(const std::optional<double>& value);
+/// A number of a report's row, if it holds one.
+std::optional<double> number_of(const nlohmann::json& row, const char* key);
+
+std::optional<double> of_spread(const std::optional<Spread>& spread, double Spread::*member);
+/// "ms", its quartiles and its extremes; null where nothing was measured.
+nlohmann::json spread_fields(const std::optional<Spread>& milliseconds);
 
 /// One string a column, and one a cell in `cells[row][column]`. Markdown leaves columns out that are empty in every
 /// row; CSV (RFC 4180) has them all.
@@ -42,6 +50,16 @@ template <typename Row>
 Column<Row> text_column(const std::string& title, const std::string& name,
                         const std::function<std::string(const Row&)>& value) {
   return {title, name, [value](const Row& row, Style) { return value(row); }};
+}
+
+/// CSV: quartiles and extremes of a row's `ms`.
+template <typename Row>
+std::vector<Column<Row>> spread_columns() {
+  const auto column = [](const char* name, double Spread::*member) {
+    return number_column<Row>("", name, 0, [member](const Row& row) { return of_spread(row.ms, member); });
+  };
+  return {column("ms_lower_quartile", &Spread::lower_quartile), column("ms_upper_quartile", &Spread::upper_quartile),
+          column("ms_min", &Spread::least), column("ms_max", &Spread::most)};
 }
 
 template <typename Row>

@@ -23,10 +23,6 @@ Column<StageRow> texts(const std::string& title, const std::string& name,
   return text_column<StageRow>(title, name, value);
 }
 
-std::optional<double> of_spread(const StageRow& row, double Spread::*member) {
-  return row.ms ? std::optional((*row.ms).*member) : std::nullopt;
-}
-
 std::optional<double> of_split(const StageRow& row, double Split::*member) {
   return row.split ? std::optional((*row.split).*member) : std::nullopt;
 }
@@ -38,7 +34,7 @@ std::string quartiles(const StageRow& row) {
 }
 
 Column<StageRow> time_column() {
-  return numbers("ms", "ms", 4, [](const StageRow& row) { return of_spread(row, &Spread::median); });
+  return numbers("ms", "ms", 4, [](const StageRow& row) { return of_spread(row.ms, &Spread::median); });
 }
 
 Columns contender_columns() {
@@ -105,15 +101,11 @@ double shared_ms(const std::vector<StageRow>& rows, const std::string& owner, co
 nlohmann::json to_json(const StageRow& row) {
   nlohmann::json json = {{"mode", row.mode.empty() ? nlohmann::json(nullptr) : nlohmann::json(row.mode)},
                          {"stage", row.stage},
-                         {"ms", or_null(of_spread(row, &Spread::median))},
-                         {"ms_lower_quartile", or_null(of_spread(row, &Spread::lower_quartile))},
-                         {"ms_upper_quartile", or_null(of_spread(row, &Spread::upper_quartile))},
-                         {"ms_min", or_null(of_spread(row, &Spread::least))},
-                         {"ms_max", or_null(of_spread(row, &Spread::most))},
                          {"sparsity", or_null(row.sparsity)},
                          {"psnr", or_null(row.psnr)},
                          {"ssim", or_null(row.ssim)},
                          {"peak_gib", or_null(row.peak_gib)}};
+  json.update(spread_fields(row.ms));
   if (!row.note.empty()) json["note"] = row.note;
   if (row.stage != kStepStage) return json;
   json.update({{"topk", or_null(row.topk)},
@@ -127,11 +119,6 @@ nlohmann::json to_json(const StageRow& row) {
                {"rel_l1", or_null(row.rel_l1)},
                {"layer_sparsity", row.layer_sparsity}});
   return json;
-}
-
-std::optional<double> number_of(const nlohmann::json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
 StageRow rival_row(const nlohmann::json& json, const std::string& where) {
@@ -188,12 +175,7 @@ std::string stage_csv(const std::vector<StageRow>& rows) {
   Columns columns = contender_columns();
   columns.push_back(texts("", "stage", [](const StageRow& row) { return row.stage; }));
   columns.push_back(time_column());
-  const auto spread_column = [](const char* name, double Spread::*member) {
-    return numbers("", name, 0, [member](const StageRow& row) { return of_spread(row, member); });
-  };
-  append(columns, {spread_column("ms_lower_quartile", &Spread::lower_quartile),
-                   spread_column("ms_upper_quartile", &Spread::upper_quartile), spread_column("ms_min", &Spread::least),
-                   spread_column("ms_max", &Spread::most)});
+  append(columns, spread_columns<StageRow>());
   append(columns, split_columns());
   columns.push_back(numbers("", "video_seconds", 0, [](const StageRow& row) { return row.video_seconds; }));
   append(columns, quality_columns());

@@ -40,11 +40,6 @@ std::string quartiles(const Row& row) {
          number_text(row.ms->upper_quartile, 4, Style::people);
 }
 
-std::optional<double> of_spread(const Row& row, double Spread::*member) {
-  if (!row.ms) return {};
-  return (*row.ms).*member;
-}
-
 Columns shared_columns() {
   return {
       text_column("workload", "workload", [](const Row& row) { return row.workload.name; }),
@@ -53,7 +48,7 @@ Columns shared_columns() {
       number_column("topk", "topk", 1, [](const Row& row) { return row.topk; }),
       text_column("kernel", "kernel", [](const Row& row) { return row.kernel; }),
       text_column("dtype", "dtype", [](const Row& row) { return row.dtype; }),
-      number_column("ms", "ms", 4, [](const Row& row) { return of_spread(row, &Spread::median); }),
+      number_column("ms", "ms", 4, [](const Row& row) { return of_spread(row.ms, &Spread::median); }),
   };
 }
 
@@ -81,13 +76,7 @@ Columns markdown_columns() {
 
 Columns csv_columns() {
   Columns columns = shared_columns();
-  const auto spread_column = [](const char* name, double Spread::*member) {
-    return number_column("", name, 0, [member](const Row& row) { return of_spread(row, member); });
-  };
-  columns.push_back(spread_column("ms_lower_quartile", &Spread::lower_quartile));
-  columns.push_back(spread_column("ms_upper_quartile", &Spread::upper_quartile));
-  columns.push_back(spread_column("ms_min", &Spread::least));
-  columns.push_back(spread_column("ms_max", &Spread::most));
+  for (Column<Row>& column : spread_columns<Row>()) columns.push_back(std::move(column));
   for (Column<Row>& column : figure_columns()) columns.push_back(std::move(column));
   columns.push_back(text_column("", "device", [](const Row& row) { return row.device; }));
   columns.push_back(text_column("", "causal", [](const Row& row) { return row.workload.causal ? "1" : "0"; }));
@@ -106,17 +95,13 @@ nlohmann::json row_to_json(const Row& row) {
                          {"dtype", row.dtype},
                          {"device", row.device},
                          {"topk", or_null(row.topk)},
-                         {"ms", or_null(of_spread(row, &Spread::median))},
-                         {"ms_lower_quartile", or_null(of_spread(row, &Spread::lower_quartile))},
-                         {"ms_upper_quartile", or_null(of_spread(row, &Spread::upper_quartile))},
-                         {"ms_min", or_null(of_spread(row, &Spread::least))},
-                         {"ms_max", or_null(of_spread(row, &Spread::most))},
                          {"tops", or_null(row.tops)},
                          {"limit_percent", or_null(row.limit_percent)},
                          {"speedup", or_null(row.speedup)},
                          {"sparsity", or_null(row.sparsity)},
                          {"rel_l1", or_null(row.rel_l1)},
                          {"cosine", or_null(row.cosine)}};
+  json.update(spread_fields(row.ms));
   if (!row.workload.name.empty()) json["workload"] = row.workload.name;
   if (row.prepass_ms)
     json.update({{"prepass_ms", *row.prepass_ms}, {"prepass_percent", or_null(prepass_percent(row))}});

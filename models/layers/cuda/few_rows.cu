@@ -1,6 +1,5 @@
 // Projections of a few rows: a warp takes some outputs and reads their weights once, as fast as memory gives them.
-#include <cuda_runtime.h>
-
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/layers/cuda/launch.h"
 
@@ -70,15 +69,12 @@ auto* kernel_for(int rows) {
 
 const char* project_few_rows(const FewRows& p, Stream stream) {
   if (p.rows == 0 || p.count == 0) return nullptr;
-  cudaGetLastError();  // an earlier failure is not this call's
   int outputs = 0;
   for (int i = 0; i < p.count; ++i) outputs = outputs < p.projections[i].outputs ? p.projections[i].outputs : outputs;
   constexpr int each = kWarps * kOutputs;
   const dim3 grid(static_cast<unsigned>((outputs + each - 1) / each), static_cast<unsigned>(p.count));
   auto* kernel = p.element == Element::fp16 ? kernel_for<__half>(p.rows) : kernel_for<__nv_bfloat16>(p.rows);
-  kernel<<<grid, kThreads, 0, stream>>>(p);
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+  return attention::cuda::launched([&] { kernel<<<grid, kThreads, 0, stream>>>(p); });
 }
 
 }  // namespace sparsereel::models::cuda

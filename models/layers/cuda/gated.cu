@@ -1,8 +1,7 @@
 // Gated residual addition where no norm follows that could take it along.
-#include <cuda_runtime.h>
-
 #include <algorithm>
 
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/layers/cuda/launch.h"
 
@@ -42,13 +41,10 @@ __global__ void __launch_bounds__(kThreads) add_gated_kernel(const __grid_consta
 
 const char* add_gated(const AddGated& p, Stream stream) {
   if (p.batch == 0 || p.tokens == 0) return nullptr;
-  cudaGetLastError();  // an earlier failure is not this call's
   const dim3 grid(static_cast<unsigned>((p.tokens + kRowsPerBlock - 1) / kRowsPerBlock),
                   static_cast<unsigned>(p.batch));
   const auto kernel = p.element == Element::fp16 ? add_gated_kernel<__half> : add_gated_kernel<__nv_bfloat16>;
-  kernel<<<grid, kThreads, 0, stream>>>(p);
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+  return attention::cuda::launched([&] { kernel<<<grid, kThreads, 0, stream>>>(p); });
 }
 
 }  // namespace sparsereel::models::cuda

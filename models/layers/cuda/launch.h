@@ -5,13 +5,12 @@
 
 #include <cstdint>
 
-struct CUstream_st;
+#include "attention/cuda/launch.h"
 
 namespace sparsereel::models::cuda {
 
-using Stream = CUstream_st*;
-
-enum class Element { fp16, bf16 };
+using attention::cuda::Element;
+using attention::cuda::Stream;
 
 constexpr int kMaxNormChannels = 5120;  // what a warp holds of a row in registers
 

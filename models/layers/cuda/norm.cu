@@ -1,10 +1,9 @@
 // Residual addition, layer norm and modulation in one pass: a warp a row, the row in registers, the vectors of a part
 // of the sequence in shared memory.
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/layers/cuda/launch.h"
 
@@ -231,11 +230,10 @@ int choose_rows_per_block(const NormModulate& p, int64_t resident) {
 }
 
 template <typename T, int kChunks, bool kUpdates>
-cudaError_t launch(const NormModulate& p, Stream stream) {
+void launch(const NormModulate& p, Stream stream) {
   const auto kernel = norm_modulate_kernel<T, kChunks, kUpdates>;
   const int shared_bytes = (kUpdates ? 3 : 2) * kChunks * kChunk * static_cast<int>(sizeof(float));
-  const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (allowed != cudaSuccess) return allowed;
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) != cudaSuccess) return;
   int device = 0, processors = 0, per_processor = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
@@ -243,16 +241,15 @@ cudaError_t launch(const NormModulate& p, Stream stream) {
   const int rows = choose_rows_per_block(p, static_cast<int64_t>(processors) * std::max(per_processor, 1));
   const dim3 grid(static_cast<unsigned>(blocks_of(p, rows)), static_cast<unsigned>(p.batch));
   kernel<<<grid, kThreads, shared_bytes, stream>>>(p, rows);
-  return cudaGetLastError();
 }
 
 template <typename T, int kChunks>
-cudaError_t launch_chunks(const NormModulate& p, Stream stream) {
+void launch_chunks(const NormModulate& p, Stream stream) {
   return p.update.data == nullptr ? launch<T, kChunks, false>(p, stream) : launch<T, kChunks, true>(p, stream);
 }
 
 template <typename T>
-cudaError_t launch_type(const NormModulate& p, Stream stream) {
+void launch_type(const NormModulate& p, Stream stream) {
   const int chunks = (p.channels + kChunk - 1) / kChunk;
   if (chunks <= 1) return launch_chunks<T, 1>(p, stream);
   if (chunks <= 2) return launch_chunks<T, 2>(p, stream);
@@ -267,10 +264,8 @@ cudaError_t launch_type(const NormModulate& p, Stream stream) {
 
 const char* norm_modulate(const NormModulate& p, Stream stream) {
   if (p.batch == 0 || p.tokens == 0) return nullptr;
-  cudaGetLastError();  // an earlier failure is not this call's
-  const cudaError_t status =
-      p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+  return attention::cuda::launched(
+      [&] { p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream); });
 }
 
 }  // namespace sparsereel::models::cuda

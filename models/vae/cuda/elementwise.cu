@@ -1,6 +1,5 @@
 // What stands between a decoder's convolutions, one pass over the activations each.
-#include <cuda_runtime.h>
-
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/vae/cuda/launch.h"
 
@@ -128,10 +127,8 @@ template <typename Parameters>
 const char* launch(void (*fp16)(Parameters), void (*bf16)(Parameters), const Parameters& p, int64_t pieces,
                    Stream stream) {
   if (pieces == 0) return nullptr;
-  cudaGetLastError();  // an earlier failure is not this call's
-  (p.element == Element::fp16 ? fp16 : bf16)<<<grid_of(pieces), kThreads, 0, stream>>>(p);
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+  return attention::cuda::launched(
+      [&] { (p.element == Element::fp16 ? fp16 : bf16)<<<grid_of(pieces), kThreads, 0, stream>>>(p); });
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Mean and deviation of groups of channels over all pixels: partial sums of each block, then one block a group.
-#include <cuda_runtime.h>
-
 #include <algorithm>
 
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/vae/cuda/launch.h"
 
@@ -130,10 +129,8 @@ void launch(const GroupStatistics& p, Stream stream) {
 }  // namespace
 
 const char* group_statistics(const GroupStatistics& p, Stream stream) {
-  cudaGetLastError();  // an earlier failure is not this call's
-  p.element == Element::fp16 ? launch<__half>(p, stream) : launch<__nv_bfloat16>(p, stream);
-  const cudaError_t status = cudaGetLastError();
-  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+  return attention::cuda::launched(
+      [&] { p.element == Element::fp16 ? launch<__half>(p, stream) : launch<__nv_bfloat16>(p, stream); });
 }
 
 }  // namespace sparsereel::models::cuda

@@ -1,17 +1,23 @@
-// What the bindings of CUDA kernels ask of tensors.
+// What the bindings of CUDA kernels to tensors share, here and in models/; no header or library of CUDA.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstdint>
 #include <string>
 
+#include "attention/cuda/launch.h"
 #include "hilbert/error.h"
-#include "models/layers/cuda/launch.h"
 
-namespace sparsereel::models {
+namespace sparsereel::attention {
 
 inline constexpr int64_t kVector = 8;  // elements that the kernels load at once
+
+/// The stream that torch works on.
+inline cuda::Stream current_stream(at::Device device) {
+  return static_cast<cuda::Stream>(c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(device).native_handle());
+}
 
 /// error: null, or what CUDA said.
 inline void check_launch(const char* error, const std::string& kernel) {
@@ -32,4 +38,4 @@ inline cuda::Element element_of(const at::Tensor& x) {
   return x.scalar_type() == at::kHalf ? cuda::Element::fp16 : cuda::Element::bf16;
 }
 
-}  // namespace sparsereel::models
+}  // namespace sparsereel::attention
