@@ -32,6 +32,7 @@ struct Run {
   std::optional<bench::HardwareLimit> limit;
   int64_t warmup = 1;
   int64_t repetitions = 5;
+  int64_t turn_ms = 0;
   int64_t accuracy_rows = 0;
   uint64_t seed = 42;
 };
@@ -46,6 +47,7 @@ Run prepare(const bench::AttentionOptions& options) {
   // A CPU run is slow and steady; a GPU's clock has to settle first.
   run.warmup = options.warmup.value_or(run.device.is_cpu() ? 1 : 5);
   run.repetitions = options.repetitions.value_or(run.device.is_cpu() ? 5 : 20);
+  run.turn_ms = options.turn_ms;
   run.accuracy_rows = options.accuracy_rows;
   run.seed = static_cast<uint64_t>(options.seed);
   return run;
@@ -134,8 +136,10 @@ void time_rows(const Run& run, const std::vector<bench::Contender>& contenders,
     });
   }
   bench::Timer timer(run.device);
-  const bench::Rounds rounds{
-      .warmup = run.warmup, .repetitions = run.repetitions, .buffers = static_cast<int64_t>(inputs.size())};
+  const bench::Rounds rounds{.warmup = run.warmup,
+                             .repetitions = run.repetitions,
+                             .buffers = static_cast<int64_t>(inputs.size()),
+                             .turn_ms = static_cast<double>(run.turn_ms)};
   const auto before_round = [&](int64_t done) { watcher.round(done, rounds.warmup + rounds.repetitions); };
   const std::vector<bench::Measurement> measurements = bench::alternate(contestants, rounds, timer, before_round);
   for (size_t i = 0; i < measurements.size(); ++i) receivers[i](measurements[i]);
@@ -162,11 +166,9 @@ std::vector<Row> measure(const Run& run, const bench::Workload& workload, bench:
 }
 
 nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& options) {
-  nlohmann::json settings = {{"data", options.data},
-                             {"seed", run.seed},
-                             {"warmup", run.warmup},
-                             {"repetitions", run.repetitions},
-                             {"accuracy_rows", run.accuracy_rows}};
+  nlohmann::json settings = {{"data", options.data},   {"seed", run.seed},
+                             {"warmup", run.warmup},   {"repetitions", run.repetitions},
+                             {"turn_ms", run.turn_ms}, {"accuracy_rows", run.accuracy_rows}};
   if (run.plan.has(Mode::sparse)) {
     const attention::Policy& policy = run.plan.policy;
     settings["selection_rows"] = policy.selection_rows;
@@ -180,8 +182,10 @@ nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& op
 std::string summary(const Run& run, const bench::AttentionOptions& options) {
   std::string text = run.device_name;
   if (run.device.is_cpu()) text += ", " + std::to_string(at::get_num_threads()) + " threads";
-  return text + ", " + options.data + " data, seed " + std::to_string(run.seed) + ", median of " +
-         std::to_string(run.repetitions) + " rounds after " + std::to_string(run.warmup) + " to warm up";
+  text += ", " + options.data + " data, seed " + std::to_string(run.seed) + ", median of " +
+          std::to_string(run.repetitions) + " rounds after " + std::to_string(run.warmup) + " to warm up";
+  if (run.turn_ms > 0) text += ", turns of " + std::to_string(run.turn_ms) + " ms";
+  return text;
 }
 
 std::string render(const Run& run, const bench::AttentionOptions& options, const std::vector<Row>& rows,

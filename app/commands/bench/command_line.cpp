@@ -43,7 +43,7 @@ void add_selection(CLI::App& command, bench::AttentionOptions& options) {
       ->group(group);
   command
       .add_option("--pv-threshold", options.pv_threshold,
-                  "skip P.V where the maximum rose by less, log2 units (default 15)")
+                  "skip P.V where the maximum rose by less, log2 units (default 50: never)")
       ->type_name("X")
       ->group(group);
 }
@@ -66,6 +66,11 @@ void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
       ->group(group);
   command.add_option("--repetitions", options.repetitions, "rounds that count (default 20, on a CPU 5)")
       ->type_name("N")
+      ->group(group);
+  command
+      .add_option("--turn", options.turn_ms,
+                  "a contender's turn in a round, in milliseconds, its later half counts; 0: one call (default 0)")
+      ->type_name("MS")
       ->group(group);
   command
       .add_option("--accuracy-rows", options.accuracy_rows,

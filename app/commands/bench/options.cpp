@@ -125,6 +125,7 @@ bool AttentionPlan::has(Mode mode) const {
 AttentionPlan make_plan(const AttentionOptions& options) {
   check_range("--seed", options.seed, 0, std::numeric_limits<int64_t>::max());
   check_range("--warmup", options.warmup, 0, 100'000);
+  check_range("--turn", options.turn_ms, 0, 60'000);
   check_range("--repetitions", options.repetitions, 1, 100'000);
   check_range("--accuracy-rows", options.accuracy_rows, 0, 1 << 20);
   check_range("--threads", options.threads, 1, 4096);

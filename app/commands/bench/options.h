@@ -29,6 +29,7 @@ struct AttentionOptions {
   int64_t seed = 42;
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
+  int64_t turn_ms = 0;
   int64_t accuracy_rows = 256;
   std::optional<std::string> format;
   std::string output;  // empty: stdout

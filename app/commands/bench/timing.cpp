@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "hilbert/error.h"
@@ -16,9 +18,27 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-void collect(Timer& timer, const std::vector<size_t>& order, std::vector<Measurement>& measurements) {
-  const std::vector<double> times = timer.finish();
-  for (size_t i = 0; i < order.size(); ++i) measurements[order[i]].milliseconds.push_back(times.at(i));
+/// How many calls a contender's next turn takes, and where the times of this round's turn are.
+struct Turn {
+  size_t calls = 1;
+  size_t done = 0;
+};
+
+/// The median of the later half of each turn's times, which lie one turn behind the other; 0 where a turn made no call.
+std::vector<double> turn_times(const std::vector<double>& times, const std::vector<Turn>& turns) {
+  std::vector<double> medians;
+  auto first = times.begin();
+  for (const Turn& turn : turns) {
+    const auto end = first + static_cast<std::ptrdiff_t>(turn.done);
+    medians.push_back(turn.done == 0 ? 0 : spread({first + static_cast<std::ptrdiff_t>(turn.done / 2), end}).median);
+    first = end;
+  }
+  return medians;
+}
+
+size_t calls_of(double turn_ms, double call_ms) {
+  constexpr double kMost = 10000;
+  return static_cast<size_t>(std::clamp(std::ceil(turn_ms / std::max(call_ms, 1e-6)), 1.0, kMost));
 }
 
 }  // namespace
@@ -54,20 +74,23 @@ std::vector<double> Timer::finish() {
 std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round) {
   std::vector<Measurement> measurements(contestants.size());
+  std::vector<Turn> turns(contestants.size());
   int64_t calls = 0;
   for (int64_t round = 0; round < rounds.warmup + rounds.repetitions; ++round) {
     before_round(round);
-    std::vector<size_t> order;
     for (size_t i = 0; i < contestants.size(); ++i) {
-      if (!measurements[i].failure.empty()) continue;
-      const int64_t buffer = calls++ % rounds.buffers;
-      measurements[i].failure = failure_of([&] { timer.time([&] { contestants[i](buffer); }); });
-      if (measurements[i].failure.empty()) order.push_back(i);
+      turns[i].done = 0;
+      while (turns[i].done < turns[i].calls && measurements[i].failure.empty()) {
+        const int64_t buffer = calls++ % rounds.buffers;
+        measurements[i].failure = failure_of([&] { timer.time([&] { contestants[i](buffer); }); });
+        if (measurements[i].failure.empty()) ++turns[i].done;
+      }
     }
-    if (round < rounds.warmup) {
-      timer.finish();
-    } else {
-      collect(timer, order, measurements);
+    const std::vector<double> times = turn_times(timer.finish(), turns);
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      if (turns[i].done == 0) continue;
+      turns[i].calls = calls_of(rounds.turn_ms, times[i]);
+      if (round >= rounds.warmup && measurements[i].failure.empty()) measurements[i].milliseconds.push_back(times[i]);
     }
   }
   return measurements;

@@ -35,18 +35,21 @@ struct Rounds {
   int64_t warmup = 1;
   int64_t repetitions = 5;
   int64_t buffers = 1;  // copies of the inputs
+  double turn_ms = 0;   // how long a contender runs in its turn; 0: one call
 };
 
 /// One contender: runs once on the inputs of copy `buffer`.
 using Contestant = std::function<void(int64_t buffer)>;
 
 struct Measurement {
-  std::vector<double> milliseconds;  // one a repetition
+  std::vector<double> milliseconds;  // one a repetition: a call, or the median of a turn's later half
   std::string failure;               // why it has none; the others go on
 };
 
-/// Each round runs every contender once (A B C, A B C, ...), each call on the next buffer. `before_round` is called
-/// with the number of rounds done and may throw to end the run.
+/// Each round gives every contender one turn (A B C, A B C, ...), each call on the next buffer. A turn is one call, or
+/// as many as take `turn_ms` by the round before; of those the later half counts, when a GPU that is held to a power
+/// limit has left its neighbour's clock for the contender's own. `before_round` is called with the number of rounds
+/// done and may throw to end the run.
 std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round);
 
