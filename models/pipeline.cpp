@@ -268,7 +268,7 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   if (!request.decode) return result;
   announce("decode");
   meter.lap();
-  if (offload_) make_room_for_decoding();
+  if (offload_ || !request.keep_transformer) make_room_for_decoding();
   load_vae();
   result.seconds.load_vae = meter.lap();
   Decoded decoded = decode(latents, request.vae_tiling, observer);

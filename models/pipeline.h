@@ -34,6 +34,8 @@ struct GenerateRequest {
   VaeTiling vae_tiling = VaeTiling::automatic;
   at::Tensor init_latents;  // [1, F, C, H, W] in place of noise; consumes no draw
   bool decode = true;       // false: stop at the latents
+  /// The next video follows at once: the denoiser stays beside the decoder, which needs its memory otherwise.
+  bool keep_transformer = false;
 };
 
 /// What the request resolved to, for reports and recipes.

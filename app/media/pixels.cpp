@@ -9,9 +9,12 @@ namespace sparsereel::app {
 std::vector<uint8_t> rgb8(const FramesView& frames, int64_t index) {
   const float* source = frames.frame(index);
   std::vector<uint8_t> result(static_cast<size_t>(frames.height * frames.width * 3));
-  for (size_t i = 0; i < result.size(); ++i) {
+  uint8_t* const target = result.data();
+  const size_t count = result.size();
+  for (size_t i = 0; i < count; ++i) {
     const float value = source[i] > 0 ? std::min(source[i], 1.0F) : 0.0F;  // NaN compares false
-    result[i] = static_cast<uint8_t>(std::lround(value * 255.0F));
+    // Rounds as lround() does, but compiles to vectors.
+    target[i] = static_cast<uint8_t>(static_cast<int>(value * 255.0F + 0.5F));
   }
   return result;
 }

@@ -1,27 +1,47 @@
 // YUV4MPEG2: uncompressed planar video that every encoder reads from a pipe or a file. Needs no library.
-#include <cmath>
-
 #include "app/media/writers.h"
 #include "models/checkpoint/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {
 
-uint8_t to_byte(double value) {
-  return static_cast<uint8_t>(std::lround(value));
+/// Of a plane's byte to the red, green and blue byte, and what is added.
+struct PlaneOf {
+  float red, green, blue, offset;
+
+  uint8_t operator()(const uint8_t* rgb) const {
+    constexpr float kHalf = 0.5F;  // rounds, since no value is negative
+    return static_cast<uint8_t>(static_cast<int>(red * rgb[0] + green * rgb[1] + blue * rgb[2] + offset + kHalf));
+  }
+};
+
+/// BT.709 (ITU-R BT.709-6, items 3.2 to 3.5), limited range: 16..235 and 16..240.
+constexpr double kRed = 0.2126, kGreen = 0.7152, kBlue = 0.0722;
+
+constexpr PlaneOf plane_of(double red, double green, double blue, double scale, double offset) {
+  return {.red = static_cast<float>(red * scale / 255),
+          .green = static_cast<float>(green * scale / 255),
+          .blue = static_cast<float>(blue * scale / 255),
+          .offset = static_cast<float>(offset)};
 }
 
-/// Planes Y, Cb, Cr of one frame, BT.709 (ITU-R BT.709-6, items 3.2 to 3.5), limited range: 16..235 and 16..240.
+constexpr PlaneOf kY = plane_of(kRed, kGreen, kBlue, 219, 16);
+constexpr PlaneOf kCb = plane_of(-kRed, -kGreen, 1 - kBlue, 224 / 1.8556, 128);
+constexpr PlaneOf kCr = plane_of(1 - kRed, -kGreen, -kBlue, 224 / 1.5748, 128);
+
+/// Planes Y, Cb, Cr of one frame.
 std::vector<uint8_t> yuv444(const FramesView& frames, int64_t index) {
   const size_t pixels = static_cast<size_t>(frames.height * frames.width);
   const std::vector<uint8_t> rgb = rgb8(frames, index);
   std::vector<uint8_t> planes(pixels * 3);
+  uint8_t* const y = planes.data();
+  uint8_t* const cb = y + pixels;
+  uint8_t* const cr = cb + pixels;
   for (size_t i = 0; i < pixels; ++i) {
-    const double r = rgb[3 * i] / 255.0, g = rgb[3 * i + 1] / 255.0, b = rgb[3 * i + 2] / 255.0;
-    const double y = 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    planes[i] = to_byte(16 + 219 * y);
-    planes[pixels + i] = to_byte(128 + 224 * (b - y) / 1.8556);
-    planes[2 * pixels + i] = to_byte(128 + 224 * (r - y) / 1.5748);
+    const uint8_t* const pixel = rgb.data() + 3 * i;
+    y[i] = kY(pixel);
+    cb[i] = kCb(pixel);
+    cr[i] = kCr(pixel);
   }
   return planes;
 }

@@ -7,25 +7,28 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-/// A stream beside the caller's, and the events that tie the two together.
-class SideStream {
+/// Two streams beside the caller's, and the events that tie the three together.
+class SideStreams {
  public:
-  SideStream() {
+  SideStreams() {
     int least = 0, greatest = 0;
     cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest);
+    cudaStreamCreateWithPriority(&selection_, cudaStreamNonBlocking, greatest);
+    cudaStreamCreateWithPriority(&values_, cudaStreamNonBlocking, least);
     for (cudaEvent_t& event : events_) cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
   }
-  SideStream(const SideStream&) = delete;
-  SideStream& operator=(const SideStream&) = delete;
-  ~SideStream() {
+  SideStreams(const SideStreams&) = delete;
+  SideStreams& operator=(const SideStreams&) = delete;
+  ~SideStreams() {
     for (cudaEvent_t event : events_) cudaEventDestroy(event);
-    cudaStreamDestroy(stream_);
+    cudaStreamDestroy(selection_);
+    cudaStreamDestroy(values_);
   }
 
-  Stream stream() const { return stream_; }
+  Stream selection() const { return selection_; }
+  Stream values() const { return values_; }
 
-  enum Point { kBegin, kKeys, kEnd };
+  enum Point { kBegin, kStatistics, kKeys, kSelectionEnd, kValuesEnd, kPoints };
   /// What `after` runs next waits for what `before` was given so far. Each point once a call.
   void order(Point point, Stream before, Stream after) const {
     cudaEventRecord(events_[point], before);
@@ -33,36 +36,39 @@ class SideStream {
   }
 
  private:
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t events_[3] = {};
+  cudaStream_t selection_ = nullptr, values_ = nullptr;
+  cudaEvent_t events_[kPoints] = {};
 };
 
-/// That of this thread for the current device.
-const SideStream& side_stream() {
-  thread_local std::map<int, SideStream> streams;
+/// Those of this thread for the current device.
+const SideStreams& side_streams() {
+  thread_local std::map<int, SideStreams> streams;
   int device = 0;
   cudaGetDevice(&device);
   return streams[device];
 }
 
-/// Everything but attention itself. Statistics, K and V stream through memory; Q's records and the selection, whose
-/// steps wait for one another, run beside them.
+/// Everything but attention itself. Statistics and K stream through memory; Q's records and the selection, whose steps
+/// wait for one another, run beside them, and V where those leave the GPU idle.
 void prepare(const Call& call, Kernel kernel) {
-  const SideStream& side = side_stream();
-  const Call beside{call.problem, call.sizes, call.buffers, side.stream()};
+  const SideStreams& side = side_streams();
+  const Call selection{call.problem, call.sizes, call.buffers, side.selection()};
+  const Call values{call.problem, call.sizes, call.buffers, side.values()};
   const bool queries_need_statistics = call.problem.lse != nullptr;
   cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream);
   launch_token_moments(call);
   if (queries_need_statistics) launch_statistics(call);
-  side.order(SideStream::kBegin, call.stream, side.stream());
-  launch_quantise_queries(beside);
+  side.order(SideStreams::kBegin, call.stream, selection.stream);
+  launch_quantise_queries(selection);
   if (!queries_need_statistics) launch_statistics(call);
+  side.order(SideStreams::kStatistics, call.stream, values.stream);
   launch_quantise_keys(call);
-  side.order(SideStream::kKeys, call.stream, side.stream());
-  launch_select(beside);
-  launch_lists(beside, tile_rows(kernel));
-  kernel == Kernel::ampere ? launch_half_values(call) : launch_quantise_values(call);
-  side.order(SideStream::kEnd, side.stream(), call.stream);
+  side.order(SideStreams::kKeys, call.stream, selection.stream);
+  kernel == Kernel::ampere ? launch_half_values(values) : launch_quantise_values(values);
+  launch_select(selection);
+  launch_lists(selection, tile_rows(kernel));
+  side.order(SideStreams::kValuesEnd, values.stream, call.stream);
+  side.order(SideStreams::kSelectionEnd, selection.stream, call.stream);
 }
 
 void attend(const Call& call, Kernel kernel) {
