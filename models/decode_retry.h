@@ -7,9 +7,10 @@
 
 namespace sparsereel::models {
 
-/// decode(tiled); where that runs out of GPU memory untiled and `may_tile`: make_room(), then decode(true), and `tiled`
-/// says so. Other failures pass through.
+/// decode(tiled). Where that runs out of GPU memory: once more after make_room(), in tiles if it `may_tile`, and
+/// `tiled` says so; unless make_room() returns that there was nothing to free and tiles change nothing. Other failures
+/// pass through.
 at::Tensor decode_or_retry_tiled(bool& tiled, bool may_tile, const std::function<at::Tensor(bool tiled)>& decode,
-                                 const std::function<void()>& make_room);
+                                 const std::function<bool()>& make_room);
 
 }  // namespace sparsereel::models

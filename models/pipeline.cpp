@@ -91,6 +91,7 @@ class CogVideoXPipeline final : public Pipeline {
   GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer) override;
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) override;
 
+  bool streams_text_encoder() const override;
   void load_text_encoder() override {
     if (!text_encoder_) text_encoder_ = T5Encoder::load(folder_.component("text_encoder"), device_, dtype_);
   }
@@ -98,6 +99,10 @@ class CogVideoXPipeline final : public Pipeline {
   at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) override;
   void load_transformer() override {
     if (!dit_) dit_ = load_cogvideox_dit(transformer_, device_, dtype_, offload_);
+  }
+  void release_transformer() override {
+    dit_.reset();
+    if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->emptyCache();
   }
   std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text) override;
   void load_vae() override {
@@ -110,14 +115,12 @@ class CogVideoXPipeline final : public Pipeline {
   at::ScalarType stored_dtype() const;
   void check_components_agree(const std::string& text_file, const std::string& vae_file) const;
   void check_weights() const;
-  bool streams_text_encoder() const;
   at::Tensor token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings);
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
   at::Tensor denoise_stage(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
                            GenerateResult& result);
   void check_latents(const at::Tensor& latents) const;
   bool use_tiling(VaeTiling tiling, at::IntArrayRef latents) const;
-  void make_room_for_decoding();
 
   ModelFolder folder_;
   at::Device device_;
@@ -261,6 +264,7 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   const uint64_t loading = meter.take_peak();
   announce("denoise");
   const at::Tensor latents = denoise_stage(request, observer, text, result);
+  if (offload_ || !request.keep_transformer) release_transformer();
   result.latents = latents.to(at::kCPU).contiguous();
   result.seconds.denoise = meter.lap();
   result.memory.denoise = std::max(loading, meter.take_peak());
@@ -268,7 +272,6 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   if (!request.decode) return result;
   announce("decode");
   meter.lap();
-  if (offload_ || !request.keep_transformer) make_room_for_decoding();
   load_vae();
   result.seconds.load_vae = meter.lap();
   Decoded decoded = decode(latents, request.vae_tiling, observer);
@@ -295,12 +298,6 @@ void CogVideoXPipeline::check_latents(const at::Tensor& latents) const {
   throw bad_input(cause.str(), "decode them with the checkpoint that made them (-m)");
 }
 
-/// The denoiser is loaded again when it is needed again.
-void CogVideoXPipeline::make_room_for_decoding() {
-  dit_.reset();
-  if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->emptyCache();
-}
-
 Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) {
   const c10::InferenceMode guard;
   check_latents(latents);
@@ -316,7 +313,11 @@ Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, c
   result.frames = decode_or_retry_tiled(
       result.tiled, tiling == VaeTiling::automatic,
       [&](bool tiled) { return host_frames(vae_->decode(scaled, tiled, progress)); },
-      [&] { make_room_for_decoding(); });
+      [&] {
+        const bool had_transformer = dit_ != nullptr;
+        release_transformer();
+        return had_transformer;
+      });
   if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;
 }

@@ -123,12 +123,15 @@ class Pipeline {
   virtual Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {}) = 0;
 
   /// The stages of generate(), for those who measure them one by one. What is loaded stays until it is released.
+  /// Whether the text encoder passes through layer by layer: with offload, or where it does not fit into a GPU.
+  virtual bool streams_text_encoder() const = 0;
   virtual void load_text_encoder() = 0;
   virtual void release_text_encoder() = 0;
   /// [B, L, C] as DenoisingStart::text. An encoder that is not loaded is streamed through the device layer by layer.
   /// With random weights there is no tokenizer: the ids are random too, drawn from a generator that the prompt seeds.
   virtual at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings = nullptr) = 0;
   virtual void load_transformer() = 0;
+  virtual void release_transformer() = 0;
   virtual std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text) = 0;
   virtual void load_vae() = 0;
 };

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "app/commands/bench/timing.h"
+#include "attention/attention.h"
 #include "attention/prologue.h"
 #include "attention/token_gather.h"
 #include "models/device.h"
@@ -132,12 +133,13 @@ std::vector<Piece> elementwise(const Sizes& s, const Block& block, Activations& 
                         },
                     .bytes = (s.rotary ? 2 : 4) * n,
                     .calls = 1});
+  pieces.push_back({.name = "gather of whole tokens",
+                    .call = [&](int64_t) { attention::gather_tokens(a.y.narrow(1, 0, kVideo), a.order); },
+                    .bytes = 2 * n * kVideo / kTokens});
   return pieces;
 }
 
-/// What only mode full needs: the other modes take the prologue along when they quantise.
-Piece prologue(const Sizes& s, Activations& a) {
-  const at::Tensor qkv = a.wide.narrow(2, 0, 3 * s.channels).view({kBatch, kTokens, 3, s.heads, kHeadDim});
+attention::Prologue prologue_of(const Sizes& s, const Activations& a) {
   attention::Prologue p;
   p.norm = attention::Prologue::Norm::layer;
   p.q_weight = p.k_weight = at::ones({kHeadDim}, s.options.dtype(at::kFloat));
@@ -145,10 +147,30 @@ Piece prologue(const Sizes& s, Activations& a) {
   if (s.rotary) {
     p.rotary_cos = a.cos;
     p.rotary_sin = a.sin;
+    p.rotary_pairs = attention::rotary_pairs(p);
   }
-  return {.name = "mode full: q/k norm and rotary",
-          .call = [p, qkv](int64_t) { attention::apply_prologue(p, qkv.select(2, 0), qkv.select(2, 1)); },
-          .bytes = 8 * s.elements()};
+  return p;
+}
+
+/// q/k norm and rotary as mode full applies them, and within what the other modes do before attention.
+std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspace& workspace) {
+  const at::Tensor qkv = a.wide.narrow(2, 0, 3 * s.channels).view({kBatch, kTokens, 3, s.heads, kHeadDim});
+  attention::Context plain{.mode = attention::Mode::sparse, .text_tokens = kText};
+  attention::Context normed = plain;
+  normed.prologue = prologue_of(s, a);
+  const auto prepass = [&workspace, qkv](const attention::Context& context) {
+    return [&workspace, qkv, context](int64_t) {
+      attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace);
+    };
+  };
+  workspace.only_prepass = true;
+  const double quantised = 9 * s.elements();  // bf16 in, 8 bits out
+  return {{.name = "mode full: q/k norm and rotary",
+           .call = [qkv,
+                    p = normed.prologue](int64_t) { attention::apply_prologue(p, qkv.select(2, 0), qkv.select(2, 1)); },
+           .bytes = 8 * s.elements()},
+          {.name = "mode sparse: quantise and select", .call = prepass(plain), .bytes = quantised},
+          {.name = "the same with q/k norm and rotary", .call = prepass(normed), .bytes = quantised}};
 }
 
 std::vector<Piece> matmuls(const Sizes& s, const Block& block, Activations& a) {
@@ -228,7 +250,8 @@ int run(const std::vector<std::string>& arguments) {
   const Block block(s);
   Activations activations(s);
   std::vector<Piece> pieces = elementwise(s, block, activations);
-  pieces.push_back(prologue(s, activations));
+  attention::Workspace workspace;
+  for (Piece& piece : prologues(s, activations, workspace)) pieces.push_back(std::move(piece));
   for (Piece& piece : matmuls(s, block, activations)) pieces.push_back(std::move(piece));
   std::vector<app::bench::Contestant> calls;
   for (const Piece& piece : pieces) calls.push_back(piece.call);

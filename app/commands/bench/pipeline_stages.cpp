@@ -78,7 +78,7 @@ void PipelineStages::measure_text() {
   watcher_.stage("text");
   models::reset_peak_memory(pipeline_.device());
   const auto encode = [this] { text_ = pipeline_.encode_text(plan_.request); };
-  if (plan_.run.offload && !pipeline_.device().is_cpu()) {
+  if (pipeline_.streams_text_encoder()) {
     before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
     return;
   }
@@ -190,6 +190,7 @@ void PipelineStages::measure_decode() {
     if (entry.latents.defined()) done.push_back(&entry);
   if (plan_.decode && !done.empty()) {
     watcher_.stage("decode");
+    pipeline_.release_transformer();
     models::reset_peak_memory(pipeline_.device());
     std::vector<double> milliseconds;
     const std::string failure = failure_of([&] {

@@ -1,4 +1,5 @@
-// Decoding that runs out of GPU memory is done again in tiles, once, and only where that was left open.
+// Decoding that runs out of GPU memory is done again, once: in tiles where that was left open, else where memory was
+// freed.
 #include "models/decode_retry.h"
 
 #include <ATen/ATen.h>
@@ -9,9 +10,10 @@
 namespace sparsereel::models {
 namespace {
 
-/// Decodes that fail untiled (or always), and what was called.
+/// Decodes that fail untiled (or always), unless something was freed that is enough; and what was called.
 struct Decoder {
   bool tiles_help = true;
+  bool something_to_free = false;
   std::vector<bool> calls = {};
   int rooms_made = 0;
 
@@ -20,10 +22,14 @@ struct Decoder {
         tiled, may_tile,
         [this](bool in_tiles) {
           calls.push_back(in_tiles);
-          if (!in_tiles || !tiles_help) TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory");
+          const bool roomy = rooms_made > 0 && something_to_free;
+          if (!roomy && (!in_tiles || !tiles_help)) TORCH_CHECK_WITH(OutOfMemoryError, false, "out of memory");
           return at::ones({1});
         },
-        [this] { ++rooms_made; });
+        [this] {
+          ++rooms_made;
+          return something_to_free;
+        });
   }
 };
 
@@ -42,6 +48,16 @@ TEST(DecodeRetry, LeavesTheChoiceOfTheUserAlone) {
   EXPECT_THROW(decoder.run(tiled, false), c10::OutOfMemoryError);
   EXPECT_FALSE(tiled);
   EXPECT_EQ(decoder.calls.size(), 1U);
+}
+
+TEST(DecodeRetry, DecodesTheSameWayWhereMemoryWasFreed) {
+  for (const bool in_tiles : {false, true}) {
+    Decoder decoder{.tiles_help = false, .something_to_free = true};
+    bool tiled = in_tiles;
+    EXPECT_TRUE(decoder.run(tiled, /*may_tile=*/in_tiles).defined());
+    EXPECT_EQ(tiled, in_tiles);
+    EXPECT_EQ(decoder.calls, (std::vector<bool>{in_tiles, in_tiles}));
+  }
 }
 
 TEST(DecodeRetry, GivesUpWhereTilesDoNotFitEither) {
