@@ -20,6 +20,7 @@ std::vector<OptionSpec> make_table() {
        "in place of -m: the architecture of this file of configs/ with random weights, to measure a machine",
        prompt,
        {}},
+      {"from", "--from", text, "render the video of this .mp4 or .gif again; what is given beside wins", prompt, {}},
       {"prompt", "-p,--prompt", text, "what the video shows", prompt, {}},
       {"prompt_file", "--prompt-file", text, "read the prompt from a text file", prompt, {}},
       {"negative_prompt", "-n,--negative-prompt", text, "what it should not show", prompt, {}},

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "app/config_file.h"
+#include "app/recipe.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -99,6 +100,7 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
   Settings settings;
   settings.add(Source::command_line, command_line);
   if (!config_file.empty()) settings.add(Source::config_file, read_config_file(config_file), config_file);
+  if (const auto video = settings.text("from")) add_recipe(settings, *video);
   if (const auto random_weights = settings.text("random_weights")) {
     const ModelConfig config = read_architecture(*random_weights).config;
     settings.add(Source::matched_config, config.defaults, config.file.string());

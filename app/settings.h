@@ -1,4 +1,5 @@
-// Option values by name, each remembering where it came from: command line, YAML file, matched model config. No torch.
+// Option values by name, each remembering where it came from: command line, YAML file, a video's recipe, matched model
+// config. No torch.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +30,12 @@ const std::vector<OptionSpec>& option_table();
 const OptionSpec* find_option(std::string_view key);
 
 /// Where a value comes from; a later one wins.
-enum class Source { matched_config, config_file, command_line };
+enum class Source { matched_config, recipe, config_file, command_line };
 
 struct Setting {
   std::string value;
   Source source = Source::command_line;
-  std::string file;  // of a YAML value
+  std::string file;  // unless it is the command line
 };
 
 class Settings {
