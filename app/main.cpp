@@ -88,8 +88,9 @@ void run(int argc, char** argv, RunReport& report) {
   program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
   program.require_subcommand(1);
   Arguments arguments;
+  Settings collected;
   const auto settings = [&](const char* command) {
-    Settings collected = collect_settings(arguments.values, arguments.config);
+    collected = collect_settings(arguments.values, arguments.config);
     check_distinct_files(collected, arguments.config, arguments.path);
     start_report(collected.text("report", ""), collected.flag("json"), command, report);
     return collected;
@@ -122,7 +123,7 @@ void run(int argc, char** argv, RunReport& report) {
   add_bench_pipeline_options(*bench_pipeline_command, pipeline_options);
   add_options(*bench_pipeline_command, arguments, bench::pipeline_keys());
   bench_pipeline_command->callback([&] {
-    const Settings collected = collect_settings(arguments.values, arguments.config);
+    collected = collect_settings(arguments.values, arguments.config);
     check_distinct({{"--output", pipeline_options.output},
                     {"--report", collected.text("report", "")},
                     {"--against", pipeline_options.against},
@@ -149,7 +150,10 @@ void run(int argc, char** argv, RunReport& report) {
   config_command->require_subcommand(1);
   CLI::App* show_command = config_command->add_subcommand("show", "what would run, and where each value comes from");
   add_options(*show_command, arguments, {});
-  show_command->callback([&] { show_config(collect_settings(arguments.values, arguments.config)); });
+  show_command->callback([&] {
+    collected = collect_settings(arguments.values, arguments.config);
+    show_config(collected);
+  });
 
   program.add_subcommand("doctor", "what this machine and build offer, and what is missing")->callback(doctor);
 
@@ -158,6 +162,8 @@ void run(int argc, char** argv, RunReport& report) {
     program.parse(normalised(argc, argv));
   } catch (const CLI::Success& request) {  // --help and --version
     program.exit(request, std::cout, std::cerr);
+  } catch (const Error& error) {
+    throw collected.with_place(error);
   } catch (const CLI::ParseError& error) {
     std::string help = "sparsereel";
     for (const CLI::App* command = &program; !command->get_subcommands().empty();) {

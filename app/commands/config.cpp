@@ -26,11 +26,11 @@ std::string source_name(const Settings& settings, const std::string& key) {
     case Source::command_line:
       return "command line";
     case Source::config_file:
-      return setting->file;
+      return setting->file + ":" + std::to_string(setting->mark.line);
     case Source::recipe:
       return "recipe of " + setting->file;
     case Source::matched_config:
-      return setting->file + " (matches the checkpoint)";
+      return setting->file + ":" + std::to_string(setting->mark.line) + " (matches the checkpoint)";
   }
   return {};
 }
