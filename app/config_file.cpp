@@ -1,6 +1,7 @@
 // Reads YAML into option values and picks the model config that fits a checkpoint.
 #include "app/config_file.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -54,17 +56,42 @@ void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& no
   }
 }
 
+/// Hears of documents only. yaml-cpp's own LoadAll never ends on a text such as ",".
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { last = mark; }
+  void OnDocumentEnd() override { ++count; }
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  int count = 0;
+  YAML::Mark last;
+};
+
+void require_one_document(const std::string& text, const fs::path& file) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentCounter documents;
+  while (documents.count < 2 && parser.HandleNextDocument(documents)) {
+  }
+  if (documents.count > 1)
+    throw bad_input(at(file, documents.last) + ": a second document begins", "write one map of keys to values");
+}
+
 /// The file's one document; nothing but comments is null.
 YAML::Node parse(const std::string& text, const fs::path& file) {
   // yaml-cpp reports by exceptions that do not know the file: here they become our own.
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.empty()) return {};
-    if (documents.size() > 1)
-      throw bad_input(at(file, documents[1].Mark()) + ": a second document begins", "keep one, without '---'");
+    require_one_document(text, file);
+    YAML::Node document = YAML::Load(text);
     int nodes = 0;
-    check_tree(documents.front(), file, 0, nodes);
-    return documents.front();
+    check_tree(document, file, 0, nodes);
+    return document;
   } catch (const YAML::Exception& error) {
     throw bad_input(at(file, error.mark) + ": this is not valid YAML: " + error.msg, "correct the file");
   }

@@ -1,14 +1,11 @@
 // The program: subcommands, the only place that catches, and exit codes (0 done, 1 failed, 2 bad input, 130
 // interrupted).
-#include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <new>
-#include <string_view>
 
 #include "app/commands/bench_attention.h"
 #include "app/commands/bench_pipeline.h"
@@ -22,11 +19,10 @@
 #include "app/outputs.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
+#include "models/failure.h"
 
 namespace sparsereel::app {
 namespace {
-
-constexpr const char* kMemoryRemedy = "choose a smaller size or fewer frames, or --vae-tiling on";
 
 /// What the command line gave.
 struct Arguments {
@@ -189,31 +185,14 @@ int fail(RunReport& report, int exit_code, const std::string& cause, std::string
   return finish(report, exit_code, cause, remedy);  // prints what could not be written
 }
 
-/// libtorch's allocator of host memory tells its failures from others only by their text.
-bool out_of_host_memory(const c10::Error& error) {
-  return std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
-}
-
 int run_to_exit_code(int argc, char** argv, RunReport& report) {
   try {
     run(argc, argv, report);
     return finish(report, 0);
-  } catch (const Error& error) {
-    return fail(report, error.exit_code(), error.what(), error.remedy());
-  } catch (const models::Cancelled&) {
-    return fail(report, 130, "nothing half-written is left behind",
-                report.recovery.empty() ? "run the same command again: the same seed gives the same video" : "");
-  } catch (const std::bad_alloc&) {
-    return fail(report, 1, "out of memory", kMemoryRemedy);
-  } catch (const c10::OutOfMemoryError& error) {
-    return fail(report, 1, std::string("out of GPU memory: ") + error.what_without_backtrace(),
-                "choose a smaller size or fewer frames, --vae-tiling on, --offload, or --dtype bf16");
-  } catch (const c10::Error& error) {
-    if (out_of_host_memory(error)) return fail(report, 1, "out of memory", kMemoryRemedy);
-    return fail(report, 1, std::string("libtorch failed: ") + error.what_without_backtrace(),
-                "report this with the command line and 'sparsereel doctor'");
-  } catch (const std::exception& error) {
-    return fail(report, 1, error.what(), "report this with the command line and 'sparsereel doctor'");
+  } catch (...) {
+    const Error error = models::as_error(std::current_exception());
+    const bool resumable = error.exit_code() == 130 && !report.recovery.empty();
+    return fail(report, error.exit_code(), error.what(), resumable ? "" : error.remedy());
   }
 }
 
