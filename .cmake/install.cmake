@@ -9,6 +9,21 @@ endif()
 install(TARGETS sparsereel RUNTIME)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)
+# The manual and the shells' completions are printed by the program itself.
+install(CODE "set(program ${CMAKE_BINARY_DIR}/sparsereel)
+set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")")
+install(CODE [=[
+foreach(page "reference --format man|man/man1/sparsereel.1" "completion bash|bash-completion/completions/sparsereel"
+             "completion zsh|zsh/site-functions/_sparsereel" "completion fish|fish/vendor_completions.d/sparsereel.fish")
+  string(REPLACE "|" ";" page "${page}")
+  list(GET page 0 arguments)
+  list(GET page 1 path)
+  separate_arguments(arguments)
+  execute_process(COMMAND ${program} ${arguments} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  file(WRITE "$ENV{DESTDIR}${share}/${path}" "${text}")
+  message(STATUS "Installing: $ENV{DESTDIR}${share}/${path}")
+endforeach()
+]=])
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparsereel)
 install(TARGETS sparsereel_library EXPORT sparsereelTargets LIBRARY)

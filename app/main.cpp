@@ -6,15 +6,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 
+#include "app/command_tree.h"
 #include "app/commands/bench_attention.h"
 #include "app/commands/bench_pipeline.h"
 #include "app/commands/bench_plot.h"
+#include "app/commands/completion.h"
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
 #include "app/commands/doctor.h"
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
+#include "app/commands/reference.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
@@ -60,6 +64,7 @@ void add_options(CLI::App& command, Arguments& arguments, const std::vector<std:
       std::string choices;
       for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
       option->type_name(!choices.empty()                 ? choices
+                        : spec.kind == ValueKind::file   ? "FILE"
                         : spec.kind == ValueKind::whole  ? "N"
                         : spec.kind == ValueKind::number ? "X"
                                                          : "TEXT");
@@ -67,6 +72,25 @@ void add_options(CLI::App& command, Arguments& arguments, const std::vector<std:
     option->group(spec.group);
   }
   command.add_option("--config", arguments.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
+}
+
+class Help : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* command, std::string, CLI::AppFormatMode) const override {
+    return help_text(describe(*command));
+  }
+};
+
+/// What to do about a command line that CLI11 refuses.
+std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+  const CLI::App* command = &program;
+  size_t depth = 0;
+  for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().front();
+  const CommandInfo info = describe(*command);
+  const std::vector<std::string> unused = command->remaining();
+  // Where a command is missing, the word in its place is what was meant to be one.
+  const std::string wrong = !unused.empty() ? unused.front() : depth < words.size() ? words[depth] : "";
+  return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }
 
 void start_report(const std::string& path, bool print, const char* command, RunReport& report) {
@@ -82,6 +106,7 @@ void start_report(const std::string& path, bool print, const char* command, RunR
 void run(int argc, char** argv, RunReport& report) {
   CLI::App program("Text to video with Hilbert-ordered, block-sparse attention", "sparsereel");
   program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
+  program.formatter(std::make_shared<Help>());
   program.require_subcommand(1);
   Arguments arguments;
   Settings collected;
@@ -93,11 +118,13 @@ void run(int argc, char** argv, RunReport& report) {
   };
 
   CLI::App* generate_command = program.add_subcommand("generate", "one prompt -> one video");
+  generate_command->footer(
+      "sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
   add_options(*generate_command, arguments, {});
   generate_command->callback([&] { generate(settings("generate"), report); });
 
   CLI::App* decode_command = program.add_subcommand("decode", "saved latents -> video");
-  decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->required();
+  decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->type_name("FILE")->required();
   add_options(*decode_command, arguments, decode_keys());
   decode_command->callback([&] { decode(arguments.path, settings("decode"), report); });
 
@@ -132,13 +159,17 @@ void run(int argc, char** argv, RunReport& report) {
 
   CLI::App* bench_plot_command = bench_command->add_subcommand("plot", "draw the JSON report of a benchmark");
   std::string plot_output = "bench.png";
-  bench_plot_command->add_option("REPORT", arguments.path, "JSON of bench pipeline or bench attention")->required();
+  bench_plot_command->add_option("REPORT", arguments.path, "JSON of bench pipeline or bench attention")
+      ->type_name("FILE")
+      ->required();
   bench_plot_command->add_option("-o,--output", plot_output, "PNG to write (default bench.png)")->type_name("FILE");
   bench_plot_command->callback([&] { bench_plot(arguments.path, plot_output, report); });
 
   CLI::App* inspect_command =
       program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
-  inspect_command->add_option("PATH", arguments.path, "checkpoint folder, .safetensors, .mp4 or .gif")->required();
+  inspect_command->add_option("PATH", arguments.path, "checkpoint folder, .safetensors, .mp4 or .gif")
+      ->type_name("FILE")
+      ->required();
   inspect_command->add_flag("--json", arguments.json, "print one JSON object");
   inspect_command->callback([&] { inspect(arguments.path, arguments.json); });
 
@@ -151,6 +182,19 @@ void run(int argc, char** argv, RunReport& report) {
     show_config(collected);
   });
 
+  CLI::App* completion_command =
+      program.add_subcommand("completion", "a script that teaches a shell to complete command lines");
+  completion_command->footer("source <(sparsereel completion bash)");
+  completion_command->add_option("SHELL", arguments.path, "yours")->type_name("bash,zsh,fish")->required();
+  completion_command->callback([&] { std::cout << completion_script(describe(program), arguments.path); });
+
+  CLI::App* reference_command = program.add_subcommand("reference", "the manual: every command, option and file");
+  reference_command->footer("sparsereel reference --format man | man -l -");
+  std::string reference_format = "text";
+  reference_command->add_option("--format", reference_format, "as it is, or for 'man -l -' (default text)")
+      ->type_name("text,man");
+  reference_command->callback([&] { std::cout << reference(describe(program), reference_format); });
+
   program.add_subcommand("doctor", "what this machine and build offer, and what is missing")->callback(doctor);
 
   const c10::InferenceMode guard;
@@ -161,14 +205,11 @@ void run(int argc, char** argv, RunReport& report) {
   } catch (const Error& error) {
     throw collected.with_place(error);
   } catch (const CLI::ParseError& error) {
-    std::string help = "sparsereel";
-    for (const CLI::App* command = &program; !command->get_subcommands().empty();) {
-      command = command->get_subcommands().front();
-      help += " " + command->get_name();
-    }
+    std::vector<std::string> words = normalised(argc, argv);
+    std::reverse(words.begin(), words.end());
     const bool unknown_command = program.get_subcommands().empty() && argc > 1;
     throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + error.what() : error.what(),
-                    "see '" + help + " --help'");
+                    command_line_remedy(program, words));
   }
 }
 

@@ -78,6 +78,7 @@ std::string joined(const std::vector<std::string>& words) {
 std::string problem(const OptionSpec& spec, const std::string& value) {
   switch (spec.kind) {
     case ValueKind::text:
+    case ValueKind::file:
       return {};
     case ValueKind::whole:
       return parse<int64_t>(value) || parse<uint64_t>(value) ? "" : "a whole number is needed";

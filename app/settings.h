@@ -14,7 +14,7 @@
 
 namespace sparsereel::app {
 
-enum class ValueKind { text, whole, number, flag, choice };
+enum class ValueKind { text, file, whole, number, flag, choice };
 
 /// One option: its key in YAML files is its first long name with '_' for '-'.
 struct OptionSpec {

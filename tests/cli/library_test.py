@@ -59,6 +59,9 @@ class Library(CommandLineTest):
         shown = self.command(program, 'config', 'show', '--device', 'cpu', env=environment)
         self.assertIn(f'model: {json.dumps(str(prefix / "share/sparsereel/assets/tiny"))}', shown)
         self.assertIn(f'{prefix}/share/sparsereel/configs/tiny.yaml', shown)
+        for name, word in (('man/man1/sparsereel.1', '.SH "?EXIT STATUS'), ('bash-completion/completions/sparsereel', 'complete -F'),
+                           ('zsh/site-functions/_sparsereel', '#compdef sparsereel\n'), ('fish/vendor_completions.d/sparsereel.fish', 'complete -c')):
+            self.assertRegex((prefix / 'share' / name).read_text(), word)
 
     def test_library_shows_its_own_names_only(self):
         library = self.install() / 'lib' / 'libsparsereel.so'
