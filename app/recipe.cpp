@@ -1,6 +1,7 @@
 // Reads the recipe of a video as option values; see recipe.h.
 #include "app/recipe.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -28,11 +29,14 @@ const std::set<std::string, std::less<>> kOptions = {"prompt",       "negative_p
                                                      "codec",        "attention",
                                                      "crf",          "dense_steps",
                                                      "dense_layers", "threads",
-                                                     "offload",      "similarity",
-                                                     "pv_threshold", "token_order",
-                                                     "vae_tiling"};
-/// What it says beside options; model and init_latents are looked at one by one.
-const std::set<std::string, std::less<>> kFacts = {"version", "sparsity", "model", "init_latents"};
+                                                     "similarity",   "pv_threshold",
+                                                     "token_order",  "vae_tiling"};
+/// Options whose file a recipe knows by its name only.
+constexpr std::array<std::pair<const char*, const char*>, 2> kFiles = {
+    {{"init_latents", "--init-latents"}, {"profile", "--profile"}}};
+/// What it says beside options.
+const std::set<std::string, std::less<>> kFacts = {"version",      "sparsity", "model",
+                                                   "init_latents", "profile",  "profile_sha256"};
 
 nlohmann::json read_fields(const fs::path& video) {
   nlohmann::json recipe = nlohmann::json::parse(read_recipe(video), nullptr, false);
@@ -86,9 +90,10 @@ void add_recipe(Settings& settings, const fs::path& video) {
                           std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
     values[model->first] = model->second.string();
   }
-  if (recipe.contains("init_latents") && !settings.has("init_latents"))
-    throw bad_input("--from " + video.string() + ": it began with the latents " + text_of(recipe, "init_latents"),
-                    "name that file with --init-latents");
+  for (const auto& [key, option] : kFiles)
+    if (recipe.contains(key) && !settings.has(key))
+      throw bad_input("--from " + video.string() + ": it was made with the file " + text_of(recipe, key),
+                      std::string("name that file with ") + option);
   settings.add(Source::recipe, values, video.string());
 }
 

@@ -79,7 +79,6 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
   }
   set_encoding(recipe, options.run);
   if (options.run.threads) recipe["threads"] = *options.run.threads;
-  if (options.run.offload) recipe["offload"] = true;
   if (!options.init_latents.empty()) recipe["init_latents"] = options.init_latents.filename().string();
   add_policy(recipe, request);
   if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
