@@ -115,7 +115,7 @@ YamlOptions option_values(const YAML::Node& node, const fs::path& file, const st
   for (const auto& entry : node) {
     const std::string key = entry.first.Scalar();
     if (!entry.second.IsScalar())
-      throw bad_input(at(file, entry.second.Mark()) + ": " + prefix + key + " is not a single value",
+      throw bad_input(at(file, entry.second.Mark()).append(": ").append(prefix).append(key) + " is not a single value",
                       "write one number or text after the colon, or remove the key");
     options.values[key] = entry.second.Scalar();
     options.places[key] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
@@ -129,7 +129,7 @@ void check_keys(const YAML::Node& node, const fs::path& file, const std::string&
   for (const auto& entry : node) {
     const std::string key = entry.first.Scalar();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      throw bad_input(at(file, entry.first.Mark()) + ": the key " + prefix + key + " is unknown",
+      throw bad_input(at(file, entry.first.Mark()).append(": the key ").append(prefix).append(key) + " is unknown",
                       did_you_mean(key, known, remedy));
   }
 }

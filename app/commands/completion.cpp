@@ -129,8 +129,9 @@ std::string zsh_option(const OptionInfo& option) {
     value.append(":").append(replaced(option.value, {{':', "\\:"}})).append(":").append(action);
   std::vector<std::string> specs;
   for (const std::string& name : option.names) {
-    const std::string equals = value.empty() || !name.starts_with("--") ? "" : "=";
-    specs.push_back(literal("(" + joined(option.names) + ")" + name + equals + "[" + help + "]" + value));
+    const char* equals = value.empty() || !name.starts_with("--") ? "" : "=";
+    std::string spec = "(" + joined(option.names) + ")";
+    specs.push_back(literal(spec.append(name).append(equals).append("[").append(help).append("]").append(value)));
   }
   return joined(specs);
 }
