@@ -1,13 +1,19 @@
 // Reads YAML into option values and picks the model config that fits a checkpoint.
 #include "app/config_file.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <sstream>
+#include <utility>
 #include <vector>
 
-#include "app/settings.h"
+#include "app/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
@@ -15,32 +21,117 @@ namespace {
 
 namespace fs = std::filesystem;
 
-YAML::Node load(const fs::path& path) {
-  if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": no such file", "check the path");
+/// More than any config needs. Aliases make a small file a huge tree, or one without end.
+constexpr int kDeepest = 20;
+constexpr int kMostNodes = 20'000;
+
+Mark mark_of(const YAML::Mark& mark) {
+  return {mark.line + 1, mark.column + 1};
+}
+
+/// "my.yaml:3:8"
+std::string at(const fs::path& file, const YAML::Mark& mark) {
+  const Mark position = mark_of(mark);
+  if (position.line == 0) return file.string();
+  return file.string() + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
+}
+
+/// Throws for what would be read in part or without end: keys that are not text, or stand there twice.
+void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
+  if (depth > kDeepest || ++nodes > kMostNodes)
+    throw bad_input(at(file, node.Mark()) + ": the file is nested too deeply or too large", "write it without aliases");
+  if (!node.IsMap() && !node.IsSequence()) return;
+  std::set<std::string> keys;
+  for (const auto& entry : node) {
+    if (!node.IsMap()) {
+      check_tree(entry, file, depth + 1, nodes);
+      continue;
+    }
+    if (!entry.first.IsScalar())
+      throw bad_input(at(file, entry.first.Mark()) + ": a key is not a single word",
+                      "write lines of the form 'steps: 25'");
+    if (!keys.insert(entry.first.Scalar()).second)
+      throw bad_input(at(file, entry.first.Mark()) + ": " + entry.first.Scalar() + " stands there twice", "keep one");
+    check_tree(entry.second, file, depth + 1, nodes);
+  }
+}
+
+/// Hears of documents only. yaml-cpp's own LoadAll never ends on a text such as ",".
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { last = mark; }
+  void OnDocumentEnd() override { ++count; }
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  int count = 0;
+  YAML::Mark last;
+};
+
+void require_one_document(const std::string& text, const fs::path& file) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentCounter documents;
+  while (documents.count < 2 && parser.HandleNextDocument(documents)) {
+  }
+  if (documents.count > 1)
+    throw bad_input(at(file, documents.last) + ": a second document begins", "write one map of keys to values");
+}
+
+/// The file's one document; nothing but comments is null.
+YAML::Node parse(const std::string& text, const fs::path& file) {
   // yaml-cpp reports by exceptions that do not know the file: here they become our own.
   try {
-    return YAML::LoadFile(path.string());
+    require_one_document(text, file);
+    YAML::Node document = YAML::Load(text);
+    int nodes = 0;
+    check_tree(document, file, 0, nodes);
+    return document;
   } catch (const YAML::Exception& error) {
-    throw bad_input(path.string() + " is not valid YAML: " + error.what(), "correct the file");
+    throw bad_input(at(file, error.mark) + ": this is not valid YAML: " + error.msg, "correct the file");
   }
 }
 
-void require_map(const YAML::Node& node, const std::string& what) {
-  if (!node.IsMap()) throw bad_input(what + " is not a map of keys to values", "write lines of the form 'steps: 25'");
+std::string read_text(const fs::path& path) {
+  if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": no such file", "check the path");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw bad_input(path.string() + " cannot be read", "check its permissions");
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::map<std::string, std::string> option_values(const YAML::Node& node, const fs::path& file,
-                                                 const std::string& prefix) {
-  std::map<std::string, std::string> values;
+void require_map(const YAML::Node& node, const fs::path& file, const std::string& what) {
+  if (!node.IsMap())
+    throw bad_input(at(file, node.Mark()) + ": " + what + " is not a map of keys to values",
+                    "write lines of the form 'steps: 25'");
+}
+
+YamlOptions option_values(const YAML::Node& node, const fs::path& file, const std::string& prefix) {
+  YamlOptions options;
   for (const auto& entry : node) {
-    if (!entry.first.IsScalar() || !entry.second.IsScalar())
-      throw bad_input(file.string() + ": " + prefix + (entry.first.IsScalar() ? entry.first.Scalar() : "a key") +
-                          " is not a single value",
+    const std::string key = entry.first.Scalar();
+    if (!entry.second.IsScalar())
+      throw bad_input(at(file, entry.second.Mark()).append(": ").append(prefix).append(key) + " is not a single value",
                       "write one number or text after the colon, or remove the key");
-    if (!values.emplace(entry.first.Scalar(), entry.second.Scalar()).second)
-      throw bad_input(file.string() + ": " + prefix + entry.first.Scalar() + " stands there twice", "keep one");
+    options.values[key] = entry.second.Scalar();
+    options.places[key] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
   }
-  return values;
+  return options;
+}
+
+/// Throws for a key that is none of `known`.
+void check_keys(const YAML::Node& node, const fs::path& file, const std::string& prefix,
+                const std::vector<std::string>& known, const std::string& remedy) {
+  for (const auto& entry : node) {
+    const std::string key = entry.first.Scalar();
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      throw bad_input(at(file, entry.first.Mark()).append(": the key ").append(prefix).append(key) + " is unknown",
+                      did_you_mean(key, known, remedy));
+  }
 }
 
 template <typename Number>
@@ -73,70 +164,76 @@ nlohmann::json to_json(const YAML::Node& node) {
   return json;
 }
 
-YAML::Node load_model_config(const fs::path& file) {
-  YAML::Node node = load(file);
-  require_map(node, file.string());
-  for (const auto& entry : node) {
-    const std::string key = entry.first.Scalar();
-    if (key != "match" && key != "architecture" && key != "defaults")
-      throw bad_input(file.string() + ": the key " + key + " is unknown",
-                      "a model config has match, architecture and defaults");
-    require_map(entry.second, file.string() + ": " + key);
-  }
+YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
+  YAML::Node node = parse(text, file);
+  require_map(node, file, "the file");
+  check_keys(node, file, "", {"match", "architecture", "defaults"},
+             "a model config has match, architecture and defaults");
+  for (const auto& entry : node) require_map(entry.second, file, entry.first.Scalar());
   if (!node["match"]) throw bad_input(file.string() + ": match is missing", "name class, layers, heads, patch_size_t");
+  check_keys(node["match"], file, "match.", {"class", "layers", "heads", "patch_size_t"},
+             "match has class, layers, heads and patch_size_t");
+  for (const auto& entry : node["match"])
+    if (!entry.second.IsScalar() && !entry.second.IsNull())
+      throw bad_input(at(file, entry.second.Mark()) + ": match." + entry.first.Scalar() + " is not a single value",
+                      "write the transformer's value, or null");
   return node;
 }
 
 ModelConfig with_defaults(const YAML::Node& node, const fs::path& file) {
-  ModelConfig config{file, {}};
-  if (node["defaults"]) config.defaults = option_values(node["defaults"], file, "defaults.");
-  return config;
+  if (!node["defaults"]) return {file, {}, {}};
+  YamlOptions options = option_values(node["defaults"], file, "defaults.");
+  return {file, std::move(options.values), std::move(options.places)};
 }
 
-bool fits(const YAML::Node& match, const fs::path& file, const std::string& transformer_class,
-          const models::CogVideoXConfig& transformer) {
+bool fits(const YAML::Node& match, const std::string& transformer_class, const models::CogVideoXConfig& transformer) {
   const std::map<std::string, std::string> actual = {
       {"class", transformer_class},
       {"layers", std::to_string(transformer.num_layers)},
       {"heads", std::to_string(transformer.num_attention_heads)},
       {"patch_size_t", transformer.patch_size_t ? std::to_string(*transformer.patch_size_t) : "null"}};
   bool all = true;
-  for (const auto& entry : match) {
-    const auto place = actual.find(entry.first.Scalar());
-    if (place == actual.end())
-      throw bad_input(file.string() + ": the key match." + entry.first.Scalar() + " is unknown",
-                      "match has class, layers, heads and patch_size_t");
-    all = all && place->second == (entry.second.IsNull() ? "null" : entry.second.Scalar());
-  }
+  for (const auto& entry : match)
+    all = all && actual.at(entry.first.Scalar()) == (entry.second.IsScalar() ? entry.second.Scalar() : "null");
   return all;
 }
 
 }  // namespace
 
-std::map<std::string, std::string> read_config_file(const fs::path& path) {
-  const YAML::Node node = load(path);
+YamlOptions parse_config(const std::string& text, const fs::path& path) {
+  const YAML::Node node = parse(text, path);
   if (node.IsNull()) return {};
-  require_map(node, path.string());
+  require_map(node, path, "the file");
   return option_values(node, path, "");
+}
+
+YamlOptions read_config_file(const fs::path& path) {
+  return parse_config(read_text(path), path);
 }
 
 std::optional<ModelConfig> match_model_config(const fs::path& file, const std::string& transformer_class,
                                               const models::CogVideoXConfig& transformer) {
-  const YAML::Node node = load_model_config(file);
-  if (!fits(node["match"], file, transformer_class, transformer)) return std::nullopt;
+  const YAML::Node node = parse_model_config(read_text(file), file);
+  if (!fits(node["match"], transformer_class, transformer)) return std::nullopt;
   return with_defaults(node, file);
 }
 
-Architecture read_architecture(const fs::path& file) {
-  const YAML::Node node = load_model_config(file);
+Architecture parse_architecture(const std::string& text, const fs::path& file) {
+  const YAML::Node node = parse_model_config(text, file);
   const YAML::Node transformer_class = node["match"]["class"];
   if (!transformer_class || !transformer_class.IsScalar())
-    throw bad_input(file.string() + ": match.class is missing",
+    throw bad_input(at(file, node["match"].Mark()) + ": match.class is missing",
                     "name the transformer's class, as its config.json does");
   if (!node["architecture"])
     throw bad_input(file.string() + ": architecture is missing",
                     "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
+  check_keys(node["architecture"], file, "architecture.", {"transformer", "vae", "text_encoder", "scheduler"},
+             "architecture has transformer, vae, text_encoder and scheduler");
   return {with_defaults(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
+}
+
+Architecture read_architecture(const fs::path& file) {
+  return parse_architecture(read_text(file), file);
 }
 
 std::optional<ModelConfig> find_model_config(const fs::path& folder, const std::string& transformer_class,

@@ -7,18 +7,27 @@
 #include <optional>
 #include <string>
 
+#include "app/settings.h"
 #include "models/checkpoint/configs.h"
 
 namespace sparsereel::app {
 
-/// Option values of a --config file: a map of long option names (with _) to scalars. Throws Error naming file and key
-/// (and line, where the YAML itself is broken).
-std::map<std::string, std::string> read_config_file(const std::filesystem::path& path);
+/// Options as a YAML file gives them.
+struct YamlOptions {
+  std::map<std::string, std::string> values;
+  Places places;
+};
+
+/// A --config file: a map of long option names (with _) to scalars. Throws Error naming file, line and column.
+YamlOptions read_config_file(const std::filesystem::path& path);
+/// The same of its text.
+YamlOptions parse_config(const std::string& text, const std::filesystem::path& path);
 
 /// A file of configs/ that describes a published checkpoint.
 struct ModelConfig {
   std::filesystem::path file;
   std::map<std::string, std::string> defaults;
+  Places places;  // of the defaults
 };
 
 /// Reads a models' YAML (keys match, architecture, defaults) and returns its defaults if `match` fits the transformer:
@@ -36,6 +45,8 @@ struct Architecture {
 
 /// Throws Error naming file and key; a file without `match.class` or `architecture` is one.
 Architecture read_architecture(const std::filesystem::path& file);
+/// The same of its text.
+Architecture parse_architecture(const std::string& text, const std::filesystem::path& file);
 
 /// The one configs/*.yaml that fits; nothing where none does. Throws Error naming both where two do.
 std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const std::string& transformer_class,

@@ -1,32 +1,32 @@
 // The program: subcommands, the only place that catches, and exit codes (0 done, 1 failed, 2 bad input, 130
 // interrupted).
-#include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <new>
-#include <string_view>
+#include <memory>
 
+#include "app/command_tree.h"
 #include "app/commands/bench_attention.h"
 #include "app/commands/bench_pipeline.h"
 #include "app/commands/bench_plot.h"
+#include "app/commands/completion.h"
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
 #include "app/commands/doctor.h"
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
+#include "app/commands/reference.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
+#include "models/failure.h"
 
 namespace sparsereel::app {
 namespace {
-
-constexpr const char* kMemoryRemedy = "choose a smaller size or fewer frames, or --vae-tiling on";
 
 /// What the command line gave.
 struct Arguments {
@@ -64,6 +64,7 @@ void add_options(CLI::App& command, Arguments& arguments, const std::vector<std:
       std::string choices;
       for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
       option->type_name(!choices.empty()                 ? choices
+                        : spec.kind == ValueKind::file   ? "FILE"
                         : spec.kind == ValueKind::whole  ? "N"
                         : spec.kind == ValueKind::number ? "X"
                                                          : "TEXT");
@@ -71,6 +72,25 @@ void add_options(CLI::App& command, Arguments& arguments, const std::vector<std:
     option->group(spec.group);
   }
   command.add_option("--config", arguments.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
+}
+
+class Help : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* command, std::string, CLI::AppFormatMode) const override {
+    return help_text(describe(*command));
+  }
+};
+
+/// What to do about a command line that CLI11 refuses.
+std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+  const CLI::App* command = &program;
+  size_t depth = 0;
+  for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().front();
+  const CommandInfo info = describe(*command);
+  const std::vector<std::string> unused = command->remaining();
+  // Where a command is missing, the word in its place is what was meant to be one.
+  const std::string wrong = !unused.empty() ? unused.front() : depth < words.size() ? words[depth] : "";
+  return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }
 
 void start_report(const std::string& path, bool print, const char* command, RunReport& report) {
@@ -86,21 +106,25 @@ void start_report(const std::string& path, bool print, const char* command, RunR
 void run(int argc, char** argv, RunReport& report) {
   CLI::App program("Text to video with Hilbert-ordered, block-sparse attention", "sparsereel");
   program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
+  program.formatter(std::make_shared<Help>());
   program.require_subcommand(1);
   Arguments arguments;
+  Settings collected;
   const auto settings = [&](const char* command) {
-    Settings collected = collect_settings(arguments.values, arguments.config);
+    collected = collect_settings(arguments.values, arguments.config);
     check_distinct_files(collected, arguments.config, arguments.path);
     start_report(collected.text("report", ""), collected.flag("json"), command, report);
     return collected;
   };
 
   CLI::App* generate_command = program.add_subcommand("generate", "one prompt -> one video");
+  generate_command->footer(
+      "sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
   add_options(*generate_command, arguments, {});
   generate_command->callback([&] { generate(settings("generate"), report); });
 
   CLI::App* decode_command = program.add_subcommand("decode", "saved latents -> video");
-  decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->required();
+  decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->type_name("FILE")->required();
   add_options(*decode_command, arguments, decode_keys());
   decode_command->callback([&] { decode(arguments.path, settings("decode"), report); });
 
@@ -122,7 +146,7 @@ void run(int argc, char** argv, RunReport& report) {
   add_bench_pipeline_options(*bench_pipeline_command, pipeline_options);
   add_options(*bench_pipeline_command, arguments, bench::pipeline_keys());
   bench_pipeline_command->callback([&] {
-    const Settings collected = collect_settings(arguments.values, arguments.config);
+    collected = collect_settings(arguments.values, arguments.config);
     check_distinct({{"--output", pipeline_options.output},
                     {"--report", collected.text("report", "")},
                     {"--against", pipeline_options.against},
@@ -135,13 +159,17 @@ void run(int argc, char** argv, RunReport& report) {
 
   CLI::App* bench_plot_command = bench_command->add_subcommand("plot", "draw the JSON report of a benchmark");
   std::string plot_output = "bench.png";
-  bench_plot_command->add_option("REPORT", arguments.path, "JSON of bench pipeline or bench attention")->required();
+  bench_plot_command->add_option("REPORT", arguments.path, "JSON of bench pipeline or bench attention")
+      ->type_name("FILE")
+      ->required();
   bench_plot_command->add_option("-o,--output", plot_output, "PNG to write (default bench.png)")->type_name("FILE");
   bench_plot_command->callback([&] { bench_plot(arguments.path, plot_output, report); });
 
   CLI::App* inspect_command =
       program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
-  inspect_command->add_option("PATH", arguments.path, "checkpoint folder, .safetensors, .mp4 or .gif")->required();
+  inspect_command->add_option("PATH", arguments.path, "checkpoint folder, .safetensors, .mp4 or .gif")
+      ->type_name("FILE")
+      ->required();
   inspect_command->add_flag("--json", arguments.json, "print one JSON object");
   inspect_command->callback([&] { inspect(arguments.path, arguments.json); });
 
@@ -149,7 +177,23 @@ void run(int argc, char** argv, RunReport& report) {
   config_command->require_subcommand(1);
   CLI::App* show_command = config_command->add_subcommand("show", "what would run, and where each value comes from");
   add_options(*show_command, arguments, {});
-  show_command->callback([&] { show_config(collect_settings(arguments.values, arguments.config)); });
+  show_command->callback([&] {
+    collected = collect_settings(arguments.values, arguments.config);
+    show_config(collected);
+  });
+
+  CLI::App* completion_command =
+      program.add_subcommand("completion", "a script that teaches a shell to complete command lines");
+  completion_command->footer("source <(sparsereel completion bash)");
+  completion_command->add_option("SHELL", arguments.path, "yours")->type_name("bash,zsh,fish")->required();
+  completion_command->callback([&] { std::cout << completion_script(describe(program), arguments.path); });
+
+  CLI::App* reference_command = program.add_subcommand("reference", "the manual: every command, option and file");
+  reference_command->footer("sparsereel reference --format man | man -l -");
+  std::string reference_format = "text";
+  reference_command->add_option("--format", reference_format, "as it is, or for 'man -l -' (default text)")
+      ->type_name("text,man");
+  reference_command->callback([&] { std::cout << reference(describe(program), reference_format); });
 
   program.add_subcommand("doctor", "what this machine and build offer, and what is missing")->callback(doctor);
 
@@ -158,15 +202,14 @@ void run(int argc, char** argv, RunReport& report) {
     program.parse(normalised(argc, argv));
   } catch (const CLI::Success& request) {  // --help and --version
     program.exit(request, std::cout, std::cerr);
+  } catch (const Error& error) {
+    throw collected.with_place(error);
   } catch (const CLI::ParseError& error) {
-    std::string help = "sparsereel";
-    for (const CLI::App* command = &program; !command->get_subcommands().empty();) {
-      command = command->get_subcommands().front();
-      help += " " + command->get_name();
-    }
+    std::vector<std::string> words = normalised(argc, argv);
+    std::reverse(words.begin(), words.end());
     const bool unknown_command = program.get_subcommands().empty() && argc > 1;
     throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + error.what() : error.what(),
-                    "see '" + help + " --help'");
+                    command_line_remedy(program, words));
   }
 }
 
@@ -183,31 +226,14 @@ int fail(RunReport& report, int exit_code, const std::string& cause, std::string
   return finish(report, exit_code, cause, remedy);  // prints what could not be written
 }
 
-/// libtorch's allocator of host memory tells its failures from others only by their text.
-bool out_of_host_memory(const c10::Error& error) {
-  return std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
-}
-
 int run_to_exit_code(int argc, char** argv, RunReport& report) {
   try {
     run(argc, argv, report);
     return finish(report, 0);
-  } catch (const Error& error) {
-    return fail(report, error.exit_code(), error.what(), error.remedy());
-  } catch (const models::Cancelled&) {
-    return fail(report, 130, "nothing half-written is left behind",
-                report.recovery.empty() ? "run the same command again: the same seed gives the same video" : "");
-  } catch (const std::bad_alloc&) {
-    return fail(report, 1, "out of memory", kMemoryRemedy);
-  } catch (const c10::OutOfMemoryError& error) {
-    return fail(report, 1, std::string("out of GPU memory: ") + error.what_without_backtrace(),
-                "choose a smaller size or fewer frames, --vae-tiling on, --offload, or --dtype bf16");
-  } catch (const c10::Error& error) {
-    if (out_of_host_memory(error)) return fail(report, 1, "out of memory", kMemoryRemedy);
-    return fail(report, 1, std::string("libtorch failed: ") + error.what_without_backtrace(),
-                "report this with the command line and 'sparsereel doctor'");
-  } catch (const std::exception& error) {
-    return fail(report, 1, error.what(), "report this with the command line and 'sparsereel doctor'");
+  } catch (...) {
+    const Error error = models::as_error(std::current_exception());
+    const bool resumable = error.exit_code() == 130 && !report.recovery.empty();
+    return fail(report, error.exit_code(), error.what(), resumable ? "" : error.remedy());
   }
 }
 

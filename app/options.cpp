@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "app/config_file.h"
+#include "app/recipe.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -98,10 +99,14 @@ std::string model_name(const RunOptions& run) {
 Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file) {
   Settings settings;
   settings.add(Source::command_line, command_line);
-  if (!config_file.empty()) settings.add(Source::config_file, read_config_file(config_file), config_file);
+  if (!config_file.empty()) {
+    const YamlOptions config = read_config_file(config_file);
+    settings.add(Source::config_file, config.values, config_file, config.places);
+  }
+  if (const auto video = settings.text("from")) add_recipe(settings, *video);
   if (const auto random_weights = settings.text("random_weights")) {
     const ModelConfig config = read_architecture(*random_weights).config;
-    settings.add(Source::matched_config, config.defaults, config.file.string());
+    settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
     return settings;
   }
   const auto folder = models::ModelFolder::open(model_path(settings));
@@ -109,7 +114,7 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
   const auto json = folder.config("transformer", &file);
   const auto transformer = models::parse_cogvideox_config(json, file);
   const auto matched = find_model_config(data_folder() / "configs", folder.component_class("transformer"), transformer);
-  if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string());
+  if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string(), matched->places);
   return settings;
 }
 

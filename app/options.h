@@ -38,8 +38,8 @@ struct GenerateOptions {
   std::filesystem::path init_latents;             // empty: noise
 };
 
-/// Command line, then --config, then the configs/*.yaml that fits the model. Throws Error for an unreadable file or
-/// model.
+/// Command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws Error
+/// for an unreadable file or model.
 Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file);
 
 /// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.

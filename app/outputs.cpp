@@ -38,10 +38,12 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   if (kind == ".gif" && !settings.flag("no_metadata"))
     files.push_back({"the recipe of the GIF", recipe_beside(output)});
   std::vector<const char*> keys = {"contact_sheet", "report", "random_weights"};
-  if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file"});
+  if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file", "from"});
   for (const char* key : keys) {
     if (const auto path = settings.text(key)) files.push_back({find_option(key)->names, *path});
   }
+  if (const auto from = settings.text("from"); from && decoded.empty())
+    files.push_back({"the recipe of --from", recipe_beside(*from)});
   files.push_back({"--config", config});
   files.push_back({"the latents to decode", decoded});
   return files;

@@ -68,16 +68,30 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            {"width", settings.width},
                            {"height", settings.height},
                            {"frames", settings.num_frames},
-                           {"fps", options.run.video.fps},
                            {"dtype", models::dtype_name(pipeline.dtype())},
                            {"device", pipeline.device().is_cpu() ? "cpu" : "cuda"},
                            {"attention", attention::name(request.attention_mode)},
                            {"token_order", hilbert::name(request.token_order)},
                            {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
+  if (settings.guidance_scale <= 1) {  // without guidance these have no effect, and are refused
+    recipe.erase("negative_prompt");
+    recipe.erase("dynamic_cfg");
+  }
+  set_encoding(recipe, options.run);
+  if (options.run.threads) recipe["threads"] = *options.run.threads;
   if (!options.init_latents.empty()) recipe["init_latents"] = options.init_latents.filename().string();
   add_policy(recipe, request);
   if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
   return recipe;
+}
+
+void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
+  recipe["fps"] = run.video.fps;
+  recipe.erase("crf");
+  recipe.erase("codec");
+  if (output_kind(run.output) != OutputKind::mp4) return;
+  recipe["crf"] = run.video.crf;
+  if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }
 
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device) {

@@ -25,6 +25,9 @@ std::string dump(const nlohmann::json& json, int indent = -1);
 nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
                            const models::Pipeline& pipeline, const attention::Statistics& statistics);
 
+/// How the frames become this run's file: the frame rate, and an MP4's crf and codec.
+void set_encoding(nlohmann::json& recipe, const RunOptions& run);
+
 /// The attention part of a report: mode, kernel, sparsity in all and per layer, error of check mode.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "hilbert/error.h"
+#include "app/nearest.h"
 
 namespace sparsereel::app {
 namespace {
@@ -29,11 +29,28 @@ std::vector<std::string> excluded_by(const std::string& key) {
   return result;
 }
 
-std::string label(const std::string& key, Source source, const std::string& file) {
-  if (source != Source::command_line) return file + ": " + key;
-  std::string name = key;
-  std::replace(name.begin(), name.end(), '_', '-');
-  return "--" + name;
+std::string option_name(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+/// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
+std::string label(const std::string& key, Source source, const std::string& file, Mark mark = {}) {
+  if (source == Source::command_line) return option_name(key);
+  const std::string position =
+      mark.line == 0 ? "" : ":" + std::to_string(mark.line) + ":" + std::to_string(mark.column);
+  return file + position + ": " + key;
+}
+
+Place place_of(const Places& places, const std::string& key) {
+  const auto place = places.find(key);
+  return place == places.end() ? Place{} : place->second;
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys;
+  for (const OptionSpec& spec : option_table()) keys.push_back(spec.key);
+  return keys;
 }
 
 template <typename Number>
@@ -61,6 +78,7 @@ std::string joined(const std::vector<std::string>& words) {
 std::string problem(const OptionSpec& spec, const std::string& value) {
   switch (spec.kind) {
     case ValueKind::text:
+    case ValueKind::file:
       return {};
     case ValueKind::whole:
       return parse<int64_t>(value) || parse<uint64_t>(value) ? "" : "a whole number is needed";
@@ -80,45 +98,52 @@ std::string problem(const OptionSpec& spec, const std::string& value) {
 
 /// The option of this name; throws where there is none, or where the value is none of its kind.
 const OptionSpec& checked_option(const std::string& given, const std::string& value, Source source,
-                                 const std::string& file) {
+                                 const std::string& file, const Place& place) {
   const OptionSpec* spec = find_option(given);
   if (spec == nullptr)
-    throw bad_input(file + ": the key " + given + " is unknown",
-                    "keys are the long option names of 'sparsereel generate --help' with _ for -");
+    throw bad_input(label("the key " + given, source, file, place.key) + " is unknown",
+                    did_you_mean(given, known_keys(),
+                                 "keys are the long option names of 'sparsereel generate --help' with _ for -"));
   if (const std::string wrong = problem(*spec, value); !wrong.empty())
-    throw bad_input(label(given, source, file) + " " + value + ": " + wrong, "see 'sparsereel generate --help'");
+    throw bad_input(label(given, source, file, place.value) + " " + value + ": " + wrong,
+                    did_you_mean(value, spec->choices, "see 'sparsereel generate --help'"));
   return *spec;
 }
 
 /// "256x128" -> the same as width 256 and height 128.
-void expand_size(std::map<std::string, Setting>& added, Source source, const std::string& file) {
-  const auto size = added.find("size");
-  if (size == added.end()) return;
-  const std::string text = size->second.value;
-  const size_t cross = text.find('x');
-  const std::string width = text.substr(0, cross), height = cross == std::string::npos ? "" : text.substr(cross + 1);
+void expand_size(std::map<std::string, Setting>& added) {
+  const auto place = added.find("size");
+  if (place == added.end()) return;
+  const Setting size = place->second;
+  const size_t cross = size.value.find('x');
+  const std::string width = size.value.substr(0, cross);
+  const std::string height = cross == std::string::npos ? "" : size.value.substr(cross + 1);
   if (!parse<int64_t>(width) || !parse<int64_t>(height))
-    throw bad_input(label("size", source, file) + " " + text + " is not of the form WxH", "write for example 720x480");
-  added.erase(size);
-  added["width"] = {width, source, file};
-  added["height"] = {height, source, file};
+    throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value + " is not of the form WxH",
+                    "write for example 720x480");
+  added.erase(place);
+  added["width"] = {width, size.source, size.file, size.mark};
+  added["height"] = {height, size.source, size.file, size.mark};
 }
 
 }  // namespace
 
-void Settings::add(Source source, const std::map<std::string, std::string>& values, const std::string& file) {
+void Settings::add(Source source, const std::map<std::string, std::string>& values, const std::string& file,
+                   const Places& places) {
   std::map<std::string, Setting> added;
   for (const auto& [given, value] : values) {
-    const OptionSpec& spec = checked_option(given, value, source, file);
-    if (!added.emplace(spec.key, Setting{value, source, file}).second)
-      throw bad_input(label(given, source, file) + " is given twice, under two names", "give it once");
+    const Place place = place_of(places, given);
+    const OptionSpec& spec = checked_option(given, value, source, file, place);
+    if (!added.emplace(spec.key, Setting{value, source, file, place.value}).second)
+      throw bad_input(label(given, source, file, place.key) + " is given twice, under two names", "give it once");
   }
   for (const auto& [first, second] : kExclusive) {
     if (added.contains(first) && added.contains(second))
-      throw bad_input(label(first, source, file) + " and " + label(second, source, file) + " exclude each other",
+      throw bad_input(label(first, source, file, added.at(first).mark) + " and " +
+                          label(second, source, file, added.at(second).mark) + " exclude each other",
                       "give one of them");
   }
-  expand_size(added, source, file);
+  expand_size(added);
   for (const auto& [key, setting] : added) {
     if (stronger(key, source)) continue;
     values_[key] = setting;
@@ -144,7 +169,18 @@ const Setting* Settings::find(const std::string& key) const {
 std::string Settings::describe(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return label(key, Source::command_line, {});
-  return label(key, setting->source, setting->file) + " " + setting->value;
+  return label(key, setting->source, setting->file, setting->mark) + " " + setting->value;
+}
+
+Error Settings::with_place(const Error& error) const {
+  const std::string cause = error.what();
+  for (const auto& [key, setting] : values_) {
+    if (setting.source == Source::command_line) continue;
+    const std::string placed = label(key, setting.source, setting.file, setting.mark);
+    for (const std::string& name : {option_name(key) + " ", "attention policy: " + key + " "})
+      if (cause.starts_with(name)) return {error.exit_code(), placed + " " + cause.substr(name.size()), error.remedy()};
+  }
+  return error;
 }
 
 std::optional<std::string> Settings::text(const std::string& key) const {

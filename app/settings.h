@@ -1,4 +1,5 @@
-// Option values by name, each remembering where it came from: command line, YAML file, matched model config. No torch.
+// Option values by name, each remembering where it came from: command line, YAML file, a video's recipe, matched model
+// config. No torch.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::app {
 
-enum class ValueKind { text, whole, number, flag, choice };
+enum class ValueKind { text, file, whole, number, flag, choice };
 
 /// One option: its key in YAML files is its first long name with '_' for '-'.
 struct OptionSpec {
@@ -29,25 +32,41 @@ const std::vector<OptionSpec>& option_table();
 const OptionSpec* find_option(std::string_view key);
 
 /// Where a value comes from; a later one wins.
-enum class Source { matched_config, config_file, command_line };
+enum class Source { matched_config, recipe, config_file, command_line };
+
+/// A position in a file, from 1; 0: unknown.
+struct Mark {
+  int line = 0, column = 0;
+};
+/// Where a YAML file names an option, and where its value begins.
+struct Place {
+  Mark key, value;
+};
+using Places = std::map<std::string, Place>;
 
 struct Setting {
   std::string value;
   Source source = Source::command_line;
-  std::string file;  // of a YAML value
+  std::string file;  // unless it is the command line
+  Mark mark;         // of a YAML value
 };
 
 class Settings {
  public:
   /// Adds the values of one source. Throws Error naming option and file: unknown key, a value that its kind does not
   /// allow, the same option under two names, or two options of one source that exclude each other. A value of a
-  /// stronger source replaces the weaker one's, and also removes what it excludes (--topk over a file's cdf).
-  void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {});
+  /// stronger source replaces the weaker one's, and also removes what it excludes (--topk over a file's cdf). `places`:
+  /// of the values in a YAML file; errors then name line and column.
+  void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {},
+           const Places& places = {});
 
   const Setting* find(const std::string& key) const;
   bool has(const std::string& key) const { return find(key) != nullptr; }
-  /// How an error names a value: "--steps 0" or "my.yaml: steps 0".
+  /// How an error names a value: "--steps 0" or "my.yaml:3:8: steps 0".
   std::string describe(const std::string& key) const;
+  /// An error of later stages, which know options by their names only ("--frames 8 ..."), with the place in the file
+  /// that gave the value ("my.yaml:3:9: frames 8 ...").
+  Error with_place(const Error& error) const;
 
   std::optional<std::string> text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;

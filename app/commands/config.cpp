@@ -26,9 +26,11 @@ std::string source_name(const Settings& settings, const std::string& key) {
     case Source::command_line:
       return "command line";
     case Source::config_file:
-      return setting->file;
+      return setting->file + ":" + std::to_string(setting->mark.line);
+    case Source::recipe:
+      return "recipe of " + setting->file;
     case Source::matched_config:
-      return setting->file + " (matches the checkpoint)";
+      return setting->file + ":" + std::to_string(setting->mark.line) + " (matches the checkpoint)";
   }
   return {};
 }
@@ -51,7 +53,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
 
 /// Options that have no effect on this run, which refuses them where they are given.
 std::set<std::string> idle_options(const Settings& settings, const GenerateOptions& options, double guidance_scale) {
-  std::set<std::string> idle = {"size", "prompt_file"};  // shown as width and height, and as the prompt
+  std::set<std::string> idle = {"size", "prompt_file", "from"};  // shown as what they stand for
   if (!settings.has("prompt") && !settings.has("prompt_file")) idle.insert("prompt");
   if (guidance_scale <= 1) idle.insert({"negative_prompt", "dynamic_cfg"});
   if (output_kind(options.run.output) != OutputKind::mp4) idle.insert({"crf", "codec"});

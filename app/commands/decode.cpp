@@ -54,7 +54,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const at::Tensor& frames = decoded.frames;
   progress.stage("write");
   recipe["vae_tiling"] = decoded.tiled ? "on" : "off";
-  recipe["fps"] = run.video.fps;
+  set_encoding(recipe, run);
   const auto prompt = recipe.find("prompt");
   const std::string caption = prompt != recipe.end() && prompt->is_string() ? prompt->get<std::string>() : "";
   const WrittenVideo written = write_outputs(run, frames, dump(recipe), caption);

@@ -68,6 +68,15 @@ void set_quality(AVCodecContext& encoder, int crf) {
   }
 }
 
+/// x264's AVX-512 code reads memory that it never wrote where the width is no multiple of 128 (seen with core 164: two
+/// runs, two files): its AVX2 code makes the same file every time.
+void make_repeatable(AVCodecContext& encoder) {
+#ifdef __x86_64__
+  if (std::string(encoder.codec->name) == "libx264" && __builtin_cpu_supports("avx512bw") != 0)
+    av_opt_set(encoder.priv_data, "x264-params", "asm=AVX2", 0);
+#endif
+}
+
 /// An open encoder, or nullptr with FFmpeg's error code in `code`.
 CodecContext open_encoder(const AVCodec& codec, const FramesView& frames, const VideoOptions& options, int* code) {
   CodecContext encoder(avcodec_alloc_context3(&codec));
@@ -84,6 +93,7 @@ CodecContext open_encoder(const AVCodec& codec, const FramesView& frames, const 
   encoder->colorspace = AVCOL_SPC_BT709;
   encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
   set_quality(*encoder, options.crf);
+  make_repeatable(*encoder);
   *code = avcodec_open2(encoder.get(), &codec, nullptr);
   return *code < 0 ? nullptr : std::move(encoder);
 }

@@ -32,8 +32,8 @@ class Options(CommandLineTest):
     def test_config_file_beats_defaults_and_command_line_beats_config_file(self):
         name = self.config('steps: 7\nfps: 12.5\ndynamic_cfg: true\n')
         rows = self.show('--config', name, '--fps', '24')
-        self.assertEqual(rows['steps'], ('7', 'my.yaml'))
-        self.assertEqual(rows['dynamic_cfg'], ('true', 'my.yaml'))
+        self.assertEqual(rows['steps'], ('7', 'my.yaml:1'))
+        self.assertEqual(rows['dynamic_cfg'], ('true', 'my.yaml:3'))
         self.assertEqual(rows['fps'], ('24.0', 'command line'))
 
     def test_command_line_turns_a_flag_of_the_file_off(self):
@@ -53,7 +53,7 @@ class Options(CommandLineTest):
         self.assertEqual(rows['token_order'][0], 'time-major')
 
     def test_second_name_in_a_file(self):
-        self.assertEqual(self.show('--config', self.config('num_inference_steps: 3\n'))['steps'], ('3', 'my.yaml'))
+        self.assertEqual(self.show('--config', self.config('num_inference_steps: 3\n'))['steps'], ('3', 'my.yaml:1'))
 
     def test_size_sets_both_sides(self):
         rows = self.show('--size', '48x32')
@@ -67,8 +67,9 @@ class Options(CommandLineTest):
     def test_what_is_shown_can_be_given_again(self):
         shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '-p', 'a "red": circle #1', '--cdf', '0.8', '--seed', 7)).stdout
         rows = self.show('--config', self.config(shown))
-        self.assertEqual(rows['prompt'], ('a "red": circle #1', 'my.yaml'))
-        self.assertEqual((rows['cdf'][0], rows['seed'][0], rows['width']), ('0.8', '7', ('64', 'my.yaml')))
+        self.assertRegex(rows['prompt'][1], r'my.yaml:\d+')
+        self.assertEqual(rows['prompt'][0], 'a "red": circle #1')
+        self.assertEqual((rows['cdf'][0], rows['seed'][0], rows['width'][0]), ('0.8', '7', '64'))
 
     def test_what_is_shown_runs_and_shows_the_same(self):
         (self.folder / 'prompt.txt').write_text(PROMPT)
@@ -98,7 +99,14 @@ class Options(CommandLineTest):
 
     def test_unknown_key_names_file_and_key(self):
         name = self.config('stepz: 3\n')
-        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml', 'stepz')
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml:1:1: the key stepz', 'did you mean steps?')
+
+    def test_values_that_only_the_model_refuses_are_named_by_their_place(self):
+        for text, place in (('steps: 3\nframes:  8\n', 'my.yaml:2:10: frames 8'), ('topk: 1.5\n', 'my.yaml:1:7: topk'),
+                            ('width: 250\n', 'my.yaml:1:8: width 250'), ('scheduler: euler\n', 'my.yaml:1:12: scheduler euler'),
+                            ('threads: 0\n', 'my.yaml:1:10: threads 0'), ('steps: 0\n', 'my.yaml:1:8: steps 0'),
+                            ('device: tpu\n', 'my.yaml:1:9: device tpu')):
+            self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text)), 2, place)
 
     def test_wrong_values_in_a_file_name_file_and_key(self):
         for text in ('steps: many\n', 'steps: [1, 2]\n', 'dynamic_cfg: maybe\n', 'attention: dense\n', 'steps:\n'):
@@ -107,7 +115,7 @@ class Options(CommandLineTest):
 
     def test_broken_yaml_names_file_and_line(self):
         name = self.config('steps: [3\n')
-        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml', 'line')
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', name), 2, 'my.yaml:2:1')
 
     def test_list_in_place_of_a_map(self):
         name = self.config('- steps\n')

@@ -12,6 +12,7 @@
 #include "app/settings.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
@@ -128,26 +129,68 @@ TEST_F(ConfigFiles, UnknownKeysAreNamed) {
     const fs::path file = write("m.yaml", text);
     return cause([&] { match_model_config(file, kClass, transformer); });
   };
-  EXPECT_THAT(match("match: {layers: 30}\nextra: {a: 1}\n"), HasSubstr("m.yaml: the key extra"));
-  EXPECT_THAT(match("match: {depth: 30}\n"), HasSubstr("m.yaml: the key match.depth"));
+  EXPECT_THAT(match("match: {layers: 30}\nextra: {a: 1}\n"), HasSubstr("m.yaml:2:1: the key extra"));
+  EXPECT_THAT(match("match: {depth: 30}\n"), HasSubstr("m.yaml:1:9: the key match.depth"));
   EXPECT_THAT(match("defaults: {steps: 1}\n"), HasSubstr("match is missing"));
-  EXPECT_THAT(match("match: 3\n"), HasSubstr("match is not a map"));
-  EXPECT_THAT(match("match: {layers: 30}\ndefaults: {steps: [1]}\n"), HasSubstr("defaults.steps"));
+  EXPECT_THAT(match("match: 3\n"), HasSubstr("m.yaml:1:8: match is not a map"));
+  EXPECT_THAT(match("match: {layers: 30}\ndefaults: {steps: [1]}\n"), HasSubstr("m.yaml:2:19: defaults.steps"));
 }
 
 TEST_F(ConfigFiles, ValuesAreReadAsText) {
-  const auto values = read_config_file(write("c.yaml", "vae_tiling: on\nprompt: 'a: b'\ncfg_scale: 6.0\n"));
+  const auto values = read_config_file(write("c.yaml", "vae_tiling: on\nprompt: 'a: b'\ncfg_scale: 6.0\n")).values;
   EXPECT_EQ(values.at("vae_tiling"), "on");
   EXPECT_EQ(values.at("prompt"), "a: b");
   EXPECT_EQ(values.at("cfg_scale"), "6.0");
-  EXPECT_TRUE(read_config_file(write("empty.yaml", "# nothing\n")).empty());
+  EXPECT_TRUE(read_config_file(write("empty.yaml", "# nothing\n")).values.empty());
 }
 
-TEST_F(ConfigFiles, BrokenFilesAreNamed) {
+TEST_F(ConfigFiles, WhatIsWrongIsNamedByLineAndColumn) {
   EXPECT_THAT(cause([&] { read_config_file(folder / "none.yaml"); }), HasSubstr("none.yaml"));
-  EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "a: [1\n")); }), HasSubstr("c.yaml"));
-  EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "- a\n")); }), HasSubstr("c.yaml"));
-  EXPECT_THAT(cause([&] { read_config_file(write("c.yaml", "steps: 1\nsteps: 2\n")); }), HasSubstr("steps"));
+  const auto config = [&](const std::string& text) {
+    return cause([&] {
+      const YamlOptions options = parse_config(text, "c.yaml");
+      Settings().add(Source::config_file, options.values, "c.yaml", options.places);
+    });
+  };
+  for (const auto& [text, wrong] : std::vector<std::pair<std::string, std::string>>{
+           {"steps: 3\na: [1\n", "c.yaml:3:1: this is not valid YAML"},
+           {"- a\n", "c.yaml:1:1: the file is not a map"},
+           {"steps: 1\nsteps: 2\n", "c.yaml:2:1: steps stands there twice"},
+           {"# first\n\nstepz: 2\n", "c.yaml:3:1: the key stepz is unknown"},
+           {"fps: 8\nsteps:   many\n", "c.yaml:2:10: steps many: a whole number"},
+           {"{fps: 8, attention: dense}", "c.yaml:1:21: attention dense: one of"},
+           {"steps: 1\nnum_inference_steps: 2\n", "is given twice"},
+           {"topk: 0.5\ncdf: 0.9\n", "c.yaml:1:7: topk and c.yaml:2:6: cdf exclude"},
+           {"size: 64\n", "c.yaml:1:7: size 64 is not of the form"},
+           {"steps:\n  - 1\n", "c.yaml:2:3: steps is not a single value"},
+           {"[a]: 1\n", "c.yaml:1:1: a key is not a single word"},
+           {"steps: 1\n---\nsteps: 2\n", "c.yaml:2:1: a second document"}})
+    EXPECT_THAT(config(text), HasSubstr(wrong)) << text;
+}
+
+TEST_F(ConfigFiles, AliasesThatMakeAHugeOrEndlessTreeAreRefused) {
+  std::string bomb = "match: {class: T}\narchitecture:\n  vae: &a0 [x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    const std::string last = "*a" + std::to_string(i - 1);
+    bomb += "  k" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + last + ", " + last + ", " + last + "]\n";
+  }
+  const std::string circle = "match: {class: T}\narchitecture: &a\n  transformer: *a\n";
+  for (const std::string& text : {bomb, circle})
+    EXPECT_THAT(cause([&] { parse_architecture(text, "a.yaml"); }), HasSubstr("too deeply or too large"));
+}
+
+TEST_F(ConfigFiles, EveryInputOfTheFuzzersCorpusIsTakenOrRefusedWithAnError) {
+  size_t inputs = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(SPARSEREEL_SOURCE_DIR) / "tests/fuzz/corpus/yaml")) {
+    SCOPED_TRACE(entry.path().string());
+    const std::string text = test::read_text(entry.path());
+    test::fuzz_yaml(std::as_bytes(std::span(text)));
+    if (entry.path().filename().string().starts_with("valid")) {
+      EXPECT_NO_THROW(read_config_file(entry.path()));
+    }
+    ++inputs;
+  }
+  EXPECT_GT(inputs, 20U);
 }
 
 TEST_F(ConfigFiles, ArchitecturesAreReadByKind) {

@@ -10,6 +10,7 @@ namespace sparsereel::app {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// The cause of the Error that adding these values throws.
 std::string cause_of(Source source, const std::map<std::string, std::string>& values, const std::string& file = {}) {
@@ -82,6 +83,37 @@ TEST(Settings, WrongValuesNameOptionOrFileAndKey) {
   EXPECT_THAT(cause_of(Source::command_line, {{"topk", "1"}, {"cdf", "1"}}), HasSubstr("--topk and --cdf"));
   EXPECT_THAT(cause_of(Source::config_file, {{"steps", "1"}, {"num_inference_steps", "1"}}, "c.yaml"),
               HasSubstr("twice"));
+}
+
+TEST(Settings, WrongNamesAndChoicesAreAnsweredWithTheNearestRightOne) {
+  const auto remedy = [](const std::string& key, const std::string& value) {
+    try {
+      Settings().add(Source::config_file, {{key, value}}, "c.yaml");
+    } catch (const Error& error) {
+      return error.remedy();
+    }
+    return std::string();
+  };
+  EXPECT_THAT(remedy("stepz", "1"), HasSubstr("did you mean steps?"));
+  EXPECT_THAT(remedy("negativeprompt", "1"), HasSubstr("did you mean negative_prompt?"));
+  EXPECT_THAT(remedy("attention", "spares"), HasSubstr("did you mean sparse?"));
+  EXPECT_THAT(remedy("dtype", "bf61"), HasSubstr("did you mean bf16?"));
+  EXPECT_THAT(remedy("zebra", "1"), Not(HasSubstr("did you mean")));
+  EXPECT_THAT(remedy(std::string(100'000, 's'), "1"), Not(HasSubstr("did you mean")));
+}
+
+TEST(Settings, ErrorsOfLaterStagesGetThePlaceThatGaveTheValue) {
+  Settings settings;
+  settings.add(Source::command_line, {{"width", "8"}});
+  settings.add(Source::config_file, {{"frames", "8"}, {"topk", "3"}}, "c.yaml",
+               {{"frames", {{2, 1}, {2, 9}}}, {"topk", {{3, 1}, {3, 7}}}});
+  const auto placed = [&](const char* cause) -> std::string {
+    return settings.with_place(bad_input(cause, "r")).what();
+  };
+  EXPECT_EQ(placed("--frames 8 is wrong"), "c.yaml:2:9: frames 8 is wrong");
+  EXPECT_EQ(placed("attention policy: topk is 3"), "c.yaml:3:7: topk is 3");
+  EXPECT_EQ(placed("--width 8 is wrong"), "--width 8 is wrong");
+  EXPECT_EQ(placed("--frames-more"), "--frames-more");
 }
 
 TEST(Settings, NumbersBeyondTheirRangeAreErrors) {

@@ -1,0 +1,50 @@
+// The commands and their options as plain data, read from CLI11's tree: what help, completion and reference are made
+// of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace sparsereel::app {
+
+struct OptionInfo {
+  std::vector<std::string> names;  // "-s", "--seed"; of a positional argument its one name
+  std::string value;               // "N", "FILE"; empty for a flag
+  std::vector<std::string> choices;
+  std::string help;
+  std::string group;
+  bool positional = false;
+
+  bool is_file() const { return value == "FILE"; }
+};
+
+struct CommandInfo {
+  std::string path;  // "bench pipeline"; empty for the program itself
+  std::string help;
+  std::string example;  // a command line to begin with; may be empty
+  std::vector<OptionInfo> options;
+  std::vector<CommandInfo> commands;
+
+  std::string name() const { return path.substr(path.rfind(' ') + 1); }
+};
+
+CommandInfo describe(const CLI::App& app);
+
+/// Every command, the program first, each before its own commands.
+std::vector<const CommandInfo*> all_commands(const CommandInfo& program);
+
+/// The placeholder of options that take one of a list of words; the words are behind the help's text.
+constexpr const char* kWord = "WORD";
+
+/// What --help prints: at most 100 columns, a heading a group, the first of each option's long names.
+std::string help_text(const CommandInfo& command);
+
+/// "did you mean --steps? see ..." for the first word of the command line that `command` could not use; `otherwise`
+/// where nothing is near it.
+std::string suggest(const CommandInfo& command, const std::string& word, const std::string& otherwise);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,167 @@
+// One list of headings, paragraphs and entries, printed as plain text or as a manual page.
+#include "app/commands/reference.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "app/nearest.h"
+#include "app/settings.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+namespace {
+
+/// A heading (no text), a paragraph (no term), or a term with its explanation.
+struct Entry {
+  std::string heading, term, text;
+};
+
+std::string names_of(const OptionInfo& option) {
+  std::string text;
+  for (const std::string& name : option.names) text += (text.empty() ? "" : ", ") + name;
+  return option.positional || option.value.empty() ? text : text + " " + option.value;
+}
+
+/// The YAML key of an option of the table; empty for others.
+std::string yaml_key(const OptionInfo& option) {
+  for (const std::string& name : option.names) {
+    if (!name.starts_with("--")) continue;
+    std::string key = name.substr(2);
+    std::replace(key.begin(), key.end(), '-', '_');
+    const OptionSpec* spec = find_option(key);
+    if (spec != nullptr && spec->help == option.help) return spec->key;
+  }
+  return {};
+}
+
+std::string explanation(const OptionInfo& option) {
+  std::string text = option.help;
+  for (size_t i = 0; i < option.choices.size(); ++i) text += (i == 0 ? "; one of " : ", ") + option.choices[i];
+  return text + ".";
+}
+
+std::string first_long_name(const OptionInfo& option) {
+  const auto place = std::find_if(option.names.begin(), option.names.end(),
+                                  [](const std::string& name) { return name.starts_with("--"); });
+  return place == option.names.end() ? option.names.front() : *place;
+}
+
+const OptionInfo* find_same(const CommandInfo& command, const OptionInfo& option) {
+  const auto same = std::find_if(command.options.begin(), command.options.end(), [&](const OptionInfo& other) {
+    return other.names == option.names && other.help == option.help;
+  });
+  return same == command.options.end() ? nullptr : &*same;
+}
+
+/// A command's own options in full; of those that `generate` has too, the names.
+void add_command(const CommandInfo& command, const CommandInfo* generate, std::vector<Entry>& entries) {
+  std::string usage = "sparsereel " + command.path;
+  for (const OptionInfo& option : command.options)
+    if (option.positional) usage += " " + option.names.front();
+  entries.push_back({usage, "", ""});
+  entries.push_back({"", "", command.help + "."});
+  if (!command.example.empty()) entries.push_back({"", "", "For example: " + command.example});
+  std::string group = "Options", shared;
+  for (const OptionInfo& option : command.options) {
+    if (option.names.back() == "--help") continue;
+    if (generate != nullptr && generate != &command && find_same(*generate, option) != nullptr) {
+      shared += (shared.empty() ? "" : ", ") + first_long_name(option);
+      continue;
+    }
+    if (option.group != group && !option.positional) entries.push_back({"", "", option.group + ":"});
+    if (!option.positional) group = option.group;
+    const std::string key = yaml_key(option);
+    entries.push_back({"", names_of(option), explanation(option) + (key.empty() ? "" : " In YAML: " + key + ".")});
+  }
+  if (!shared.empty()) entries.push_back({"", "", "As of generate: " + shared + "."});
+}
+
+std::vector<Entry> manual(const CommandInfo& program) {
+  std::vector<Entry> entries = {
+      {"NAME", "", ""},
+      {"", "", "sparsereel - " + program.help},
+      {"SYNOPSIS", "", ""},
+      {"", "", "sparsereel COMMAND [options]. Long names accept _ for -, and a value after a space or after =."}};
+  const auto generate = std::find_if(program.commands.begin(), program.commands.end(),
+                                     [](const CommandInfo& command) { return command.path == "generate"; });
+  for (const CommandInfo* command : all_commands(program))
+    if (!command->path.empty() && command->commands.empty())
+      add_command(*command, generate == program.commands.end() ? nullptr : &*generate, entries);
+  const std::vector<Entry> rest = {
+      {"SETTINGS AND THEIR SOURCES", "", ""},
+      {"", "",
+       "Every option with a YAML key can stand in the file of --config. The command line wins over --config, that over "
+       "the recipe of --from, that over the file of configs/ that fits the model, and that over the checkpoint. "
+       "'sparsereel config show' prints each value and its source."},
+      {"FILES", "", ""},
+      {"", "F.mp4, F.gif.json", "A video's recipe: the comment tag of an MP4, a file beside a GIF."},
+      {"", "F.latents.safetensors", "The latents of a run, kept until its video is written."},
+      {"", "configs/*.yaml", "match, architecture and defaults of known models."},
+      {"EXIT STATUS", "", ""},
+      {"", "0", "Done."},
+      {"", "1", "Failed while running."},
+      {"", "2", "Bad arguments or input."},
+      {"", "130", "Interrupted; nothing half-written is left behind."}};
+  entries.insert(entries.end(), rest.begin(), rest.end());
+  return entries;
+}
+
+std::string wrapped(const std::string& text, size_t indent) {
+  std::string result, line(indent, ' ');
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (line.size() > indent && line.size() + word.size() + 1 > 100) {
+      result += line + "\n";
+      line.assign(indent, ' ');
+    }
+    line += (line.size() > indent ? " " : "") + word;
+  }
+  return result + line + "\n";
+}
+
+std::string as_text(const std::vector<Entry>& entries) {
+  std::string text;
+  for (const Entry& entry : entries) {
+    if (!entry.heading.empty())
+      text += (text.empty() ? "" : "\n") + entry.heading + "\n";
+    else if (entry.term.empty())
+      text += wrapped(entry.text, 4);
+    else
+      text += "    " + entry.term + "\n" + wrapped(entry.text, 8);
+  }
+  return text;
+}
+
+/// A line that begins with a dot or a quote would be an order to troff.
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\' || c == '-') result.push_back('\\');
+    result.push_back(c == '\\' ? 'e' : c);
+  }
+  return result.starts_with(".") || result.starts_with("'") ? "\\&" + result : result;
+}
+
+std::string as_man(const std::vector<Entry>& entries) {
+  std::string text = ".TH SPARSEREEL 1 \"\" \"sparsereel " SPARSEREEL_VERSION "\"\n";
+  for (const Entry& entry : entries) {
+    if (!entry.heading.empty())
+      text += ".SH " + escaped(entry.heading) + "\n";
+    else if (entry.term.empty())
+      text += ".PP\n" + escaped(entry.text) + "\n";
+    else
+      text += ".TP\n.B " + escaped(entry.term) + "\n" + escaped(entry.text) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string reference(const CommandInfo& program, const std::string& format) {
+  if (format == "text") return as_text(manual(program));
+  if (format == "man") return as_man(manual(program));
+  throw bad_input("--format " + format + ": one of text, man is needed",
+                  did_you_mean(format, {"text", "man"}, "see 'sparsereel reference --help'"));
+}
+
+}  // namespace sparsereel::app

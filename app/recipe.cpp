@@ -1,0 +1,100 @@
+// Reads the recipe of a video as option values; see recipe.h.
+#include "app/recipe.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "app/config_file.h"
+#include "app/media/video.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kRandomWeights = "random weights of ";
+
+/// The options that a recipe may set: those that make the picture. Whoever made the file must not choose what is
+/// written where.
+const std::set<std::string, std::less<>> kOptions = {"prompt",       "negative_prompt",
+                                                     "seed",         "steps",
+                                                     "cfg_scale",    "dynamic_cfg",
+                                                     "scheduler",    "width",
+                                                     "height",       "frames",
+                                                     "fps",          "dtype",
+                                                     "device",       "max_sequence_length",
+                                                     "topk",         "cdf",
+                                                     "codec",        "attention",
+                                                     "crf",          "dense_steps",
+                                                     "dense_layers", "threads",
+                                                     "similarity",   "pv_threshold",
+                                                     "token_order",  "vae_tiling"};
+/// Options whose file a recipe knows by its name only.
+constexpr std::array<std::pair<const char*, const char*>, 2> kFiles = {
+    {{"init_latents", "--init-latents"}, {"profile", "--profile"}}};
+/// What it says beside options.
+const std::set<std::string, std::less<>> kFacts = {"version",      "sparsity", "model",
+                                                   "init_latents", "profile",  "profile_sha256"};
+
+nlohmann::json read_fields(const fs::path& video) {
+  nlohmann::json recipe = nlohmann::json::parse(read_recipe(video), nullptr, false);
+  if (recipe.is_object()) return recipe;
+  throw bad_input("--from " + video.string() + ": it carries no recipe",
+                  "only MP4s and GIFs of this program have one, unless made with --no-metadata");
+}
+
+std::string text_of(const nlohmann::json& recipe, const char* field) {
+  const auto place = recipe.find(field);
+  return place != recipe.end() && place->is_string() ? place->get<std::string>() : "";
+}
+
+std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {
+  std::map<std::string, std::string> values;
+  for (const auto& [key, value] : recipe.items()) {
+    if (kFacts.contains(key)) continue;
+    if (!kOptions.contains(key))
+      throw bad_input("--from " + video.string() + ": this version does not know the recipe's " + key,
+                      "use version " + text_of(recipe, "version") + " of the program, or give the options one by one");
+    if (!value.is_string() && !value.is_number() && !value.is_boolean())
+      throw bad_input("--from " + video.string() + ": the recipe's " + key + " is not a single value",
+                      "make the video again, or give the options one by one");
+    values[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  return values;
+}
+
+/// Option and path of a model that comes with the program; nothing for any other name.
+std::optional<std::pair<std::string, fs::path>> own_model(const std::string& name) {
+  const bool random = name.starts_with(kRandomWeights);
+  // Only its last part: a name out of a file must not lead elsewhere.
+  const fs::path file = fs::path(random ? name.substr(kRandomWeights.size()) : name).filename();
+  const fs::path path = data_folder() / (random ? "configs" : "assets") / file;
+  if (file.empty() || !(random ? fs::is_regular_file(path) : fs::is_regular_file(path / "model_index.json")))
+    return std::nullopt;
+  return std::pair(random ? "random_weights" : "model", path);
+}
+
+}  // namespace
+
+void add_recipe(Settings& settings, const fs::path& video) {
+  const nlohmann::json recipe = read_fields(video);
+  std::map<std::string, std::string> values = option_values(recipe, video);
+  if (!settings.has("model") && !settings.has("random_weights")) {
+    const std::string name = text_of(recipe, "model");
+    const auto model = own_model(name);
+    if (!model)
+      throw bad_input("--from " + video.string() + ": it was made with the model " + name,
+                      "name that model's folder with -m" +
+                          std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
+    values[model->first] = model->second.string();
+  }
+  for (const auto& [key, option] : kFiles)
+    if (recipe.contains(key) && !settings.has(key))
+      throw bad_input("--from " + video.string() + ": it was made with the file " + text_of(recipe, key),
+                      std::string("name that file with ") + option);
+  settings.add(Source::recipe, values, video.string());
+}
+
+}  // namespace sparsereel::app

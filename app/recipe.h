@@ -1,0 +1,15 @@
+// Recipes read back: the settings that a video of ours carries become option values again (`generate --from`).
+#pragma once
+
+#include <filesystem>
+
+#include "app/settings.h"
+
+namespace sparsereel::app {
+
+/// Adds what the recipe of an MP4 or GIF says as Source::recipe. The model is known by its name only: where no stronger
+/// source names one, it is the tiny model or a file of configs/. Throws Error naming the file: it carries no recipe,
+/// the recipe has a field that this version does not know, or the model or the latents it began with have to be named.
+void add_recipe(Settings& settings, const std::filesystem::path& video);
+
+}  // namespace sparsereel::app

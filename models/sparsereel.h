@@ -1,0 +1,86 @@
+// libsparsereel: text to video from C++. The one public header; it needs none of libtorch's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#define SPARSEREEL_API __attribute__((visibility("default")))
+
+namespace sparsereel {
+
+/// The one exception that the library throws of its own. what() is what the command line prints: cause and remedy.
+class SPARSEREEL_API Failure : public std::runtime_error {
+ public:
+  Failure(int code, std::string cause, std::string remedy);
+  Failure(const Failure&) = default;
+  Failure& operator=(const Failure&) = default;
+  ~Failure() override;
+
+  int code() const { return code_; }  // 1: failed while running, 2: bad arguments or input, 130: cancelled
+  const std::string& cause() const { return cause_; }
+  const std::string& remedy() const { return remedy_; }
+
+ private:
+  int code_;
+  std::string cause_, remedy_;
+};
+
+/// The values of the command line's options of the same names.
+struct ModelOptions {
+  std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  std::string dtype = "auto";   // auto, fp32, bf16, fp16
+  bool offload = false;
+  int threads = 0;  // of the CPU, for the whole process; 0: all cores
+};
+
+/// One video. Unset optionals take the checkpoint's default; the defaults of configs/ are the command line's only.
+struct VideoRequest {
+  std::string prompt = {}, negative_prompt = {};
+  uint64_t seed = 42;
+  std::optional<int64_t> steps = {}, width = {}, height = {}, frames = {}, max_sequence_length = {};
+  std::optional<double> cfg_scale = {};
+  bool dynamic_cfg = false;
+  std::string scheduler = {};  // empty: the checkpoint's
+  std::string attention = {};  // full, quantized, sparse, check; empty: sparse where it runs
+  std::optional<double> topk = {}, cdf = {}, similarity = {}, pv_threshold = {};
+  int64_t dense_steps = 0, dense_layers = 0;
+  std::string token_order = "hilbert";
+  std::string vae_tiling = "auto";  // auto, on, off
+};
+
+struct Video {
+  int64_t frames = 0, height = 0, width = 0;
+  std::vector<float> pixels = {};  // [frames, height, width, 3], RGB, 0..1
+  double sparsity = 0;             // share of the attention's blocks that were not computed
+  std::vector<std::string> warnings = {};
+};
+
+/// Called after each denoising step, on the caller's thread; false ends the run with a Failure of code 130. What it
+/// throws ends the run too, and reaches the caller as it is.
+using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
+
+/// An opened checkpoint. Calls of one object must not overlap.
+class SPARSEREEL_API TextToVideo {
+ public:
+  /// `folder`: diffusers-layout CogVideoX. Only headers are read here; weights are loaded while a video is made.
+  explicit TextToVideo(const std::string& folder, const ModelOptions& options = {});
+  ~TextToVideo();
+  TextToVideo(TextToVideo&&) noexcept;
+  TextToVideo& operator=(TextToVideo&&) noexcept;
+  TextToVideo(const TextToVideo&) = delete;
+  TextToVideo& operator=(const TextToVideo&) = delete;
+
+  /// The same request on the same machine gives the same video, to the last bit.
+  Video generate(const VideoRequest& request, const StepCallback& step = {});
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sparsereel

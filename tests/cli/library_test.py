@@ -1,0 +1,80 @@
+"""cmake --install, and the example of tests/library built against what is installed."""
+import json
+import os
+import subprocess
+import unittest
+from pathlib import Path
+
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, floats, read_safetensors
+
+
+class Library(CommandLineTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not (Path(PROGRAM).parent / 'cmake_install.cmake').exists():
+            raise unittest.SkipTest('SPARSEREEL is not in its build folder')
+
+    def command(self, *arguments, **options):
+        result = subprocess.run([*map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=300, **options)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def install(self):
+        """Into a folder with a space in its name; the environment leads to no library."""
+        prefix = self.folder / 'the prefix'
+        self.command('cmake', '--install', Path(PROGRAM).parent, '--prefix', prefix)
+        return prefix
+
+    def test_example_builds_against_the_installed_library_and_makes_the_programs_video(self):
+        prefix = self.install()
+        self.command('cmake', '-S', ROOT / 'tests' / 'library', '-B', 'example', f'-DCMAKE_PREFIX_PATH={prefix}')
+        self.command('cmake', '--build', 'example')
+        environment = {key: value for key, value in os.environ.items() if key != 'LD_LIBRARY_PATH'}
+        example = self.folder / 'example' / 'example'
+        self.command(example, MODEL, PROMPT, 2, 'frames.ppm', env=environment)
+
+        self.succeed(self.generate('-o', 'frames.safetensors'))
+        dtype, (count, height, width, _), data = read_safetensors(self.folder / 'frames.safetensors')['frames']
+        expected = b''
+        values = floats((dtype, None, data))
+        for frame in range(count):
+            size = height * width * 3
+            expected += f'P6\n{width} {height}\n255\n'.encode()
+            expected += bytes(int(value * 255 + 0.5) for value in values[frame * size:(frame + 1) * size])
+        made = (self.folder / 'frames.ppm').read_bytes()
+        self.assertEqual(len(made), len(expected))
+        # lround of a float product here, of a double there: a value on the edge may fall on the other side
+        self.assertLess(sum(a != b for a, b in zip(made, expected)), 5)
+
+        for arguments, options in ((('nowhere', PROMPT, 2), ['-m', 'nowhere']), ((MODEL, PROMPT, 0), ['-m', MODEL, '--steps', 0])):
+            library = subprocess.run([example, *map(str, arguments), 'x.ppm'], capture_output=True, text=True)
+            program = self.run_program('generate', '-p', PROMPT, '-o', 'x.mp4', *options)
+            self.assertEqual((library.returncode, library.stderr), (program.returncode, program.stderr))
+
+    def test_installed_program_finds_its_data_and_its_libraries(self):
+        prefix = self.install()
+        program = prefix / 'bin' / 'sparsereel'
+        environment = {key: value for key, value in os.environ.items() if key != 'LD_LIBRARY_PATH'}
+        shown = self.command(program, 'config', 'show', '--device', 'cpu', env=environment)
+        self.assertIn(f'model: {json.dumps(str(prefix / "share/sparsereel/assets/tiny"))}', shown)
+        self.assertIn(f'{prefix}/share/sparsereel/configs/tiny.yaml', shown)
+        for name, word in (('man/man1/sparsereel.1', '.SH "?EXIT STATUS'), ('bash-completion/completions/sparsereel', 'complete -F'),
+                           ('zsh/site-functions/_sparsereel', '#compdef sparsereel\n'), ('fish/vendor_completions.d/sparsereel.fish', 'complete -c')):
+            self.assertRegex((prefix / 'share' / name).read_text(), word)
+
+    def test_library_shows_its_own_names_only(self):
+        library = self.install() / 'lib' / 'libsparsereel.so'
+        if not library.exists():
+            library = next((self.folder / 'the prefix').glob('lib*/**/libsparsereel.so'))
+        names = [line.split(maxsplit=2)[2] for line in self.command('nm', '-DC', '--defined-only', library).splitlines()]
+        ours = [name for name in names if 'sparsereel::' in name]
+        self.assertTrue(any('TextToVideo::generate' in name for name in ours), ours)
+        for name in ours:
+            self.assertRegex(name, r'sparsereel::(TextToVideo|Failure)', name)
+        self.assertIn('#include', (self.folder / 'the prefix' / 'include' / 'sparsereel.h').read_text())
+        self.assertNotRegex((self.folder / 'the prefix' / 'include' / 'sparsereel.h').read_text(), r'#include <(ATen|torch|c10)|#include "')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,103 @@
+"""`generate --from`: the recipe inside a video renders it again, and the command line wins over it."""
+import json
+import unittest
+
+from support import MODEL, PROMPT, ROOT, CommandLineTest
+
+
+class Recipe(CommandLineTest):
+    def render(self, *arguments, **options):
+        return self.run_program('generate', '--quiet', *arguments, **options)
+
+    def read(self, name):
+        return (self.folder / name).read_bytes()
+
+    def recipe(self, name):
+        return json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe']
+
+    def test_video_is_rendered_again_to_the_last_byte(self):
+        for name, arguments in (('a.mp4', ['--cfg-scale', 3.7, '--dynamic-cfg', '-n', 'blurry', '--fps', 12.5, '--crf', 30]),
+                                ('b.mp4', ['--attention', 'full', '--scheduler', 'dpm', '--token-order', 'native', '--vae-tiling', 'on']),
+                                ('c.mp4', ['--cdf', '0.83', '--similarity', '0.1', '--dense-steps', 1, '--codec', 'mpeg4', '--threads', 1]),
+                                ('d.mp4', ['--cfg-scale', 1, '--dtype', 'bf16', '--attention', 'full', '--size', '48x32']),
+                                ('e.gif', ['--attention', 'quantized', '--frames', 5])):
+            with self.subTest(name):
+                self.succeed(self.generate('-o', name, '--seed', 18446744073709551615, *arguments))
+                again = 'again-' + name
+                self.succeed(self.render('--from', name, '-m', MODEL, '-o', again))
+                self.assertEqual(self.read(again), self.read(name))
+                self.assertEqual(self.recipe(again), self.recipe(name))
+
+    def test_decoded_latents_are_rendered_again(self):
+        self.succeed(self.generate('-o', 'a.gif', '--save-latents', 'latents.safetensors'))
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--crf', 28, '--vae-tiling', 'on'))
+        self.succeed(self.render('--from', 'b.mp4', '-m', MODEL, '-o', 'c.mp4'))
+        pictures = [data[data.index(b'mdat'):] for data in (self.read('b.mp4'), self.read('c.mp4'))]
+        self.assertEqual(*pictures)
+
+    def test_command_line_and_config_file_win_over_the_recipe(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--seed', 3, '--crf', 30, '--topk', 0.4))
+        (self.folder / 'my.yaml').write_text('seed: 8\ncfg_scale: 2\n')
+        shown = self.succeed(self.run_program('config', 'show', '--from', 'a.mp4', '-m', MODEL, '--config', 'my.yaml', '--cfg-scale', 4,
+                                              '--cdf', 0.9, '-o', 'b.gif')).stdout
+        rows = {line.split(': ')[0]: line.split(': ', 1)[1].split() for line in shown.splitlines()}
+        self.assertEqual(rows['seed'][0], '8')
+        self.assertEqual(rows['cfg_scale'][0], '4.0')
+        self.assertEqual(rows['steps'], ['2', '#', 'recipe', 'of', 'a.mp4'])
+        self.assertEqual(rows['prompt'][-1], 'a.mp4')
+        self.assertNotIn('topk', rows)
+        self.assertNotIn('crf', rows)
+        self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '--seed', 9, '--attention', 'full', '-o', 'b.gif'))
+        recipe = self.recipe('b.gif')
+        self.assertEqual((recipe['seed'], recipe['attention'], recipe['prompt'], recipe['steps']), (9, 'full', PROMPT, 2))
+
+    def test_models_that_come_with_the_program_are_found_by_name(self):
+        weights = ROOT / 'configs' / 'tiny.yaml'
+        small = ['--size', '64x64', '--frames', 9, '--steps', 1, '--device', 'cpu']
+        self.succeed(self.render('--random-weights', weights, '-o', 'a.mp4', *small))
+        self.succeed(self.render('--from', 'a.mp4', '-o', 'b.mp4'))
+        self.assertEqual(self.read('a.mp4'), self.read('b.mp4'))
+        shown = self.succeed(self.run_program('config', 'show', '-p', PROMPT, '--device', 'cpu')).stdout
+        self.assertIn('assets/tiny', shown)
+        self.succeed(self.render('-p', PROMPT, '-o', 'c.gif', *small))
+        shown = self.succeed(self.run_program('config', 'show', '--from', 'c.gif')).stdout
+        self.assertRegex(shown, r'model: ".*assets/tiny" +# recipe of c.gif')
+
+    def test_other_models_and_latents_have_to_be_named(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'noise.safetensors'))
+        self.fail_with(self.render('--from', 'a.mp4', '-o', 'b.mp4'), 2, '--from a.mp4', 'model pipeline', '-m')
+        self.succeed(self.generate('-o', 'c.mp4', '--init-latents', 'noise.safetensors'))
+        self.fail_with(self.render('--from', 'c.mp4', '-m', MODEL, '-o', 'b.mp4'), 2, 'noise.safetensors', '--init-latents')
+        self.succeed(self.render('--from', 'c.mp4', '-m', MODEL, '--init-latents', 'noise.safetensors', '-o', 'd.mp4'))
+        self.assertEqual(self.read('c.mp4'), self.read('d.mp4'))
+
+    def test_files_without_a_recipe_are_refused(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--no-metadata'))
+        (self.folder / 'text.mp4').write_text('no video')
+        for name in ('a.mp4', 'text.mp4', 'none.mp4', 'none.gif', '.'):
+            self.fail_with(self.render('--from', name, '-m', MODEL, '-o', 'b.mp4'), 2, name)
+
+    def test_recipe_cannot_say_what_is_written_or_read(self):
+        self.succeed(self.generate('-o', 'a.gif'))
+        recipe = json.loads((self.folder / 'a.gif.json').read_text())
+        for key, value in (('report', 'r.json'), ('save_latents', 'l.safetensors'), ('output', 'x.mp4'), ('prompt_file', '/etc/passwd'),
+                           ('steps', [1]), ('steps', 'many'), ('topk', 0.3)):
+            with self.subTest(key):
+                (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {key: value} | ({'cdf': 0.5} if key == 'topk' else {})))
+                self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.gif'), 2, 'a.gif', key)
+        self.assertEqual(self.names(), ['a.gif', 'a.gif.json'])
+        (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {'model': '../../etc'}))
+        self.fail_with(self.render('--from', 'a.gif', '-o', 'b.gif'), 2, 'a.gif', '../../etc')
+
+    def test_outputs_never_replace_the_video_they_come_from(self):
+        self.succeed(self.generate('-o', 'video.mp4'))
+        self.succeed(self.generate('-o', 'a.gif'))
+        before = {name: self.read(name) for name in self.names()}
+        self.fail_with(self.render('--from', 'video.mp4', '-m', MODEL), 2, '--from', '--output', 'same file')
+        self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'a.gif'), 2, 'same file')
+        self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.mp4', '--report', 'a.gif.json'), 2, 'same file')
+        self.assertEqual(before, {name: self.read(name) for name in self.names()})
+
+
+if __name__ == '__main__':
+    unittest.main()
