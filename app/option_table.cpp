@@ -98,6 +98,12 @@ std::vector<OptionSpec> make_table() {
       {"threads", "--threads", whole, "CPU threads (default: all cores)", machine, {}},
 
       {"save_latents", "--save-latents", text, "keep the latents in this .safetensors", latents, {}},
+      {"checkpoint_every",
+       "--checkpoint-every",
+       whole,
+       "save the denoising every N steps: the same command then goes on from there (default 0: never)",
+       latents,
+       {}},
       {"init_latents", "--init-latents", text, "start from these latents in place of noise", latents, {}},
 
       {"output",

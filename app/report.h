@@ -25,6 +25,10 @@ std::string dump(const nlohmann::json& json, int indent = -1);
 nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
                            const models::Pipeline& pipeline, const attention::Statistics& statistics);
 
+/// Names the video that a recipe resolved before the run stands for: SHA-256 over it, what it starts from and how it is
+/// encoded. Two runs with one identity make the same video.
+std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options);
+
 /// The attention part of a report: mode, kernel, sparsity in all and per layer, error of check mode.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 

@@ -29,12 +29,12 @@ const std::vector<OptionSpec>& option_table();
 const OptionSpec* find_option(std::string_view key);
 
 /// Where a value comes from; a later one wins.
-enum class Source { matched_config, config_file, command_line };
+enum class Source { matched_config, config_file, command_line, row };  // row: of a prompt set
 
 struct Setting {
   std::string value;
   Source source = Source::command_line;
-  std::string file;  // of a YAML value
+  std::string file;  // of a YAML value, with the line of a row
 };
 
 class Settings {

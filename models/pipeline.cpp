@@ -88,11 +88,15 @@ class CogVideoXPipeline final : public Pipeline {
   GenerateSettings resolve(const GenerateRequest& request) const override {
     return resolve_request(request, dit_config_, vae_config_, scheduler_config_);
   }
+  void check_weights() const override;
   GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer) override;
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) override;
 
   void load_text_encoder() override {
     if (!text_encoder_) text_encoder_ = T5Encoder::load(folder_.component("text_encoder"), device_, dtype_);
+  }
+  void load_text_encoder_if_it_fits() override {
+    if (!streams_text_encoder()) load_text_encoder();
   }
   void release_text_encoder() override { text_encoder_.reset(); }
   at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) override;
@@ -109,7 +113,6 @@ class CogVideoXPipeline final : public Pipeline {
  private:
   at::ScalarType stored_dtype() const;
   void check_components_agree(const std::string& text_file, const std::string& vae_file) const;
-  void check_weights() const;
   bool streams_text_encoder() const;
   at::Tensor token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings);
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
@@ -165,7 +168,6 @@ void CogVideoXPipeline::check_components_agree(const std::string& text_file, con
                 dit_config_.in_channels);
 }
 
-/// Names and shapes of all weights, from the files' headers: what does not fit is found before any time is spent.
 void CogVideoXPipeline::check_weights() const {
   T5Encoder::load(folder_.component("text_encoder"), at::kMeta, dtype_);
   load_cogvideox_dit(transformer_, at::kMeta, dtype_);
@@ -204,7 +206,7 @@ bool CogVideoXPipeline::streams_text_encoder() const {
 }
 
 at::Tensor CogVideoXPipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
-  if (!streams_text_encoder()) load_text_encoder();
+  load_text_encoder_if_it_fits();
   result.seconds.load_text_encoder = meter.lap();
   at::Tensor text = encode_text(request, &result.warnings);
   release_text_encoder();  // weights and mapping live only while they are needed
@@ -230,12 +232,18 @@ at::Tensor CogVideoXPipeline::denoise_stage(const GenerateRequest& request, cons
                                             const at::Tensor& text, GenerateResult& result) {
   const auto denoising = start_denoising(request, text);
   denoising->attention().watcher = observer.attention;
+  if (request.resume) denoising->resume(*request.resume);
   StageMeter meter(device_);
   while (!denoising->finished()) {
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
     denoising->step();
     result.seconds.steps.push_back(meter.lap());
     if (observer.step) observer.step(denoising->done(), denoising->steps(), result.seconds.steps.back());
+    const bool due = observer.checkpoint_every > 0 && denoising->done() % observer.checkpoint_every == 0;
+    if (observer.checkpoint && (due || denoising->finished())) {
+      observer.checkpoint(denoising->state());
+      meter.lap();  // no part of the next step
+    }
   }
   denoising->collect();
   result.attention = std::move(denoising->attention());
@@ -254,7 +262,7 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   };
   StageMeter meter(device_);
   announce("text");
-  const at::Tensor text = encode_stage(request, meter, result);
+  const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
   announce("load");
   load_transformer();
   result.seconds.load_transformer = meter.lap();

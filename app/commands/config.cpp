@@ -26,6 +26,7 @@ std::string source_name(const Settings& settings, const std::string& key) {
     case Source::command_line:
       return "command line";
     case Source::config_file:
+    case Source::row:
       return setting->file;
     case Source::matched_config:
       return setting->file + " (matches the checkpoint)";
