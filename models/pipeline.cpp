@@ -261,7 +261,7 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
     if (observer.stage) observer.stage(stage);
   };
   StageMeter meter(device_);
-  announce("text");
+  if (!request.text.defined()) announce("text");
   const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
   announce("load");
   load_transformer();

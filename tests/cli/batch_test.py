@@ -7,6 +7,7 @@ The long form of the killed runs, as the README reports it:
 import hashlib
 import json
 import os
+import pty
 import random
 import shutil
 import signal
@@ -146,6 +147,24 @@ class PromptSets(BatchTest):
         self.assertEqual([lines[row]['recipe']['dtype'] for row in range(2)], ['fp32', 'bf16'])
 
 
+class TwoBars(BatchTest):
+    def test_terminal_shows_the_set_above_the_video(self):
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        arguments = [word for word in self.arguments(self.prompts(2), 'out', '--steps', '3') if word != '--quiet']
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        text = ''
+        while True:
+            try:
+                text += os.read(ours, 4096).decode()
+            except OSError:
+                break
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertRegex(text, r'set \[\.+\] 0/2\r\n.*denoise \[#+\.*\] 1/3 .*s/it')
+        self.assertRegex(text, r'set \[#+\.+\] 1/2  [0-9.]+ s/it  ETA [0-9:]+\r\n.*denoise')
+
+
 class Resuming(BatchTest):
     def test_second_run_does_what_is_left_or_changed(self):
         file = self.prompts(3)
@@ -240,7 +259,7 @@ class Checkpoints(BatchTest):
 
     def test_killed_run_goes_on_to_the_same_video(self):
         for scheduler in ('ddim', 'dpm'):
-            options = ['--scheduler', scheduler, '--steps', '150', '--frames', '1', '--threads', '1']
+            options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1']
             self.succeed(self.generate(*options, '-o', 'whole.mp4'))
             self.run_to_step(10, '--checkpoint-every', '5', *options)
             report = self.report(*options, '--checkpoint-every', '5', '-o', 'clip.mp4')

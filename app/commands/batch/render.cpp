@@ -209,7 +209,8 @@ nlohmann::json Renderer::line(const PlannedRow& row, const char* state) const {
 }
 
 void Renderer::show_progress() {
-  const auto here = tally_.rendered + static_cast<int64_t>(tally_.failed.size());
+  const int64_t writing = written_.valid() ? 1 : 0;
+  const auto here = tally_.rendered + writing + static_cast<int64_t>(tally_.failed.size());
   progress_.set("set", tally_.skipped + here, tally_.share, here, seconds_since(start_));
 }
 
