@@ -1,12 +1,13 @@
-// Signal handling; see interrupt.h. The handler makes only async-signal-safe calls.
+// Signal handling; see interrupt.h. A thread of its own waits for them: no other is ever interrupted, since oneDNN's
+// matrix products keep no valid stack pointer, and a handler's frame overwrote the heap.
 #include "app/interrupt.h"
 
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <string_view>
+#include <thread>
 
 #include "app/media/video.h"
 #include "models/checkpoint/atomic_file.h"
@@ -15,15 +16,14 @@ namespace sparsereel::app {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
 
-extern "C" void on_signal(int) {
-  if (!stop_requested.exchange(true)) {
-    const int interrupted_error = errno;  // of the call that the signal fell into
+/// The first asks the run to stop; the second ends the process.
+void wait_for_signals(sigset_t signals) {
+  for (int number = 0;;) {
+    if (sigwait(&signals, &number) != 0) continue;
+    if (stop_requested.exchange(true)) break;
     constexpr std::string_view text = "\nstopping after this step; once more to stop at once\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-    errno = interrupted_error;
-    return;
   }
   models::AtomicFile::remove_all_temporaries();
   remove_unfinished_png_folder();
@@ -33,16 +33,19 @@ extern "C" void on_signal(int) {
 }  // namespace
 
 void install_signal_handlers() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM}) {
+    std::signal(number, SIG_DFL);
+    sigaddset(&signals, number);
+  }
   for (const int number : {SIGHUP, SIGQUIT}) {  // nohup and shells' background jobs ignore them: that is to stay so
     struct sigaction inherited {};
     sigaction(number, nullptr, &inherited);
-    if (inherited.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
+    if (inherited.sa_handler != SIG_IGN) sigaddset(&signals, number);
   }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // inherited by every thread to come
+  std::thread(wait_for_signals, signals).detach();
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
 }

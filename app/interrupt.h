@@ -4,8 +4,8 @@
 
 namespace sparsereel::app {
 
-/// Installs the handlers, and ignores SIGXFSZ and SIGPIPE so that a file size limit or a reader that left is an
-/// ordinary write error.
+/// Starts to listen, before any other thread is started, and ignores SIGXFSZ and SIGPIPE so that a file size limit or a
+/// reader that left is an ordinary write error.
 void install_signal_handlers();
 
 /// True after the first of these signals.

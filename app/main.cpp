@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "app/command_tree.h"
+#include "app/commands/batch.h"
 #include "app/commands/bench_attention.h"
 #include "app/commands/bench_pipeline.h"
 #include "app/commands/bench_plot.h"
@@ -122,6 +123,18 @@ void run(int argc, char** argv, RunReport& report) {
       "sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
   add_options(*generate_command, arguments, {});
   generate_command->callback([&] { generate(settings("generate"), report); });
+
+  CLI::App* batch_command = program.add_subcommand("batch", "a prompt set -> a folder of videos");
+  sets::BatchOptions batch_options;
+  add_batch_options(*batch_command, batch_options);
+  add_options(*batch_command, arguments, batch_keys());
+  batch_command->callback([&] {
+    const sets::SetSettings set{.command_line = arguments.values,
+                                .config_file = arguments.config,
+                                .merged = collect_settings(arguments.values, arguments.config)};
+    start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
+    batch(set, batch_options, report);
+  });
 
   CLI::App* decode_command = program.add_subcommand("decode", "saved latents -> video");
   decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->type_name("FILE")->required();

@@ -99,6 +99,12 @@ std::vector<OptionSpec> make_table() {
       {"threads", "--threads", whole, "CPU threads (default: all cores)", machine, {}},
 
       {"save_latents", "--save-latents", file, "keep the latents in this .safetensors", latents, {}},
+      {"checkpoint_every",
+       "--checkpoint-every",
+       whole,
+       "save the denoising every N steps: the same command then goes on from there (default 0: never)",
+       latents,
+       {}},
       {"init_latents", "--init-latents", file, "start from these latents in place of noise", latents, {}},
 
       {"output",

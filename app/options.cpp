@@ -97,7 +97,13 @@ std::string model_name(const RunOptions& run) {
 }
 
 Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file) {
+  return collect_settings(command_line, config_file, {}, {});
+}
+
+Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file,
+                          const std::map<std::string, std::string>& row, const std::string& place) {
   Settings settings;
+  settings.add(Source::row, row, place);
   settings.add(Source::command_line, command_line);
   if (!config_file.empty()) {
     const YamlOptions config = read_config_file(config_file);
@@ -151,6 +157,9 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   options.run = read_run_options(settings);
   options.save_latents = settings.text("save_latents", "");
   options.init_latents = settings.text("init_latents", "");
+  options.checkpoint_every = settings.whole("checkpoint_every").value_or(0);
+  if (options.checkpoint_every < 0)
+    throw bad_input(settings.describe("checkpoint_every") + " is below 0", "give a number of steps, or 0 for none");
   if (const auto mode = settings.text("attention")) options.attention_mode = attention::parse_mode(*mode);
 
   models::GenerateRequest& request = options.request;

@@ -36,11 +36,15 @@ struct GenerateOptions {
   std::optional<attention::Mode> attention_mode;  // unset: sparse where that runs
   std::filesystem::path save_latents;             // empty: they are kept only until the video is written
   std::filesystem::path init_latents;             // empty: noise
+  int64_t checkpoint_every = 0;                   // steps from one denoising checkpoint to the next; 0: none
 };
 
 /// Command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws Error
 /// for an unreadable file or model.
 Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file);
+/// The same with the values of a prompt set's row, which come before all others; `place`: its file and line.
+Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file,
+                          const std::map<std::string, std::string>& row, const std::string& place);
 
 /// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.
 std::filesystem::path model_path(const Settings& settings);

@@ -29,16 +29,34 @@ Progress::Progress(bool wanted) : shown_(wanted && isatty(STDERR_FILENO) == 1) {
 void Progress::stage(const std::string& name) {
   stage_ = name;
   stage_seconds_ = 0;
-  if (shown_) std::fprintf(stderr, "\r\x1b[K%s ...", name.c_str());
+  stage_steps_ = 0;
+  show(name + " ...");
 }
 
 void Progress::step(int64_t done, int64_t total, double seconds) {
   stage_seconds_ += seconds;
-  if (shown_) std::fprintf(stderr, "\r\x1b[K%s", progress_line(stage_, done, total, stage_seconds_).c_str());
+  ++stage_steps_;
+  const double share = static_cast<double>(done) / static_cast<double>(stage_steps_);
+  show(progress_line(stage_, done, total, stage_seconds_ * share));
+}
+
+void Progress::set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds) {
+  const double share = here > 0 ? static_cast<double>(done) / static_cast<double>(here) : 0;
+  set_ = progress_line(name, done, total, seconds * share);
+}
+
+void Progress::show(const std::string& line) {
+  clear();
+  if (!shown_) return;
+  if (!set_.empty()) std::fprintf(stderr, "%s\n", set_.c_str());
+  two_lines_ = !set_.empty();
+  std::fputs(line.c_str(), stderr);
 }
 
 void Progress::clear() {
-  if (shown_) std::fputs("\r\x1b[K", stderr);
+  if (!shown_) return;
+  std::fputs(two_lines_ ? "\r\x1b[K\x1b[1A\x1b[K" : "\r\x1b[K", stderr);
+  two_lines_ = false;
 }
 
 }  // namespace sparsereel::app

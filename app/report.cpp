@@ -8,7 +8,9 @@
 #include <iostream>
 #include <utility>
 
+#include "app/file_hash.h"
 #include "models/checkpoint/atomic_file.h"
+#include "models/checkpoint/sha256.h"
 #include "models/device.h"
 
 namespace sparsereel::app {
@@ -92,6 +94,18 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   if (output_kind(run.output) != OutputKind::mp4) return;
   recipe["crf"] = run.video.crf;
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
+}
+
+std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options) {
+  static const std::map<models::VaeTiling, const char*> tilings = {
+      {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
+  recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
+  recipe["crf"] = options.run.video.crf;
+  recipe["codec"] = options.run.video.codec;
+  recipe["no_metadata"] = !options.run.metadata;
+  recipe["format"] = options.run.output.extension().string();
+  if (!options.init_latents.empty()) recipe["init_latents"] = sha256_of_file(options.init_latents);
+  return models::sha256(dump(recipe));
 }
 
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device) {

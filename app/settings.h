@@ -32,7 +32,7 @@ const std::vector<OptionSpec>& option_table();
 const OptionSpec* find_option(std::string_view key);
 
 /// Where a value comes from; a later one wins.
-enum class Source { matched_config, recipe, config_file, command_line };
+enum class Source { matched_config, recipe, config_file, command_line, row };  // row: of a prompt set
 
 /// A position in a file, from 1; 0: unknown.
 struct Mark {
@@ -47,7 +47,7 @@ using Places = std::map<std::string, Place>;
 struct Setting {
   std::string value;
   Source source = Source::command_line;
-  std::string file;  // unless it is the command line
+  std::string file;  // unless it is the command line; a row's with its line
   Mark mark;         // of a YAML value
 };
 

@@ -80,6 +80,34 @@ void Denoising::step() {
   ++done_;
 }
 
+DenoisingState Denoising::state() {
+  collect();
+  DenoisingState state{.step = done_,
+                       .latents = state_.latents.to(at::kCPU).contiguous(),
+                       .scheduler = scheduler_->state(),
+                       .generator = state_.generator.get_state(),
+                       .attention = attention_.per_layer,
+                       .warnings = warnings_};
+  for (auto& [name, tensor] : state.scheduler) tensor = tensor.to(at::kCPU).contiguous();
+  return state;
+}
+
+void Denoising::resume(const DenoisingState& state) {
+  if (state.step < 0 || state.step > steps() || state.latents.sizes() != state_.latents.sizes() ||
+      state.latents.scalar_type() != state_.latents.scalar_type())
+    throw bad_input("the denoising checkpoint does not fit this run",
+                    "remove it: the run then begins at its first step");
+  const at::Device device = state_.latents.device();
+  state_.latents = state.latents.to(device);
+  std::map<std::string, at::Tensor> history = state.scheduler;
+  for (auto& [name, tensor] : history) tensor = tensor.to(device);
+  scheduler_->restore(history);
+  state_.generator.set_state(state.generator);
+  attention_.per_layer = state.attention;
+  warnings_ = state.warnings;
+  done_ = state.step;
+}
+
 at::Tensor Denoising::latents() const {
   return state_.latents.narrow(1, state_.latents.size(1) - settings_.latent_frames, settings_.latent_frames);
 }

@@ -18,6 +18,16 @@ struct DenoisingStart {
   at::Generator generator;  // after the latents were drawn
 };
 
+/// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
+struct DenoisingState {
+  int64_t step = 0;                              // steps done
+  at::Tensor latents;                            // [1, F, C, H, W] in the run's dtype
+  std::map<std::string, at::Tensor> scheduler;   // Scheduler::state()
+  at::Tensor generator;                          // uint8, as libtorch keeps it
+  std::vector<attention::Statistics> attention;  // of the steps done, one a layer
+  std::vector<std::string> warnings;             // likewise
+};
+
 class Denoising {
  public:
   Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
@@ -32,6 +42,10 @@ class Denoising {
   /// Adds what GPU kernels counted in the steps since the last collection to attention(); waits for the device. Before
   /// another run of the same denoiser takes a step.
   void collect() { dit_->collect(attention_); }
+  /// Collects; waits for the device.
+  DenoisingState state();
+  /// Goes on from a state of the same request. Throws Error where it does not fit.
+  void resume(const DenoisingState& state);
   /// [1, F, C, H, W] without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
 

@@ -88,6 +88,7 @@ class CogVideoXPipeline final : public Pipeline {
   GenerateSettings resolve(const GenerateRequest& request) const override {
     return resolve_request(request, dit_config_, vae_config_, scheduler_config_);
   }
+  void check_weights() const override;
   GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer) override;
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) override;
 
@@ -114,7 +115,6 @@ class CogVideoXPipeline final : public Pipeline {
  private:
   at::ScalarType stored_dtype() const;
   void check_components_agree(const std::string& text_file, const std::string& vae_file) const;
-  void check_weights() const;
   at::Tensor token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings);
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
   at::Tensor denoise_stage(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
@@ -168,7 +168,6 @@ void CogVideoXPipeline::check_components_agree(const std::string& text_file, con
                 dit_config_.in_channels);
 }
 
-/// Names and shapes of all weights, from the files' headers: what does not fit is found before any time is spent.
 void CogVideoXPipeline::check_weights() const {
   T5Encoder::load(folder_.component("text_encoder"), at::kMeta, dtype_);
   load_cogvideox_dit(transformer_, at::kMeta, dtype_);
@@ -233,12 +232,18 @@ at::Tensor CogVideoXPipeline::denoise_stage(const GenerateRequest& request, cons
                                             const at::Tensor& text, GenerateResult& result) {
   const auto denoising = start_denoising(request, text);
   denoising->attention().watcher = observer.attention;
+  if (request.resume) denoising->resume(*request.resume);
   StageMeter meter(device_);
   while (!denoising->finished()) {
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
     denoising->step();
     result.seconds.steps.push_back(meter.lap());
     if (observer.step) observer.step(denoising->done(), denoising->steps(), result.seconds.steps.back());
+    const bool due = observer.checkpoint_every > 0 && denoising->done() % observer.checkpoint_every == 0;
+    if (observer.checkpoint && (due || denoising->finished())) {
+      observer.checkpoint(denoising->state());
+      meter.lap();  // no part of the next step
+    }
   }
   denoising->collect();
   result.attention = std::move(denoising->attention());
@@ -256,15 +261,15 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
     if (observer.stage) observer.stage(stage);
   };
   StageMeter meter(device_);
-  announce("text");
-  const at::Tensor text = encode_stage(request, meter, result);
+  if (!request.text.defined()) announce("text");
+  const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
   announce("load");
   load_transformer();
   result.seconds.load_transformer = meter.lap();
   const uint64_t loading = meter.take_peak();
   announce("denoise");
   const at::Tensor latents = denoise_stage(request, observer, text, result);
-  if (offload_ || !request.keep_transformer) release_transformer();
+  if (!request.keep_transformer) release_transformer();
   result.latents = latents.to(at::kCPU).contiguous();
   result.seconds.denoise = meter.lap();
   result.memory.denoise = std::max(loading, meter.take_peak());

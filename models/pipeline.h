@@ -17,6 +17,8 @@ namespace sparsereel::models {
 
 enum class VaeTiling { automatic, on, off };
 
+struct DenoisingState;
+
 /// One video. Unset optionals take the checkpoint's default (see Pipeline::defaults()).
 struct GenerateRequest {
   std::string prompt;
@@ -32,8 +34,10 @@ struct GenerateRequest {
   attention::Policy attention_policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
-  at::Tensor init_latents;  // [1, F, C, H, W] in place of noise; consumes no draw
-  bool decode = true;       // false: stop at the latents
+  at::Tensor init_latents;                       // [1, F, C, H, W] in place of noise; consumes no draw
+  at::Tensor text;                               // what encode_text() gave for this request; undefined: it is encoded
+  std::shared_ptr<const DenoisingState> resume;  // go on from here; null: from the first step
+  bool decode = true;                            // false: stop at the latents
   /// The next video follows at once: the denoiser stays beside the decoder, which needs its memory otherwise.
   bool keep_transformer = false;
 };
@@ -86,6 +90,8 @@ struct GenerateObserver {
   std::function<void(const std::string& stage)> stage;                    // "load", "text", "denoise", "decode"
   std::function<void(int64_t step, int64_t steps, double seconds)> step;  // after each denoising step
   std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
+  std::function<void(const DenoisingState&)> checkpoint;  // after every checkpoint_every steps, and after the last
+  int64_t checkpoint_every = 0;                           // 0: only after the last
   std::function<void(const at::Tensor& latents, const GenerateSettings&)>
       latents;                                          // as soon as they are final, before decode
   std::function<void(const AttentionCall&)> attention;  // before each call of the denoiser's attention
@@ -122,7 +128,13 @@ class Pipeline {
   /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles.
   virtual Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {}) = 0;
 
-  /// The stages of generate(), for those who measure them one by one. What is loaded stays until it is released.
+  /// Names and shapes of all weights, from the files' headers. Throws Error: what does not fit is found before any time
+  /// is spent.
+  virtual void check_weights() const = 0;
+
+  /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
+  /// until it is released.
+  ///
   /// Whether the text encoder passes through layer by layer: with offload, or where it does not fit into a GPU.
   virtual bool streams_text_encoder() const = 0;
   virtual void load_text_encoder() = 0;

@@ -29,6 +29,8 @@ std::string source_name(const Settings& settings, const std::string& key) {
       return setting->file + ":" + std::to_string(setting->mark.line);
     case Source::recipe:
       return "recipe of " + setting->file;
+    case Source::row:
+      return setting->file;
     case Source::matched_config:
       return setting->file + ":" + std::to_string(setting->mark.line) + " (matches the checkpoint)";
   }

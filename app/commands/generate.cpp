@@ -8,6 +8,7 @@
 #include <iostream>
 
 #include "app/commands/finish_video.h"
+#include "app/denoising_checkpoint.h"
 #include "app/interrupt.h"
 #include "app/latents.h"
 #include "app/outputs.h"
@@ -49,6 +50,24 @@ models::GenerateObserver observe(
   return observer;
 }
 
+/// With --checkpoint-every: goes on from the checkpoint that an earlier run left, and writes new ones.
+void use_checkpoints(GenerateOptions& options, RunReport& report, models::GenerateObserver& observer,
+                     std::vector<std::string>& warnings) {
+  if (options.checkpoint_every == 0) return;
+  const fs::path path = checkpoint_beside(options.run.output);
+  const std::string identity = recipe_identity(report.content["recipe"], options);
+  std::string other;
+  options.request.resume = load_checkpoint(path, identity, other);
+  if (!other.empty()) warnings.push_back(other);
+  if (options.request.resume) report.content["resumed_at_step"] = options.request.resume->step;
+  observer.checkpoint_every = options.checkpoint_every;
+  observer.checkpoint = [&report, path, identity](const models::DenoisingState& state) {
+    save_checkpoint(path, state, identity);
+    report.recovery =
+        "run the same command again: it goes on from step " + std::to_string(state.step) + " in " + path.string();
+  };
+}
+
 std::string attention_summary(const models::AttentionRun& run) {
   const std::string mode(attention::name(run.mode));
   if (run.mode == attention::Mode::full) return mode + " attention";
@@ -85,7 +104,10 @@ void generate(const Settings& settings, RunReport& report) {
       warnings.push_back(warning);
     }
   };
-  models::GenerateResult result = pipeline->generate(options.request, observe(progress, save));
+  models::GenerateObserver observer = observe(progress, save);
+  use_checkpoints(options, report, observer, warnings);
+  print_warnings(warnings);
+  models::GenerateResult result = pipeline->generate(options.request, observer);
 
   progress.stage("write");
   const auto write_start = std::chrono::steady_clock::now();
@@ -103,6 +125,8 @@ void generate(const Settings& settings, RunReport& report) {
     const std::string where = kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string();
     result.warnings.push_back("the video " + wrong + where);
   }
+  std::error_code ignored;
+  if (options.checkpoint_every > 0) fs::remove(checkpoint_beside(options.run.output), ignored);
   const double write_seconds = seconds_since(write_start), all_seconds = seconds_since(start);
 
   report.recovery.clear();

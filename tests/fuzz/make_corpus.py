@@ -183,9 +183,73 @@ def tokenizer_files():
     yield "empty", b""
 
 
+def prompt_set_files():
+    yield "lines", "# two prompts\na red ball\n\n  a blue star  \r\n"
+    yield "lines_bom", b"\xef\xbb\xbfa red ball\n"
+    yield "lines_not_utf8", b"a \xff\xfe ball\n\0\n"
+    yield "jsonl", '{"prompt": "a", "seed": 7, "topk": 0.5, "dynamic_cfg": true}\n\n{"prompt": "b", "steps": null}\n'
+    yield "jsonl_unknown", '{"stpes": 3}\n'
+    yield "jsonl_array", '[1, 2]\n"text"\n7\n'
+    yield "jsonl_nested", '{"prompt": {"a": 1}}\n'
+    yield "jsonl_twice", '{"frames": 5, "num_frames": 9}\n'
+    yield "jsonl_deep", '{"a":' * 2000
+    yield "jsonl_escape", '{"output": "../\\u0000a", "prompt": "\\ud800"}\n'
+    yield "jsonl_huge", '{"seed": 1e999, "width": 99999999999999999999}\n'
+    yield "csv", 'prompt,seed\r\n"a ""b"", c\nd",7\r\ne,\r\n'
+    yield "csv_open", 'prompt\n"a'
+    yield "csv_stray", 'prompt\na"b\n'
+    yield "csv_after", 'prompt\n"a"b\n'
+    yield "csv_wide", "prompt,seed\na,b,c\n"
+    yield "csv_twice", "prompt,prompt\na,b\n"
+    yield "csv_no_name", ",\n,\n"
+    yield "csv_return", "prompt\r\r\na\r"
+    yield "yaml", "- a\n- prompt: b\n  seed: 7\n- {prompt: c, steps: ~}\n"
+    yield "yaml_map", "prompt: a\n"
+    yield "yaml_anchor", "- &a {prompt: a, negative_prompt: *a}\n- *a\n- *b\n"
+    yield "yaml_merge", "- &a {prompt: a}\n- <<: *a\n"
+    yield "yaml_list", "- [a, b]\n- ? a\n"
+    yield "yaml_key", "- {[a]: b}\n- {? {a: b} : c}\n"
+    yield "yaml_tag", "- !!binary a\n- ! b\n- !<x> {prompt: !!int c}\n"
+    yield "yaml_documents", "- a\n---\n- b\n...\n"
+    yield "yaml_block", "- |\n  a\n  b\n- >-\n  c\n- prompt: |2\n   d\n"
+    yield "yaml_deep", "[" * 3000
+    yield "yaml_deep_map", "{a: " * 600 + "}" * 600
+    yield "yaml_tab", "-\ta\n\t- b\n"
+    yield "empty", ""
+
+
+MANIFEST = {"row": 0, "rows": 2, "output": "0000-a.mp4", "state": "done", "identity": "i", "sha256": "s", "bytes": 5,
+            "finished": "2026-11-21T16:35:07.123Z", "seconds": {"denoise": 1.5}}
+
+
+def manifest_files():
+    line = json.dumps(MANIFEST)
+    yield "done", line + "\n"
+    yield "failed", json.dumps({**MANIFEST, "state": "failed", "cause": "c"}) + "\n"
+    yield "cut", line + "\n" + line[:40]
+    yield "cut_middle", line[:40] + "\n" + line + "\n"
+    yield "two_in_one", line + line + "\n"
+    yield "no_end", line
+    changes = {"row_negative": {"row": -1}, "row_beyond": {"row": 2}, "row_huge": {"row": 2**64}, "row_2_63": {"row": 2**63, "rows": 2**64 - 1},
+               "row_text": {"row": "0"}, "row_float": {"row": 0.5}, "rows_zero": {"rows": 0}, "output_escape": {"output": "../a"},
+               "output_absolute": {"output": "/a"}, "output_empty": {"output": ""}, "output_nul": {"output": "a\0b"}, "output_number": {"output": 3},
+               "state_unknown": {"state": "running"}, "state_null": {"state": None}, "bytes_negative": {"bytes": -5}, "bytes_float": {"bytes": 1e300},
+               "seconds_list": {"seconds": [1]}, "seconds_text": {"seconds": {"denoise": "x"}}, "seconds_huge": {"seconds": {"denoise": 2**63}}}
+    for name, change in changes.items():
+        yield name, json.dumps({**MANIFEST, **change}) + "\n"
+    yield "infinity", line.replace("1.5", "1e999") + "\n"
+    yield "twice", line[:-1] + ', "row": 1}\n'
+    yield "deep", '{"row":' * 2000 + "\n"
+    yield "not_utf8", b'{"output":"\xff"}\n'
+    yield "nul", b"\0\0\0\0\n"
+    yield "lines", "\n\n\n"
+    yield "empty", ""
+
+
 def main():
     for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("config", ".json", config_files()),
-                                ("tokenizer", ".model", tokenizer_files())):
+                                ("tokenizer", ".model", tokenizer_files()), ("prompt_set", "", prompt_set_files()),
+                                ("manifest", ".jsonl", manifest_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

@@ -2,6 +2,7 @@
 // throws Error.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "app/commands/batch/manifest.h"
+#include "app/commands/batch/names.h"
+#include "app/commands/batch/prompt_set.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
 #include "models/checkpoint/json_text.h"
@@ -57,6 +61,35 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_scheduler_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
+}
+
+/// The bytes as a prompt set of each format. Aborts on an output that leaves its folder.
+inline void fuzz_prompt_set(std::span<const std::byte> bytes) {
+  using enum app::sets::SetFormat;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const app::sets::SetFormat format : {txt, jsonl, csv, yaml}) {
+    try {
+      for (const app::sets::PromptRow& row : app::sets::parse_prompt_set(text, format, "fuzz")) {
+        const auto prompt = row.values.find("prompt"), output = row.values.find("output");
+        const std::string words = prompt == row.values.end() ? "" : prompt->second;
+        if (!app::sets::is_plain_name(app::sets::video_name(row.line, words, ".mp4"))) std::abort();
+        if (output != row.values.end() && !app::sets::is_plain_name(output->second)) std::abort();
+      }
+    } catch (const Error&) {
+      // The expected end of most inputs.
+    }
+  }
+}
+
+/// The bytes as a manifest: every line counts or is warned of. Aborts on an output that leaves its folder.
+inline void fuzz_manifest(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::vector<std::string> warnings;
+  const auto entries = app::sets::parse_manifest(text, "fuzz", warnings);
+  for (const app::sets::ManifestEntry& entry : entries)
+    if (!app::sets::is_plain_name(entry.output) || entry.row >= entry.rows) std::abort();
+  const auto ends = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  if (entries.size() + warnings.size() != ends + (text.empty() || text.ends_with('\n') ? 0 : 1)) std::abort();
 }
 
 /// The bytes as a spiece.model; one that is accepted then tokenises what it may trip over, and itself. Aborts on ids

@@ -17,12 +17,15 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
     if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
     if (GetParam() == "config") test::fuzz_config(std::as_bytes(std::span(bytes)));
     if (GetParam() == "tokenizer") test::fuzz_tokenizer(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "prompt_set") test::fuzz_prompt_set(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "manifest") test::fuzz_manifest(std::as_bytes(std::span(bytes)));
     ++inputs;
   }
   EXPECT_GT(inputs, 20U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus, ::testing::Values("safetensors", "config", "tokenizer"),
+INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus,
+                         ::testing::Values("safetensors", "config", "tokenizer", "prompt_set", "manifest"),
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {

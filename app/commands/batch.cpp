@@ -1,0 +1,198 @@
+// `sparsereel batch`: plans the rows, skips what is finished, renders the rest model by model.
+#include "app/commands/batch.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
+#include "app/commands/batch/render.h"
+#include "app/commands/batch/status.h"
+#include "app/commands/finish_video.h"
+#include "app/outputs.h"
+#include "hilbert/error.h"
+#include "models/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+using namespace sets;  // NOLINT(google-build-using-namespace): this file is its command
+
+const std::set<std::string>& keys_of_one_video() {
+  static const std::set<std::string> keys = {"output", "contact_sheet", "save_latents"};
+  return keys;
+}
+
+void check_options(const SetSettings& set, const BatchOptions& options) {
+  if (options.set.empty()) throw bad_input("batch: a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
+  if (options.folder.empty()) throw bad_input("batch: the folder is missing", "say where the videos go with -o DIR");
+  for (const std::string& key : keys_of_one_video()) {
+    if (set.merged.has(key))
+      throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
+  }
+  check_distinct(
+      {{"the prompt set", options.set}, {"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error || !std::filesystem::is_directory(folder))
+    throw bad_input("cannot make the folder " + folder.string() + (error ? ": " + error.message() : ""),
+                    "choose another with -o");
+}
+
+/// Rows that one pipeline serves, in their order.
+std::vector<std::vector<PlannedRow*>> groups_of(std::vector<PlannedRow>& rows) {
+  std::vector<std::string> keys;
+  std::vector<std::vector<PlannedRow*>> groups;
+  for (PlannedRow& row : rows) {
+    const std::string key = pipeline_key(row);
+    const auto place = static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
+    if (place == keys.size()) {
+      keys.push_back(key);
+      groups.emplace_back();
+    }
+    groups[place].push_back(&row);
+  }
+  return groups;
+}
+
+/// Null where rows name a model or device of their own that cannot be had: they have failed then.
+std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows, Renderer& renderer) {
+  if (std::all_of(rows.begin(), rows.end(), [](const PlannedRow* row) { return !row->cause.empty(); })) {
+    for (const PlannedRow* row : rows) renderer.fail(*row);
+    return nullptr;
+  }
+  const auto own = [&](const char* key) {
+    const Setting* setting = rows.front()->settings.find(key);
+    return setting != nullptr && setting->source == Source::row;
+  };
+  try {
+    return open_pipeline(rows.front()->options.run);
+  } catch (const Error& error) {
+    if (!own("model") && !own("random_weights") && !own("device") && !own("dtype") && !own("offload")) throw;
+    for (PlannedRow* row : rows) {
+      row->cause = error.what();
+      row->remedy = error.remedy();
+      renderer.fail(*row);
+    }
+    return nullptr;
+  }
+}
+
+/// The rows that are left to render.
+std::vector<PlannedRow*> pending(const std::vector<PlannedRow*>& rows, const models::Pipeline& pipeline,
+                                 const std::vector<ManifestEntry>& entries, const BatchOptions& options,
+                                 Renderer& renderer, Tally& tally) {
+  std::vector<PlannedRow*> left;
+  for (PlannedRow* row : rows) {
+    resolve_row(*row, pipeline);
+    if (!row->cause.empty()) {
+      renderer.fail(*row);
+    } else if (is_finished(*row, entries, options.folder)) {
+      ++tally.skipped;
+    } else {
+      left.push_back(row);
+    }
+  }
+  return left;
+}
+
+void fill_report(RunReport& report, const Tally& tally, const Share& share, double seconds) {
+  nlohmann::json failures = nlohmann::json::array();
+  for (const PlannedRow* row : tally.failed)
+    failures.push_back({{"row", row->index}, {"place", row->place}, {"cause", row->cause}, {"remedy", row->remedy}});
+  report.content["set"] = {{"rows", tally.rows},
+                           {"share", tally.share},
+                           {"rank", share.rank},
+                           {"shares", share.size},
+                           {"rendered", tally.rendered},
+                           {"skipped", tally.skipped},
+                           {"failed", tally.failed.size()},
+                           {"failures", failures}};
+  report.content["seconds"] = tally.seconds;
+  report.content["seconds"]["total"] = seconds;
+  report.content["warnings"] = tally.warnings;
+}
+
+std::string summary(const Tally& tally, const BatchOptions& options, double seconds) {
+  std::string text = options.folder.string() + ": " + std::to_string(tally.share) + " rows";
+  if (tally.share < tally.rows) text += " of " + std::to_string(tally.rows);
+  text += ", " + std::to_string(tally.rendered) + " rendered, " + std::to_string(tally.skipped) +
+          " were finished before, " + std::to_string(tally.failed.size()) + " failed, " + fixed(seconds, 1) + " s";
+  const auto render = tally.seconds.find("render");
+  if (tally.rendered > 0 && render != tally.seconds.end())
+    text += " (" + fixed(render->second / static_cast<double>(tally.rendered), 2) + " s a video)";
+  return text;
+}
+
+void report_failures(const Tally& tally, const std::string& summary) {
+  print_warnings(tally.warnings);
+  if (tally.failed.empty()) return;
+  for (const PlannedRow* row : tally.failed)
+    std::cerr << row->place << ": " << row->cause << "\n  remedy: " << row->remedy << "\n";
+  throw run_failure(std::to_string(tally.failed.size()) + " of the rows failed: " + summary,
+                    "correct them and run the same command again: what is finished stays");
+}
+
+}  // namespace
+
+const std::vector<std::string>& batch_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> all;
+    for (const OptionSpec& spec : option_table())
+      if (!keys_of_one_video().contains(spec.key)) all.push_back(spec.key);
+    return all;
+  }();
+  return keys;
+}
+
+void add_batch_options(CLI::App& command, BatchOptions& options) {
+  command.add_option("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)");
+  command.add_option("-o,--output", options.folder, "folder of the videos and manifests")->type_name("DIR");
+  command.add_option("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)")
+      ->type_name("i/n");
+  command.add_option("--format", options.format, "of the videos (default mp4)")
+      ->check(CLI::IsMember({"mp4", "gif", "y4m", "safetensors"}));
+  command.add_option("--status", options.status, "say what the manifests in this folder add up to")->type_name("DIR");
+}
+
+void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
+  if (!options.status.empty()) return show_status(options.status, report);
+  const auto start = std::chrono::steady_clock::now();
+  check_options(set, options);
+  const Share share = find_share(options.share, [](const char* name) {
+    return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+  });
+  const std::vector<PromptRow> rows = read_prompt_set(options.set);
+  std::vector<PlannedRow> planned = plan_rows(rows, set, options, share);
+  make_folder(options.folder);
+  ManifestWriter manifest(options.folder, share.rank);
+  Tally tally;
+  tally.rows = static_cast<int64_t>(rows.size());
+  tally.share = static_cast<int64_t>(planned.size());
+  const std::vector<ManifestEntry> entries = read_manifests(options.folder, tally.warnings);
+  if (const auto threads = set.merged.whole("threads")) at::set_num_threads(static_cast<int>(*threads));
+
+  report.recovery = "run the same command again: it goes on where this run stopped";
+  Progress progress(!set.merged.flag("quiet"));
+  Renderer renderer(manifest, progress, tally);
+  for (const std::vector<PlannedRow*>& group : groups_of(planned)) {
+    const auto pipeline = open_for(group, renderer);
+    if (pipeline) renderer.render(pending(group, *pipeline, entries, options, renderer, tally), *pipeline);
+  }
+  progress.clear();
+  report.recovery.clear();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fill_report(report, tally, share, seconds);
+  report.last_line = summary(tally, options, seconds);
+  report_failures(tally, report.last_line);
+}
+
+}  // namespace sparsereel::app

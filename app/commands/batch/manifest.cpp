@@ -1,0 +1,180 @@
+// Reads and appends manifests; see manifest.h.
+#include "app/commands/batch/manifest.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "app/commands/batch/names.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/json_text.h"
+
+namespace sparsereel::app::sets {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error failure(const fs::path& path, int error) {
+  const std::string cause = "cannot write " + path.string() + ": " + std::generic_category().message(error);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    return run_failure(cause, "free some space on that disk, then run the same command again: finished videos stay");
+  return bad_input(cause, "choose a folder that you may write to");
+}
+
+std::string text_field(const nlohmann::json& line, const char* name) {
+  const auto field = line.find(name);
+  return field != line.end() && field->is_string() ? field->get<std::string>() : "";
+}
+
+template <typename Number>
+Number number_field(const nlohmann::json& line, const char* name) {
+  const auto field = line.find(name);
+  return field != line.end() && field->is_number_unsigned() ? field->get<Number>() : Number{0};
+}
+
+/// Throws Error where a field that the program relies on is missing or impossible.
+ManifestEntry parse_line(std::string_view text, const std::string& place) {
+  constexpr const char* kRemedy = "the row is rendered again";
+  const nlohmann::json line = models::parse_json(text, place, kRemedy);
+  ManifestEntry entry;
+  if (line.is_object()) {
+    entry = {.row = number_field<int64_t>(line, "row"),
+             .rows = number_field<int64_t>(line, "rows"),
+             .output = text_field(line, "output"),
+             .state = text_field(line, "state"),
+             .identity = text_field(line, "identity"),
+             .sha256 = text_field(line, "sha256"),
+             .bytes = number_field<uint64_t>(line, "bytes"),
+             .finished = text_field(line, "finished"),
+             .cause = text_field(line, "cause"),
+             .seconds = {}};
+    if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_object()) {
+      for (const auto& [stage, value] : seconds->items())
+        if (value.is_number()) entry.seconds[stage] = value.get<double>();
+    }
+  }
+  const bool known = entry.state == "done" || entry.state == "failed";
+  if (!known || !is_plain_name(entry.output) || entry.row < 0 || entry.row >= entry.rows)
+    throw bad_input(place + ": this is no line of a manifest", kRemedy);
+  return entry;
+}
+
+/// Bytes up to the end of the last whole line.
+off_t whole_lines(int descriptor, off_t size) {
+  std::array<char, 4096> buffer{};
+  while (size > 0) {
+    const off_t start = std::max<off_t>(0, size - static_cast<off_t>(buffer.size()));
+    const ssize_t count = ::pread(descriptor, buffer.data(), static_cast<size_t>(size - start), start);
+    if (count <= 0) return size;
+    for (ssize_t i = count; i > 0; --i)
+      if (buffer.at(static_cast<size_t>(i - 1)) == '\n') return start + i;
+    size = start;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::string& file,
+                                          std::vector<std::string>& warnings) {
+  std::vector<ManifestEntry> entries;
+  for (int64_t number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    const std::string place = file + ":" + std::to_string(number);
+    try {
+      if (end == std::string_view::npos) throw bad_input(place + ": the line is not whole", "");
+      entries.push_back(parse_line(text.substr(0, end), place));
+    } catch (const Error& error) {
+      warnings.push_back(std::string(error.what()) + "; the line counts for nothing");
+    }
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return entries;
+}
+
+std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<std::string>& warnings) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("manifest.") && name.ends_with(".jsonl")) files.push_back(entry.path());
+  }
+  if (error) throw bad_input(folder.string() + " cannot be read: " + error.message(), "name the folder of a set");
+  std::sort(files.begin(), files.end());
+  std::vector<ManifestEntry> entries;
+  for (const fs::path& file : files) {
+    std::ifstream stream(file, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    if (!stream) throw bad_input(file.string() + " cannot be read", "check its permissions");
+    const auto lines = parse_manifest(text, file.string(), warnings);
+    entries.insert(entries.end(), lines.begin(), lines.end());
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const ManifestEntry& a, const ManifestEntry& b) { return a.finished < b.finished; });
+  return entries;
+}
+
+ManifestWriter::ManifestWriter(const fs::path& folder, int64_t rank)
+    : path_(folder / ("manifest." + std::to_string(rank) + ".jsonl")) {
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw failure(path_, errno);
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    ::close(descriptor_);
+    if (error != EWOULDBLOCK) throw failure(path_, error);
+    throw bad_input(path_.string() + " is being written by another process",
+                    "wait for it, or give each process a share of its own (--share i/n)");
+  }
+  struct stat status {};
+  const off_t size = ::fstat(descriptor_, &status) == 0 ? status.st_size : 0;
+  const off_t kept = whole_lines(descriptor_, size);
+  if (kept < size && ::ftruncate(descriptor_, kept) != 0) {
+    const int error = errno;
+    ::close(descriptor_);
+    throw failure(path_, error);
+  }
+}
+
+ManifestWriter::~ManifestWriter() {
+  ::close(descriptor_);
+}
+
+void ManifestWriter::append(const nlohmann::json& line) {
+  const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const off_t before = ::lseek(descriptor_, 0, SEEK_END);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written = ::write(descriptor_, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);  // else half a line: read as nothing
+      throw failure(path_, error);
+    }
+    done += static_cast<size_t>(written);
+  }
+  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) throw failure(path_, errno);
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now();
+  const auto whole = std::chrono::floor<std::chrono::seconds>(now);
+  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(now - whole).count();
+  const std::time_t time = std::chrono::system_clock::to_time_t(whole);
+  std::tm parts{};
+  ::gmtime_r(&time, &parts);
+  std::array<char, 32> date{};
+  std::strftime(date.data(), date.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return std::string(date.data()) + "." + std::to_string(1000 + milliseconds).substr(1) + "Z";
+}
+
+}  // namespace sparsereel::app::sets

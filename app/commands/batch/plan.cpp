@@ -1,0 +1,132 @@
+// Plans rows; see plan.h.
+#include "app/commands/batch/plan.h"
+
+#include <ATen/ATen.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <algorithm>
+#include <functional>
+#include <system_error>
+#include <utility>
+
+#include "app/commands/batch/names.h"
+#include "app/file_hash.h"
+#include "app/latents.h"
+#include "app/outputs.h"
+#include "app/report.h"
+#include "hilbert/error.h"
+#include "models/device.h"
+
+namespace sparsereel::app::sets {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs a part of a row's planning; what is wrong becomes the row's.
+void attempt(PlannedRow& row, const std::function<void()>& part) {
+  if (!row.cause.empty()) return;
+  try {
+    part();
+  } catch (const Error& error) {
+    row.cause = error.what();
+    row.remedy = error.remedy();
+  }
+}
+
+Settings merge(const PromptRow& row, const std::string& place, const SetSettings& set) {
+  const bool own_model = row.values.contains("model") || row.values.contains("random_weights");
+  Settings settings = own_model ? collect_settings(set.command_line, set.config_file, row.values, place) : set.merged;
+  settings.add(Source::row, row.values, place);
+  return settings;
+}
+
+/// Processes that share a machine's GPUs take one each, unless the device is named.
+void choose_device(PlannedRow& row, const Share& share) {
+  const std::string device = row.settings.text("device", "auto");
+  if (!share.local_rank || (device != "auto" && device != "cuda") || !models::cuda_available()) return;
+  const auto count = at::detail::getCUDAHooks().deviceCount();
+  row.options.run.device = "cuda:" + std::to_string(*share.local_rank % std::max<int64_t>(count, 1));
+}
+
+PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, const BatchOptions& options,
+                const Share& share) {
+  PlannedRow planned;
+  planned.index = index;
+  planned.place = options.set.string() + ":" + std::to_string(row.line);
+  attempt(planned, [&] {
+    planned.settings = merge(row, planned.place, set);
+    planned.options = read_generate_options(planned.settings);
+    if (!row.values.contains("seed")) planned.options.request.seed += static_cast<uint64_t>(index);
+    choose_device(planned, share);
+  });
+  const auto named = row.values.find("output");
+  const std::string prompt = planned.cause.empty() ? planned.options.request.prompt : "";
+  planned.output = named != row.values.end() ? named->second : video_name(index, prompt, "." + options.format);
+  planned.options.run.output = options.folder / planned.output;
+  return planned;
+}
+
+/// Names that differ only in case are one file on some systems.
+std::string folded(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+}  // namespace
+
+std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
+                                  const BatchOptions& options, const Share& share) {
+  std::vector<PlannedRow> planned;
+  std::map<std::string, std::string> places;  // by file
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    PlannedRow row = plan(rows[i], index, set, options, share);
+    for (const std::string& file :
+         {row.options.run.output.string(), row.options.run.contact_sheet.string(), row.options.save_latents.string()}) {
+      if (file.empty()) continue;
+      const auto [place, added] = places.emplace(folded(file), row.place);
+      if (!added)
+        throw bad_input(place->second + " and " + row.place + " both write " + file, "give each row files of its own");
+    }
+    if (index % share.size == share.rank) planned.push_back(std::move(row));
+  }
+  return planned;
+}
+
+std::string pipeline_key(const PlannedRow& row) {
+  const RunOptions& run = row.options.run;
+  if (!row.cause.empty()) return {};
+  return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + (run.offload ? "offload" : "");
+}
+
+void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
+  attempt(row, [&] {
+    GenerateOptions& options = row.options;
+    if (output_kind(options.run.output) == OutputKind::png_folder)
+      throw bad_input(row.place + ": the output " + row.output + " is a folder of PNGs",
+                      "a set's videos are files: name a .mp4, .gif, .y4m or .safetensors");
+    check_outputs(row.settings, options.run);
+    models::GenerateRequest request = options.request;
+    if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
+    const models::GenerateSettings resolved = pipeline.resolve(request);
+    options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
+    row.recipe = make_recipe(options, resolved, pipeline, {});
+    row.identity = recipe_identity(row.recipe, options);
+  });
+}
+
+bool is_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries, const fs::path& folder) {
+  const fs::path video = folder / row.output;
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(video, error);
+  if (error || row.identity.empty()) return false;
+  std::string hash;  // of the file, once it is worth reading
+  return std::any_of(entries.begin(), entries.end(), [&](const ManifestEntry& entry) {
+    if (entry.state != "done" || entry.output != row.output || entry.identity != row.identity || entry.bytes != bytes)
+      return false;
+    if (hash.empty()) hash = sha256_of_file(video);
+    return entry.sha256 == hash;
+  });
+}
+
+}  // namespace sparsereel::app::sets

@@ -1,0 +1,60 @@
+// Rows of a prompt set -> what each one's video will be, checked before anything is rendered.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/commands/batch/manifest.h"
+#include "app/commands/batch/prompt_set.h"
+#include "app/commands/batch/share.h"
+#include "app/options.h"
+
+namespace sparsereel::app::sets {
+
+struct BatchOptions {
+  std::filesystem::path set;     // FILE
+  std::filesystem::path folder;  // -o
+  std::filesystem::path status;  // --status; empty: render
+  std::string share;             // --share; empty: by the launcher's variables
+  std::string format = "mp4";    // of videos whose row does not name its output
+};
+
+/// What a row's settings are made of besides its own values.
+struct SetSettings {
+  std::map<std::string, std::string> command_line;
+  std::string config_file;
+  Settings merged;  // of the two and the model's config
+};
+
+struct PlannedRow {
+  int64_t index = 0;   // in the set, from 0
+  std::string place;   // "set.csv:3"
+  std::string output;  // the video's name in the folder
+  Settings settings;
+  GenerateOptions options;
+  nlohmann::json recipe;  // resolved; empty where the row is bad
+  std::string identity;   // likewise
+  at::Tensor text;        // its embeddings, on the CPU
+  std::vector<std::string> warnings;
+  int64_t resumed_at_step = 0;
+  std::string cause, remedy;  // why the row is bad; empty: it is not
+};
+
+/// Merges the settings of this share's rows and names their videos. Rows whose own values are impossible are kept with
+/// their cause. Throws Error for what concerns the whole set: two rows with one output.
+std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
+                                  const BatchOptions& options, const Share& share);
+
+/// What only one pipeline at a time can serve: model, device, dtype and offload. Rows that are bad already share one.
+std::string pipeline_key(const PlannedRow& row);
+
+/// Checks the row against its model and fills in recipe and identity; an Error becomes the row's cause.
+void resolve_row(PlannedRow& row, const models::Pipeline& pipeline);
+
+/// A manifest says that this very video is finished, and the file is still what was written.
+bool is_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries, const std::filesystem::path& folder);
+
+}  // namespace sparsereel::app::sets

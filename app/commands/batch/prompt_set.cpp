@@ -1,0 +1,210 @@
+// One reader a format, and the checks that all share; see prompt_set.h.
+#include "app/commands/batch/prompt_set.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "app/commands/batch/csv.h"
+#include "app/commands/batch/names.h"
+#include "app/nearest.h"
+#include "app/settings.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/json_text.h"
+
+namespace sparsereel::app::sets {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFieldsAre = "fields are the long option names of 'sparsereel generate --help' with _ for -";
+
+std::string at(const std::string& file, int64_t line) {
+  return file + ":" + std::to_string(line);
+}
+
+std::vector<std::string> names_of_options() {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : option_table()) {
+    std::istringstream list(spec.names);
+    for (std::string name; std::getline(list, name, ',');) {
+      if (!name.starts_with("--")) continue;
+      name.erase(0, 2);
+      std::replace(name.begin(), name.end(), '-', '_');
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+/// The option that a field's name means.
+const OptionSpec& field(std::string name, const std::string& place) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  const OptionSpec* spec = find_option(name);
+  if (spec == nullptr) {
+    const std::string near = nearest(name, names_of_options());
+    throw bad_input(place + ": the field " + models::in_quotes(name) + " is unknown",
+                    (near.empty() ? "" : "did you mean " + near + "? ") + std::string(kFieldsAre));
+  }
+  static const std::set<std::string> of_the_set = {"threads", "report", "quiet", "json"};
+  if (of_the_set.contains(spec->key))
+    throw bad_input(place + ": " + name + " belongs to the whole set, not to a row", "give it on the command line");
+  return *spec;
+}
+
+/// Adds one field to a row; an empty value is none.
+void add_field(PromptRow& row, const std::string& name, const std::optional<std::string>& value,
+               const std::string& place) {
+  const OptionSpec& spec = field(name, place);
+  if (!value || value->empty()) return;
+  if (spec.key == "output" && !is_plain_name(*value))
+    throw bad_input(place + ": output " + models::in_quotes(*value) + " is no plain file name",
+                    "give a name without a folder: videos go where -o says");
+  if (!row.values.emplace(spec.key, *value).second)
+    throw bad_input(place + ": " + spec.key + " is given twice", "give it once");
+}
+
+std::vector<PromptRow> parse_lines(std::string_view text) {
+  std::vector<PromptRow> rows;
+  std::istringstream lines{std::string(text)};
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const size_t begin = line.find_first_not_of(" \t\r"), end = line.find_last_not_of(" \t\r");
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    rows.push_back({.line = number, .values = {{"prompt", line.substr(begin, end + 1 - begin)}}});
+  }
+  return rows;
+}
+
+std::optional<std::string> text_of(const nlohmann::json& value, const std::string& name, const std::string& place) {
+  if (value.is_null()) return std::nullopt;
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_primitive()) return value.dump();
+  throw bad_input(place + ": " + models::in_quotes(name) + " is not a single value", "write one number or text");
+}
+
+std::vector<PromptRow> parse_jsonl(std::string_view text, const std::string& file) {
+  std::vector<PromptRow> rows;
+  std::istringstream lines{std::string(text)};
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string place = at(file, ++number);
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const nlohmann::json object = models::parse_json(line, place, "write one JSON object a line");
+    if (!object.is_object())
+      throw bad_input(place + ": this is no JSON object",
+                      "write for example {\"prompt\": \"a red ball\", \"seed\": 7}");
+    PromptRow row{.line = number, .values = {}};
+    for (const auto& [name, value] : object.items()) add_field(row, name, text_of(value, name, place), place);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<PromptRow> parse_csv_rows(std::string_view text, const std::string& file) {
+  const std::vector<CsvRecord> records = parse_csv(text, file);
+  std::vector<PromptRow> rows;
+  if (records.empty()) return rows;
+  const std::vector<std::string>& names = records.front().fields;
+  for (const std::string& name : names) field(name, at(file, records.front().line));
+  for (size_t i = 1; i < records.size(); ++i) {
+    const std::string place = at(file, records[i].line);
+    const std::vector<std::string>& fields = records[i].fields;
+    if (fields.size() != names.size())
+      throw bad_input(
+          place + ": " + std::to_string(fields.size()) + " fields under " + std::to_string(names.size()) + " names",
+          "give as many as the first line names, and put quotes around text with commas");
+    PromptRow row{.line = records[i].line, .values = {}};
+    for (size_t j = 0; j < names.size(); ++j) add_field(row, names[j], fields[j], place);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+PromptRow yaml_row(const YAML::Node& node, const std::string& file) {
+  PromptRow row{.line = node.Mark().line + 1, .values = {}};
+  if (node.IsScalar()) {
+    add_field(row, "prompt", node.Scalar(), at(file, row.line));
+    return row;
+  }
+  if (!node.IsMap())
+    throw bad_input(at(file, row.line) + ": this is neither a prompt nor a map of options",
+                    "write '- a red ball' or '- {prompt: a red ball, seed: 7}'");
+  for (const auto& entry : node) {
+    const std::string place = at(file, entry.first.Mark().line + 1);
+    if (!entry.first.IsScalar() || !(entry.second.IsScalar() || entry.second.IsNull()))
+      throw bad_input(place + ": a field is not one name with a single value", "write lines of the form 'steps: 25'");
+    const std::optional<std::string> value =
+        entry.second.IsNull() ? std::nullopt : std::optional<std::string>(entry.second.Scalar());
+    add_field(row, entry.first.Scalar(), value, place);
+  }
+  return row;
+}
+
+std::vector<PromptRow> parse_yaml(std::string_view text, const std::string& file) {
+  // yaml-cpp reports by exceptions that do not know the file: here they become our own.
+  try {
+    const YAML::Node node = YAML::Load(std::string(text));
+    std::vector<PromptRow> rows;
+    if (node.IsNull()) return rows;
+    if (!node.IsSequence())
+      throw bad_input(file + ": this is no list of rows", "begin each row with '- ', as in '- prompt: a red ball'");
+    for (const YAML::Node& row : node) rows.push_back(yaml_row(row, file));
+    return rows;
+  } catch (const YAML::Exception& error) {
+    throw bad_input(at(file, error.mark.line + 1) + ": not valid YAML: " + error.msg, "correct the file");
+  }
+}
+
+std::vector<PromptRow> parse(std::string_view text, SetFormat format, const std::string& file) {
+  switch (format) {
+    case SetFormat::txt:
+      return parse_lines(text);
+    case SetFormat::jsonl:
+      return parse_jsonl(text, file);
+    case SetFormat::csv:
+      return parse_csv_rows(text, file);
+    case SetFormat::yaml:
+      return parse_yaml(text, file);
+  }
+  return {};
+}
+
+}  // namespace
+
+SetFormat set_format(const fs::path& file) {
+  const std::string extension = file.extension().string();
+  if (extension == ".txt") return SetFormat::txt;
+  if (extension == ".jsonl") return SetFormat::jsonl;
+  if (extension == ".csv") return SetFormat::csv;
+  if (extension == ".yaml" || extension == ".yml") return SetFormat::yaml;
+  throw bad_input(file.string() + ": a prompt set of this kind is not read", "use .txt, .jsonl, .csv or .yaml");
+}
+
+std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<PromptRow> rows = parse(text, format, file);
+  for (const PromptRow& row : rows) Settings().add(Source::row, row.values, at(file, row.line));
+  return rows;
+}
+
+std::vector<PromptRow> read_prompt_set(const fs::path& file) {
+  const SetFormat format = set_format(file);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream || fs::is_directory(file))
+    throw bad_input(file.string() + ": the prompt set cannot be read", "check the path and its permissions");
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  std::vector<PromptRow> rows = parse_prompt_set(text, format, file.string());
+  if (rows.empty()) throw bad_input(file.string() + ": there is no row in it", "write a prompt a line, for example");
+  return rows;
+}
+
+}  // namespace sparsereel::app::sets

@@ -1,0 +1,35 @@
+// Files of many prompts: one a line, or a table of prompts and options. No torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsereel::app::sets {
+
+struct PromptRow {
+  int64_t line = 0;                           // in the file, from 1
+  std::map<std::string, std::string> values;  // option key -> text; what a row leaves empty is not given
+};
+
+enum class SetFormat { txt, jsonl, csv, yaml };
+
+/// By the extension. Throws Error listing those that are read.
+SetFormat set_format(const std::filesystem::path& file);
+
+/// The rows of
+///   .txt    a prompt a line; # at a line's start begins a comment, empty lines mean nothing
+///   .jsonl  an object of options a line
+///   .csv    a line of option names, then a record a row
+///   .yaml   a list of prompts and of maps of options
+/// Throws Error naming file and line: what is not well-formed, an option that does not exist (and the nearest that
+/// does) or that belongs to the whole set, a value of the wrong kind, options that exclude each other.
+std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file);
+
+/// The same of a file; at least one row.
+std::vector<PromptRow> read_prompt_set(const std::filesystem::path& file);
+
+}  // namespace sparsereel::app::sets

@@ -1,0 +1,218 @@
+// The loop over a share's videos; see render.h.
+#include "app/commands/batch/render.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <chrono>
+#include <new>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "app/commands/finish_video.h"
+#include "app/denoising_checkpoint.h"
+#include "app/file_hash.h"
+#include "app/interrupt.h"
+#include "app/latents.h"
+#include "app/report.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app::sets {
+namespace {
+
+namespace fs = std::filesystem;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Runs a part of a row's rendering; nothing where it fails, and the row then has the cause.
+template <typename Part>
+auto attempt(PlannedRow& row, const Part& part) -> std::optional<decltype(part())> {
+  try {
+    return part();
+  } catch (const Error& error) {
+    row.cause = error.what();
+    row.remedy = error.remedy();
+  } catch (const c10::OutOfMemoryError& error) {
+    row.cause = std::string("out of GPU memory: ") + error.what_without_backtrace();
+    row.remedy = "choose a smaller size or fewer frames, --vae-tiling on, --offload, or --dtype bf16";
+  } catch (const std::bad_alloc&) {
+    row.cause = "out of memory";
+    row.remedy = "choose a smaller size or fewer frames, or --vae-tiling on";
+  } catch (const c10::Error& error) {
+    row.cause = std::string("libtorch failed: ") + error.what_without_backtrace();
+    row.remedy = "report this with the prompt set and 'sparsereel doctor'";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally)
+    : manifest_(manifest), progress_(progress), tally_(tally) {}
+
+void Renderer::render(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline) {
+  if (rows.empty()) return;
+  pipeline.check_weights();
+  try {
+    encode(rows, pipeline);
+    progress_.stage("load");
+    pipeline.load_transformer();
+    pipeline.load_vae();
+    start_ = std::chrono::steady_clock::now();
+    for (PlannedRow* row : rows) {
+      show_progress();
+      if (row->cause.empty()) render_row(*row, pipeline);
+      if (!row->cause.empty()) fail(*row);
+    }
+    collect();
+    tally_.seconds["render"] += seconds_since(start_);
+  } catch (const models::Cancelled&) {
+    collect();  // throws where it was not the user who stopped the run, but a video that could not be written
+    throw;
+  }
+}
+
+/// The same texts are encoded once.
+void Renderer::encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline) {
+  const auto start = std::chrono::steady_clock::now();
+  progress_.stage("text");
+  if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
+  using Key = std::tuple<std::string, std::string, int64_t, bool>;
+  std::map<Key, at::Tensor> texts;
+  int64_t done = 0;
+  for (PlannedRow* row : rows) {
+    if (interrupted()) throw models::Cancelled{};
+    const models::GenerateRequest& request = row->options.request;
+    attempt(*row, [&] {
+      const models::GenerateSettings settings = pipeline.resolve(request);
+      at::Tensor& text =
+          texts[{request.prompt, request.negative_prompt, settings.max_sequence_length, settings.guidance_scale > 1}];
+      if (!text.defined()) text = pipeline.encode_text(request, &row->warnings).to(at::kCPU);
+      row->text = text;
+      return true;
+    });
+    progress_.step(++done, static_cast<int64_t>(rows.size()), 0);
+  }
+  pipeline.release_text_encoder();
+  tally_.seconds["text"] += seconds_since(start);
+}
+
+models::GenerateObserver Renderer::observe(const PlannedRow& row) {
+  models::GenerateObserver observer;
+  observer.stage = [this](const std::string& stage) { progress_.stage(stage); };
+  observer.step = [this](int64_t step, int64_t steps, double seconds) { progress_.step(step, steps, seconds); };
+  observer.decode = [this](int64_t done, int64_t total) { progress_.step(done, total, 0); };
+  observer.cancelled = [this] { return interrupted() || write_failed_; };
+  observer.checkpoint_every = row.options.checkpoint_every;
+  observer.checkpoint = [this, &row](const models::DenoisingState& state) {
+    try {
+      save_checkpoint(checkpoint_beside(row.options.run.output), state, row.identity);
+    } catch (const Error& error) {  // costs time only if the run is killed
+      tally_.warnings.push_back(row.place + ": its latents are not kept while the video is made: " + error.what());
+    }
+  };
+  return observer;
+}
+
+models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pipeline) {
+  const GenerateOptions& options = row.options;
+  models::GenerateRequest request = options.request;
+  request.text = row.text;
+  request.keep_transformer = true;
+  if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
+  std::string other;  // the checkpoint of a row that has changed since is of no use
+  request.resume = load_checkpoint(checkpoint_beside(options.run.output), row.identity, other);
+  if (request.resume) row.resumed_at_step = request.resume->step;
+  models::GenerateResult result = pipeline.generate(request, observe(row));
+  if (!options.save_latents.empty()) save_latents(options.save_latents, result.latents, dump(row.recipe));
+  return result;
+}
+
+void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
+  const auto result = attempt(row, [&] { return generate(row, pipeline); });
+  row.text.reset();
+  if (!result) return;
+  collect();
+  const nlohmann::json recipe = make_recipe(row.options, result->settings, pipeline, result->attention.statistics);
+  written_ = std::async(std::launch::async, [this, &row, result = *result, recipe] {
+    try {
+      return write(row, result, recipe);
+    } catch (...) {
+      write_failed_ = true;  // stops the video that is being denoised; collect() throws what happened
+      throw;
+    }
+  });
+}
+
+Renderer::Written Renderer::write(const PlannedRow& row, const models::GenerateResult& result,
+                                  const nlohmann::json& recipe) {
+  const c10::InferenceMode guard;
+  const auto start = std::chrono::steady_clock::now();
+  const RunOptions& run = row.options.run;
+  const WrittenVideo video = write_outputs(run, result.frames, dump(recipe), row.options.request.prompt);
+  Written written{.seconds = {}, .warnings = row.warnings};
+  written.warnings.insert(written.warnings.end(), result.warnings.begin(), result.warnings.end());
+  if (!video.note.empty()) written.warnings.push_back(video.note);
+  if (const std::string wrong = defect(result.frames); !wrong.empty()) {
+    const fs::path latents = run.output.string() + ".latents.safetensors";
+    save_latents(latents, result.latents, dump(recipe));
+    written.warnings.push_back("the video " + wrong + "; its latents are in " + latents.string());
+  }
+  nlohmann::json entry = line(row, "done");
+  entry["sha256"] = sha256_of_file(run.output);
+  entry["bytes"] = fs::file_size(run.output);
+  written.seconds = {
+      {"denoise", result.seconds.denoise}, {"decode", result.seconds.decode}, {"write", seconds_since(start)}};
+  entry["recipe"] = recipe;
+  entry["seconds"] = written.seconds;
+  entry["sparsity"] = result.attention.statistics.sparsity();
+  entry["encoder"] = video.encoder;
+  entry["warnings"] = written.warnings;
+  if (row.resumed_at_step > 0) entry["resumed_at_step"] = row.resumed_at_step;
+  manifest_.append(entry);
+  std::error_code ignored;
+  fs::remove(checkpoint_beside(run.output), ignored);
+  for (std::string& warning : written.warnings) warning.insert(0, row.place + ": ");
+  return written;
+}
+
+/// Waits for the video that is being written.
+void Renderer::collect() {
+  if (!written_.valid()) return;
+  const Written written = written_.get();
+  ++tally_.rendered;
+  for (const auto& [stage, seconds] : written.seconds) tally_.seconds[stage] += seconds;
+  tally_.warnings.insert(tally_.warnings.end(), written.warnings.begin(), written.warnings.end());
+}
+
+void Renderer::fail(const PlannedRow& row) {
+  collect();  // the manifest has one writer at a time
+  tally_.failed.push_back(&row);
+  nlohmann::json entry = line(row, "failed");
+  entry["cause"] = row.cause;
+  entry["remedy"] = row.remedy;
+  manifest_.append(entry);
+}
+
+nlohmann::json Renderer::line(const PlannedRow& row, const char* state) const {
+  return {{"row", row.index},
+          {"rows", tally_.rows},
+          {"place", row.place},
+          {"output", row.output},
+          {"state", state},
+          {"identity", row.identity},
+          {"seed", row.options.request.seed},
+          {"finished", utc_now()},
+          {"version", SPARSEREEL_VERSION}};
+}
+
+void Renderer::show_progress() {
+  const int64_t writing = written_.valid() ? 1 : 0;
+  const auto here = tally_.rendered + writing + static_cast<int64_t>(tally_.failed.size());
+  progress_.set("set", tally_.skipped + here, tally_.share, here, seconds_since(start_));
+}
+
+}  // namespace sparsereel::app::sets

@@ -1,0 +1,147 @@
+// States as tensors of a safetensors file; see denoising_checkpoint.h.
+#include "app/denoising_checkpoint.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "app/report.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/json_text.h"
+#include "models/checkpoint/safetensors.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLatents = "latents";
+constexpr const char* kGenerator = "generator";
+constexpr const char* kHistory = "scheduler.";  // and the name that the sampler gives it
+constexpr const char* kBlocks = "attention.blocks";
+constexpr const char* kMeasured = "attention.measured";
+
+constexpr std::array<std::pair<at::ScalarType, models::Dtype>, 6> kDtypes = {{{at::kDouble, models::Dtype::f64},
+                                                                              {at::kFloat, models::Dtype::f32},
+                                                                              {at::kHalf, models::Dtype::f16},
+                                                                              {at::kBFloat16, models::Dtype::bf16},
+                                                                              {at::kLong, models::Dtype::i64},
+                                                                              {at::kByte, models::Dtype::u8}}};
+
+models::TensorView view(const std::string& name, const at::Tensor& tensor) {
+  for (const auto& [scalar, dtype] : kDtypes) {
+    if (scalar == tensor.scalar_type())
+      return {.name = name,
+              .dtype = dtype,
+              .shape = tensor.sizes().vec(),
+              .data = {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}};
+  }
+  throw run_failure("a denoising checkpoint cannot hold the dtype of " + name, "leave --checkpoint-every out");
+}
+
+at::Tensor tensor(const models::SafetensorsFile& file, const models::TensorEntry& entry) {
+  for (const auto& [scalar, dtype] : kDtypes) {
+    if (dtype != entry.dtype) continue;
+    void* data = const_cast<std::byte*>(file.data(entry).data());  // from_blob wants it so; only read, by clone()
+    return at::from_blob(data, entry.shape, at::TensorOptions().dtype(scalar)).clone();
+  }
+  throw bad_input(file.path().string() + ": the tensor " + entry.name + " has a dtype that no checkpoint of ours has",
+                  "remove the file: the run then begins at its first step");
+}
+
+at::Tensor tensor(const models::SafetensorsFile& file, const std::string& name, at::ScalarType dtype, int64_t rank) {
+  const models::TensorEntry* entry = file.find(name);
+  const at::Tensor found = entry == nullptr ? at::Tensor() : tensor(file, *entry);
+  if (found.defined() && found.scalar_type() == dtype && found.dim() == rank) return found;
+  throw bad_input(file.path().string() + ": the tensor " + name + " is missing or of another kind",
+                  "remove the file: the run then begins at its first step");
+}
+
+/// Counts and measurements of the layers, a row each.
+std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<attention::Statistics>& layers) {
+  const auto count = static_cast<int64_t>(layers.size());
+  at::Tensor blocks = at::empty({count, 4}, at::kLong), measured = at::empty({count, 3}, at::kDouble);
+  auto* block = blocks.mutable_data_ptr<int64_t>();
+  auto* measure = measured.mutable_data_ptr<double>();
+  for (const attention::Statistics& layer : layers) {
+    for (const int64_t value : {layer.total_blocks, layer.kept_blocks, layer.skipped_pv_blocks, layer.calls})
+      *block++ = value;
+    for (const double value : {layer.seconds, layer.sum_relative_l1, layer.max_relative_l1}) *measure++ = value;
+  }
+  return {blocks, measured};
+}
+
+std::vector<attention::Statistics> statistics(const models::SafetensorsFile& file) {
+  const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 2), measured = tensor(file, kMeasured, at::kDouble, 2);
+  if (blocks.size(1) != 4 || measured.size(1) != 3 || blocks.size(0) != measured.size(0))
+    throw bad_input(file.path().string() + ": the statistics of attention have an impossible shape",
+                    "remove the file: the run then begins at its first step");
+  std::vector<attention::Statistics> layers;
+  for (int64_t i = 0; i < blocks.size(0); ++i) {
+    const int64_t* block = blocks.const_data_ptr<int64_t>() + 4 * i;
+    const double* measure = measured.const_data_ptr<double>() + 3 * i;
+    layers.push_back({.total_blocks = block[0],
+                      .kept_blocks = block[1],
+                      .skipped_pv_blocks = block[2],
+                      .calls = block[3],
+                      .seconds = measure[0],
+                      .sum_relative_l1 = measure[1],
+                      .max_relative_l1 = measure[2]});
+  }
+  return layers;
+}
+
+/// Throws Error where the file is not one that save_checkpoint() wrote.
+std::shared_ptr<const models::DenoisingState> read_state(const models::SafetensorsFile& file) {
+  models::DenoisingState state;
+  state.latents = tensor(file, *file.find(kLatents));
+  state.generator = tensor(file, kGenerator, at::kByte, 1);
+  state.attention = statistics(file);
+  for (const models::TensorEntry& entry : file.header().entries) {
+    if (entry.name.starts_with(kHistory))
+      state.scheduler[entry.name.substr(std::string(kHistory).size())] = tensor(file, entry);
+  }
+  const std::string remedy = "remove the file: the run then begins at its first step";
+  const nlohmann::json run = models::parse_json(file.header().metadata.at("run"), file.path().string(), remedy);
+  state.step = run.at("step").get<int64_t>();
+  state.warnings = run.at("warnings").get<std::vector<std::string>>();
+  return std::make_shared<models::DenoisingState>(std::move(state));
+}
+
+}  // namespace
+
+fs::path checkpoint_beside(const fs::path& output) {
+  return (output.has_filename() ? output : output.parent_path()).string() + ".checkpoint.safetensors";
+}
+
+void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
+  const auto [blocks, measured] = statistics_tensors(state.attention);
+  std::vector<models::TensorView> views = {view(kLatents, state.latents), view(kGenerator, state.generator),
+                                           view(kBlocks, blocks), view(kMeasured, measured)};
+  for (const auto& [name, history] : state.scheduler) views.push_back(view(kHistory + name, history));
+  const nlohmann::json run = {{"step", state.step}, {"warnings", state.warnings}};
+  models::write_safetensors(path, views, {{"identity", identity}, {"run", dump(run)}});
+}
+
+std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
+                                                              std::string& other) {
+  if (!fs::exists(path)) return nullptr;
+  const std::string ignored = path.string() + " is not used: ";
+  try {
+    const models::SafetensorsFile file(path);
+    const auto& metadata = file.header().metadata;
+    if (!metadata.contains("identity") || !metadata.contains("run") || file.find(kLatents) == nullptr)
+      throw bad_input("it is no denoising checkpoint", "");
+    if (metadata.at("identity") != identity) throw bad_input("it belongs to a run with other settings", "");
+    return read_state(file);
+  } catch (const Error& error) {
+    other = ignored + error.what();
+  } catch (const nlohmann::json::exception& error) {
+    other = ignored + error.what();
+  }
+  return nullptr;
+}
+
+}  // namespace sparsereel::app

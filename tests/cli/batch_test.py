@@ -1,0 +1,361 @@
+"""`batch`: prompt sets, manifests, resuming, shares, and that nothing that is finished is ever lost.
+
+The long form of the killed runs, as the README reports it:
+  SPARSEREEL_BATCH_ROWS=24 SPARSEREEL_BATCH_KILLS=10 SPARSEREEL_TEST_MODEL=assets/tiny SPARSEREEL_BATCH_OPTIONS='--size 64x64 --frames 5 --steps 4' \\
+    python3 tests/cli/batch_test.py KilledRuns
+"""
+import hashlib
+import json
+import os
+import pty
+import random
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited, read_safetensors
+
+ROWS = int(os.environ.get('SPARSEREEL_BATCH_ROWS', '6'))
+KILLS = int(os.environ.get('SPARSEREEL_BATCH_KILLS', '4'))
+OPTIONS = os.environ.get('SPARSEREEL_BATCH_OPTIONS', '--steps 6').split()
+COLOURS = ('red', 'green', 'blue', 'yellow', 'orange', 'white')
+SHAPES = ('circle', 'square', 'star', 'ring')
+
+
+class BatchTest(CommandLineTest):
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def prompts(self, count=ROWS):
+        """A set of `count` rows; some repeat a prompt, one has a seed of its own."""
+        rows = [{'prompt': f'a {COLOURS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
+        rows[-1]['seed'] = 1234
+        return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
+
+    def arguments(self, file, folder, *more):
+        return ['batch', file, '-o', folder, '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet', *more]
+
+    def batch(self, file, folder='out', *more, **options):
+        return self.run_program(*self.arguments(file, folder, *more), **options)
+
+    def set_report(self, *arguments, **options):
+        return json.loads(self.succeed(self.batch(*arguments, '--json', **options)).stdout)['set']
+
+    def manifest(self, folder='out'):
+        """Every line of every manifest; each has to be whole."""
+        lines = []
+        for path in sorted((self.folder / folder).glob('manifest.*.jsonl')):
+            text = path.read_text()
+            self.assertTrue(text == '' or text.endswith('\n'), path)
+            lines += [json.loads(line) for line in text.splitlines()]
+        return lines
+
+    def videos(self, folder='out'):
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in (self.folder / folder).iterdir() if not path.name.startswith('manifest.')}
+
+    def check_consistent(self, rows, folder='out'):
+        """One video a row, nothing else in the folder, and the last line of each row names it by its hash."""
+        videos, last = self.videos(folder), {}
+        for line in self.manifest(folder):
+            last[line['row']] = line
+        self.assertEqual(sorted(last), list(range(rows)))
+        self.assertEqual({line['output']: line['sha256'] for line in last.values()}, videos)
+        self.assertTrue(all(line['state'] == 'done' for line in last.values()))
+
+
+class PromptSets(BatchTest):
+    def test_every_format_gives_the_same_videos(self):
+        sets = {'set.txt': '# two prompts\na red circle\n\n  a blue star  \r\n',
+                'set.jsonl': '{"prompt": "a red circle"}\n\n{"prompt": "a blue star", "seed": 43}\n',
+                'set.csv': '\ufeffprompt,seed\r\n"a red circle",\r\na blue star,43\r\n',
+                'set.yaml': '- a red circle\n- prompt: a blue star\n  seed: 43\n'}
+        for name, text in sets.items():
+            self.succeed(self.batch(self.write(name, text), name + '.out', '--steps', '2'))
+            self.assertEqual(self.videos(name + '.out'), self.videos('set.txt.out'), name)
+        self.assertEqual(sorted(self.videos('set.txt.out')), ['0000-a-red-circle.mp4', '0001-a-blue-star.mp4'])
+
+    def test_row_is_the_video_that_generate_makes(self):
+        self.succeed(self.batch(self.write('set.csv', f'prompt,seed,steps,cfg_scale,frames,topk\n{PROMPT},7,3,4,5,0.3\n')))
+        self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', '5', '--topk', '0.3', '-o', 'one.mp4'))
+        self.assertEqual((self.folder / 'one.mp4').read_bytes(), (self.folder / 'out' / '0000-a-red-circle-moving-to-the-right-on-a-blue-backg.mp4').read_bytes())
+
+    def test_row_wins_over_the_command_line_and_the_seed_counts_up(self):
+        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"prompt": "a", "steps": 3}\n{"prompt": "a", "seed": 5}\n'),
+                                'out', '--steps', '2', '--seed', '100'))
+        lines = sorted(self.manifest(), key=lambda line: line['row'])
+        self.assertEqual([line['seed'] for line in lines], [100, 101, 5])
+        self.assertEqual([line['recipe']['steps'] for line in lines], [2, 3, 2])
+
+    def test_wrong_file_is_refused_before_anything_is_made(self):
+        for name, text, words in (
+                ('a.jsonl', '{"prompt": "a"}\n{"prompt": "a", "stpes": 3}\n', ['a.jsonl:2', 'stpes', 'did you mean steps']),
+                ('b.csv', 'prompt,sedd\na,1\n', ['b.csv:1', 'sedd', 'did you mean seed']),
+                ('c.yaml', '- prompt: a\n  widht: 64\n', ['c.yaml:2', 'widht', 'did you mean width']),
+                ('d.csv', 'prompt,seed\na,b,c\n', ['d.csv:2', '3 fields']),
+                ('e.csv', 'prompt\n"a\n', ['e.csv:2', 'quote']),
+                ('f.jsonl', '{"prompt": "a", "steps": "many"}\n', ['f.jsonl:1', 'steps', 'whole number']),
+                ('g.jsonl', '{"prompt": "a", "topk": 0.5, "cdf": 0.9}\n', ['g.jsonl:1', 'topk', 'cdf']),
+                ('h.jsonl', '{"prompt": "a"\n', ['h.jsonl:1', 'JSON']),
+                ('i.yaml', '- a\n- [b\n', ['i.yaml:3', 'YAML']),
+                ('j.yaml', 'prompt: a\n', ['j.yaml', 'list']),
+                ('k.jsonl', '{"prompt": "a", "threads": 3}\n', ['k.jsonl:1', 'threads', 'whole set']),
+                ('l.jsonl', '{"prompt": "a", "output": "../../a.mp4"}\n', ['l.jsonl:1', 'output', 'file name']),
+                ('m.jsonl', '{"prompt": "a", "output": "x.mp4"}\n{"prompt": "b", "output": "X.mp4"}\n', ['m.jsonl:1', 'm.jsonl:2']),
+                ('n.txt', '# nothing\n', ['n.txt', 'no row']),
+                ('o.pdf', 'a', ['o.pdf', '.jsonl'])):
+            self.fail_with(self.batch(self.write(name, text), 'out-' + name), 2, *words)
+            self.assertFalse((self.folder / ('out-' + name)).exists(), name)
+
+    def test_options_of_one_video_are_refused_for_a_set(self):
+        file = self.prompts(1)
+        config = self.write('my.yaml', 'contact_sheet: sheet.png\n')
+        self.fail_with(self.batch(file, 'out', '--config', config), 2, 'contact_sheet', 'row')
+        self.fail_with(self.batch(file, 'out', '--share', '4/4'), 2, '--share 4/4')
+        self.fail_with(self.run_program('batch', file), 2, '-o DIR')
+
+    def test_bad_row_fails_alone(self):
+        file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
+        result = self.batch(file, 'out', '--steps', '2', '--json')
+        self.assertEqual(result.returncode, 1)
+        for word in ('set.csv:3', '--width 100', '96 or 112', 'set.csv:4', 'missing.safetensors', '2 of the rows failed'):
+            self.assertIn(word, result.stderr)
+        self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0003-d.mp4'])
+        self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])
+        self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()),
+                         [(0, 'done'), (1, 'failed'), (2, 'failed'), (3, 'done')])
+
+    def test_names_are_safe_whatever_the_prompt(self):
+        prompts = ['../../../etc/passwd', 'x' * 300, '\u65e5\u672c', 'a\tb', 'CON', '-rf *', 'same', 'same']
+        self.succeed(self.batch(self.write('set.txt', '\n'.join(prompts) + '\n'), 'out', '--steps', '1', '--frames', '1'))
+        self.assertEqual(sorted(self.videos()), ['0000-etc-passwd.mp4', f'0001-{"x" * 48}.mp4', '0002.mp4', '0003-a-b.mp4', '0004-con.mp4',
+                                                 '0005-rf.mp4', '0006-same.mp4', '0007-same.mp4'])
+
+    def test_rows_with_models_of_their_own_take_turns(self):
+        other = self.copy_of_the_model()
+        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': str(other)}) + '\n{"prompt": "a", "dtype": "bf16"}\n{"prompt": "a", "model": "nowhere"}\n')
+        result = self.batch(file, 'out', '--steps', '2')
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn('nowhere', result.stderr)
+        lines = {line['row']: line for line in self.manifest()}
+        self.assertEqual([lines[row]['state'] for row in range(3)], ['done', 'done', 'failed'])
+        self.assertEqual([lines[row]['recipe']['dtype'] for row in range(2)], ['fp32', 'bf16'])
+
+
+class TwoBars(BatchTest):
+    def test_terminal_shows_the_set_above_the_video(self):
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        arguments = [word for word in self.arguments(self.prompts(2), 'out', '--steps', '3') if word != '--quiet']
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        text = ''
+        while True:
+            try:
+                text += os.read(ours, 4096).decode()
+            except OSError:
+                break
+        self.assertEqual(process.wait(timeout=60), 0)
+        self.assertRegex(text, r'set \[\.+\] 0/2\r\n.*denoise \[#+\.*\] 1/3 .*s/it')
+        self.assertRegex(text, r'set \[#+\.+\] 1/2  [0-9.]+ s/it  ETA [0-9:]+\r\n.*denoise')
+
+
+class Resuming(BatchTest):
+    def test_second_run_does_what_is_left_or_changed(self):
+        file = self.prompts(3)
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        first = self.videos()
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 3)
+        name = sorted(first)[1]
+        (self.folder / 'out' / name).write_bytes(b'overwritten by somebody')
+        report = self.set_report(file, 'out', '--steps', '2')
+        self.assertEqual((report['rendered'], report['skipped']), (1, 2))
+        self.assertEqual(self.videos(), first)
+        rows = file.read_text().splitlines()
+        file.write_text('\n'.join([rows[0], rows[1], rows[2].replace('1234', '4321')]) + '\n')
+        report = self.set_report(file, 'out', '--steps', '2')
+        self.assertEqual((report['rendered'], report['skipped']), (1, 2))
+        self.check_consistent(3)
+
+    def test_encoding_is_part_of_what_a_row_is(self):
+        file = self.prompts(1)
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2', '--crf', '30')['rendered'], 1)
+
+    def test_half_a_manifest_line_counts_for_nothing(self):
+        file = self.prompts(2)
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        manifest = self.folder / 'out' / 'manifest.0.jsonl'
+        manifest.write_text(manifest.read_text()[:-30])
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
+        self.check_consistent(2)
+
+    def test_two_processes_cannot_write_one_manifest(self):
+        file = self.prompts(2)
+        process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '1000'))], cwd=self.folder)
+        try:
+            self.wait_for(lambda: (self.folder / 'out' / 'manifest.0.jsonl').exists())
+            time.sleep(0.2)
+            self.fail_with(self.batch(file, 'out', '--steps', '2'), 2, 'manifest.0.jsonl', 'another process')
+        finally:
+            process.kill()
+            process.wait()
+
+    def test_interrupted_set_keeps_its_videos_and_goes_on(self):
+        file = self.prompts(3)
+        process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '60'))], cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        self.wait_for(lambda: list((self.folder / 'out').glob('*.mp4')))
+        process.send_signal(signal.SIGINT)
+        _, text = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, text)
+        self.assertIn('goes on where this run stopped', text)
+        finished = len(self.manifest())
+        self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), finished)
+        report = self.set_report(file, 'out', '--steps', '60')
+        self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
+        self.check_consistent(3)
+
+    def test_full_disk_leaves_every_finished_video_intact(self):
+        file = self.prompts(2)
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        first = self.videos()
+        longer = self.write('longer.jsonl', file.read_text() + '{"prompt": "more"}\n')
+        result = self.batch(longer, 'out', '--steps', '2', **limited(8000))  # as on a full disk
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn('could not be written', result.stderr)
+        for name, digest in first.items():
+            self.assertEqual(self.videos()[name], digest)
+        self.succeed(self.batch(longer, 'out', '--steps', '2'))
+        self.check_consistent(3)
+
+    def wait_for(self, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+
+
+class Checkpoints(BatchTest):
+    """A killed `generate` goes on from its last checkpoint, to the same bits."""
+
+    def run_to_step(self, step, *arguments):
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--threads', '1', '-o', 'clip.mp4', '--quiet', *arguments],
+                                   cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            if checkpoint.exists() and json.loads(read_safetensors(checkpoint)['__metadata__']['run'])['step'] >= step:
+                break
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        self.assertTrue(checkpoint.exists())
+        self.assertFalse((self.folder / 'clip.mp4').exists())
+
+    def test_killed_run_goes_on_to_the_same_video(self):
+        for scheduler in ('ddim', 'dpm'):
+            options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1']
+            self.succeed(self.generate(*options, '-o', 'whole.mp4'))
+            self.run_to_step(10, '--checkpoint-every', '5', *options)
+            report = self.report(*options, '--checkpoint-every', '5', '-o', 'clip.mp4')
+            self.assertGreaterEqual(report['resumed_at_step'], 10)
+            self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes(), scheduler)
+            self.assertEqual(self.names(), ['clip.mp4', 'whole.mp4'])
+            (self.folder / 'clip.mp4').unlink()
+
+    def test_checkpoint_of_another_run_is_not_used(self):
+        self.run_to_step(2, '--checkpoint-every', '2', '--steps', '150')
+        result = self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
+        self.assertIn('other settings', result.stderr)
+
+    def test_damaged_checkpoint_is_not_used(self):
+        (self.folder / 'clip.mp4.checkpoint.safetensors').write_bytes(b'\x08\0\0\0\0\0\0\0{"a": 1}')
+        result = self.succeed(self.generate('--checkpoint-every', '2', '-o', 'clip.mp4'))
+        self.assertIn('clip.mp4.checkpoint.safetensors is not used', result.stderr)
+
+
+class Shares(BatchTest):
+    def test_ranks_of_every_launcher_share_the_rows(self):
+        file = self.prompts(6)
+        launchers = {'torchrun': ('RANK', 'WORLD_SIZE'), 'mpirun': ('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE'),
+                     'mpich': ('PMI_RANK', 'PMI_SIZE'), 'slurm': ('SLURM_PROCID', 'SLURM_STEP_NUM_TASKS')}
+        for name, (rank, size) in launchers.items():
+            report = self.set_report(file, name, '--steps', '1', '--frames', '1', env={**os.environ, rank: '1', size: '4'})
+            self.assertEqual((report['rank'], report['shares'], report['rendered']), (1, 4, 2), name)
+            self.assertEqual(sorted(line['row'] for line in self.manifest(name)), [1, 5])
+        self.fail_with(self.batch(file, 'out', env={**os.environ, 'RANK': 'x', 'WORLD_SIZE': '4'}), 2, 'RANK=x')
+
+    def test_batch_script_of_slurm_is_no_share(self):
+        report = self.set_report(self.prompts(2), 'out', '--steps', '1', '--frames', '1', env={**os.environ, 'SLURM_PROCID': '0', 'SLURM_NTASKS': '8'})
+        self.assertEqual((report['rendered'], report['shares']), (2, 1))
+
+    def test_shares_make_the_videos_of_a_whole_run(self):
+        file = self.prompts(5)
+        self.succeed(self.batch(file, 'whole', '--steps', '2'))
+        for rank in (2, 0, 1):
+            self.succeed(self.batch(file, 'out', '--steps', '2', '--share', f'{rank}/3'))
+        self.assertEqual(self.videos(), self.videos('whole'))
+        self.check_consistent(5)
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 5)
+
+    def test_status_sums_the_manifests(self):
+        file = self.write('set.csv', 'prompt,width\na,\nb,100\nc,\nd,\n')
+        self.batch(file, 'out', '--steps', '2', '--share', '0/3')
+        self.batch(file, 'out', '--steps', '2', '--share', '1/3')
+        text = self.succeed(self.run_program('batch', '--status', 'out')).stdout
+        self.assertIn('2 of 4 rows done, 1 failed, 1 missing', text)
+        self.assertIn('--width 100', text)
+        (self.folder / 'out' / '0000-a.mp4').unlink()
+        self.assertIn('1 of 4 rows done', self.succeed(self.run_program('batch', '--status', 'out')).stdout)
+        self.fail_with(self.run_program('batch', '--status', '.'), 2, 'manifest')
+
+    @unittest.skipUnless(shutil.which('mpirun'), 'mpirun is not installed (openmpi-bin)')
+    def test_mpirun_whose_rank_is_killed_loses_no_row(self):
+        rows = 2 * ROWS
+        file = self.prompts(rows)
+        arguments = [*map(str, self.arguments(file, 'out', *OPTIONS))]
+        launcher = ['mpirun', '--allow-run-as-root', '--oversubscribe', '--mca', 'orte_abort_on_non_zero_status', '0', '-n', '4']
+        victim = ['bash', '-c', f'if [ "$OMPI_COMM_WORLD_RANK" = 2 ]; then timeout -s KILL 0.4 "$@"; else exec "$@"; fi', 'rank', PROGRAM, *arguments]
+        subprocess.run([*launcher, *victim], cwd=self.folder, capture_output=True, timeout=300)
+        first = self.manifest()
+        result = subprocess.run([*launcher, PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=300)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.check_consistent(rows)
+        rendered = [line['row'] for line in self.manifest()]
+        self.assertEqual(sorted(rendered), list(range(rows)), 'a row was rendered twice')
+        self.assertLess(len(first), rows, 'the rank was not killed in time')
+
+
+class KilledRuns(BatchTest):
+    def test_killed_at_random_moments_the_videos_are_those_of_one_run(self):
+        file = self.prompts()
+        started = time.monotonic()
+        self.succeed(self.batch(file, 'whole', *OPTIONS))
+        seconds = time.monotonic() - started
+        generator = random.Random(6)
+        killed = 0
+        for _ in range(KILLS):
+            process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
+                                       stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            try:
+                process.wait(timeout=generator.uniform(0.1, 1.2) * 2 * seconds / KILLS + 0.3)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                killed += 1
+            process.wait()
+        report = self.set_report(file, 'out', '--checkpoint-every', '1', *OPTIONS)
+        print(f'{ROWS} rows, killed {killed} times, {report["rendered"]} left to the last run, {seconds:.1f} s uninterrupted')
+        self.assertGreater(killed, 0)
+        self.assertEqual({name: digest for name, digest in self.videos().items() if not name.startswith('.')}, self.videos('whole'))
+        done = [line for line in self.manifest() if line['state'] == 'done']
+        self.assertEqual(len({line['row'] for line in done}), ROWS)
+        self.assertLessEqual(len(done), ROWS + killed)
+
+
+if __name__ == '__main__':
+    unittest.main()

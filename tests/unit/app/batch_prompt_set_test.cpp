@@ -1,0 +1,102 @@
+// Prompt sets: every format, and what is wrong with one said by file and line.
+#include "app/commands/batch/prompt_set.h"
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app::sets {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+std::vector<PromptRow> parse(const std::string& text, SetFormat format) {
+  return parse_prompt_set(text, format, "set");
+}
+
+::testing::AssertionResult refused(const std::string& text, SetFormat format, const std::vector<std::string>& words) {
+  return test::throws_error([&] { parse(text, format); }, words);
+}
+
+TEST(PromptSet, TextIsAPromptALineWithComments) {
+  const auto rows = parse("\xEF\xBB\xBF# a set\n\n  a red circle \r\na # in a prompt\n   # another\n", SetFormat::txt);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].values, (Values{{"prompt", "a red circle"}}));
+  EXPECT_EQ(rows[0].line, 3);
+  EXPECT_EQ(rows[1].values, (Values{{"prompt", "a # in a prompt"}}));
+  EXPECT_EQ(rows[1].line, 4);
+}
+
+TEST(PromptSet, JsonLinesTakeNumbersFlagsAndOtherNames) {
+  const auto rows = parse(
+      "{\"prompt\": \"a\", \"seed\": 7, \"num-frames\": 9, \"dynamic_cfg\": true, \"topk\": 0.25, \"steps\": null}\n",
+      SetFormat::jsonl);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].values,
+            (Values{{"prompt", "a"}, {"seed", "7"}, {"frames", "9"}, {"dynamic_cfg", "true"}, {"topk", "0.25"}}));
+}
+
+TEST(PromptSet, CsvTakesQuotesCommasAndLineEndsInFields) {
+  const auto rows = parse("prompt,seed\r\n\"a \"\"big\"\",\nred ball\",7\r\n\r\nb,\r\n", SetFormat::csv);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].values, (Values{{"prompt", "a \"big\",\nred ball"}, {"seed", "7"}}));
+  EXPECT_EQ(rows[0].line, 2);
+  EXPECT_EQ(rows[1].values, (Values{{"prompt", "b"}}));
+  EXPECT_EQ(rows[1].line, 5);
+}
+
+TEST(PromptSet, YamlTakesPromptsAndMaps) {
+  const auto rows = parse("# a set\n- a\n- prompt: b\n  seed: 7\n- {prompt: c, steps: ~}\n", SetFormat::yaml);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].values, (Values{{"prompt", "a"}}));
+  EXPECT_EQ(rows[1].values, (Values{{"prompt", "b"}, {"seed", "7"}}));
+  EXPECT_EQ(rows[1].line, 3);
+  EXPECT_EQ(rows[2].values, (Values{{"prompt", "c"}}));
+}
+
+TEST(PromptSet, UnknownFieldIsNamedWithItsLineAndTheNearest) {
+  EXPECT_TRUE(refused("{\"prompt\": \"a\"}\n{\"stpes\": 3}\n", SetFormat::jsonl, {"set:2", "stpes"}));
+  EXPECT_TRUE(refused("prompt,guidance\na,1\n", SetFormat::csv, {"set:1", "guidance"}));
+  EXPECT_TRUE(refused("- a\n- prompt: b\n  tokp: 1\n", SetFormat::yaml, {"set:3", "tokp"}));
+  try {
+    parse("{\"stpes\": 3}\n", SetFormat::jsonl);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.remedy().find("did you mean steps?"), 0U) << error.remedy();
+  }
+}
+
+TEST(PromptSet, WrongValueIsNamedWithItsLine) {
+  EXPECT_TRUE(refused("prompt,steps\na,3\nb,x\n", SetFormat::csv, {"set:3", "steps", "whole number"}));
+  EXPECT_TRUE(refused("{\"prompt\": [1]}\n", SetFormat::jsonl, {"set:1", "prompt"}));
+  EXPECT_TRUE(refused("- prompt: a\n  attention: fast\n", SetFormat::yaml, {"set:1", "attention", "sparse"}));
+  EXPECT_TRUE(refused("{\"frames\": 5, \"num_frames\": 9}\n", SetFormat::jsonl, {"set:1", "frames", "twice"}));
+  EXPECT_TRUE(refused("{\"size\": \"64x64\", \"width\": 9}\n", SetFormat::jsonl, {"set:1", "size", "width"}));
+}
+
+TEST(PromptSet, MalformedFileIsNamedWithItsLine) {
+  EXPECT_TRUE(refused("{}\n{\"a\n", SetFormat::jsonl, {"set:2", "JSON"}));
+  EXPECT_TRUE(refused("[1]\n", SetFormat::jsonl, {"set:1", "object"}));
+  EXPECT_TRUE(refused("prompt,seed\na,1,2\n", SetFormat::csv, {"set:2", "3 fields"}));
+  EXPECT_TRUE(refused("prompt\n\"a\n\n", SetFormat::csv, {"set:2", "quote"}));
+  EXPECT_TRUE(refused("prompt\n\"a\"b\n", SetFormat::csv, {"set:2", "quote"}));
+  EXPECT_TRUE(refused("prompt\na\"b\n", SetFormat::csv, {"set:2", "quote"}));
+  EXPECT_TRUE(refused("- a\n- {b\n", SetFormat::yaml, {"set:", "YAML"}));
+  EXPECT_TRUE(refused("prompt: a\n", SetFormat::yaml, {"list"}));
+  EXPECT_TRUE(refused("- [a]\n", SetFormat::yaml, {"set:1"}));
+}
+
+TEST(PromptSet, OutputStaysInTheFolder) {
+  for (const char* name : {"../a.mp4", "/a.mp4", "a/b.mp4", "..", ".a.mp4", "a\\\\b.mp4", "c:a.mp4"})
+    EXPECT_TRUE(refused(std::string("{\"output\": \"") + name + "\"}\n", SetFormat::jsonl, {"set:1", "output"}))
+        << name;
+  EXPECT_EQ(parse("{\"output\": \"a b.mp4\"}\n", SetFormat::jsonl)[0].values.at("output"), "a b.mp4");
+}
+
+TEST(PromptSet, FileWithoutRowsOrOfAnotherKindIsRefused) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "empty.txt", "# nothing\n");
+  EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "empty.txt"); }, {"empty.txt", "no row"}));
+  EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "missing.txt"); }, {"missing.txt"}));
+  EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "set.xls"); }, {"set.xls"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::app::sets

@@ -1,0 +1,90 @@
+// Shares by option and by launcher, names of videos, the nearest option, and the hash of a file.
+#include "app/commands/batch/share.h"
+
+#include <map>
+
+#include "app/commands/batch/names.h"
+#include "app/file_hash.h"
+#include "app/nearest.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app::sets {
+namespace {
+
+Share share_of(const std::string& option, const std::map<std::string, std::string>& variables = {}) {
+  return find_share(option, [&](const char* name) {
+    const auto place = variables.find(name);
+    return place == variables.end() ? nullptr : place->second.c_str();
+  });
+}
+
+TEST(Share, OptionIsIOfN) {
+  EXPECT_EQ(share_of("2/5").rank, 2);
+  EXPECT_EQ(share_of("2/5").size, 5);
+  for (const char* wrong : {"5/5", "-1/5", "1", "1/", "/5", "a/5", "1/5x", "0/0"})
+    EXPECT_TRUE(test::throws_error([&] { share_of(wrong); }, {"--share", wrong})) << wrong;
+}
+
+TEST(Share, WithoutOptionAndLauncherItIsTheWholeSet) {
+  EXPECT_EQ(share_of("").size, 1);
+}
+
+TEST(Share, LaunchersVariablesAreRead) {
+  EXPECT_EQ(share_of("", {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}}).local_rank, 0);
+  EXPECT_EQ(share_of("", {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}).rank, 3);
+  EXPECT_EQ(share_of("", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).rank, 1);
+  EXPECT_EQ(share_of("", {{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}}).rank, 5);
+}
+
+TEST(Share, OptionWinsOverTheLauncher) {
+  EXPECT_EQ(share_of("0/2", {{"RANK", "1"}, {"WORLD_SIZE", "4"}}).size, 2);
+}
+
+TEST(Share, BatchScriptOfSlurmIsOneProcess) {
+  EXPECT_EQ(share_of("", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).size, 1);
+}
+
+TEST(Share, ImpossibleVariablesAreNamed) {
+  EXPECT_TRUE(test::throws_error([&] { share_of("", {{"RANK", "x"}, {"WORLD_SIZE", "4"}}); }, {"RANK=x"}));
+  EXPECT_TRUE(test::throws_error([&] { share_of("", {{"RANK", "4"}, {"WORLD_SIZE", "4"}}); }, {"torchrun", "4 of 4"}));
+}
+
+TEST(VideoName, IsIndexAndSlug) {
+  EXPECT_EQ(video_name(7, "A red Circle, moving!", ".mp4"), "0007-a-red-circle-moving.mp4");
+  EXPECT_EQ(video_name(12345, "x", ".gif"), "12345-x.gif");
+  EXPECT_EQ(video_name(0, "../../etc/passwd", ".mp4"), "0000-etc-passwd.mp4");
+  EXPECT_EQ(video_name(0, "\xE6\x97\xA5\xE6\x9C\xAC", ".mp4"), "0000.mp4");
+  EXPECT_EQ(video_name(0, "", ".mp4"), "0000.mp4");
+  EXPECT_LE(video_name(1, std::string(300, 'a'), ".safetensors").size(), 80U);
+}
+
+TEST(PlainName, RefusesWhatLeavesTheFolderOrIsNoFileSomewhere) {
+  for (const char* name : {"", ".", "..", "a/b", "a\\b", ".hidden", "a:b", "a\nb", "a.", "a "})
+    EXPECT_FALSE(is_plain_name(name)) << name;
+  EXPECT_FALSE(is_plain_name(std::string(201, 'a')));
+  EXPECT_TRUE(is_plain_name("0001-a b.mp4"));
+  EXPECT_TRUE(is_plain_name("\xE6\x97\xA5.mp4"));
+}
+
+TEST(Nearest, FindsTheNameThatWasMeant) {
+  const std::vector<std::string> names = {"steps", "seed", "scheduler", "frames", "negative_prompt"};
+  EXPECT_EQ(nearest("stpes", names), "steps");
+  EXPECT_EQ(nearest("sead", names), "seed");
+  EXPECT_EQ(nearest("negativeprompt", names), "negative_prompt");
+  EXPECT_EQ(nearest("colour", names), "");
+  EXPECT_EQ(nearest(std::string(100000, 'x'), names), "");
+}
+
+TEST(FileHash, IsThatOfTheContent) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "abc", "abc");
+  test::write_text(folder / "large", std::string(1000000, 'a') + std::string(100000, 'b'));
+  test::write_text(folder / "million", std::string(1000000, 'a'));
+  EXPECT_EQ(sha256_of_file(folder / "abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256_of_file(folder / "million"), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_NE(sha256_of_file(folder / "large"), sha256_of_file(folder / "million"));
+  EXPECT_TRUE(test::throws_error([&] { sha256_of_file(folder / "missing"); }, {"missing"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::app::sets
