@@ -18,6 +18,7 @@
 #include "app/commands/doctor.h"
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
+#include "app/commands/tune.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
@@ -138,6 +139,23 @@ void run(int argc, char** argv, RunReport& report) {
   bench_plot_command->add_option("REPORT", arguments.path, "JSON of bench pipeline or bench attention")->required();
   bench_plot_command->add_option("-o,--output", plot_output, "PNG to write (default bench.png)")->type_name("FILE");
   bench_plot_command->callback([&] { bench_plot(arguments.path, plot_output, report); });
+
+  CLI::App* tune_command =
+      program.add_subcommand("tune", "how sparse each head may be, under error bounds and in a time budget");
+  tuning::TuneOptions tune_options;
+  add_tune_options(*tune_command, tune_options);
+  add_options(*tune_command, arguments, tuning::tune_keys());
+  tune_command->callback([&] {
+    const Settings collected = collect_settings(arguments.values, arguments.config);
+    check_distinct({{"--output", tune_options.output},
+                    {"--heat-map", tune_options.heat_map},
+                    {"--report", collected.text("report", "")},
+                    {"the file of prompts", tune_options.prompts},
+                    {"--config", arguments.config},
+                    {"--random-weights", collected.text("random_weights", "")}});
+    start_report(collected.text("report", ""), collected.flag("json"), "tune", report);
+    tune(collected, tune_options, report);
+  });
 
   CLI::App* inspect_command =
       program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");

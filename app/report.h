@@ -25,7 +25,8 @@ std::string dump(const nlohmann::json& json, int indent = -1);
 nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
                            const models::Pipeline& pipeline, const attention::Statistics& statistics);
 
-/// The attention part of a report: mode, kernel, sparsity in all and per layer, error of check mode.
+/// The attention part of a report: mode, kernel, sparsity in all, per layer and per step and layer; the error of check
+/// mode likewise; the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
 /// Bytes: the process's peak resident memory (VmHWM), and where there is a GPU its peak of allocated memory, over all

@@ -29,9 +29,8 @@ class Denoising {
   /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
   /// is made again with full attention before anything is committed.
   void step();
-  /// Adds what GPU kernels counted in the steps since the last collection to attention(); waits for the device. Before
-  /// another run of the same denoiser takes a step.
-  void collect() { dit_->collect(attention_); }
+  /// After a step that threw, before another run of the same denoiser takes one: forgets what GPU kernels counted.
+  void discard_counts();
   /// [1, F, C, H, W] without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
 
@@ -42,6 +41,7 @@ class Denoising {
   double guidance(int64_t timestep) const;
   at::Tensor predict(int64_t timestep, AttentionRun& run) const;
   at::Tensor predict_guarded(int64_t timestep);
+  at::Tensor redo_with_full_attention(int64_t timestep);
 
   std::shared_ptr<Dit> dit_;
   GenerateSettings settings_;

@@ -237,7 +237,6 @@ at::Tensor CogVideoXPipeline::denoise_stage(const GenerateRequest& request, cons
     result.seconds.steps.push_back(meter.lap());
     if (observer.step) observer.step(denoising->done(), denoising->steps(), result.seconds.steps.back());
   }
-  denoising->collect();
   result.attention = std::move(denoising->attention());
   result.attention.watcher = nullptr;  // the result outlives what the observer refers to
   result.warnings.insert(result.warnings.end(), denoising->warnings().begin(), denoising->warnings().end());

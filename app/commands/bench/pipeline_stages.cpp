@@ -97,7 +97,7 @@ void PipelineStages::measure_text() {
 void PipelineStages::attempt(Entry& entry, const std::function<void()>& call) {
   entry.row.note = failure_of(call);
   if (entry.row.note.empty() || !entry.denoising) return;
-  failure_of([&] { entry.denoising->collect(); });
+  failure_of([&] { entry.denoising->discard_counts(); });
   entry.denoising.reset();
 }
 
@@ -109,18 +109,15 @@ void PipelineStages::warm_up(Entry& entry) {
   for (int64_t i = 0; i < warmup_; ++i) {
     if (!entry.denoising || entry.denoising->finished()) restart(entry);
     entry.denoising->step();
-    entry.denoising->collect();
   }
   if (!entry.denoising || entry.denoising->finished()) restart(entry);
   models::Denoising& denoising = *entry.denoising;
   entry.row.split = measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); });
-  denoising.collect();
 }
 
 void PipelineStages::time_step(Entry& entry) {
   models::reset_peak_memory(pipeline_.device());
   const double taken = time([&] { entry.denoising->step(); });
-  entry.denoising->collect();
   entry.milliseconds.push_back(taken);
   entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));
 }

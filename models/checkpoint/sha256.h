@@ -1,0 +1,32 @@
+// SHA-256 (FIPS 180-4). No torch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sparsereel::models {
+
+/// Bytes go in piece by piece; hex() ends it.
+class Sha256 {
+ public:
+  void update(const void* data, size_t bytes);
+  void update(std::string_view text) { update(text.data(), text.size()); }
+  /// The digest in 64 hexadecimal digits.
+  std::string hex();
+
+ private:
+  void compress();
+
+  std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<uint8_t, 64> block_{};
+  size_t filled_ = 0;   // of the block
+  uint64_t bytes_ = 0;  // of the message
+};
+
+std::string sha256(std::string_view text);
+
+}  // namespace sparsereel::models
