@@ -17,9 +17,9 @@ constexpr std::array<double, 20> kTopk = {0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.2
                                           0.45, 0.5,  0.55, 0.6,  0.65, 0.7, 0.75, 0.8, 0.85, 0.9};
 constexpr std::array<double, 20> kCdf = {0.3, 0.4,  0.5,  0.6,   0.65, 0.7,  0.75,  0.8,  0.84,  0.87,
                                          0.9, 0.92, 0.94, 0.955, 0.97, 0.98, 0.985, 0.99, 0.995, 0.999};
-constexpr std::array<double, 11> kPvThreshold = {2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20};
-constexpr double kNeverSkips = 50;  // log2 units: as HeadPolicy's default
-constexpr std::array<double, 5> kSimilarity = {-0.1, 0.2, 0.35, 0.5, 0.65};
+constexpr std::array<double, 14> kPvThreshold = {0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 15};
+constexpr std::array<double, 2> kSimilarity = {-0.1, 0.35};
+constexpr double kNeverSkips = 50, kSkipsOften = 2;  // pv_threshold in log2 units
 
 // Ways that stay in the race after the first call, and after the second.
 constexpr size_t kAfterFirst = 4, kAfterSecond = 2;
@@ -139,9 +139,15 @@ std::span<const double> Ladder::restore(std::span<const double> numbers) {
 HeadSearch::HeadSearch(const HeadPolicy& untuned, Bounds bounds)
     : untuned_(untuned), bounds_(bounds), pv_(kPvThreshold.size()) {
   for (const double similarity : kSimilarity) {
-    ways_.push_back({.selection = Selection::topk, .similarity = similarity, .ladder = Ladder(kTopk.size())});
-    ways_.push_back({.selection = Selection::cdf, .similarity = similarity, .ladder = Ladder(kCdf.size())});
+    for (const double pv_threshold : {kNeverSkips, kSkipsOften}) {
+      ways_.push_back({Selection::topk, similarity, pv_threshold, Ladder(kTopk.size())});
+      ways_.push_back({Selection::cdf, similarity, pv_threshold, Ladder(kCdf.size())});
+    }
   }
+}
+
+double HeadSearch::bound_of(const Way& way) const {
+  return way.pv_threshold == kNeverSkips ? bounds_.l1 : bounds_.l2;
 }
 
 HeadPolicy HeadSearch::policy_of(const Way& way, size_t point) {
@@ -150,11 +156,11 @@ HeadPolicy HeadSearch::policy_of(const Way& way, size_t point) {
   (way.selection == Selection::topk ? policy.topk : policy.cdf) =
       way.selection == Selection::topk ? kTopk[point] : kCdf[point];
   policy.similarity = way.similarity;
-  policy.pv_threshold = kNeverSkips;
+  policy.pv_threshold = way.pv_threshold;
   return policy;
 }
 
-double HeadSearch::work_of(const Way& way) const {
+double HeadSearch::work_of(const Way& way) {
   const auto found = way.ladder.found();
   return found ? way.ladder.at(*found).work() : 1;
 }
@@ -202,7 +208,7 @@ void HeadSearch::report(const Trial& trial) {
     return;
   }
   if (stage_ == Stage::ways) {
-    ways_[way_].ladder.report(trial, bounds_.l1);
+    ways_[way_].ladder.report(trial, bound_of(ways_[way_]));
     advance();
     return;
   }
@@ -268,7 +274,7 @@ void HeadSearch::save(std::vector<double>& numbers) const {
     way.ladder.save(numbers);
   }
   numbers.push_back(pv_base_.selection == Selection::cdf ? 1 : 0);
-  numbers.insert(numbers.end(), {pv_base_.topk, pv_base_.cdf, pv_base_.similarity});
+  numbers.insert(numbers.end(), {pv_base_.topk, pv_base_.cdf, pv_base_.similarity, pv_base_.pv_threshold});
   pv_.save(numbers);
 }
 
@@ -281,8 +287,8 @@ std::span<const double> HeadSearch::restore(std::span<const double> numbers) {
   }
   pv_base_ = {};
   pv_base_.selection = take_index(numbers, 1) == 1 ? Selection::cdf : Selection::topk;
-  for (double* field : {&pv_base_.topk, &pv_base_.cdf, &pv_base_.similarity}) *field = take(numbers);
-  pv_base_.pv_threshold = kNeverSkips;
+  for (double* field : {&pv_base_.topk, &pv_base_.cdf, &pv_base_.similarity, &pv_base_.pv_threshold})
+    *field = take(numbers);
   stage_ = Stage::done;
   return pv_.restore(numbers);
 }

@@ -70,9 +70,9 @@ struct HeadChoice {
   Trial trial;
 };
 
-/// The search for one head: the untuned policy, a Ladder for each way to select blocks (topk or cdf, with each
-/// similarity threshold) under l1, and on the best of them a Ladder of pv_threshold under l2. After each call the worst
-/// ways drop out.
+/// The search for one head: the untuned policy, a Ladder for each way to select blocks (topk or cdf; with and without a
+/// similarity threshold; P.V never skipped, under l1, or often, under l2), and on the best of them a Ladder of
+/// pv_threshold under l2. After each call the worst ways drop out.
 class HeadSearch {
  public:
   HeadSearch(const HeadPolicy& untuned, Bounds bounds);
@@ -96,13 +96,15 @@ class HeadSearch {
   struct Way {
     Selection selection;
     double similarity;
+    double pv_threshold;
     Ladder ladder;
     bool dropped = false;
   };
   enum class Stage { untuned, ways, pv, done };
 
   static HeadPolicy policy_of(const Way& way, size_t point);
-  double work_of(const Way& way) const;
+  double bound_of(const Way& way) const;
+  static double work_of(const Way& way);
   const Way* best_way() const;
   void advance();
   void start_pv();

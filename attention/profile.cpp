@@ -265,7 +265,7 @@ std::string to_yaml(const Profile& profile) {
   emit_flow(out, "bounds", [&] {
     emit(out, {{"l1", short_number(profile.bounds.l1, 6)}, {"l2", short_number(profile.bounds.l2, 6)}});
   });
-  out << YAML::Comment("on the tuning prompts, against full attention");
+  out << YAML::Newline << YAML::Comment("on the tuning prompts, against full attention");
   emit_flow(out, "measured", [&] {
     emit(out, {{"error", short_number(profile.error)}, {"sparsity", short_number(profile.sparsity)}});
     emit(out, profile.quality);
@@ -279,7 +279,7 @@ std::string to_yaml(const Profile& profile) {
              {"dense_layers", std::to_string(profile.dense.layers)}});
   out << YAML::Key << "layers" << YAML::Value << YAML::BeginSeq;
   for (size_t layer = 0; layer < profile.heads.size(); ++layer) {
-    out << YAML::Comment("layer " + std::to_string(layer)) << YAML::BeginSeq;
+    out << YAML::Newline << YAML::Comment("layer " + std::to_string(layer)) << YAML::BeginSeq;
     for (const ProfileHead& head : profile.heads[layer]) emit(out, head);
     out << YAML::EndSeq;
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "attention/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
 #include "models/checkpoint/json_text.h"
@@ -57,6 +58,17 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_scheduler_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
+}
+
+/// The bytes as a profile; one that is accepted must read back as itself.
+inline void fuzz_profile(std::span<const std::byte> bytes) {
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  try {
+    const std::string written = attention::to_yaml(attention::parse_profile(text, "fuzz.yaml"));
+    if (attention::to_yaml(attention::parse_profile(written, "written.yaml")) != written) std::abort();
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with("written.yaml")) std::abort();
+  }
 }
 
 /// The bytes as a spiece.model; one that is accepted then tokenises what it may trip over, and itself. Aborts on ids

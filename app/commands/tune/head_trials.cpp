@@ -13,25 +13,34 @@ namespace {
 
 constexpr double kBroken = 1e30;  // the error of an output with NaN or Inf: finite, so that it can be saved
 
-attention::Context without_prologue(const attention::Context& context, attention::Mode mode) {
-  attention::Context result = context;
-  result.prologue = {};
-  result.mode = mode;
-  return result;
-}
-
 double sum_of_magnitudes(const at::Tensor& x) {
   return x.abs().sum(at::kDouble).item<double>();
 }
 
 }  // namespace
 
+/// One entry of the call's batch, the prologue applied.
+HeadTrials::Inputs HeadTrials::inputs_of(const models::AttentionCall& call, int64_t entry) {
+  const auto only = [entry](const at::Tensor& x) { return x.narrow(0, entry, 1); };
+  Inputs inputs;
+  const auto [q, k] = attention::apply_prologue(call.context.prologue, only(call.q), only(call.k));
+  inputs.q = q;
+  inputs.k = k;
+  inputs.v = only(call.v);
+  inputs.context = call.context;
+  inputs.context.mode = attention::Mode::full;
+  inputs.context.prologue = {};
+  if (call.context.key_lengths.defined()) inputs.context.key_lengths = only(call.context.key_lengths);
+  return inputs;
+}
+
 HeadTrials::HeadTrials(int64_t selection_rows, std::function<void()> poll)
     : selection_rows_(selection_rows), poll_(std::move(poll)) {}
 
-attention::Trial HeadTrials::measure(const models::AttentionCall& call, const at::Tensor& q, const at::Tensor& k,
-                                     int64_t head, const at::Tensor& expected, const attention::HeadPolicy& policy) {
-  attention::Context context = without_prologue(call.context, attention::Mode::sparse);
+attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
+                                     const attention::HeadPolicy& policy) {
+  attention::Context context = inputs.context;
+  context.mode = attention::Mode::sparse;
   context.layer = 0;  // of a model of one layer and head, as far as the policy and the counts are concerned
   context.step = 0;
   context.policy = {};
@@ -39,7 +48,8 @@ attention::Trial HeadTrials::measure(const models::AttentionCall& call, const at
   context.policy.selection_rows = selection_rows_;
   context.policy.dense_operations = 0;  // one head of many is short, but its model's call is not
   const auto only = [head](const at::Tensor& x) { return x.narrow(2, head, 1); };
-  const attention::Result result = attention::attend(only(q), only(k), only(call.v), context, workspace_);
+  const attention::Result result =
+      attention::attend(only(inputs.q), only(inputs.k), only(inputs.v), context, workspace_);
   std::vector<attention::Statistics> counts = {result.statistics};
   attention::collect_counts(workspace_, counts);
   const double error = sum_of_magnitudes(result.out.to(at::kFloat) - expected);
@@ -52,17 +62,17 @@ attention::Trial HeadTrials::measure(const models::AttentionCall& call, const at
 }
 
 void HeadTrials::run(const models::AttentionCall& call, HeadSearches& searches) {
-  const auto [q, k] = attention::apply_prologue(call.context.prologue, call.q, call.k);
-  const at::Tensor full =
-      attention::attend(q, k, call.v, without_prologue(call.context, attention::Mode::full), workspace_).out;
   std::vector<attention::HeadSearch>& heads = searches.at(static_cast<size_t>(call.context.layer));
+  // Of guidance's passes one a step, by turns.
+  const Inputs inputs = inputs_of(call, heads.front().calls() % call.q.size(0));
+  const at::Tensor full = attention::attend(inputs.q, inputs.k, inputs.v, inputs.context, workspace_).out;
   for (size_t head = 0; head < heads.size(); ++head) {
     const auto index = static_cast<int64_t>(head);
     const at::Tensor expected = full.narrow(2, index, 1).to(at::kFloat);
     heads[head].begin_call();
     while (const auto policy = heads[head].wanted()) {
       poll_();
-      heads[head].report(measure(call, q, k, index, expected, *policy));
+      heads[head].report(measure(inputs, index, expected, *policy));
     }
   }
 }

@@ -17,13 +17,19 @@ class HeadTrials {
   /// `poll` is called between trials, and ends the run by throwing.
   HeadTrials(int64_t selection_rows, std::function<void()> poll);
 
-  /// Asks each head's search of this call's layer what to measure until it has enough. Full attention on the same
-  /// device and dtype is the reference, so what quantisation costs there is part of the error.
+  /// Asks each head's search of the call's layer what to measure until it has enough, on one entry of the batch. Full
+  /// attention on the same device and dtype is the reference, so what quantisation costs there is part of the error.
   void run(const models::AttentionCall& call, HeadSearches& searches);
 
  private:
-  attention::Trial measure(const models::AttentionCall& call, const at::Tensor& q, const at::Tensor& k, int64_t head,
-                           const at::Tensor& expected, const attention::HeadPolicy& policy);
+  /// What attention::attend() takes, without a prologue.
+  struct Inputs {
+    at::Tensor q, k, v;
+    attention::Context context;
+  };
+  static Inputs inputs_of(const models::AttentionCall& call, int64_t entry);
+  attention::Trial measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
+                           const attention::HeadPolicy& policy);
 
   int64_t selection_rows_;
   std::function<void()> poll_;

@@ -16,13 +16,14 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
     const std::string bytes = test::read_text(entry.path());
     if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
     if (GetParam() == "config") test::fuzz_config(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "profile") test::fuzz_profile(std::as_bytes(std::span(bytes)));
     if (GetParam() == "tokenizer") test::fuzz_tokenizer(std::as_bytes(std::span(bytes)));
     ++inputs;
   }
   EXPECT_GT(inputs, 20U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus, ::testing::Values("safetensors", "config", "tokenizer"),
+INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus, ::testing::Values("safetensors", "config", "tokenizer", "profile"),
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
