@@ -127,6 +127,8 @@ void run(int argc, char** argv, RunReport& report) {
     check_distinct({{"--output", pipeline_options.output},
                     {"--report", collected.text("report", "")},
                     {"--against", pipeline_options.against},
+                    {"--heat-map", pipeline_options.heat_map},
+                    {"--profile", collected.text("profile", "")},
                     {"--config", arguments.config},
                     {"--random-weights", collected.text("random_weights", "")},
                     {"--prompt-file", collected.text("prompt_file", "")}});

@@ -138,7 +138,7 @@ void PipelineStages::measure_steps() {
     Entry entry;
     entry.contender = contender;
     entry.request = plan_.request_of(contender);
-    entry.row.mode = attention::name(contender.mode);
+    entry.row.mode = contender.profile ? "profile" : attention::name(contender.mode);
     entry.row.stage = kStepStage;
     entry.row.topk = contender.topk;
     entry.row.token_order = hilbert::name(contender.order);
@@ -166,6 +166,10 @@ void PipelineStages::finish_steps(Entry& entry) {
     entry.row.kernel = run.kernel;
     entry.row.sparsity = run.statistics.sparsity();
     for (const attention::Statistics& layer : run.per_layer) entry.row.layer_sparsity.push_back(layer.sparsity());
+    for (const auto& step : run.per_step) {
+      entry.row.step_layer_sparsity.emplace_back();
+      for (const attention::Statistics& layer : step) entry.row.step_layer_sparsity.back().push_back(layer.sparsity());
+    }
     if (!entry.denoising->warnings().empty()) entry.row.note = entry.denoising->warnings().front();
     if (entry.peak_bytes > 0) entry.row.peak_gib = static_cast<double>(entry.peak_bytes) / kGibibyte;
     entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();

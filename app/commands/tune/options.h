@@ -38,6 +38,12 @@ struct TunePlan {
   int64_t videos = 0;                        // prompts of which whole videos are compared
   std::filesystem::path output, heat_map;
 
+  /// Queries that share one selection in the profile. A CPU's tiles have 64 rows, so that finer choices cost nothing
+  /// there; a GPU's kernels want the policy's own.
+  int64_t selection_rows(c10::Device device) const {
+    return device.is_cpu() ? 64 : request.attention_policy.selection_rows;
+  }
+
   /// The steps (from 0) of that prompt's run in which heads are measured: spread over the run, and others for each
   /// prompt.
   std::vector<int64_t> sampled_steps(size_t prompt, int64_t steps) const;

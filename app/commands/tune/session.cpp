@@ -55,7 +55,8 @@ Session::Session(const TunePlan& plan, models::Pipeline& pipeline, bench::Watche
       watcher_(watcher),
       deadline_(deadline),
       state_(state),
-      steps_(pipeline.resolve(plan.request).num_inference_steps) {}
+      steps_(pipeline.resolve(plan.request).num_inference_steps),
+      selection_rows_(plan.selection_rows(pipeline.device())) {}
 
 models::GenerateRequest Session::request_of(int64_t prompt) const {
   models::GenerateRequest request = plan_.request;
@@ -105,7 +106,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
   models::GenerateRequest request = request_of(prompt);
   request.attention_mode = attention::Mode::full;
   const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]);
-  HeadTrials trials(plan_.request.attention_policy.selection_rows, [this] {
+  HeadTrials trials(selection_rows_, [this] {
     watcher_.stop_if_interrupted();
     deadline_.check();
   });
@@ -227,15 +228,15 @@ bool Session::compare_videos(Found& found) {
     state_.checks.clear();
   }
   if (state_.latents.empty()) return plan_.videos == 0;
-  const auto rows = untuned.selection_rows;
   bool complete = true;
   try {
     if (!state_.untuned) {
+      if (video_seconds(2) > deadline_.left()) throw OutOfTime{};
       references_[0] = decode(state_.latents.at(0));
       int64_t videos = static_cast<int64_t>(state_.latents.size());
       // One prompt alone, where the untuned policy, the profile and a few attempts at it would else not fit.
       if (video_seconds(videos * (2 + kVideosAfterFirst)) > deadline_.left()) videos = 1;
-      const auto both = make_videos({untuned, policy_with(found, {}, rows)}, videos);
+      const auto both = make_videos({untuned, policy_with(found, {}, selection_rows_)}, videos);
       state_.checked_videos = videos;
       state_.untuned = both[0];
       state_.checks = {both[1]};
@@ -244,7 +245,8 @@ bool Session::compare_videos(Found& found) {
     for (int64_t attempt = 0; search.wanted(); ++attempt) {
       if (attempt >= static_cast<int64_t>(state_.checks.size())) {
         if (video_seconds(state_.checked_videos) > deadline_.left()) throw OutOfTime{};
-        state_.checks.push_back(make_videos({policy_with(found, *search.wanted(), rows)}, state_.checked_videos)[0]);
+        state_.checks.push_back(
+            make_videos({policy_with(found, *search.wanted(), selection_rows_)}, state_.checked_videos)[0]);
         save();
       }
       const VideoFigures& figures = state_.checks[static_cast<size_t>(attempt)];

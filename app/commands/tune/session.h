@@ -73,7 +73,7 @@ class Session {
   bench::Watcher& watcher_;
   const Deadline& deadline_;
   TuneState& state_;
-  int64_t steps_;
+  int64_t steps_, selection_rows_;
   std::vector<at::Tensor> texts_;
   std::map<int64_t, at::Tensor> references_;  // prompt -> frames of full attention
   double decode_seconds_ = 0;

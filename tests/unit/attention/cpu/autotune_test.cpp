@@ -1,4 +1,5 @@
-// The policy search on made-up heads whose errors are known: what it finds, how little it asks, and that it can be saved.
+// The policy search on made-up heads whose errors are known: what it finds, how little it asks, and that it can be
+// saved.
 #include "attention/autotune.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ int call(Ladder& ladder, const std::function<double(size_t)>& error, double boun
 TEST(Ladder, BisectsToTheSparsestWithinTheBound) {
   for (size_t edge = 0; edge <= 20; ++edge) {
     Ladder ladder(20);
-    const int asked = call(ladder, [&](size_t point) { return point >= edge ? 0.05 : 0.07; }, 0.06);
+    const int asked = call(
+        ladder, [&](size_t point) { return point >= edge ? 0.05 : 0.07; }, 0.06);
     EXPECT_LE(asked, 5);
     EXPECT_EQ(ladder.found(), edge < 20 ? std::optional(edge) : std::nullopt);
   }
@@ -37,18 +39,25 @@ TEST(Ladder, BisectsToTheSparsestWithinTheBound) {
 
 TEST(Ladder, FollowsTheMeanOverCallsWithTwoQuestionsEach) {
   Ladder ladder(20);
-  call(ladder, [](size_t point) { return point >= 10 ? 0.05 : 0.07; }, 0.06);
+  call(
+      ladder, [](size_t point) { return point >= 10 ? 0.05 : 0.07; }, 0.06);
   for (int i = 0; i < 8; ++i)  // these calls need setting 13
-    EXPECT_LE(call(ladder, [](size_t point) { return point >= 13 ? 0.05 : 0.09; }, 0.06), 4);
+    EXPECT_LE(call(
+                  ladder, [](size_t point) { return point >= 13 ? 0.05 : 0.09; }, 0.06),
+              4);
   EXPECT_EQ(ladder.found(), 13U);
   for (int i = 0; i < 40; ++i)  // and these none but the sparsest
-    EXPECT_LE(call(ladder, [](size_t) { return 0.0; }, 0.06), 2);
+    EXPECT_LE(call(
+                  ladder, [](size_t) { return 0.0; }, 0.06),
+              2);
   EXPECT_EQ(ladder.found(), 0U);
 }
 
 TEST(Ladder, FindsNothingWhereNothingPasses) {
   Ladder ladder(5);
-  for (int i = 0; i < 3; ++i) call(ladder, [](size_t) { return std::nan(""); }, 0.06);
+  for (int i = 0; i < 3; ++i)
+    call(
+        ladder, [](size_t) { return std::nan(""); }, 0.06);
   EXPECT_EQ(ladder.found(), std::nullopt);
 }
 
@@ -102,7 +111,8 @@ TEST(HeadSearch, LeavesAHeadDenseThatGainsLessThanATenth) {
 
 TEST(HeadSearch, NeverTakesASettingThatGivesNoNumbers) {
   HeadSearch search({}, {});
-  measure(search, [](const HeadPolicy&) { return trial(std::nan(""), 0.2); }, 2);
+  measure(
+      search, [](const HeadPolicy&) { return trial(std::nan(""), 0.2); }, 2);
   EXPECT_TRUE(search.choice().policy.dense);
 }
 
