@@ -112,6 +112,11 @@ class Traces(CommandLineTest):
         self.assertAlmostEqual(max(errors), attention['max_relative_l1'])
         self.assertEqual(attention['redone_steps'], [])
 
+    def test_report_says_that_a_video_is_black_and_where_its_latents_are(self):
+        model = self.model_whose_videos_are(0xF000)
+        report = json.loads(self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'a.mp4', '--json')).stdout)
+        self.assertEqual(report['warnings'], ['the video is black; its latents are in a.mp4.latents.safetensors'])
+
     def test_bench_pipeline_draws_a_heat_map_and_runs_a_profile(self):
         self.succeed(self.run_program('tune', '-m', MODEL, *SIZE, '--steps', 2, '-p', PROMPT, '--videos', 0, '-o', 'p.yaml'))
         result = self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--size', '192x192', '--steps', 2,
