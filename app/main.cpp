@@ -20,6 +20,7 @@
 #include "app/commands/generate.h"
 #include "app/commands/inspect.h"
 #include "app/commands/reference.h"
+#include "app/commands/tune.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
@@ -129,10 +130,9 @@ void run(int argc, char** argv, RunReport& report) {
   add_batch_options(*batch_command, batch_options);
   add_options(*batch_command, arguments, batch_keys());
   batch_command->callback([&] {
-    const sets::SetSettings set{.command_line = arguments.values,
-                                .config_file = arguments.config,
-                                .merged = collect_settings(arguments.values, arguments.config)};
-    start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
+    collected = collect_settings(arguments.values, arguments.config);
+    const sets::SetSettings set{.command_line = arguments.values, .config_file = arguments.config, .merged = collected};
+    start_report(collected.text("report", ""), collected.flag("json"), "batch", report);
     batch(set, batch_options, report);
   });
 
@@ -163,6 +163,8 @@ void run(int argc, char** argv, RunReport& report) {
     check_distinct({{"--output", pipeline_options.output},
                     {"--report", collected.text("report", "")},
                     {"--against", pipeline_options.against},
+                    {"--heat-map", pipeline_options.heat_map},
+                    {"--profile", collected.text("profile", "")},
                     {"--config", arguments.config},
                     {"--random-weights", collected.text("random_weights", "")},
                     {"--prompt-file", collected.text("prompt_file", "")}});
@@ -177,6 +179,23 @@ void run(int argc, char** argv, RunReport& report) {
       ->required();
   bench_plot_command->add_option("-o,--output", plot_output, "PNG to write (default bench.png)")->type_name("FILE");
   bench_plot_command->callback([&] { bench_plot(arguments.path, plot_output, report); });
+
+  CLI::App* tune_command =
+      program.add_subcommand("tune", "how sparse each head may be, under error bounds and in a time budget");
+  tuning::TuneOptions tune_options;
+  add_tune_options(*tune_command, tune_options);
+  add_options(*tune_command, arguments, tuning::tune_keys());
+  tune_command->callback([&] {
+    collected = collect_settings(arguments.values, arguments.config);
+    check_distinct({{"--output", tune_options.output},
+                    {"--heat-map", tune_options.heat_map},
+                    {"--report", collected.text("report", "")},
+                    {"the file of prompts", tune_options.prompts},
+                    {"--config", arguments.config},
+                    {"--random-weights", collected.text("random_weights", "")}});
+    start_report(collected.text("report", ""), collected.flag("json"), "tune", report);
+    tune(collected, tune_options, report);
+  });
 
   CLI::App* inspect_command =
       program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");

@@ -11,6 +11,8 @@
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/model_hash.h"
+#include "models/checkpoint/sha256.h"
 
 namespace sparsereel::app {
 namespace {
@@ -35,7 +37,37 @@ std::string read_prompt(const Settings& settings, bool needed) {
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
 }
 
-attention::Policy read_policy(const Settings& settings) {
+/// The request's policy becomes the profile's; --dense-steps and --dense-layers beside --profile win over its own.
+TunedProfile apply_profile(const Settings& settings, const RunOptions& run, attention::Policy& policy) {
+  const fs::path file = settings.text("profile", "");
+  for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"})
+    refuse_idle(settings, key, "profile", "with --profile, which has a policy for each head");
+  const attention::Profile profile = attention::read_profile(file);
+  if (profile.model_sha256 != models::model_hash(open_model(run)))
+    throw bad_input(settings.describe("profile") + " was made for another model (" + profile.model +
+                        "): the hashes of " + "configs and weight headers differ from those of " + run.model.string(),
+                    "use that model, or make a profile of this one with 'sparsereel tune'");
+  const attention::HeadPolicy defaults = policy.defaults;
+  const int64_t dense_steps = policy.dense_steps, dense_layers = policy.dense_layers;
+  policy = attention::policy_of(profile);
+  policy.defaults = defaults;
+  const auto beside = [&](const char* key) {
+    return settings.has(key) && settings.find(key)->source >= settings.find("profile")->source;
+  };
+  if (beside("dense_steps")) policy.dense_steps = dense_steps;
+  if (beside("dense_layers")) policy.dense_layers = dense_layers;
+  return {.file = file, .sha256 = models::sha256(attention::to_yaml(profile)), .made_with = profile.made_with};
+}
+
+models::VaeTiling read_tiling(const Settings& settings) {
+  const std::string text = settings.text("vae_tiling", "auto");
+  if (text == "on") return models::VaeTiling::on;
+  return text == "off" ? models::VaeTiling::off : models::VaeTiling::automatic;
+}
+
+}  // namespace
+
+attention::Policy read_untuned_policy(const Settings& settings) {
   attention::Policy policy;
   attention::HeadPolicy& head = policy.defaults;
   if (const auto topk = settings.number("topk")) head.topk = *topk;
@@ -51,13 +83,23 @@ attention::Policy read_policy(const Settings& settings) {
   return policy;
 }
 
-models::VaeTiling read_tiling(const Settings& settings) {
-  const std::string text = settings.text("vae_tiling", "auto");
-  if (text == "on") return models::VaeTiling::on;
-  return text == "off" ? models::VaeTiling::off : models::VaeTiling::automatic;
+std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
+  if (!options.profile) return {};
+  const attention::ProfileSetting& made = options.profile->made_with;
+  std::string differs;
+  const auto compare = [&](const std::string& name, const std::string& then, const std::string& now) {
+    if (then != now)
+      differs.append(differs.empty() ? "" : ", ").append(name).append(" ").append(then).append(" there, ").append(now);
+  };
+  compare("width", std::to_string(made.width), std::to_string(settings.width));
+  compare("height", std::to_string(made.height), std::to_string(settings.height));
+  compare("frames", std::to_string(made.frames), std::to_string(settings.num_frames));
+  compare("steps", std::to_string(made.steps), std::to_string(settings.num_inference_steps));
+  compare("token order", made.token_order, std::string(hilbert::name(options.request.token_order)));
+  if (differs.empty()) return {};
+  return options.profile->file.string() + " was made with other settings (" + differs +
+         "): its error bounds are not known to hold here";
 }
-
-}  // namespace
 
 void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why) {
   const Setting* setting = settings.find(idle);
@@ -174,7 +216,8 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.width = settings.whole("width");
   request.height = settings.whole("height");
   request.num_frames = settings.whole("frames");
-  request.attention_policy = read_policy(settings);
+  request.attention_policy = read_untuned_policy(settings);
+  if (settings.has("profile")) options.profile = apply_profile(settings, options.run, request.attention_policy);
   request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
   request.vae_tiling = options.run.vae_tiling;
   if (request.guidance_scale.value_or(6) <= 1) {
@@ -194,7 +237,7 @@ attention::Mode choose_attention_mode(const Settings& settings, const GenerateOp
         "use --attention full, or --device cpu");
   if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
     const std::string why = "with --attention " + std::string(attention::name(mode)) + ", which computes every block";
-    for (const char* key : {"topk", "cdf", "similarity", "pv_threshold", "dense_steps", "dense_layers"})
+    for (const char* key : {"topk", "cdf", "similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"})
       refuse_idle(settings, key, "attention", why);
   }
   return mode;

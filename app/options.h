@@ -8,6 +8,7 @@
 
 #include "app/media/video.h"
 #include "app/settings.h"
+#include "attention/profile.h"
 #include "models/pipeline.h"
 
 namespace sparsereel::app {
@@ -30,6 +31,13 @@ struct RunOptions {
   bool quiet = false;
 };
 
+/// The file of --profile, checked against the model.
+struct TunedProfile {
+  std::filesystem::path file;
+  std::string sha256;  // of its content
+  attention::ProfileSetting made_with;
+};
+
 struct GenerateOptions {
   RunOptions run;
   models::GenerateRequest request;                // its attention mode is not set yet: that depends on the device
@@ -37,6 +45,7 @@ struct GenerateOptions {
   std::filesystem::path save_latents;             // empty: they are kept only until the video is written
   std::filesystem::path init_latents;             // empty: noise
   int64_t checkpoint_every = 0;                   // steps from one denoising checkpoint to the next; 0: none
+  std::optional<TunedProfile> profile;            // its policy is the request's
 };
 
 /// Command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws Error
@@ -61,6 +70,12 @@ RunOptions read_run_options(const Settings& settings);
 /// Throws Error naming the option that is out of range or would have no effect. `prompt_needed` is false for `config
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
+
+/// The policy of --topk and the like, whatever --profile says.
+attention::Policy read_untuned_policy(const Settings& settings);
+
+/// What to know where the profile was made for another size, number of steps or order of the tokens; empty: nothing.
+std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings);
 
 /// Attention's mode on this device, by default sparse where that runs. Throws Error where the device cannot run the
 /// mode asked for with this dtype, or where options of the block selection are given to a mode without one.

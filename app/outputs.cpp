@@ -38,7 +38,7 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   if (kind == ".gif" && !settings.flag("no_metadata"))
     files.push_back({"the recipe of the GIF", recipe_beside(output)});
   std::vector<const char*> keys = {"contact_sheet", "report", "random_weights"};
-  if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file", "from"});
+  if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file", "from", "profile"});
   for (const char* key : keys) {
     if (const auto path = settings.text(key)) files.push_back({find_option(key)->names, *path});
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <utility>
 
@@ -48,6 +49,27 @@ void add_policy(nlohmann::json& recipe, const models::GenerateRequest& request) 
   recipe["dense_layers"] = request.attention_policy.dense_layers;
 }
 
+/// In place of what would say the same for every head.
+void add_profile(nlohmann::json& recipe, const TunedProfile& profile) {
+  for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"}) recipe.erase(key);
+  recipe["profile"] = profile.file.filename().string();
+  recipe["profile_sha256"] = profile.sha256;
+}
+
+using Figure = std::function<double(const attention::Statistics&)>;
+
+nlohmann::json of_layers(const std::vector<attention::Statistics>& layers, const Figure& figure) {
+  nlohmann::json numbers = nlohmann::json::array();
+  for (const attention::Statistics& layer : layers) numbers.push_back(figure(layer));
+  return numbers;
+}
+
+nlohmann::json of_steps(const std::vector<std::vector<attention::Statistics>>& steps, const Figure& figure) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& layers : steps) rows.push_back(of_layers(layers, figure));
+  return rows;
+}
+
 }  // namespace
 
 std::string dump(const nlohmann::json& json, int indent) {
@@ -83,6 +105,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
   if (options.run.threads) recipe["threads"] = *options.run.threads;
   if (!options.init_latents.empty()) recipe["init_latents"] = options.init_latents.filename().string();
   add_policy(recipe, request);
+  if (options.profile) add_profile(recipe, *options.profile);
   if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
   return recipe;
 }
@@ -110,8 +133,7 @@ std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& option
 
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device) {
   const attention::Statistics& all = run.statistics;
-  nlohmann::json layers = nlohmann::json::array();
-  for (const attention::Statistics& layer : run.per_layer) layers.push_back(layer.sparsity());
+  const auto sparsity = [](const attention::Statistics& statistics) { return statistics.sparsity(); };
   nlohmann::json report = {{"mode", attention::name(run.mode)},
                            {"kernel", run.kernel},
                            {"sparsity", all.sparsity()},
@@ -120,11 +142,16 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
                            {"skipped_pv_blocks", all.skipped_pv_blocks},
                            {"calls", all.calls},
                            {"seconds", all.seconds},
-                           {"layer_sparsity", layers}};
+                           {"layer_sparsity", of_layers(run.per_layer, sparsity)},
+                           {"step_layer_sparsity", of_steps(run.per_step, sparsity)},
+                           {"redone_steps", run.redone_steps}};
   if (const std::string note = arithmetic_note(run.mode, device); !note.empty()) report["note"] = note;
   if (run.mode == attention::Mode::check && all.calls > 0) {
-    report["mean_relative_l1"] = all.sum_relative_l1 / static_cast<double>(all.calls);
+    const auto error = [](const attention::Statistics& statistics) { return statistics.mean_relative_l1(); };
+    report["mean_relative_l1"] = error(all);
     report["max_relative_l1"] = all.max_relative_l1;
+    report["layer_relative_l1"] = of_layers(run.per_layer, error);
+    report["step_layer_relative_l1"] = of_steps(run.per_step, error);
   }
   return report;
 }

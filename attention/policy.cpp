@@ -25,13 +25,9 @@ void require(bool ok, const std::string& field, double value, const std::string&
     throw bad_input("attention policy: " + field + " is " + std::to_string(value), "set " + field + " to " + range);
 }
 
-void validate_head(const HeadPolicy& head, const std::string& prefix) {
-  require(head.topk > 0 && head.topk <= 1, prefix + "topk", head.topk, "a value above 0 and at most 1");
-  require(head.cdf > 0 && head.cdf <= 1, prefix + "cdf", head.cdf, "a value above 0 and at most 1");
-  require(head.similarity >= -1 && head.similarity <= 1, prefix + "similarity", head.similarity,
-          "a value from -1 to 1");
-  require(head.pv_threshold >= 0 && std::isfinite(head.pv_threshold), prefix + "pv_threshold", head.pv_threshold,
-          "a finite value of at least 0 (32 and more: never skip)");
+bool is_valid(const HeadPolicy& head) {
+  return head.topk > 0 && head.topk <= 1 && head.cdf > 0 && head.cdf <= 1 && head.similarity >= -1 &&
+         head.similarity <= 1 && head.pv_threshold >= 0 && std::isfinite(head.pv_threshold);
 }
 
 }  // namespace
@@ -70,12 +66,23 @@ const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {
   return heads[static_cast<size_t>(head)];
 }
 
+void validate(const HeadPolicy& head, const std::string& prefix) {
+  require(head.topk > 0 && head.topk <= 1, prefix + "topk", head.topk, "a value above 0 and at most 1");
+  require(head.cdf > 0 && head.cdf <= 1, prefix + "cdf", head.cdf, "a value above 0 and at most 1");
+  require(head.similarity >= -1 && head.similarity <= 1, prefix + "similarity", head.similarity,
+          "a value from -1 to 1");
+  require(head.pv_threshold >= 0 && std::isfinite(head.pv_threshold), prefix + "pv_threshold", head.pv_threshold,
+          "a finite value of at least 0 (32 and more: never skip)");
+}
+
 void validate(const Policy& policy) {
-  validate_head(policy.defaults, "");
+  validate(policy.defaults, "");
   for (size_t layer = 0; layer < policy.per_head.size(); ++layer) {
-    for (size_t head = 0; head < policy.per_head[layer].size(); ++head)
-      validate_head(policy.per_head[layer][head],
-                    "per_head[" + std::to_string(layer) + "][" + std::to_string(head) + "].");
+    for (size_t head = 0; head < policy.per_head[layer].size(); ++head) {
+      const HeadPolicy& each = policy.per_head[layer][head];
+      if (is_valid(each)) continue;  // attend() validates at every call: texts are for what is wrong
+      validate(each, "per_head[" + std::to_string(layer) + "][" + std::to_string(head) + "].");
+    }
   }
   const auto rows = policy.selection_rows;
   require(rows == 64 || rows == 128 || rows == 192, "selection_rows", static_cast<double>(rows), "64, 128 or 192");
@@ -88,6 +95,10 @@ double Statistics::sparsity() const {
   // QK and PV cost the same, so a block counts twice.
   const auto done = static_cast<double>(2 * kept_blocks - skipped_pv_blocks);
   return 1 - done / static_cast<double>(2 * total_blocks);
+}
+
+double Statistics::mean_relative_l1() const {
+  return calls > 0 ? sum_relative_l1 / static_cast<double>(calls) : 0;
 }
 
 Statistics& Statistics::operator+=(const Statistics& other) {

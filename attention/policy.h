@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct HeadPolicy {
   double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
   double pv_threshold = 50;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
   bool dense = false;        // keep every block
+
+  bool operator==(const HeadPolicy&) const = default;
 };
 
 struct Policy {
@@ -46,7 +49,10 @@ struct Policy {
   bool is_dense(int64_t layer, int64_t step) const { return layer < dense_layers || step < dense_steps; }
 };
 
-/// Throws Error naming the field when a value is outside its range (topk and cdf in (0, 1], selection_rows as above).
+/// Throws Error naming the field, `prefix` before it, when a value is outside its range (topk and cdf in (0, 1]).
+void validate(const HeadPolicy& head, const std::string& prefix);
+
+/// Likewise of all heads, and selection_rows as above.
 void validate(const Policy& policy);
 
 /// Counted over a call and summed over calls, in 64 x 64 blocks of [B, H].
@@ -61,6 +67,8 @@ struct Statistics {
 
   /// Share of the QK and PV work left out, in [0, 1).
   double sparsity() const;
+  /// Of check mode, over the calls; 0 without a call.
+  double mean_relative_l1() const;
   Statistics& operator+=(const Statistics& other);
 };
 

@@ -51,37 +51,53 @@ at::Tensor Denoising::predict(int64_t timestep, AttentionRun& run) const {
   return unconditional + guidance(timestep) * (conditional - unconditional);
 }
 
+/// Leaves the step's own counts in attention_.per_layer.
 at::Tensor Denoising::predict_guarded(int64_t timestep) {
   at::Tensor prediction = predict(timestep, attention_);
   scheduler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
-  if (all_finite(prediction)) return prediction;
-  const std::string step = "step " + std::to_string(attention_.step + 1);
+  const bool finite = all_finite(prediction);
+  dit_->collect(attention_);
+  if (finite) return prediction;
   if (attention_.mode != attention::Mode::full) {
-    AttentionRun full;
-    full.token_order = attention_.token_order;
-    full.step = attention_.step;
-    full.collects = false;  // what was counted so far is the run's
-    prediction = predict(timestep, full);
-    if (all_finite(prediction)) {
-      warnings_.push_back(step + " gave NaN or Inf with " + std::string(name(attention_.mode)) +
-                          " attention and was redone with full attention");
-      return prediction;
-    }
+    prediction = redo_with_full_attention(timestep);
+    if (all_finite(prediction)) return prediction;
   }
-  throw run_failure(step + ": the denoiser's prediction holds NaN or Inf",
+  throw run_failure("step " + std::to_string(done_ + 1) + ": the denoiser's prediction holds NaN or Inf",
                     "try --dtype fp32 (or bf16 in place of fp16), or check the checkpoint with 'sparsereel inspect'");
+}
+
+/// What counts is what is committed: the step's counts become those of full attention.
+at::Tensor Denoising::redo_with_full_attention(int64_t timestep) {
+  AttentionRun full;
+  full.token_order = attention_.token_order;
+  full.step = done_;
+  at::Tensor prediction = predict(timestep, full);
+  attention_.per_layer = std::move(full.per_layer);
+  attention_.redone_steps.push_back(done_);
+  warnings_.push_back("step " + std::to_string(done_ + 1) + " gave NaN or Inf with " +
+                      std::string(name(attention_.mode)) + " attention and was redone with full attention");
+  return prediction;
+}
+
+void Denoising::discard_counts() {
+  AttentionRun nobodys;
+  dit_->collect(nobodys);
 }
 
 void Denoising::step() {
   attention_.step = done_;
+  const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const at::Tensor prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
+  attention_.per_step.push_back(attention_.per_layer);
+  for (size_t layer = 0; layer < before.size(); ++layer) attention_.per_layer[layer] += before[layer];
+  attention_.statistics = {};
+  for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
   state_.latents =
       scheduler_->step(prediction, done_, state_.latents, state_.generator).to(state_.latents.scalar_type());
   ++done_;
 }
 
-DenoisingState Denoising::state() {
-  collect();
+DenoisingState Denoising::state() const {
   DenoisingState state{.step = done_,
                        .latents = state_.latents.to(at::kCPU).contiguous(),
                        .scheduler = scheduler_->state(),
@@ -104,6 +120,7 @@ void Denoising::resume(const DenoisingState& state) {
   scheduler_->restore(history);
   state_.generator.set_state(state.generator);
   attention_.per_layer = state.attention;
+  attention_.per_step.assign(static_cast<size_t>(state.step), {});  // what was traced before is not kept
   warnings_ = state.warnings;
   done_ = state.step;
 }

@@ -39,13 +39,12 @@ class Denoising {
   /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
   /// is made again with full attention before anything is committed.
   void step();
-  /// Adds what GPU kernels counted in the steps since the last collection to attention(); waits for the device. Before
-  /// another run of the same denoiser takes a step.
-  void collect() { dit_->collect(attention_); }
-  /// Collects; waits for the device.
-  DenoisingState state();
+  /// Waits for the device.
+  DenoisingState state() const;
   /// Goes on from a state of the same request. Throws Error where it does not fit.
   void resume(const DenoisingState& state);
+  /// After a step that threw, before another run of the same denoiser takes one: forgets what GPU kernels counted.
+  void discard_counts();
   /// [1, F, C, H, W] without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
 
@@ -56,6 +55,7 @@ class Denoising {
   double guidance(int64_t timestep) const;
   at::Tensor predict(int64_t timestep, AttentionRun& run) const;
   at::Tensor predict_guarded(int64_t timestep);
+  at::Tensor redo_with_full_attention(int64_t timestep);
 
   std::shared_ptr<Dit> dit_;
   GenerateSettings settings_;

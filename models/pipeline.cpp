@@ -245,7 +245,6 @@ at::Tensor CogVideoXPipeline::denoise_stage(const GenerateRequest& request, cons
       meter.lap();  // no part of the next step
     }
   }
-  denoising->collect();
   result.attention = std::move(denoising->attention());
   result.attention.watcher = nullptr;  // the result outlives what the observer refers to
   result.warnings.insert(result.warnings.end(), denoising->warnings().begin(), denoising->warnings().end());

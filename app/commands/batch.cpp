@@ -154,7 +154,8 @@ const std::vector<std::string>& batch_keys() {
 }
 
 void add_batch_options(CLI::App& command, BatchOptions& options) {
-  command.add_option("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)");
+  command.add_option("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)")
+      ->type_name("FILE");
   command.add_option("-o,--output", options.folder, "folder of the videos and manifests")->type_name("DIR");
   command.add_option("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)")
       ->type_name("i/n");

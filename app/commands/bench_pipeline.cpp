@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands/bench/pipeline_stages.h"
+#include "app/media/plot.h"
 #include "models/checkpoint/configs.h"
 #include "models/device.h"
 
@@ -84,6 +85,22 @@ std::vector<bench::StageRow> measure(const bench::PipelinePlan& plan, models::Pi
   return rows;
 }
 
+/// One a contender that leaves blocks out: layers down, steps across.
+std::vector<HeatMap> heat_maps(const std::vector<bench::StageRow>& rows) {
+  std::vector<HeatMap> maps;
+  for (const bench::StageRow& row : rows) {
+    if (row.step_layer_sparsity.empty() || row.mode == "full" || row.mode == "quantized") continue;
+    HeatMap map{.title = "sparsity, " + row.mode, .rows = "layer", .columns = "step", .values = {}};
+    if (row.topk) map.title += " topk " + nlohmann::json(*row.topk).dump();
+    map.title += ", " + row.token_order + " order";
+    map.values.resize(row.layer_sparsity.size());
+    for (const std::vector<double>& step : row.step_layer_sparsity)
+      for (size_t layer = 0; layer < step.size(); ++layer) map.values[layer].push_back(step[layer]);
+    maps.push_back(std::move(map));
+  }
+  return maps;
+}
+
 }  // namespace
 
 void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& options) {
@@ -100,6 +117,7 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
       "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS", what);
   command.add_flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out")
       ->group(what);
+  add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE", output);
   add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE", what);
   add("--steps", options.steps,
       "steps of each run, all of them timed; quality needs a model's usual number (default 4)", "N", measuring);
@@ -113,6 +131,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
   const std::vector<bench::StageRow> rivals =
       options.against.empty() ? std::vector<bench::StageRow>() : bench::read_rival(options.against);
+  if (!options.heat_map.empty()) check_png("--heat-map", options.heat_map);
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
@@ -129,6 +148,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const std::vector<bench::StageRow> rows =
       measure(plan, *pipeline, watcher, rivals, report.content["rows"] = nlohmann::json::array());
   watcher.clear();
+  if (!options.heat_map.empty()) write_heat_maps(options.heat_map, heat_maps(rows));
   bench::deliver(render(plan, rows, report.content), options.output, output, rows.size(), report);
 }
 

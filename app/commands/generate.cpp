@@ -87,6 +87,7 @@ void generate(const Settings& settings, RunReport& report) {
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   report.content["model"] = fs::canonical(options.run.model).string();
   report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
+  const std::string other_settings = profile_warning(options, pipeline->resolve(options.request));
   const double open_seconds = seconds_since(start);
 
   // The latents are what costs time: they stay on the disk until the video is there.
@@ -115,6 +116,7 @@ void generate(const Settings& settings, RunReport& report) {
   const WrittenVideo written = write_outputs(options.run, result.frames, dump(recipe), options.request.prompt);
   progress.clear();
   if (!written.note.empty()) result.warnings.push_back(written.note);
+  if (!other_settings.empty()) result.warnings.push_back(other_settings);
   if (result.frames.size(0) != result.settings.num_frames)
     result.warnings.push_back("the decoder makes " + std::to_string(result.frames.size(0)) + " frames where " +
                               std::to_string(result.settings.num_frames) +

@@ -56,9 +56,6 @@ void set_quality(AVCodecContext& encoder, int crf) {
   const std::string name = encoder.codec->name;
   if (name == "libx264" || name == "libx265" || name == "libsvtav1") {
     av_opt_set_int(encoder.priv_data, "crf", crf, 0);
-    // x264's macroblock tree reads memory that was never written where a row is no multiple of 8 macroblocks (64 or 720
-    // pixels wide): the same frames gave other bytes each time.
-    if (name == "libx264") av_opt_set_int(encoder.priv_data, "mbtree", 0, 0);
   } else if (encoder.codec_id == AV_CODEC_ID_MPEG4) {
     // MPEG-4's quantiser doubles every 6 steps of H.264's and is about 2 at crf 17.
     const double quantiser = std::clamp(2 * std::exp2((crf - 17) / 6.0), 1.0, 31.0);

@@ -33,6 +33,10 @@ void write_plot(const std::filesystem::path& path, const PlotData&) {
   require_media_libraries(path);
 }
 
+void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMap>&) {
+  require_media_libraries(path);
+}
+
 void check_mp4_encoder(const VideoOptions&) {
   require_media_libraries("an MP4");
 }

@@ -25,11 +25,21 @@ struct PlotData {
   std::vector<PlotRow> rows;
 };
 
+/// A table of shares, drawn as colours from pale (0) to dark (1); nothing is drawn where a value is NaN.
+struct HeatMap {
+  std::string title;
+  std::string rows, columns;                // what they are: "layer", "step"
+  std::vector<std::vector<double>> values;  // [row][column]
+};
+
 /// Throws Error naming the option unless a PNG can be written there.
 void check_png(const std::string& option, const std::filesystem::path& path);
 
 /// Bars on the left, points on the right where there are any. Atomic. Throws Error naming the file (not a .png, no such
 /// folder, a build without media libraries).
 void write_plot(const std::filesystem::path& path, const PlotData& data);
+
+/// One below the other, with a scale. Otherwise as write_plot().
+void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMap>& maps);
 
 }  // namespace sparsereel::app

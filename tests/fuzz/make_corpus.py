@@ -246,10 +246,57 @@ def manifest_files():
     yield "empty", ""
 
 
+PROFILE = """# made by hand
+model: {name: tiny, sha256: bc94}
+made_with: {width: 256, height: 256, frames: 33, steps: 25, token_order: hilbert, device: cpu, dtype: fp32}
+bounds: {l1: 0.06, l2: 0.065}
+measured: {error: 0.05, sparsity: 0.5, psnr: 24.3, ssim: 0.9, speedup: 1.2}
+untuned: {sparsity: 0.47, psnr: 19, ssim: 0.8}
+selection_rows: 64
+dense_steps: 2
+dense_layers: 0
+layers:
+  -
+    - {topk: 0.3, similarity: -0.1, pv_threshold: 50, error: 0.04, sparsity: 0.6}
+    - {cdf: 0.9, similarity: 0.35, pv_threshold: 2, error: 0.05, sparsity: 0.4}
+  -
+    - {dense: true, error: 0, sparsity: 0}
+    - {topk: 0.5, similarity: -0.1, pv_threshold: 15, error: 0.05, sparsity: 0.4}
+"""
+
+
+def profile_files():
+    yield "valid", PROFILE
+    yield "empty", ""
+    yield "scalar", "7"
+    yield "list", "[]"
+    yield "deep", "[" * 3000
+    yield "deep_maps", "{a: " * 3000
+    yield "not_utf8", b"model: \xff\xfe\xc3"
+    yield "tabs", PROFILE.replace("    -", "\t-")
+    yield "two_documents", PROFILE + "---\n" + PROFILE
+    yield "crlf", PROFILE.replace("\n", "\r\n")
+    yield "alias_unknown", PROFILE.replace("topk: 0.3", "topk: *a")
+    yield "alias_of_itself", PROFILE.replace("layers:\n", "layers: &a\n  - *a\n")
+    yield "aliases", PROFILE.replace("layers:\n", "layers:\n  - &a [&h {dense: true, error: 0, sparsity: 0}, *h]\n" + "  - *a\n" * 300)
+    yield "merge", PROFILE.replace("dense_steps: 2", "<<: {dense_steps: 2}")
+    yield "tag", PROFILE.replace("0.04", "!!binary 0.04")
+    yield "key_twice", PROFILE + "dense_steps: 3\n"
+    yield "key_unknown", PROFILE + "dense: 3\n"
+    yield "key_map", PROFILE + "? {a: b}\n: c\n"
+    yield "no_layers", PROFILE[:PROFILE.index("layers:")]
+    yield "layers_empty", PROFILE[:PROFILE.index("layers:")] + "layers: []\n"
+    yield "layers_uneven", PROFILE[:PROFILE.rindex("    -")]
+    for name, number in (("nan", ".nan"), ("huge", "1e400"), ("negative", "-1"), ("hexadecimal", "0x10"), ("text", "many"), ("null", "~")):
+        yield f"number_{name}", PROFILE.replace("dense_steps: 2", f"dense_steps: {number}")
+        yield f"topk_{name}", PROFILE.replace("topk: 0.3", f"topk: {number}")
+    yield "name_odd", PROFILE.replace("name: tiny", 'name: "\\0\\x1b: #\\u2028"')
+
+
 def main():
     for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("config", ".json", config_files()),
                                 ("tokenizer", ".model", tokenizer_files()), ("prompt_set", "", prompt_set_files()),
-                                ("manifest", ".jsonl", manifest_files())):
+                                ("manifest", ".jsonl", manifest_files()), ("profile", ".yaml", profile_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

@@ -13,6 +13,7 @@
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/names.h"
 #include "app/commands/batch/prompt_set.h"
+#include "attention/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
 #include "models/checkpoint/json_text.h"
@@ -90,6 +91,17 @@ inline void fuzz_manifest(std::span<const std::byte> bytes) {
     if (!app::sets::is_plain_name(entry.output) || entry.row >= entry.rows) std::abort();
   const auto ends = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   if (entries.size() + warnings.size() != ends + (text.empty() || text.ends_with('\n') ? 0 : 1)) std::abort();
+}
+
+/// The bytes as a profile; one that is accepted must read back as itself.
+inline void fuzz_profile(std::span<const std::byte> bytes) {
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  try {
+    const std::string written = attention::to_yaml(attention::parse_profile(text, "fuzz.yaml"));
+    if (attention::to_yaml(attention::parse_profile(written, "written.yaml")) != written) std::abort();
+  } catch (const Error& error) {
+    if (std::string_view(error.what()).starts_with("written.yaml")) std::abort();
+  }
 }
 
 /// The bytes as a spiece.model; one that is accepted then tokenises what it may trip over, and itself. Aborts on ids

@@ -30,7 +30,7 @@ void refuse_idle_selection(const Settings& settings, const PipelineOptions& opti
   }
   const std::string why = "with --modes " + options.modes;
   if (options.topk) throw bad_input("--topk has no effect " + why, "leave it out, or add sparse to --modes");
-  for (const char* key : {"similarity", "pv_threshold", "dense_steps", "dense_layers"})
+  for (const char* key : {"similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"})
     refuse_idle(settings, key, "modes", why);
 }
 
@@ -54,6 +54,8 @@ std::vector<PipelineContender> make_contenders(const Settings& settings, const P
     for (const hilbert::TokenOrder order : orders)
       for (const double fraction : parse_fractions(topk))
         contenders.push_back({.mode = mode, .topk = fraction, .order = order});
+    if (settings.has("profile"))
+      contenders.push_back({.mode = mode, .topk = {}, .profile = true, .order = orders.front()});
   }
   return contenders;
 }
@@ -80,6 +82,7 @@ const std::vector<std::string>& pipeline_keys() {
                                                 "pv_threshold",
                                                 "dense_steps",
                                                 "dense_layers",
+                                                "profile",
                                                 "device",
                                                 "dtype",
                                                 "vae_tiling",
@@ -95,6 +98,7 @@ models::GenerateRequest PipelinePlan::request_of(const PipelineContender& conten
   models::GenerateRequest result = request;
   result.attention_mode = contender.mode;
   result.token_order = contender.order;
+  if (!contender.profile) result.attention_policy = untuned;
   if (contender.topk) {
     result.attention_policy.defaults.topk = *contender.topk;
     result.attention_policy.defaults.selection = attention::Selection::topk;
@@ -109,6 +113,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
   plan.request = given.request;
+  plan.untuned = read_untuned_policy(settings);
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.contenders = make_contenders(settings, options);
   plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);

@@ -19,7 +19,8 @@ struct PipelineOptions {
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   bool no_decode = false;
-  std::string against;  // empty: none
+  std::string against;   // empty: none
+  std::string heat_map;  // empty: none
   std::optional<std::string> format;
   std::string output;  // empty: stdout
 };
@@ -31,12 +32,14 @@ const std::vector<std::string>& pipeline_keys();
 struct PipelineContender {
   attention::Mode mode = attention::Mode::full;
   std::optional<double> topk;  // of mode sparse
+  bool profile = false;        // sparse as --profile says
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
 };
 
 struct PipelinePlan {
   RunOptions run;
-  models::GenerateRequest request;  // but for what the contender says
+  models::GenerateRequest request;  // but for what the contender says; its policy is the profile's where one is given
+  attention::Policy untuned;        // of the contenders without it
   std::vector<PipelineContender> contenders;
   int64_t video_steps = 50;  // of a whole video, which is extrapolated to
   std::optional<int64_t> warmup, repetitions;

@@ -97,7 +97,7 @@ void PipelineStages::measure_text() {
 void PipelineStages::attempt(Entry& entry, const std::function<void()>& call) {
   entry.row.note = failure_of(call);
   if (entry.row.note.empty() || !entry.denoising) return;
-  failure_of([&] { entry.denoising->collect(); });
+  failure_of([&] { entry.denoising->discard_counts(); });
   entry.denoising.reset();
 }
 
@@ -109,18 +109,15 @@ void PipelineStages::warm_up(Entry& entry) {
   for (int64_t i = 0; i < warmup_; ++i) {
     if (!entry.denoising || entry.denoising->finished()) restart(entry);
     entry.denoising->step();
-    entry.denoising->collect();
   }
   if (!entry.denoising || entry.denoising->finished()) restart(entry);
   models::Denoising& denoising = *entry.denoising;
   entry.row.split = measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); });
-  denoising.collect();
 }
 
 void PipelineStages::time_step(Entry& entry) {
   models::reset_peak_memory(pipeline_.device());
   const double taken = time([&] { entry.denoising->step(); });
-  entry.denoising->collect();
   entry.milliseconds.push_back(taken);
   entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));
 }
@@ -141,7 +138,7 @@ void PipelineStages::measure_steps() {
     Entry entry;
     entry.contender = contender;
     entry.request = plan_.request_of(contender);
-    entry.row.mode = attention::name(contender.mode);
+    entry.row.mode = contender.profile ? "profile" : attention::name(contender.mode);
     entry.row.stage = kStepStage;
     entry.row.topk = contender.topk;
     entry.row.token_order = hilbert::name(contender.order);
@@ -169,6 +166,10 @@ void PipelineStages::finish_steps(Entry& entry) {
     entry.row.kernel = run.kernel;
     entry.row.sparsity = run.statistics.sparsity();
     for (const attention::Statistics& layer : run.per_layer) entry.row.layer_sparsity.push_back(layer.sparsity());
+    for (const auto& step : run.per_step) {
+      entry.row.step_layer_sparsity.emplace_back();
+      for (const attention::Statistics& layer : step) entry.row.step_layer_sparsity.back().push_back(layer.sparsity());
+    }
     if (!entry.denoising->warnings().empty()) entry.row.note = entry.denoising->warnings().front();
     if (entry.peak_bytes > 0) entry.row.peak_gib = static_cast<double>(entry.peak_bytes) / kGibibyte;
     entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();

@@ -117,7 +117,8 @@ nlohmann::json to_json(const StageRow& row) {
                {"speedup", or_null(row.speedup)},
                {"video_seconds", or_null(row.video_seconds)},
                {"rel_l1", or_null(row.rel_l1)},
-               {"layer_sparsity", row.layer_sparsity}});
+               {"layer_sparsity", row.layer_sparsity},
+               {"step_layer_sparsity", row.step_layer_sparsity}});
   return json;
 }
 

@@ -27,10 +27,11 @@ struct StageRow {
   std::optional<double> video_seconds;  // text, all steps of a usual video and decode, loading left out
   std::optional<double> sparsity;
   std::vector<double> layer_sparsity;
-  std::optional<double> psnr, ssim;  // frames against full's
-  std::optional<double> rel_l1;      // final latents against full's
-  std::optional<double> peak_gib;    // GPU memory in use
-  std::string note;                  // why there is no time, or what to know about it
+  std::vector<std::vector<double>> step_layer_sparsity;  // [step][layer]
+  std::optional<double> psnr, ssim;                      // frames against full's
+  std::optional<double> rel_l1;                          // final latents against full's
+  std::optional<double> peak_gib;                        // GPU memory in use
+  std::string note;                                      // why there is no time, or what to know about it
 };
 
 /// Fills speedup and video_seconds of the steps; `steps`: of a usual video.

@@ -16,6 +16,7 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
     const std::string bytes = test::read_text(entry.path());
     if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
     if (GetParam() == "config") test::fuzz_config(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "profile") test::fuzz_profile(std::as_bytes(std::span(bytes)));
     if (GetParam() == "tokenizer") test::fuzz_tokenizer(std::as_bytes(std::span(bytes)));
     if (GetParam() == "prompt_set") test::fuzz_prompt_set(std::as_bytes(std::span(bytes)));
     if (GetParam() == "manifest") test::fuzz_manifest(std::as_bytes(std::span(bytes)));
@@ -25,11 +26,12 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus,
-                         ::testing::Values("safetensors", "config", "tokenizer", "prompt_set", "manifest"),
+                         ::testing::Values("safetensors", "config", "tokenizer", "prompt_set", "manifest", "profile"),
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   const std::string folder = std::string(SPARSEREEL_SOURCE_DIR) + "/tests/fuzz/corpus/";
+  EXPECT_NO_THROW(attention::read_profile(folder + "profile/valid.yaml"));
   for (const char* name : {"valid", "valid_empty", "valid_padding", "valid_zero_size"})
     EXPECT_NO_THROW(models::SafetensorsFile(folder + "safetensors/" + name + ".safetensors")) << name;
   for (const char* name : {"valid", "valid_no_table", "valid_white_space", "valid_word_starts"}) {

@@ -1,0 +1,244 @@
+// Options, search, profile, report; the parts are in tune/.
+#include "app/commands/tune.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <CLI/CLI.hpp>
+
+#include "app/commands/finish_video.h"
+#include "app/commands/tune/session.h"
+#include "app/media/plot.h"
+#include "attention/attention.h"
+#include "attention/profile.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/model_hash.h"
+#include "models/checkpoint/sha256.h"
+#include "models/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+using tuning::Found;
+using tuning::TunePlan;
+
+attention::ProfileSetting made_with(const TunePlan& plan, const models::Pipeline& pipeline) {
+  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+  return {.width = settings.width,
+          .height = settings.height,
+          .frames = settings.num_frames,
+          .steps = settings.num_inference_steps,
+          .token_order = std::string(hilbert::name(plan.request.token_order)),
+          .device = pipeline.device().is_cpu() ? "cpu" : "cuda",
+          .dtype = models::dtype_name(pipeline.dtype())};
+}
+
+nlohmann::json to_json(const attention::Policy& policy) {
+  const attention::HeadPolicy& head = policy.defaults;
+  return {{head.selection == attention::Selection::topk ? "topk" : "cdf",
+           head.selection == attention::Selection::topk ? head.topk : head.cdf},
+          {"similarity", head.similarity},
+          {"pv_threshold", head.pv_threshold},
+          {"dense_steps", policy.dense_steps},
+          {"dense_layers", policy.dense_layers}};
+}
+
+/// Of all that the samples depend on: a search goes on only where that is the same.
+std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, const std::string& model) {
+  const attention::ProfileSetting setting = made_with(plan, pipeline);
+  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+  const nlohmann::json key = {{"version", SPARSEREEL_VERSION},
+                              {"model", model},
+                              {"prompts", plan.prompts},
+                              {"negative_prompt", plan.request.negative_prompt},
+                              {"seed", plan.request.seed},
+                              {"width", setting.width},
+                              {"height", setting.height},
+                              {"frames", setting.frames},
+                              {"steps", setting.steps},
+                              {"token_order", setting.token_order},
+                              {"device", setting.device},
+                              {"dtype", setting.dtype},
+                              {"cfg_scale", settings.guidance_scale},
+                              {"dynamic_cfg", plan.request.use_dynamic_cfg},
+                              {"scheduler", settings.scheduler},
+                              {"max_sequence_length", settings.max_sequence_length},
+                              {"untuned", to_json(plan.request.attention_policy)},
+                              {"bounds", {plan.bounds.l1, plan.bounds.l2}},
+                              {"samples", plan.samples}};
+  return models::sha256(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& figures, double speedup) {
+  if (!figures) return {};
+  return {.psnr = figures->psnr, .ssim = figures->ssim, .speedup = speedup};
+}
+
+attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pipeline, const Found& found,
+                                const std::string& model) {
+  attention::Profile profile;
+  profile.model = model_name(plan.run);
+  profile.model_sha256 = model;
+  profile.made_with = made_with(plan, pipeline);
+  profile.bounds = plan.bounds;
+  profile.sparsity = 1 - found.work;
+  profile.untuned_sparsity = 1 - found.untuned_work;
+  const double speedup = found.tuned && found.untuned && found.tuned->step_seconds > 0
+                             ? found.untuned->step_seconds / found.tuned->step_seconds
+                             : 0;
+  profile.quality = quality(found.tuned, speedup);
+  profile.untuned = quality(found.untuned, 0);
+  profile.selection_rows = plan.selection_rows(pipeline.device());
+  profile.dense = found.dense;
+  double error = 0, count = 0;
+  for (const auto& layer : found.heads) {
+    profile.heads.emplace_back();
+    for (const attention::HeadChoice& head : layer) {
+      profile.heads.back().push_back({.policy = head.policy,
+                                      .error = head.policy.dense ? 0 : head.trial.relative_l1(),
+                                      .sparsity = head.policy.dense ? 0 : 1 - head.trial.work()});
+      error += profile.heads.back().back().error;
+      ++count;
+    }
+  }
+  profile.error = count > 0 ? error / count : 0;
+  return profile;
+}
+
+HeatMap heat_map(const attention::Profile& profile) {
+  HeatMap map{.title = profile.model + ": sparsity of each head, dense steps and layers left aside",
+              .rows = "layer",
+              .columns = "head",
+              .values = {}};
+  for (const auto& layer : profile.heads) {
+    map.values.emplace_back();
+    for (const attention::ProfileHead& head : layer) map.values.back().push_back(head.sparsity);
+  }
+  return map;
+}
+
+std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, const attention::Profile& profile) {
+  std::vector<std::string> warnings;
+  int64_t beyond = 0;
+  for (const auto& layer : profile.heads)
+    for (const attention::ProfileHead& head : layer) beyond += head.error > plan.bounds.l2 ? 1 : 0;
+  if (found.fell_back)
+    warnings.emplace_back("no policy within the bounds was faster than the untuned one, which the profile holds now");
+  else if (beyond > 0)
+    warnings.push_back(std::to_string(beyond) +
+                       " heads keep the untuned policy beyond the bounds: within them the profile would be slower");
+  if (!found.tuned)
+    warnings.emplace_back("no whole videos were compared: dense_steps and dense_layers were not searched");
+  if (!found.passed)
+    warnings.emplace_back("the videos stay below the quality floor; more dense steps would be slower than untuned");
+  if (!found.complete)
+    warnings.push_back("the budget ended before " + found.ended_before + "; the same command again goes on from there");
+  return warnings;
+}
+
+nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state) {
+  nlohmann::json report = {{"complete", found.complete},         {"samples", state.sampled.size()},
+                           {"videos", state.checked_videos},     {"error", profile.error},
+                           {"sparsity", profile.sparsity},       {"untuned_sparsity", profile.untuned_sparsity},
+                           {"dense_steps", profile.dense.steps}, {"dense_layers", profile.dense.layers},
+                           {"fell_back", found.fell_back}};
+  const auto add = [&](const char* name, const std::optional<tuning::VideoFigures>& figures) {
+    if (figures)
+      report[name] = {{"psnr", figures->psnr}, {"ssim", figures->ssim}, {"step_ms", figures->step_seconds * 1000}};
+  };
+  add("tuned_videos", found.tuned);
+  add("untuned_videos", found.untuned);
+  for (const auto& layer : profile.heads) {
+    nlohmann::json sparsities = nlohmann::json::array(), errors = nlohmann::json::array();
+    for (const attention::ProfileHead& head : layer) {
+      sparsities.push_back(head.sparsity);
+      errors.push_back(head.error);
+    }
+    report["head_sparsity"].push_back(sparsities);
+    report["head_relative_l1"].push_back(errors);
+  }
+  return report;
+}
+
+std::string summary(const TunePlan& plan, const attention::Profile& profile, double seconds) {
+  std::string text = plan.output.string() + ": sparsity " + fixed(profile.sparsity, 3) + " (untuned " +
+                     fixed(profile.untuned_sparsity, 3) + "), relative L1 " + fixed(profile.error, 3);
+  if (profile.quality.psnr > 0)
+    text += ", PSNR " + fixed(profile.quality.psnr, 1) + " dB (untuned " + fixed(profile.untuned.psnr, 1) +
+            "), steps " + fixed(profile.quality.speedup, 2) + " x as fast";
+  return text + ", dense steps " + std::to_string(profile.dense.steps) + ", dense layers " +
+         std::to_string(profile.dense.layers) + ", " + fixed(seconds, 0) + " s";
+}
+
+void write_profile(const fs::path& path, const attention::Profile& profile) {
+  const std::string text = attention::to_yaml(profile);
+  models::AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace
+
+void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
+  const char* search = "Search";
+  const char* output = "Output and reports";
+  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
+    command.add_option(names, value, help)->type_name(type)->group(group);
+  };
+  command.add_option("FILE", options.prompts, "prompts to tune on, one a line (else --prompt)")->type_name("FILE");
+  add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME", search);
+  add("--l1", options.l1, "most relative L1 of a head by its block selection (default 0.06)", "X", search);
+  add("--l2", options.l2, "the same with P.V skipped besides (default 0.065)", "X", search);
+  add("--min-psnr", options.min_psnr, "dB that whole videos must reach against full attention (default: the untuned)",
+      "X", search);
+  add("--min-ssim", options.min_ssim, "likewise", "X", search);
+  add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N", search);
+  add("--videos", options.videos, "prompts of which whole videos are compared; 0: none (default 2)", "N", search);
+  add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE", output);
+  add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE", output);
+}
+
+void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {
+  const auto start = std::chrono::steady_clock::now();
+  const TunePlan plan = tuning::make_tune_plan(settings, options);
+  if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
+  const models::AtomicFile probe(plan.output);  // before any time is spent
+  if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
+  const auto pipeline = open_pipeline(plan.run);
+  if (const std::string reason =
+          attention::unsupported_reason(attention::Mode::sparse, pipeline->device(), pipeline->dtype());
+      !reason.empty())
+    throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
+                    "choose another --dtype or --device");
+  const std::string model = models::model_hash(open_model(plan.run));
+  report.content["machine"] = bench::machine_report(pipeline->device());
+
+  const c10::InferenceMode guard;
+  const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
+  const fs::path state_file = tuning::state_beside(plan.output);
+  const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
+  tuning::TuneState state = tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh);
+  bench::Watcher watcher(
+      !plan.run.quiet, report,
+      "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");
+  const tuning::Deadline deadline(start, plan.budget_seconds);
+  const Found found = tuning::Session(plan, *pipeline, watcher, deadline, state).run();
+  watcher.clear();
+
+  const attention::Profile profile = make_profile(plan, *pipeline, found, model);
+  write_profile(plan.output, profile);
+  if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
+  std::error_code ignored;
+  if (found.complete) fs::remove(state_file, ignored);
+  const std::vector<std::string> warnings = warnings_of(plan, found, profile);
+  print_warnings(warnings);
+  report.content["tune"] = found_report(profile, found, state);
+  report.content["profile"] = plan.output.string();
+  report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};
+  report.content["warnings"] = warnings;
+  report.last_line = summary(plan, profile, deadline.elapsed());
+}
+
+}  // namespace sparsereel::app

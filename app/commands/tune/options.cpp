@@ -1,0 +1,132 @@
+// From the command line's texts to a plan; see options.h.
+#include "app/commands/tune/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+
+#include "app/commands/bench/options.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app::tuning {
+namespace {
+
+constexpr double kLongest = 30.0 * 24 * 3600;
+
+void check_bound(const char* option, double value) {
+  if (!(value > 0 && value <= 1))
+    throw bad_input(std::string(option) + " " + std::to_string(value) + " is outside 0 to 1",
+                    "give the relative L1 that a head may have, such as 0.06");
+}
+
+}  // namespace
+
+const std::vector<std::string>& tune_keys() {
+  static const std::vector<std::string> keys = {"model",
+                                                "random_weights",
+                                                "prompt",
+                                                "negative_prompt",
+                                                "max_sequence_length",
+                                                "width",
+                                                "height",
+                                                "size",
+                                                "frames",
+                                                "seed",
+                                                "steps",
+                                                "cfg_scale",
+                                                "dynamic_cfg",
+                                                "scheduler",
+                                                "topk",
+                                                "cdf",
+                                                "similarity",
+                                                "pv_threshold",
+                                                "token_order",
+                                                "device",
+                                                "dtype",
+                                                "vae_tiling",
+                                                "offload",
+                                                "threads",
+                                                "report",
+                                                "quiet",
+                                                "json"};
+  return keys;
+}
+
+double parse_duration(const std::string& text) {
+  const auto fail = [&] {
+    return bad_input("--budget " + text + " is no length of time", "write for example 90s, 10m or 1h30m");
+  };
+  double seconds = 0;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at < end) {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(at, end, value, std::chars_format::fixed);
+    if (error != std::errc{} || value < 0) throw fail();
+    const char unit = stop < end ? *stop : 's';
+    if (unit != 's' && unit != 'm' && unit != 'h') throw fail();
+    seconds += value * (unit == 'h' ? 3600 : unit == 'm' ? 60 : 1);
+    at = stop < end ? stop + 1 : stop;
+  }
+  if (!(seconds > 0) || seconds > kLongest) throw fail();
+  return seconds;
+}
+
+std::vector<std::string> read_prompts(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream || std::filesystem::is_directory(file))
+    throw bad_input(file.string() + " cannot be read", "give a text file with a prompt a line");
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(stream, line);) {
+    const size_t begin = line.find_first_not_of(" \t\r"), last = line.find_last_not_of(" \t\r");
+    if (begin != std::string::npos && line[begin] != '#') prompts.push_back(line.substr(begin, last - begin + 1));
+  }
+  if (prompts.empty()) throw bad_input(file.string() + " holds no prompt", "give a text file with a prompt a line");
+  return prompts;
+}
+
+std::vector<int64_t> TunePlan::sampled_steps(size_t prompt, int64_t steps) const {
+  const int64_t count = std::min(samples, steps);
+  const double phase = (static_cast<double>(prompt) + 0.5) / static_cast<double>(prompts.size());
+  std::vector<int64_t> sampled;
+  for (int64_t i = 0; i < count; ++i)
+    sampled.push_back(static_cast<int64_t>((static_cast<double>(i) + phase) * static_cast<double>(steps) /
+                                           static_cast<double>(count)));
+  return sampled;
+}
+
+TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
+  check_bound("--l1", options.l1);
+  check_bound("--l2", options.l2);
+  if (options.l2 < options.l1)
+    throw bad_input("--l2 " + std::to_string(options.l2) + " is below --l1 " + std::to_string(options.l1),
+                    "l2 bounds the block selection and the skipped P.V together: give at least l1");
+  bench::check_range("--samples", options.samples, 1, 1000);
+  bench::check_range("--videos", options.videos, 0, 1000);
+  if (options.videos == 0 && (options.min_psnr || options.min_ssim))
+    throw bad_input("--min-psnr and --min-ssim have no effect with --videos 0", "leave them out, or compare videos");
+  if (options.min_psnr && !(*options.min_psnr > 0 && *options.min_psnr <= 100))
+    throw bad_input("--min-psnr is outside 0 to 100 dB", "give decibels, such as 25");
+  if (options.min_ssim && !(*options.min_ssim > 0 && *options.min_ssim <= 1))
+    throw bad_input("--min-ssim is outside 0 to 1", "give for example 0.95");
+  TunePlan plan;
+  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
+  plan.run = given.run;
+  plan.request = given.request;
+  if (!options.prompts.empty() && settings.has("prompt"))
+    throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
+  plan.prompts =
+      options.prompts.empty() ? std::vector<std::string>{given.request.prompt} : read_prompts(options.prompts);
+  plan.budget_seconds = parse_duration(options.budget);
+  plan.bounds = {.l1 = options.l1, .l2 = options.l2};
+  plan.min_psnr = options.min_psnr;
+  plan.min_ssim = options.min_ssim;
+  plan.samples = options.samples;
+  plan.videos = std::min<int64_t>(options.videos, static_cast<int64_t>(plan.prompts.size()));
+  plan.output = options.output;
+  plan.heat_map = options.heat_map;
+  return plan;
+}
+
+}  // namespace sparsereel::app::tuning

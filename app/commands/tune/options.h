@@ -1,0 +1,61 @@
+// The options of `tune`, as given and as checked.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/options.h"
+#include "attention/autotune.h"
+
+namespace sparsereel::app::tuning {
+
+/// What the command has beside the options of `generate` that it takes (tune_keys()).
+struct TuneOptions {
+  std::string prompts;  // a prompt a line; empty: --prompt
+  std::string budget = "10m";
+  double l1 = attention::Bounds{}.l1;
+  double l2 = attention::Bounds{}.l2;
+  std::optional<double> min_psnr, min_ssim;
+  int64_t samples = 6;
+  int64_t videos = 2;
+  std::string output = "profile.yaml";
+  std::string heat_map;  // empty: none
+};
+
+/// Keys of the options of `generate` that mean the same here.
+const std::vector<std::string>& tune_keys();
+
+struct TunePlan {
+  RunOptions run;
+  models::GenerateRequest request;  // its policy is the untuned one; its prompt is none of the set's yet
+  std::vector<std::string> prompts;
+  double budget_seconds = 0;
+  attention::Bounds bounds;
+  std::optional<double> min_psnr, min_ssim;  // unset: what the untuned policy reaches
+  int64_t samples = 0;                       // steps of each prompt's run in which heads are measured
+  int64_t videos = 0;                        // prompts of which whole videos are compared
+  std::filesystem::path output, heat_map;
+
+  /// Queries that share one selection in the profile. A CPU's tiles have 64 rows, so that finer choices cost nothing
+  /// there; a GPU's kernels want the policy's own.
+  int64_t selection_rows(c10::Device device) const {
+    return device.is_cpu() ? 64 : request.attention_policy.selection_rows;
+  }
+
+  /// The steps (from 0) of that prompt's run in which heads are measured: spread over the run, and others for each
+  /// prompt.
+  std::vector<int64_t> sampled_steps(size_t prompt, int64_t steps) const;
+};
+
+/// "90s", "10m", "1h30m", "45" (seconds). Throws Error for anything else.
+double parse_duration(const std::string& text);
+
+/// A prompt a line; empty lines and those that begin with # are none. Throws Error where that leaves nothing.
+std::vector<std::string> read_prompts(const std::filesystem::path& file);
+
+/// Throws Error naming the option that is out of range.
+TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options);
+
+}  // namespace sparsereel::app::tuning

@@ -1,0 +1,82 @@
+// A tuning run: heads are measured inside full-attention runs of the prompts, then whole videos are compared.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/bench/watcher.h"
+#include "app/commands/tune/options.h"
+#include "app/commands/tune/state.h"
+#include "models/denoising.h"
+#include "models/pipeline.h"
+
+namespace sparsereel::app::tuning {
+
+/// Thrown where the budget ends in the middle of something, which then does not count.
+struct OutOfTime {};
+
+/// The budget, from the command's start.
+class Deadline {
+ public:
+  Deadline(std::chrono::steady_clock::time_point start, double seconds) : start_(start), seconds_(seconds) {}
+
+  double seconds() const { return seconds_; }
+  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double left() const { return seconds_ - elapsed(); }
+  void check() const {
+    if (left() <= 0) throw OutOfTime{};
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+  double seconds_;
+};
+
+/// What is searched for.
+struct Found {
+  std::vector<std::vector<attention::HeadChoice>> heads;
+  attention::DenseStart dense;
+  std::optional<VideoFigures> untuned, tuned;  // where videos were compared
+  double untuned_work = 1, work = 1;
+  bool fell_back = false;    // tuned attention was slower: every head has the untuned policy
+  bool passed = true;        // the quality floor
+  bool complete = true;      // the budget did not end the search
+  std::string ended_before;  // what was not done then
+};
+
+class Session {
+ public:
+  Session(const TunePlan& plan, models::Pipeline& pipeline, bench::Watcher& watcher, const Deadline& deadline,
+          TuneState& state);
+
+  /// Throws Error where the budget ends before every head was measured once.
+  Found run();
+
+ private:
+  void encode_prompts();
+  bool sample_heads();
+  bool sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, bool to_the_end);
+  bool has_enough() const;
+  bool compare_videos(Found& found);
+  std::vector<VideoFigures> make_videos(const std::vector<attention::Policy>& policies, int64_t videos);
+  void add_figures(VideoFigures& figures, const at::Tensor& latents, int64_t prompt);
+  at::Tensor decode(const at::Tensor& latents);
+  double video_seconds(int64_t count) const;
+  bool passes(const VideoFigures& figures) const;
+  models::GenerateRequest request_of(int64_t prompt) const;
+  void save() const;
+
+  const TunePlan& plan_;
+  models::Pipeline& pipeline_;
+  bench::Watcher& watcher_;
+  const Deadline& deadline_;
+  TuneState& state_;
+  int64_t steps_, selection_rows_;
+  std::vector<at::Tensor> texts_;
+  std::map<int64_t, at::Tensor> references_;  // prompt -> frames of full attention
+  double decode_seconds_ = 0;
+};
+
+}  // namespace sparsereel::app::tuning

@@ -1,0 +1,132 @@
+// The state as a safetensors file: the heads' numbers and the latents are tensors, the rest is JSON; see state.h.
+#include "app/commands/tune/state.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/safetensors.h"
+
+namespace sparsereel::app::tuning {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+Error damaged(const fs::path& path) {
+  return bad_input(path.string() + " is no search that 'sparsereel tune' left there", "delete it and tune anew");
+}
+
+json to_json(const VideoFigures& figures) {
+  return {figures.psnr, figures.ssim, figures.step_seconds};
+}
+
+VideoFigures figures_of(const json& numbers) {
+  return {.psnr = numbers.at(0).get<double>(),
+          .ssim = numbers.at(1).get<double>(),
+          .step_seconds = numbers.at(2).get<double>()};
+}
+
+json to_json(const TuneState& state) {
+  json text = {{"key", state.key},
+               {"layers", state.heads.size()},
+               {"heads", state.heads.empty() ? 0 : state.heads.front().size()},
+               {"sampled", state.sampled},
+               {"full_step_seconds", state.full_step_seconds},
+               {"checked_samples", state.checked_samples},
+               {"checked_videos", state.checked_videos},
+               {"checks", json::array()}};
+  if (state.untuned) text["untuned"] = to_json(*state.untuned);
+  for (const VideoFigures& check : state.checks) text["checks"].push_back(to_json(check));
+  return text;
+}
+
+std::vector<double> numbers_of(const models::SafetensorsFile& file) {
+  const models::TensorEntry* entry = file.find("heads");
+  if (entry == nullptr || entry->dtype != models::Dtype::f64) throw damaged(file.path());
+  std::vector<double> numbers(entry->bytes / sizeof(double));
+  std::memcpy(numbers.data(), file.data(*entry).data(), numbers.size() * sizeof(double));
+  return numbers;
+}
+
+std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file) {
+  std::map<int64_t, at::Tensor> latents;
+  const std::string prefix = "latents.";
+  for (const models::TensorEntry& entry : file.header().entries) {
+    if (!entry.name.starts_with(prefix) || entry.dtype != models::Dtype::f32) continue;
+    void* data = const_cast<std::byte*>(file.data(entry).data());  // from_blob wants it so; only read, by clone()
+    latents[std::stoll(entry.name.substr(prefix.size()))] = at::from_blob(data, entry.shape, at::kFloat).clone();
+  }
+  return latents;
+}
+
+TuneState read(const models::SafetensorsFile& file, const json& text, const attention::HeadSearch& search) {
+  TuneState state;
+  state.key = text.at("key").get<std::string>();
+  state.sampled = text.at("sampled").get<std::set<std::pair<int64_t, int64_t>>>();
+  state.full_step_seconds = text.at("full_step_seconds").get<double>();
+  state.checked_samples = text.at("checked_samples").get<int64_t>();
+  state.checked_videos = text.at("checked_videos").get<int64_t>();
+  if (text.contains("untuned")) state.untuned = figures_of(text.at("untuned"));
+  for (const json& check : text.at("checks")) state.checks.push_back(figures_of(check));
+  state.latents = latents_of(file);
+  const std::vector<double> numbers = numbers_of(file);
+  std::span<const double> left = numbers;
+  const auto layers = text.at("layers").get<size_t>(), heads = text.at("heads").get<size_t>();
+  if (layers * heads > numbers.size()) throw damaged(file.path());
+  state.heads.assign(layers, {heads, search});
+  for (auto& layer : state.heads)
+    for (attention::HeadSearch& head : layer) left = head.restore(left);
+  return state;
+}
+
+}  // namespace
+
+int64_t TuneState::least_calls() const {
+  int64_t least = heads.empty() ? 0 : heads.front().front().calls();
+  for (const auto& layer : heads)
+    for (const attention::HeadSearch& head : layer) least = std::min(least, head.calls());
+  return least;
+}
+
+void TuneState::save(const fs::path& path) const {
+  std::vector<double> numbers;
+  for (const auto& layer : heads)
+    for (const attention::HeadSearch& head : layer) head.save(numbers);
+  std::vector<models::TensorView> tensors = {{.name = "heads",
+                                              .dtype = models::Dtype::f64,
+                                              .shape = {static_cast<int64_t>(numbers.size())},
+                                              .data = std::as_bytes(std::span(numbers))}};
+  for (const auto& [prompt, tensor] : latents) {
+    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
+    tensors.push_back({.name = "latents." + std::to_string(prompt),
+                       .dtype = models::Dtype::f32,
+                       .shape = tensor.sizes().vec(),
+                       .data = {bytes, tensor.nbytes()}});
+  }
+  models::write_safetensors(path, tensors, {{"search", to_json(*this).dump()}});
+}
+
+fs::path state_beside(const fs::path& profile) {
+  return profile.string() + ".search";
+}
+
+TuneState load_state(const fs::path& path, const std::string& key, const attention::HeadSearch& search) {
+  TuneState fresh;
+  fresh.key = key;
+  if (!fs::exists(path)) return fresh;
+  const models::SafetensorsFile file(path);
+  const auto found = file.header().metadata.find("search");
+  if (found == file.header().metadata.end()) throw damaged(path);
+  try {
+    const json text = json::parse(found->second);
+    return text.at("key") == key ? read(file, text, search) : fresh;
+  } catch (const json::exception&) {
+    throw damaged(path);
+  }
+}
+
+}  // namespace sparsereel::app::tuning

@@ -1,0 +1,49 @@
+// What a tuning run has found so far, in a file beside the profile: an interrupted run goes on from it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/commands/tune/head_trials.h"
+
+namespace sparsereel::app::tuning {
+
+/// Of whole videos against those of full attention, and of their denoising steps: means.
+struct VideoFigures {
+  double psnr = 0, ssim = 0;
+  double step_seconds = 0;
+};
+
+struct TuneState {
+  std::string key;  // of everything that the search depends on
+  HeadSearches heads;
+  std::set<std::pair<int64_t, int64_t>> sampled;  // prompt, step: done
+  std::map<int64_t, at::Tensor> latents;          // prompt -> final latents of full attention, CPU fp32
+  double full_step_seconds = 0;
+  // Of the choice that `checked_samples` samples led to; with others they mean nothing.
+  int64_t checked_samples = 0;
+  int64_t checked_videos = 0;
+  std::optional<VideoFigures> untuned;
+  std::vector<VideoFigures> checks;  // in the order in which DenseSearch asks
+
+  /// Calls that every head was measured in.
+  int64_t least_calls() const;
+  /// Atomic.
+  void save(const std::filesystem::path& path) const;
+};
+
+/// "profile.yaml" -> "profile.yaml.search"
+std::filesystem::path state_beside(const std::filesystem::path& profile);
+
+/// The state in the file where it is one of this key; else an empty one. `search`: what each head starts from. Throws
+/// Error for a damaged file.
+TuneState load_state(const std::filesystem::path& path, const std::string& key, const attention::HeadSearch& search);
+
+}  // namespace sparsereel::app::tuning

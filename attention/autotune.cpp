@@ -1,0 +1,387 @@
+// Ladders, ways to select blocks, and the whole-video search; see autotune.h.
+#include "attention/autotune.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+constexpr double kLeastGain = 0.1;  // of the work: a head that saves less stays dense (as upstream's tuner)
+
+// Sparsest first. Finer where the error is steep: near 0 for topk, near 1 for cdf.
+constexpr std::array<double, 20> kTopk = {0.02, 0.05, 0.08, 0.12, 0.16, 0.2, 0.25, 0.3, 0.35, 0.4,
+                                          0.45, 0.5,  0.55, 0.6,  0.65, 0.7, 0.75, 0.8, 0.85, 0.9};
+constexpr std::array<double, 20> kCdf = {0.3, 0.4,  0.5,  0.6,   0.65, 0.7,  0.75,  0.8,  0.84,  0.87,
+                                         0.9, 0.92, 0.94, 0.955, 0.97, 0.98, 0.985, 0.99, 0.995, 0.999};
+constexpr std::array<double, 14> kPvThreshold = {0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 15};
+constexpr std::array<double, 2> kSimilarity = {-0.1, 0.35};
+constexpr double kNeverSkips = 50, kSkipsOften = 2;  // pv_threshold in log2 units
+
+// Ways that stay in the race after the first call, and after the second.
+constexpr size_t kAfterFirst = 4, kAfterSecond = 2;
+
+constexpr std::array<int64_t, 12> kDenseSteps = {0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20};
+constexpr int64_t kMostDenseLayers = 2;
+
+double take(std::span<const double>& numbers) {
+  if (numbers.empty() || !std::isfinite(numbers.front()))
+    throw bad_input("the saved search is cut short or damaged", "delete it and tune again");
+  const double number = numbers.front();
+  numbers = numbers.subspan(1);
+  return number;
+}
+
+size_t take_index(std::span<const double>& numbers, size_t most) {
+  const double number = take(numbers);
+  if (number < 0 || number > static_cast<double>(most) || number != std::floor(number))
+    throw bad_input("the saved search is damaged", "delete it and tune again");
+  return static_cast<size_t>(number);
+}
+
+void save_trial(const Trial& trial, std::vector<double>& numbers) {
+  numbers.insert(numbers.end(), {trial.error, trial.size, trial.total_blocks, trial.kept_blocks,
+                                 trial.skipped_pv_blocks, trial.calls});
+}
+
+Trial take_trial(std::span<const double>& numbers) {
+  Trial trial;
+  for (double* field :
+       {&trial.error, &trial.size, &trial.total_blocks, &trial.kept_blocks, &trial.skipped_pv_blocks, &trial.calls})
+    *field = take(numbers);
+  return trial;
+}
+
+}  // namespace
+
+double Trial::work() const {
+  return total_blocks > 0 ? (2 * kept_blocks - skipped_pv_blocks) / (2 * total_blocks) : 1;
+}
+
+Trial& Trial::operator+=(const Trial& other) {
+  error += other.error;
+  size += other.size;
+  total_blocks += other.total_blocks;
+  kept_blocks += other.kept_blocks;
+  skipped_pv_blocks += other.skipped_pv_blocks;
+  calls += other.calls;
+  return *this;
+}
+
+void Ladder::begin_call() {
+  active_ = true;
+  failed_.reset();
+  if (bisected_) {
+    asked_ = edge_ < trials_.size() ? edge_ : edge_ - 1;  // where none passed: the densest
+  } else {
+    low_ = 0;
+    high_ = trials_.size();
+  }
+}
+
+std::optional<size_t> Ladder::wanted() const {
+  if (!active_) return {};
+  if (bisected_) return asked_;
+  return low_ + (high_ - low_) / 2;
+}
+
+std::optional<size_t> Ladder::found() const {
+  return edge_ < trials_.size() ? std::optional(edge_) : std::nullopt;
+}
+
+void Ladder::settle(size_t edge) {
+  edge_ = edge;
+  bisected_ = true;
+  active_ = false;
+}
+
+void Ladder::report(const Trial& trial, double bound) {
+  const size_t point = *wanted();
+  trials_[point] += trial;
+  const bool passes = trials_[point].relative_l1() <= bound;
+  if (!bisected_) {
+    (passes ? high_ : low_) = passes ? point : point + 1;
+    if (low_ == high_) settle(high_);
+    return;
+  }
+  if (passes) {
+    // One step towards sparser a call, which keeps the sums of neighbours comparable.
+    const bool moved = point < edge_;
+    if (moved || point == 0 || failed_) return settle(point);
+    asked_ = point - 1;
+    edge_ = point;
+    return;
+  }
+  if (point < edge_) return settle(edge_);
+  failed_ = point;
+  if (point + 1 >= trials_.size()) return settle(trials_.size());
+  asked_ = point + 1;
+  edge_ = point + 1;
+}
+
+void Ladder::save(std::vector<double>& numbers) const {
+  numbers.push_back(static_cast<double>(edge_));
+  numbers.push_back(bisected_ ? 1 : 0);
+  for (const Trial& trial : trials_) save_trial(trial, numbers);
+}
+
+std::span<const double> Ladder::restore(std::span<const double> numbers) {
+  edge_ = take_index(numbers, trials_.size());
+  bisected_ = take_index(numbers, 1) == 1;
+  active_ = false;
+  for (Trial& trial : trials_) trial = take_trial(numbers);
+  return numbers;
+}
+
+HeadSearch::HeadSearch(const HeadPolicy& untuned, Bounds bounds)
+    : untuned_(untuned), bounds_(bounds), pv_(kPvThreshold.size()) {
+  for (const double similarity : kSimilarity) {
+    for (const double pv_threshold : {kNeverSkips, kSkipsOften}) {
+      ways_.push_back({Selection::topk, similarity, pv_threshold, Ladder(kTopk.size())});
+      ways_.push_back({Selection::cdf, similarity, pv_threshold, Ladder(kCdf.size())});
+    }
+  }
+}
+
+double HeadSearch::bound_of(const Way& way) const {
+  return way.pv_threshold == kNeverSkips ? bounds_.l1 : bounds_.l2;
+}
+
+HeadPolicy HeadSearch::policy_of(const Way& way, size_t point) {
+  HeadPolicy policy;
+  policy.selection = way.selection;
+  (way.selection == Selection::topk ? policy.topk : policy.cdf) =
+      way.selection == Selection::topk ? kTopk[point] : kCdf[point];
+  policy.similarity = way.similarity;
+  policy.pv_threshold = way.pv_threshold;
+  return policy;
+}
+
+double HeadSearch::work_of(const Way& way) {
+  const auto found = way.ladder.found();
+  return found ? way.ladder.at(*found).work() : 1;
+}
+
+const HeadSearch::Way* HeadSearch::best_way() const {
+  const Way* best = nullptr;
+  for (const Way& way : ways_) {
+    if (!way.dropped && way.ladder.found() && (best == nullptr || work_of(way) < work_of(*best))) best = &way;
+  }
+  return best;
+}
+
+void HeadSearch::begin_call() {
+  stage_ = Stage::untuned;
+  way_ = 0;
+}
+
+std::optional<HeadPolicy> HeadSearch::wanted() const {
+  switch (stage_) {
+    case Stage::untuned:
+      return untuned_;
+    case Stage::ways:
+      return policy_of(ways_[way_], *ways_[way_].ladder.wanted());
+    case Stage::pv: {
+      HeadPolicy policy = pv_base_;
+      policy.pv_threshold = kPvThreshold[*pv_.wanted()];
+      return policy;
+    }
+    case Stage::done:
+      return {};
+  }
+  return {};
+}
+
+void HeadSearch::report(const Trial& trial) {
+  if (stage_ == Stage::untuned) {
+    untuned_trial_ += trial;
+    stage_ = Stage::ways;
+    way_ = ways_.size();  // advance() starts over with the first
+    for (size_t i = ways_.size(); i-- > 0;) {
+      if (ways_[i].dropped) continue;
+      ways_[i].ladder.begin_call();
+      way_ = i;
+    }
+    return;
+  }
+  if (stage_ == Stage::ways) {
+    ways_[way_].ladder.report(trial, bound_of(ways_[way_]));
+    advance();
+    return;
+  }
+  pv_.report(trial, bounds_.l2);
+  if (!pv_.wanted()) stage_ = Stage::done;
+}
+
+/// To the next way with something to measure, or to the thresholds of P.V.
+void HeadSearch::advance() {
+  while (way_ < ways_.size() && (ways_[way_].dropped || !ways_[way_].ladder.wanted())) ++way_;
+  if (way_ < ways_.size()) return;
+  ++calls_;
+  drop_ways();
+  start_pv();
+}
+
+void HeadSearch::drop_ways() {
+  const size_t keep = calls_ == 1 ? kAfterFirst : kAfterSecond;
+  std::vector<double> works;
+  for (const Way& way : ways_)
+    if (!way.dropped) works.push_back(work_of(way));
+  if (works.size() <= keep) return;
+  std::sort(works.begin(), works.end());
+  size_t left = keep;
+  for (Way& way : ways_) {
+    if (way.dropped) continue;
+    const bool stays = left > 0 && work_of(way) <= works[keep - 1];
+    left -= stays ? 1 : 0;
+    way.dropped = !stays;
+  }
+}
+
+void HeadSearch::start_pv() {
+  const Way* best = best_way();
+  stage_ = Stage::done;
+  if (best == nullptr) return;
+  const HeadPolicy base = policy_of(*best, *best->ladder.found());
+  if (!(base == pv_base_)) pv_ = Ladder(kPvThreshold.size());  // what was measured with another selection says nothing
+  pv_base_ = base;
+  pv_.begin_call();
+  stage_ = Stage::pv;
+}
+
+HeadChoice HeadSearch::choice() const {
+  HeadChoice dense;
+  dense.policy.dense = true;
+  const Way* best = best_way();
+  if (best == nullptr) return dense;
+  const size_t point = *best->ladder.found();
+  HeadChoice choice{policy_of(*best, point), best->ladder.at(point)};
+  if (const auto skip = pv_.found(); skip && choice.policy == pv_base_ && pv_.at(*skip).work() < choice.trial.work()) {
+    choice.policy.pv_threshold = kPvThreshold[*skip];
+    choice.trial = pv_.at(*skip);
+  }
+  return 1 - choice.trial.work() < kLeastGain ? dense : choice;
+}
+
+void HeadSearch::save(std::vector<double>& numbers) const {
+  numbers.push_back(static_cast<double>(calls_));
+  save_trial(untuned_trial_, numbers);
+  for (const Way& way : ways_) {
+    numbers.push_back(way.dropped ? 1 : 0);
+    way.ladder.save(numbers);
+  }
+  numbers.push_back(pv_base_.selection == Selection::cdf ? 1 : 0);
+  numbers.insert(numbers.end(), {pv_base_.topk, pv_base_.cdf, pv_base_.similarity, pv_base_.pv_threshold});
+  pv_.save(numbers);
+}
+
+std::span<const double> HeadSearch::restore(std::span<const double> numbers) {
+  calls_ = static_cast<int64_t>(take_index(numbers, 1'000'000'000));
+  untuned_trial_ = take_trial(numbers);
+  for (Way& way : ways_) {
+    way.dropped = take_index(numbers, 1) == 1;
+    numbers = way.ladder.restore(numbers);
+  }
+  pv_base_ = {};
+  pv_base_.selection = take_index(numbers, 1) == 1 ? Selection::cdf : Selection::topk;
+  for (double* field : {&pv_base_.topk, &pv_base_.cdf, &pv_base_.similarity, &pv_base_.pv_threshold})
+    *field = take(numbers);
+  stage_ = Stage::done;
+  return pv_.restore(numbers);
+}
+
+std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSearch>>& heads) {
+  struct Surplus {
+    double work;
+    size_t layer, head;
+  };
+  std::vector<std::vector<HeadChoice>> choices;
+  std::vector<Surplus> surplus;  // of heads that do more work than untuned
+  double balance = 0;
+  for (size_t layer = 0; layer < heads.size(); ++layer) {
+    choices.emplace_back();
+    for (size_t head = 0; head < heads[layer].size(); ++head) {
+      const HeadSearch& search = heads[layer][head];
+      choices.back().push_back(search.choice());
+      const double more = choices.back().back().trial.work() - search.untuned().trial.work();
+      balance += more;
+      if (more > 0) surplus.push_back({more, layer, head});
+    }
+  }
+  std::sort(surplus.begin(), surplus.end(), [](const Surplus& a, const Surplus& b) { return a.work > b.work; });
+  for (const Surplus& each : surplus) {
+    if (balance <= 0) break;
+    choices[each.layer][each.head] = heads[each.layer][each.head].untuned();
+    balance -= each.work;
+  }
+  return choices;
+}
+
+std::vector<double> layer_work(const std::vector<std::vector<HeadChoice>>& heads) {
+  std::vector<double> work;
+  for (const auto& layer : heads) {
+    double sum = 0;
+    for (const HeadChoice& head : layer) sum += head.trial.work();
+    work.push_back(layer.empty() ? 1 : sum / static_cast<double>(layer.size()));
+  }
+  return work;
+}
+
+DenseSearch::DenseSearch(std::vector<double> layers, int64_t steps, double most_work)
+    : layers_(std::move(layers)), steps_(steps), most_work_(most_work) {
+  for (const int64_t dense : kDenseSteps)
+    if (dense < steps && (dense == 0 || work({.steps = dense}) <= most_work_)) ladder_.push_back(dense);
+  low_ = 1;
+  high_ = ladder_.size();
+}
+
+double DenseSearch::work(const DenseStart& start) const {
+  double sum = 0;
+  for (size_t layer = 0; layer < layers_.size(); ++layer)
+    sum += static_cast<int64_t>(layer) < start.layers ? 1 : layers_[layer];
+  const double sparse_step = layers_.empty() ? 1 : sum / static_cast<double>(layers_.size());
+  const double dense_share = static_cast<double>(start.steps) / static_cast<double>(steps_);
+  return dense_share + (1 - dense_share) * sparse_step;
+}
+
+std::optional<DenseStart> DenseSearch::wanted() const {
+  return wanted_;
+}
+
+void DenseSearch::report(bool passed, double psnr) {
+  const DenseStart tried = *wanted_;
+  const bool better = passed != passed_ ? passed : passed ? work(tried) < work(found_) : psnr > psnr_;
+  if (better) {
+    found_ = tried;
+    passed_ = passed;
+    psnr_ = psnr;
+  }
+  wanted_.reset();
+  if (tried == DenseStart{} && passed) return;  // nothing does less work
+  if (tried.layers == 0 && tried.steps > 0) {
+    const auto place = static_cast<size_t>(std::find(ladder_.begin(), ladder_.end(), tried.steps) - ladder_.begin());
+    (passed ? high_ : low_) = passed ? place : place + 1;
+  }
+  if (tried.layers == 0 && low_ < high_) {
+    wanted_ = DenseStart{.steps = ladder_[low_ + (high_ - low_) / 2]};
+    return;
+  }
+  if (tried.layers < kMostDenseLayers) wanted_ = with_layers(tried.layers + 1);
+}
+
+/// With that many dense layers, the most dense steps that do less work than what passes so far (or that are allowed).
+std::optional<DenseStart> DenseSearch::with_layers(int64_t layers) const {
+  std::optional<DenseStart> best;
+  for (const int64_t steps : ladder_) {
+    const DenseStart start{.steps = steps, .layers = layers};
+    if (layers < static_cast<int64_t>(layers_.size()) &&
+        (passed_ ? work(start) < work(found_) : work(start) <= most_work_))
+      best = start;
+  }
+  return best;
+}
+
+}  // namespace sparsereel::attention

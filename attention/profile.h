@@ -1,0 +1,59 @@
+// What `tune` found, as a YAML file that people can read: a policy for each layer and head, what was measured of it,
+// and for which model and size. No torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attention/autotune.h"
+#include "attention/policy.h"
+
+namespace sparsereel::attention {
+
+/// A head's policy with its relative L1 against full attention and its sparsity on the tuning set.
+struct ProfileHead {
+  HeadPolicy policy;
+  double error = 0;
+  double sparsity = 0;
+};
+
+/// What the profile was made with; its figures hold for these.
+struct ProfileSetting {
+  int64_t width = 0, height = 0, frames = 0, steps = 0;
+  std::string token_order, device, dtype;
+  bool operator==(const ProfileSetting&) const = default;
+};
+
+/// Whole videos of the tuning set against those of full attention; psnr is 0 where none was made.
+struct ProfileQuality {
+  double psnr = 0, ssim = 0;
+  double speedup = 0;  // of a denoising step over the untuned policy
+};
+
+struct Profile {
+  std::string model;  // the folder's name
+  std::string model_sha256;
+  ProfileSetting made_with;
+  Bounds bounds;
+  double error = 0, sparsity = 0;  // means over the heads; of the sparsity, dense steps and layers included
+  ProfileQuality quality, untuned;
+  double untuned_sparsity = 0;
+  int64_t selection_rows = Policy{}.selection_rows;
+  DenseStart dense;
+  std::vector<std::vector<ProfileHead>> heads;  // [layer][head], as many in each layer
+};
+
+/// Throws Error naming `file`, line and key: broken YAML, a key that is missing, unknown, given twice or of the wrong
+/// kind, a value out of range. The fuzz entry.
+Profile parse_profile(const std::string& text, const std::string& file);
+Profile read_profile(const std::filesystem::path& path);
+/// What parse_profile() reads, with a comment that explains it.
+std::string to_yaml(const Profile& profile);
+
+/// dense_steps, dense_layers, selection_rows and the heads'.
+Policy policy_of(const Profile& profile);
+
+}  // namespace sparsereel::attention

@@ -1,0 +1,44 @@
+// Feeds configs and weight headers to SHA-256; see model_hash.h.
+#include "models/checkpoint/model_hash.h"
+
+#include "models/checkpoint/family.h"
+#include "models/checkpoint/sha256.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// Every part ends with a byte that no text holds, so that parts cannot run into each other.
+void add(Sha256& hash, const std::string& part) {
+  hash.update(part);
+  hash.update(std::string_view("\0", 1));
+}
+
+void add(Sha256& hash, const SafetensorsFile& file) {
+  add(hash, file.path().filename().string());
+  add(hash, std::to_string(std::filesystem::file_size(file.path())));
+  for (const TensorEntry& entry : file.header().entries) {
+    std::string line = entry.name + " " + std::to_string(static_cast<int>(entry.dtype)) + " " +
+                       std::to_string(entry.offset) + " " + std::to_string(entry.bytes);
+    for (const int64_t size : entry.shape) line += " " + std::to_string(size);
+    add(hash, line);
+  }
+}
+
+}  // namespace
+
+std::string model_hash(const ModelFolder& folder) {
+  Sha256 hash;
+  add(hash, folder.pipeline_class());
+  for (const auto& [name, classes] : find_family(folder.pipeline_class())->components) {
+    add(hash, name + " " + folder.component_class(name));
+    if (name == "tokenizer") continue;  // it has no config.json of its own
+    add(hash, folder.config(name).dump());
+    if (name == "scheduler") continue;
+    const Component component = folder.component(name);
+    if (component.random_seed) add(hash, "random weights of seed " + std::to_string(*component.random_seed));
+    for (const auto& file : component.files) add(hash, *file);
+  }
+  return hash.hex();
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,131 @@
+"""`tune` and `--profile`: the search ends in time, goes on after an interruption, and its profile is loaded and checked; traces."""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from support import MODEL, PROGRAM, PROMPT, CommandLineTest
+
+# 192 x 192: 432 video tokens, of which some blocks can be left out.
+SIZE = ['--size', '192x192', '--device', 'cpu']
+
+
+class Tune(CommandLineTest):
+    def tune(self, *arguments):
+        usual = [word for name, value in (('--steps', '3'), ('--budget', '60s'), ('--samples', '2'))
+                 for word in self.unless(arguments, name, value)]
+        return self.run_program('tune', '-m', MODEL, *SIZE, *usual, *arguments)
+
+    def tuned(self, *arguments):
+        return json.loads(self.succeed(self.tune('--json', '--quiet', *arguments)).stdout)
+
+    def prompts(self):
+        (self.folder / 'prompts.txt').write_text(f'# two\n{PROMPT}\n\na green star\n')
+        return 'prompts.txt'
+
+    def test_writes_a_profile_that_generate_uses(self):
+        report = self.tuned(self.prompts(), '-o', 'p.yaml', '--l1', 0.5, '--l2', 0.6, '--heat-map', 'p.png')
+        self.assertEqual(self.names(), ['p.png', 'p.yaml', 'prompts.txt'])
+        self.assertEqual((self.folder / 'p.png').read_bytes()[:4], b'\x89PNG')
+        tune = report['tune']
+        self.assertTrue(tune['complete'])
+        self.assertEqual((tune['samples'], tune['videos']), (4, 2))
+        self.assertGreaterEqual(tune['sparsity'], tune['untuned_sparsity'])
+        for row in tune['head_relative_l1']:
+            self.assertLessEqual(max(row), 0.6)
+        made = self.report('-o', 'a.mp4', *SIZE, '--steps', 3, '--profile', 'p.yaml')
+        self.assertEqual(made['recipe']['profile'], 'p.yaml')
+        self.assertEqual(len(made['recipe']['profile_sha256']), 64)
+        self.assertEqual(made['warnings'], [])
+        self.assertAlmostEqual(made['attention']['sparsity'], tune['sparsity'], delta=0.1)
+        other = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--profile', 'p.yaml'))
+        self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
+
+    def test_profile_is_checked(self):
+        self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))
+        text = (self.folder / 'p.yaml').read_text()
+        (self.folder / 'other.yaml').write_text(text.replace('sha256: ', 'sha256: 0'))
+        self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'other.yaml'), 2, 'other.yaml', 'another model')
+        (self.folder / 'broken.yaml').write_text(text.replace('dense_steps', 'dense_stps'))
+        self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'broken.yaml'), 2, 'broken.yaml:', 'dense_steps is missing')
+        self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'none.yaml'), 2, 'none.yaml', 'sparsereel tune')
+        self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'p.yaml', '--topk', 0.3), 2, '--topk 0.3 has no effect')
+        self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'p.yaml', '--attention', 'full'), 2, '--profile p.yaml has no effect')
+
+    def test_wrong_options(self):
+        for arguments, words in ((['--budget', 'soon'], '--budget soon'), (['--l1', 0], '--l1'), (['--l1', 0.1, '--l2', 0.05], '--l2'),
+                                 (['--samples', 0], '--samples'), (['--heat-map', 'a.jpg'], '--heat-map'),
+                                 (['-o', 'nowhere/p.yaml'], 'nowhere'), (['--videos', 0, '--min-psnr', 20], '--min-psnr')):
+            with self.subTest(arguments):
+                self.fail_with(self.run_program('tune', '-m', MODEL, '-p', PROMPT, *arguments), 2, words)
+        self.fail_with(self.tune('missing.txt'), 2, 'missing.txt')
+        self.assertEqual(self.names(), [])
+
+    def test_budget_ends_the_run_in_time(self):
+        # The whole search of so many samples takes far longer.
+        start = time.monotonic()
+        report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '8s')
+        self.assertLess(time.monotonic() - start, 12)
+        self.assertLess(report['seconds']['total'], 8 * 1.05 + 1)
+        self.assertFalse(report['tune']['complete'])
+        self.assertEqual(self.names(), ['p.yaml', 'p.yaml.search'])
+        self.assertIn('the same command again goes on', ' '.join(report['warnings']))
+
+    def test_goes_on_after_an_interruption(self):
+        arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 30, '--samples', 30, '--videos', 0, '--budget', '10m']
+        process = subprocess.Popen([PROGRAM, 'tune', '-m', MODEL, *SIZE, *map(str, arguments)],
+                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not (self.folder / 'p.yaml.search').exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertIn('p.yaml.search', errors)
+        self.assertEqual(self.names(), ['p.yaml.search'])
+        before = os.path.getsize(self.folder / 'p.yaml.search')
+        self.assertGreater(before, 1000)
+        report = self.tuned(*arguments)
+        self.assertTrue(report['tune']['complete'])
+        self.assertEqual(report['tune']['samples'], 30)
+        self.assertEqual(self.names(), ['p.yaml'])
+
+    def test_damaged_search_is_named(self):
+        (self.folder / 'p.yaml.search').write_bytes(b'nonsense')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')
+
+
+class Traces(CommandLineTest):
+    def test_reports_have_sparsity_and_error_per_layer_and_step(self):
+        attention = self.report('-o', 'a.mp4', *SIZE, '--steps', 3, '--attention', 'check', '--topk', 0.3, '--dense-steps', 1)['attention']
+        layers = len(attention['layer_sparsity'])
+        for key in ('step_layer_sparsity', 'step_layer_relative_l1'):
+            self.assertEqual([len(row) for row in attention[key]], [layers] * 3)
+        self.assertEqual(max(attention['step_layer_sparsity'][0]), 0)
+        self.assertLess(max(attention['step_layer_relative_l1'][0]), 1e-4)
+        for step in (1, 2):
+            self.assertGreater(min(attention['step_layer_sparsity'][step]), 0.2)
+            self.assertGreater(min(attention['step_layer_relative_l1'][step]), 1e-3)
+        errors = [error for row in attention['step_layer_relative_l1'] for error in row]
+        self.assertAlmostEqual(sum(errors) / len(errors), attention['mean_relative_l1'])
+        self.assertAlmostEqual(max(errors), attention['max_relative_l1'])
+        self.assertEqual(attention['redone_steps'], [])
+
+    def test_report_says_that_a_video_is_black_and_where_its_latents_are(self):
+        model = self.model_whose_videos_are(0xF000)
+        report = json.loads(self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'a.mp4', '--json')).stdout)
+        self.assertEqual(report['warnings'], ['the video is black; its latents are in a.mp4.latents.safetensors'])
+
+    def test_bench_pipeline_draws_a_heat_map_and_runs_a_profile(self):
+        self.succeed(self.run_program('tune', '-m', MODEL, *SIZE, '--steps', 2, '-p', PROMPT, '--videos', 0, '-o', 'p.yaml'))
+        result = self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--size', '192x192', '--steps', 2,
+                                               '--modes', 'full,sparse', '--profile', 'p.yaml', '--heat-map', 'h.png', '--json'))
+        rows = {row['mode']: row for row in json.loads(result.stdout)['rows'] if row['stage'] == 'step'}
+        self.assertEqual(set(rows), {'full', 'sparse', 'profile'})
+        self.assertEqual(len(rows['sparse']['step_layer_sparsity']), 2)
+        self.assertEqual((self.folder / 'h.png').read_bytes()[:4], b'\x89PNG')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,217 @@
+// The policy search on made-up heads whose errors are known: what it finds, how little it asks, and that it can be
+// saved.
+#include "attention/autotune.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+Trial trial(double error, double work) {
+  return {.error = error, .size = 1, .total_blocks = 1000, .kept_blocks = 1000 * work, .calls = 1};
+}
+
+/// Runs one call on a ladder whose setting i has that error; returns how often it asked.
+int call(Ladder& ladder, const std::function<double(size_t)>& error, double bound) {
+  int asked = 0;
+  ladder.begin_call();
+  while (const auto point = ladder.wanted()) {
+    ladder.report(trial(error(*point), 0.5), bound);
+    ++asked;
+  }
+  return asked;
+}
+
+TEST(Ladder, BisectsToTheSparsestWithinTheBound) {
+  for (size_t edge = 0; edge <= 20; ++edge) {
+    Ladder ladder(20);
+    const int asked = call(
+        ladder, [&](size_t point) { return point >= edge ? 0.05 : 0.07; }, 0.06);
+    EXPECT_LE(asked, 5);
+    EXPECT_EQ(ladder.found(), edge < 20 ? std::optional(edge) : std::nullopt);
+  }
+}
+
+TEST(Ladder, FollowsTheMeanOverCallsWithTwoQuestionsEach) {
+  Ladder ladder(20);
+  call(
+      ladder, [](size_t point) { return point >= 10 ? 0.05 : 0.07; }, 0.06);
+  for (int i = 0; i < 8; ++i)  // these calls need setting 13
+    EXPECT_LE(call(
+                  ladder, [](size_t point) { return point >= 13 ? 0.05 : 0.09; }, 0.06),
+              4);
+  EXPECT_EQ(ladder.found(), 13U);
+  for (int i = 0; i < 40; ++i)  // and these none but the sparsest
+    EXPECT_LE(call(
+                  ladder, [](size_t) { return 0.0; }, 0.06),
+              2);
+  EXPECT_EQ(ladder.found(), 0U);
+}
+
+TEST(Ladder, FindsNothingWhereNothingPasses) {
+  Ladder ladder(5);
+  for (int i = 0; i < 3; ++i)
+    call(
+        ladder, [](size_t) { return std::nan(""); }, 0.06);
+  EXPECT_EQ(ladder.found(), std::nullopt);
+}
+
+/// A head: relative L1 and work of a policy.
+using Head = std::function<Trial(const HeadPolicy&)>;
+
+void measure(HeadSearch& search, const Head& head, int calls = 1) {
+  for (int i = 0; i < calls; ++i) {
+    search.begin_call();
+    for (int asked = 0; search.wanted(); ++asked) {
+      ASSERT_LT(asked, 200);
+      search.report(head(*search.wanted()));
+    }
+  }
+}
+
+/// A head whose mass is concentrated: cdf keeps few blocks, topk wastes them; skipping P.V below 3 costs 0.01.
+Trial concentrated(const HeadPolicy& policy) {
+  if (policy.dense) return trial(0, 1);
+  const bool cdf = policy.selection == Selection::cdf;
+  Trial result = trial(cdf ? (1 - policy.cdf) * 0.5 : (1 - policy.topk) * 0.15, cdf ? policy.cdf * 0.3 : policy.topk);
+  if (policy.similarity > 0) result.kept_blocks = std::min(1000.0, result.kept_blocks + 300);
+  if (policy.pv_threshold < 3) {
+    result.skipped_pv_blocks = result.kept_blocks / 2;
+    result.error += 0.01;
+  }
+  return result;
+}
+
+TEST(HeadSearch, TakesTheWayWithTheLeastWorkWithinTheBounds) {
+  HeadSearch search({}, {.l1 = 0.06, .l2 = 0.065});
+  measure(search, concentrated, 4);
+  EXPECT_EQ(search.calls(), 4);
+  const HeadChoice choice = search.choice();
+  EXPECT_EQ(choice.policy.selection, Selection::cdf);
+  EXPECT_LT(choice.policy.similarity, 0);
+  EXPECT_LE(choice.trial.relative_l1(), 0.065);
+  EXPECT_NEAR(choice.policy.cdf, 0.9, 0.021);  // 0.5 x (1 - cdf) + 0.01 within 0.065
+  EXPECT_LT(choice.policy.pv_threshold, 3);
+  EXPECT_NEAR(search.untuned().trial.relative_l1(), 0.075, 1e-9);
+}
+
+TEST(HeadSearch, LeavesAHeadDenseThatGainsLessThanATenth) {
+  HeadSearch search({}, {});
+  measure(search, [](const HeadPolicy& policy) {
+    return trial(policy.selection == Selection::topk ? 1 - policy.topk : 1 - policy.cdf, 0.95);
+  });
+  EXPECT_TRUE(search.choice().policy.dense);
+  EXPECT_EQ(search.choice().trial.work(), 1);
+}
+
+TEST(HeadSearch, NeverTakesASettingThatGivesNoNumbers) {
+  HeadSearch search({}, {});
+  measure(
+      search, [](const HeadPolicy&) { return trial(std::nan(""), 0.2); }, 2);
+  EXPECT_TRUE(search.choice().policy.dense);
+}
+
+TEST(HeadSearch, GoesOnFromWhatWasSaved) {
+  HeadSearch search({}, {});
+  measure(search, concentrated, 2);
+  std::vector<double> numbers;
+  search.save(numbers);
+  HeadSearch restored({}, {});
+  EXPECT_TRUE(restored.restore(numbers).empty());
+  EXPECT_EQ(restored.choice().policy, search.choice().policy);
+  search.begin_call();
+  restored.begin_call();
+  while (search.wanted()) {
+    ASSERT_EQ(restored.wanted(), search.wanted());
+    const Trial result = concentrated(*search.wanted());
+    search.report(result);
+    restored.report(result);
+  }
+  EXPECT_FALSE(restored.wanted());
+  EXPECT_EQ(restored.calls(), 3);
+}
+
+TEST(HeadSearch, RefusesDamagedNumbers) {
+  HeadSearch search({}, {});
+  measure(search, concentrated);
+  std::vector<double> numbers;
+  search.save(numbers);
+  const std::span<const double> all = numbers;
+  EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
+  numbers[7] = 2;  // whether the first way was dropped
+  EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
+}
+
+double total_work(const std::vector<std::vector<HeadChoice>>& choices) {
+  double sum = 0;
+  for (const auto& layer : choices)
+    for (const HeadChoice& head : layer) sum += head.trial.work();
+  return sum;
+}
+
+TEST(Choose, NeverDoesMoreWorkThanUntuned) {
+  // The first head needs many blocks to be exact, more than untuned's half; the second needs few.
+  const Head difficult = [](const HeadPolicy& policy) {
+    const double share = policy.selection == Selection::topk ? policy.topk : policy.cdf;
+    return policy.dense ? trial(0, 1) : trial((1 - share) * 0.2, share);
+  };
+  HeadSearch first({}, {}), second({}, {});
+  measure(first, difficult);
+  measure(second, concentrated);
+  const auto balanced = choose({{first, second}});  // what the second saves pays for the first
+  EXPECT_LE(total_work(balanced), 1);
+  EXPECT_LE(balanced[0][0].trial.relative_l1(), 0.065);
+  const auto alone = choose({{first, first}});
+  EXPECT_LE(total_work(alone), 1);
+  EXPECT_EQ(alone[0][0].policy, HeadPolicy{});
+}
+
+TEST(DenseSearch, AsksForTheBareProfileFirstAndStopsWhereItPasses) {
+  DenseSearch search({0.4, 0.6}, 25, 0.8);
+  EXPECT_EQ(search.wanted(), DenseStart{});
+  EXPECT_NEAR(search.work({}), 0.5, 1e-12);
+  EXPECT_NEAR(search.work({.steps = 5, .layers = 1}), 0.2 + 0.8 * 0.8, 1e-12);
+  search.report(true, 30);
+  EXPECT_FALSE(search.wanted());
+  EXPECT_TRUE(search.passed());
+  EXPECT_EQ(search.found(), DenseStart{});
+}
+
+TEST(DenseSearch, FindsTheLeastWorkThatPasses) {
+  for (const int64_t needed : {1, 2, 3, 5, 8}) {
+    DenseSearch search({0.4, 0.4, 0.4}, 25, 0.75);
+    int videos = 0;
+    for (; search.wanted(); ++videos) {
+      EXPECT_LE(search.work(*search.wanted()), 0.75);
+      search.report(search.wanted()->steps >= needed, 20.0 + static_cast<double>(search.wanted()->steps));
+    }
+    EXPECT_TRUE(search.passed());
+    EXPECT_EQ(search.found(), (DenseStart{.steps = needed}));
+    EXPECT_LE(videos, 7);
+  }
+}
+
+TEST(DenseSearch, TakesDenseLayersWhereTheyCostLess) {
+  DenseSearch search({0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, 25, 0.9);
+  while (search.wanted()) search.report(search.wanted()->layers > 0 || search.wanted()->steps >= 6, 25);
+  EXPECT_GT(search.found().layers, 0);
+  EXPECT_LT(search.work(search.found()), search.work({.steps = 6}));
+}
+
+TEST(DenseSearch, TakesTheBestWhereNonePassesWithinTheWorkAllowed) {
+  DenseSearch search({0.5}, 10, 0.7);
+  while (search.wanted()) {
+    EXPECT_LE(search.work(*search.wanted()), 0.7);
+    search.report(false, 10 + static_cast<double>(search.wanted()->steps));
+  }
+  EXPECT_FALSE(search.passed());
+  EXPECT_EQ(search.found().steps, 4);
+}
+
+}  // namespace
+}  // namespace sparsereel::attention

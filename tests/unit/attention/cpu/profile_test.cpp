@@ -1,0 +1,122 @@
+// Profiles: what is written reads back, and what is wrong is refused with file, line and key.
+#include "attention/profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::attention {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Profile example() {
+  Profile profile;
+  profile.model = "a \"model\": #1";
+  profile.model_sha256 = std::string(64, 'a');
+  profile.made_with = {.width = 256,
+                       .height = 128,
+                       .frames = 33,
+                       .steps = 25,
+                       .token_order = "hilbert",
+                       .device = "cpu",
+                       .dtype = "fp32"};
+  profile.bounds = {.l1 = 0.05, .l2 = 0.055};
+  profile.error = 0.0412;
+  profile.sparsity = 0.5;
+  profile.quality = {.psnr = 24.31, .ssim = 0.9123, .speedup = 1.25};
+  profile.untuned_sparsity = 0.4733;
+  profile.untuned = {.psnr = 19.02, .ssim = 0.8};
+  profile.selection_rows = 128;
+  profile.dense = {.steps = 3, .layers = 1};
+  HeadPolicy topk, cdf, dense;
+  topk.topk = 0.35;
+  cdf.selection = Selection::cdf;
+  cdf.cdf = 0.955;
+  cdf.similarity = 0.35;
+  cdf.pv_threshold = 2.5;
+  dense.dense = true;
+  profile.heads = {{{topk, 0.04, 0.61}, {dense, 0, 0}}, {{cdf, 0.0501, 0.3}, {cdf, 0.02, 0.4}}};
+  return profile;
+}
+
+TEST(Profile, ReadsWhatItWrote) {
+  const Profile written = example();
+  const std::string text = to_yaml(written);
+  const Profile read = parse_profile(text, "p.yaml");
+  EXPECT_EQ(to_yaml(read), text);
+  EXPECT_EQ(read.model, written.model);
+  EXPECT_EQ(read.made_with, written.made_with);
+  EXPECT_EQ(read.dense, written.dense);
+  EXPECT_EQ(read.quality.psnr, 24.31);
+  const Policy policy = policy_of(read);
+  EXPECT_EQ(policy.selection_rows, 128);
+  EXPECT_EQ(policy.dense_steps, 3);
+  EXPECT_EQ(policy.dense_layers, 1);
+  ASSERT_EQ(policy.per_head.size(), 2U);
+  for (size_t layer = 0; layer < 2; ++layer)
+    for (size_t head = 0; head < 2; ++head)
+      EXPECT_EQ(policy.per_head[layer][head], written.heads[layer][head].policy) << layer << " " << head;
+}
+
+TEST(Profile, IsReadable) {
+  const std::string text = to_yaml(example());
+  EXPECT_THAT(text, HasSubstr("{topk: 0.35, similarity: -0.1, pv_threshold: 50, error: 0.04, sparsity: 0.61}\n"));
+  EXPECT_THAT(text, HasSubstr("{dense: true, error: 0, sparsity: 0}\n"));
+  EXPECT_THAT(text, HasSubstr("\n# layer 1\n"));
+}
+
+/// The example with one piece of text replaced.
+std::string cause_of(const std::string& from, const std::string& to) {
+  std::string text = to_yaml(example());
+  const size_t place = text.find(from);
+  if (place == std::string::npos) return "the example has no " + from;
+  text.replace(place, from.size(), to);
+  try {
+    parse_profile(text, "p.yaml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
+  EXPECT_THAT(cause_of("topk: 0.35", "topk: 1.5"), AllOf(HasSubstr("p.yaml:"), HasSubstr("layers[0][0].topk")));
+  EXPECT_THAT(cause_of("topk: 0.35", "topk: 0"), HasSubstr("topk is 0"));
+  EXPECT_THAT(cause_of("topk: 0.35", "topk: many"), HasSubstr("is no number"));
+  EXPECT_THAT(cause_of("topk: 0.35", "topk: nan"), HasSubstr("is no number"));
+  EXPECT_THAT(cause_of("similarity: 0.35, ", ""), HasSubstr("layers[1][0].similarity is missing"));
+  EXPECT_THAT(cause_of("pv_threshold: 50", "pv_treshold: 50"), HasSubstr("pv_threshold is missing"));
+  EXPECT_THAT(cause_of("dense_steps: 3", "dense_steps: 3.5"), HasSubstr("dense_steps is no whole number"));
+  EXPECT_THAT(cause_of("selection_rows: 128", "selection_rows: 100"), HasSubstr("selection_rows is 100"));
+  EXPECT_THAT(cause_of("dense: true", "dense: yes"), HasSubstr("dense is not 'true'"));
+  EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\nextra: 2"), HasSubstr("extra is unknown"));
+  EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\ndense_layers: 2"), HasSubstr("stands there twice"));
+  EXPECT_THAT(cause_of("layers:\n", "layers: []\nmore:\n"), HasSubstr("layers is no list"));
+  EXPECT_THAT(cause_of("{dense: true, error: 0, sparsity: 0}", "[1, 2]"), HasSubstr("layers[0][1] is not a map"));
+  EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: ["), HasSubstr("not valid YAML"));
+  for (const char* text : {"", "[]", "7", "- a", "%", "a: *b", "\xff\xfe"})
+    EXPECT_THROW(parse_profile(text, "p.yaml"), Error) << text;
+}
+
+TEST(Profile, RefusesLayersOfDifferentWidth) {
+  Profile profile = example();
+  profile.heads[1].pop_back();
+  EXPECT_THROW(parse_profile(to_yaml(profile), "p.yaml"), Error);
+}
+
+TEST(Profile, NamesAFileThatCannotBeRead) {
+  try {
+    read_profile("/nowhere/p.yaml");
+    FAIL() << "read a file that is not there";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/nowhere/p.yaml"));
+    EXPECT_EQ(error.exit_code(), 2);
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::attention

@@ -1,0 +1,74 @@
+// SHA-256 against the standard's examples, and what changes a model's hash.
+#include "models/checkpoint/model_hash.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/sha256.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Sha256, MatchesTheStandardsExamples) {
+  EXPECT_EQ(sha256(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(sha256(std::string(1'000'000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, DoesNotDependOnThePieces) {
+  const std::string text(300, 'x');
+  for (const size_t piece : {1, 63, 64, 65, 299}) {
+    Sha256 hash;
+    for (size_t at = 0; at < text.size(); at += piece) hash.update(text.substr(at, piece));
+    EXPECT_EQ(hash.hex(), sha256(text)) << piece;
+  }
+}
+
+class ModelHash : public ::testing::Test {
+ protected:
+  ModelHash() { fs::copy(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", model_, fs::copy_options::recursive); }
+  std::string hash() const { return model_hash(ModelFolder::open(model_)); }
+
+  test::TemporaryFolder folder_;
+  fs::path model_ = folder_ / "model";
+};
+
+TEST_F(ModelHash, IsThatOfACopyAndOfReformattedConfigs) {
+  const std::string original = model_hash(ModelFolder::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline"));
+  EXPECT_EQ(original.size(), 64U);
+  EXPECT_EQ(hash(), original);
+  const fs::path config = model_ / "transformer" / "config.json";
+  test::write_text(config, read_json(config).dump());
+  EXPECT_EQ(hash(), original);
+}
+
+TEST_F(ModelHash, ChangesWithAConfig) {
+  const std::string original = hash();
+  for (const char* file : {"transformer/config.json", "scheduler/scheduler_config.json", "vae/config.json"}) {
+    auto json = read_json(model_ / file);
+    json["new_field"] = 1;
+    test::write_text(model_ / file, json.dump());
+    EXPECT_NE(hash(), original) << file;
+    json.erase("new_field");
+    test::write_text(model_ / file, json.dump());
+  }
+  EXPECT_EQ(hash(), original);
+}
+
+TEST_F(ModelHash, ChangesWithAWeightFilesHeader) {
+  const std::string original = hash();
+  const fs::path weights = model_ / "vae" / "diffusion_pytorch_model.safetensors";
+  std::string bytes = test::read_text(weights);
+  const size_t dtype = bytes.find("\"F16\"");
+  ASSERT_NE(dtype, std::string::npos);
+  bytes.replace(dtype, 5, "\"I16\"");
+  test::write_text(weights, bytes);
+  EXPECT_NE(hash(), original);
+}
+
+}  // namespace
+}  // namespace sparsereel::models

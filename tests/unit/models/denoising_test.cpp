@@ -1,0 +1,126 @@
+// The guard of the denoising steps, with a denoiser that fails on purpose: what is redone, what is committed, what is
+// counted.
+#include "models/denoising.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+using attention::Mode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// Predicts the same whatever the attention, but for the step at which a value becomes NaN or Inf.
+class FaultyDit final : public Dit {
+ public:
+  FaultyDit(int64_t faulty_step, float fault, bool full_fails = false)
+      : faulty_step_(faulty_step), fault_(fault), full_fails_(full_fails) {}
+
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run) override {
+    run.per_layer.resize(2);
+    for (attention::Statistics& layer : run.per_layer)
+      layer += {.total_blocks = 10, .kept_blocks = run.mode == Mode::full ? 10 : 4, .calls = 1};
+    at::Tensor prediction = latents * 0.5 + 0.1;
+    if (run.step == faulty_step_ && (run.mode != Mode::full || full_fails_)) prediction.view({-1})[3] = fault_;
+    return prediction;
+  }
+  void collect(AttentionRun& run) override { run.statistics = {}; }
+  hilbert::Grid token_grid(int64_t frames, int64_t height, int64_t width) const override {
+    return {frames, height, width};
+  }
+
+ private:
+  int64_t faulty_step_;
+  float fault_;
+  bool full_fails_;
+};
+
+std::unique_ptr<Denoising> start(std::shared_ptr<Dit> dit, const std::string& scheduler, Mode mode = Mode::sparse) {
+  SchedulerConfig config;
+  GenerateRequest request;
+  request.attention_mode = mode;
+  GenerateSettings settings;
+  settings.num_inference_steps = 4;
+  settings.guidance_scale = 6;
+  settings.scheduler = scheduler;
+  settings.latent_frames = 2;
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
+  const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
+  return std::make_unique<Denoising>(
+      std::move(dit), config, request, settings,
+      DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
+}
+
+at::Tensor finish(Denoising& denoising) {
+  while (!denoising.finished()) denoising.step();
+  return denoising.latents();
+}
+
+class Guard : public ::testing::TestWithParam<const char*> {
+ protected:
+  c10::InferenceMode mode_;
+};
+
+TEST_P(Guard, RedoesAStepWithFullAttentionBeforeItIsCommitted) {
+  const auto sound = start(std::make_shared<FaultyDit>(-1, 0.0F), GetParam());
+  const at::Tensor expected = finish(*sound);
+  EXPECT_THAT(sound->warnings(), IsEmpty());
+  for (const float fault : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const int64_t step : {0, 2, 3}) {
+      const auto denoising = start(std::make_shared<FaultyDit>(step, fault), GetParam());
+      // Latents, the sampler's history and the generator are those of a run without the fault.
+      EXPECT_TRUE(finish(*denoising).equal(expected)) << step;
+      ASSERT_THAT(denoising->warnings(), SizeIs(1));
+      EXPECT_THAT(denoising->warnings()[0], HasSubstr("step " + std::to_string(step + 1) + " gave NaN or Inf"));
+      EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(step));
+    }
+  }
+}
+
+TEST_P(Guard, CountsWhatWasCommitted) {
+  const auto denoising = start(std::make_shared<FaultyDit>(1, std::nanf("")), GetParam());
+  finish(*denoising);
+  const AttentionRun& run = denoising->attention();
+  ASSERT_THAT(run.per_step, SizeIs(4));
+  for (size_t step = 0; step < 4; ++step) {
+    ASSERT_THAT(run.per_step[step], SizeIs(2));
+    EXPECT_DOUBLE_EQ(run.per_step[step][1].sparsity(), step == 1 ? 0 : 0.6) << step;
+  }
+  EXPECT_EQ(run.per_layer[0].calls, 4);
+  EXPECT_DOUBLE_EQ(run.per_layer[0].sparsity(), 0.45);
+  EXPECT_DOUBLE_EQ(run.statistics.sparsity(), 0.45);
+}
+
+TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
+  for (const Mode mode : {Mode::sparse, Mode::full}) {
+    const auto denoising = start(std::make_shared<FaultyDit>(1, std::nanf(""), true), GetParam(), mode);
+    denoising->step();
+    const at::Tensor before = denoising->latents().clone();
+    try {
+      denoising->step();
+      FAIL() << "committed a step with NaN";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 1);
+      EXPECT_THAT(error.what(), HasSubstr("step 2"));
+    }
+    EXPECT_EQ(denoising->done(), 1);
+    EXPECT_TRUE(denoising->latents().equal(before));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"),
+                         [](const auto& each) { return std::string(each.param); });
+
+}  // namespace
+}  // namespace sparsereel::models
