@@ -1,4 +1,4 @@
-// Edit distance with transpositions (Damerau's, restricted); see nearest.h.
+// Optimal string alignment distance; see nearest.h.
 #include "app/nearest.h"
 
 #include <algorithm>
@@ -6,35 +6,44 @@
 namespace sparsereel::app {
 namespace {
 
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) above[j] = j;
+/// Words longer than any name of ours are not worth the quadratic table.
+constexpr size_t kLongest = 64;
+
+size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> table(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) table[i][0] = i;
+  for (size_t j = 0; j <= b.size(); ++j) table[0][j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+      const size_t replaced = table[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      table[i][j] = std::min({table[i - 1][j] + 1, table[i][j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        table[i][j] = std::min(table[i][j], table[i - 2][j - 2] + 1);
     }
-    before = above;
-    above = row;
   }
-  return above[b.size()];
+  return table[a.size()][b.size()];
 }
 
 }  // namespace
 
-std::string nearest(std::string_view given, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 64;  // no name is longer: what is given may be anything
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  size_t least = given.size() / 3 + 1;
-  for (const std::string& name : names) {
-    const size_t changes = given.size() > kLongest ? given.size() : distance(given, name);
-    if (changes < least || (changes == least && best.empty() && changes < 2)) {
-      least = changes;
-      best = name;
-    }
+  size_t fewest = kLongest;
+  if (word.empty() || word.size() > kLongest) return best;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edits(word, candidate);
+    const size_t allowed = std::max<size_t>(1, std::max(word.size(), candidate.size()) / 3);
+    if (distance > allowed || distance >= fewest || distance >= candidate.size()) continue;
+    best = candidate;
+    fewest = distance;
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         const std::string& otherwise) {
+  const std::string name = nearest(word, candidates);
+  return name.empty() ? otherwise : "did you mean " + name + "? " + otherwise;
 }
 
 }  // namespace sparsereel::app

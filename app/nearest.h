@@ -1,4 +1,4 @@
-// Which of the names that exist the user most likely meant. No torch.
+// The known name that a mistyped one most likely means, for errors that help.
 #pragma once
 
 #include <string>
@@ -7,8 +7,12 @@
 
 namespace sparsereel::app {
 
-/// The name with the fewest letters to add, drop, change or swap with a neighbour; empty where more than a third of
-/// `given` would have to change.
-std::string nearest(std::string_view given, const std::vector<std::string>& names);
+/// The candidate with the fewest edits (a letter added, left out, replaced, or two neighbours swapped) from `word`;
+/// empty where even that one differs in more than a third of its letters.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// "did you mean steps? see ..." or, where nothing is near, `otherwise` alone.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         const std::string& otherwise);
 
 }  // namespace sparsereel::app
