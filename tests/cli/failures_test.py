@@ -69,7 +69,7 @@ class Failures(CommandLineTest):
         self.fail_with(self.generate('--offload'), 2, '--offload')
 
     def test_options_of_later_versions_are_unknown(self):
-        for option in ('--profile', '--checkpoint-every', '--from', '--flow-shift'):
+        for option in ('--profile', '--from', '--flow-shift'):
             self.fail_with(self.generate(option, '1'), 2, option)
 
     def test_missing_command_and_unknown_command(self):
