@@ -244,7 +244,7 @@ class Checkpoints(BatchTest):
     """A killed `generate` goes on from its last checkpoint, to the same bits."""
 
     def run_to_step(self, step, *arguments):
-        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--threads', '1', '-o', 'clip.mp4', '--quiet', *arguments],
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', 'clip.mp4', '--quiet', *arguments],
                                    cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
         end = time.monotonic() + 60

@@ -47,11 +47,9 @@ std::vector<std::string> names_of_options() {
 const OptionSpec& field(std::string name, const std::string& place) {
   std::replace(name.begin(), name.end(), '-', '_');
   const OptionSpec* spec = find_option(name);
-  if (spec == nullptr) {
-    const std::string near = nearest(name, names_of_options());
+  if (spec == nullptr)
     throw bad_input(place + ": the field " + models::in_quotes(name) + " is unknown",
-                    (near.empty() ? "" : "did you mean " + near + "? ") + std::string(kFieldsAre));
-  }
+                    did_you_mean(name, names_of_options(), kFieldsAre));
   static const std::set<std::string> of_the_set = {"threads", "report", "quiet", "json"};
   if (of_the_set.contains(spec->key))
     throw bad_input(place + ": " + name + " belongs to the whole set, not to a row", "give it on the command line");
