@@ -59,30 +59,35 @@ at::Tensor tensor(const models::SafetensorsFile& file, const std::string& name, 
                   "remove the file: the run then begins at its first step");
 }
 
-/// Counts and measurements of the layers, a row each.
-std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<attention::Statistics>& layers) {
-  const auto count = static_cast<int64_t>(layers.size());
-  at::Tensor blocks = at::empty({count, 4}, at::kLong), measured = at::empty({count, 3}, at::kDouble);
+/// Counts and measurements, [steps, layers, 4] and [steps, layers, 3].
+std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vector<attention::Statistics>>& per_step) {
+  const auto steps = static_cast<int64_t>(per_step.size());
+  const auto layers = per_step.empty() ? 0 : static_cast<int64_t>(per_step.front().size());
+  at::Tensor blocks = at::empty({steps, layers, 4}, at::kLong), measured = at::empty({steps, layers, 3}, at::kDouble);
   auto* block = blocks.mutable_data_ptr<int64_t>();
   auto* measure = measured.mutable_data_ptr<double>();
-  for (const attention::Statistics& layer : layers) {
-    for (const int64_t value : {layer.total_blocks, layer.kept_blocks, layer.skipped_pv_blocks, layer.calls})
-      *block++ = value;
-    for (const double value : {layer.seconds, layer.sum_relative_l1, layer.max_relative_l1}) *measure++ = value;
+  for (const std::vector<attention::Statistics>& step : per_step) {
+    for (const attention::Statistics& layer : step) {
+      for (const int64_t value : {layer.total_blocks, layer.kept_blocks, layer.skipped_pv_blocks, layer.calls})
+        *block++ = value;
+      for (const double value : {layer.seconds, layer.sum_relative_l1, layer.max_relative_l1}) *measure++ = value;
+    }
   }
   return {blocks, measured};
 }
 
-std::vector<attention::Statistics> statistics(const models::SafetensorsFile& file) {
-  const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 2), measured = tensor(file, kMeasured, at::kDouble, 2);
-  if (blocks.size(1) != 4 || measured.size(1) != 3 || blocks.size(0) != measured.size(0))
+std::vector<std::vector<attention::Statistics>> statistics(const models::SafetensorsFile& file) {
+  const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 3), measured = tensor(file, kMeasured, at::kDouble, 3);
+  if (blocks.size(2) != 4 || measured.size(2) != 3 || blocks.size(0) != measured.size(0) ||
+      blocks.size(1) != measured.size(1))
     throw bad_input(file.path().string() + ": the statistics of attention have an impossible shape",
                     "remove the file: the run then begins at its first step");
-  std::vector<attention::Statistics> layers;
-  for (int64_t i = 0; i < blocks.size(0); ++i) {
-    const int64_t* block = blocks.const_data_ptr<int64_t>() + 4 * i;
-    const double* measure = measured.const_data_ptr<double>() + 3 * i;
-    layers.push_back({.total_blocks = block[0],
+  const auto* block = blocks.const_data_ptr<int64_t>();
+  const auto* measure = measured.const_data_ptr<double>();
+  std::vector<std::vector<attention::Statistics>> per_step(static_cast<size_t>(blocks.size(0)));
+  for (std::vector<attention::Statistics>& step : per_step) {
+    for (int64_t layer = 0; layer < blocks.size(1); ++layer, block += 4, measure += 3)
+      step.push_back({.total_blocks = block[0],
                       .kept_blocks = block[1],
                       .skipped_pv_blocks = block[2],
                       .calls = block[3],
@@ -90,7 +95,7 @@ std::vector<attention::Statistics> statistics(const models::SafetensorsFile& fil
                       .sum_relative_l1 = measure[1],
                       .max_relative_l1 = measure[2]});
   }
-  return layers;
+  return per_step;
 }
 
 /// Throws Error where the file is not one that save_checkpoint() wrote.
@@ -98,7 +103,7 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::Safetenso
   models::DenoisingState state;
   state.latents = tensor(file, *file.find(kLatents));
   state.generator = tensor(file, kGenerator, at::kByte, 1);
-  state.attention = statistics(file);
+  state.per_step = statistics(file);
   for (const models::TensorEntry& entry : file.header().entries) {
     if (entry.name.starts_with(kHistory))
       state.scheduler[entry.name.substr(std::string(kHistory).size())] = tensor(file, entry);
@@ -106,6 +111,7 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::Safetenso
   const std::string remedy = "remove the file: the run then begins at its first step";
   const nlohmann::json run = models::parse_json(file.header().metadata.at("run"), file.path().string(), remedy);
   state.step = run.at("step").get<int64_t>();
+  state.redone_steps = run.at("redone_steps").get<std::vector<int64_t>>();
   state.warnings = run.at("warnings").get<std::vector<std::string>>();
   return std::make_shared<models::DenoisingState>(std::move(state));
 }
@@ -117,11 +123,11 @@ fs::path checkpoint_beside(const fs::path& output) {
 }
 
 void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
-  const auto [blocks, measured] = statistics_tensors(state.attention);
+  const auto [blocks, measured] = statistics_tensors(state.per_step);
   std::vector<models::TensorView> views = {view(kLatents, state.latents), view(kGenerator, state.generator),
                                            view(kBlocks, blocks), view(kMeasured, measured)};
   for (const auto& [name, history] : state.scheduler) views.push_back(view(kHistory + name, history));
-  const nlohmann::json run = {{"step", state.step}, {"warnings", state.warnings}};
+  const nlohmann::json run = {{"step", state.step}, {"redone_steps", state.redone_steps}, {"warnings", state.warnings}};
   models::write_safetensors(path, views, {{"identity", identity}, {"run", dump(run)}});
 }
 

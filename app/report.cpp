@@ -119,12 +119,11 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }
 
-std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options) {
+std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options, const std::string& model) {
   static const std::map<models::VaeTiling, const char*> tilings = {
       {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
   recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
-  recipe["crf"] = options.run.video.crf;
-  recipe["codec"] = options.run.video.codec;
+  recipe["model_sha256"] = model;
   recipe["no_metadata"] = !options.run.metadata;
   recipe["format"] = options.run.output.extension().string();
   if (!options.init_latents.empty()) recipe["init_latents"] = sha256_of_file(options.init_latents);

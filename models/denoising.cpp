@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
@@ -16,6 +17,11 @@ double grown_guidance(double guidance_scale, int64_t num_inference_steps, int64_
   const double steps = static_cast<double>(num_inference_steps);
   return 1 + guidance_scale *
                  (1 - std::cos(std::numbers::pi * std::pow((steps - static_cast<double>(timestep)) / steps, 5.0))) / 2;
+}
+
+void add_layers(std::vector<attention::Statistics>& sum, const std::vector<attention::Statistics>& layers) {
+  sum.resize(std::max(sum.size(), layers.size()));
+  for (size_t layer = 0; layer < layers.size(); ++layer) sum[layer] += layers[layer];
 }
 
 bool all_finite(const at::Tensor& tensor) {
@@ -89,7 +95,7 @@ void Denoising::step() {
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const at::Tensor prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
   attention_.per_step.push_back(attention_.per_layer);
-  for (size_t layer = 0; layer < before.size(); ++layer) attention_.per_layer[layer] += before[layer];
+  add_layers(attention_.per_layer, before);
   attention_.statistics = {};
   for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
   state_.latents =
@@ -102,7 +108,8 @@ DenoisingState Denoising::state() const {
                        .latents = state_.latents.to(at::kCPU).contiguous(),
                        .scheduler = scheduler_->state(),
                        .generator = state_.generator.get_state(),
-                       .attention = attention_.per_layer,
+                       .per_step = attention_.per_step,
+                       .redone_steps = attention_.redone_steps,
                        .warnings = warnings_};
   for (auto& [name, tensor] : state.scheduler) tensor = tensor.to(at::kCPU).contiguous();
   return state;
@@ -119,8 +126,10 @@ void Denoising::resume(const DenoisingState& state) {
   for (auto& [name, tensor] : history) tensor = tensor.to(device);
   scheduler_->restore(history);
   state_.generator.set_state(state.generator);
-  attention_.per_layer = state.attention;
-  attention_.per_step.assign(static_cast<size_t>(state.step), {});  // what was traced before is not kept
+  attention_.per_step = state.per_step;
+  attention_.redone_steps = state.redone_steps;
+  attention_.per_layer.clear();
+  for (const std::vector<attention::Statistics>& layers : state.per_step) add_layers(attention_.per_layer, layers);
   warnings_ = state.warnings;
   done_ = state.step;
 }

@@ -20,12 +20,14 @@ struct DenoisingStart {
 
 /// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
 struct DenoisingState {
-  int64_t step = 0;                              // steps done
-  at::Tensor latents;                            // [1, F, C, H, W] in the run's dtype
-  std::map<std::string, at::Tensor> scheduler;   // Scheduler::state()
-  at::Tensor generator;                          // uint8, as libtorch keeps it
-  std::vector<attention::Statistics> attention;  // of the steps done, one a layer
-  std::vector<std::string> warnings;             // likewise
+  int64_t step = 0;                             // steps done
+  at::Tensor latents;                           // [1, F, C, H, W] in the run's dtype
+  std::map<std::string, at::Tensor> scheduler;  // Scheduler::state()
+  at::Tensor generator;                         // uint8, as libtorch keeps it
+  // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
+  std::vector<std::vector<attention::Statistics>> per_step;
+  std::vector<int64_t> redone_steps;
+  std::vector<std::string> warnings;
 };
 
 class Denoising {

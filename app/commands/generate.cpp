@@ -14,6 +14,7 @@
 #include "app/outputs.h"
 #include "app/progress.h"
 #include "attention/attention.h"
+#include "models/checkpoint/model_hash.h"
 #include "models/device.h"
 
 namespace sparsereel::app {
@@ -55,7 +56,7 @@ void use_checkpoints(GenerateOptions& options, RunReport& report, models::Genera
                      std::vector<std::string>& warnings) {
   if (options.checkpoint_every == 0) return;
   const fs::path path = checkpoint_beside(options.run.output);
-  const std::string identity = recipe_identity(report.content["recipe"], options);
+  const std::string identity = recipe_identity(report.content["recipe"], options, models::model_hash(open_model(options.run)));
   std::string other;
   options.request.resume = load_checkpoint(path, identity, other);
   if (!other.empty()) warnings.push_back(other);
