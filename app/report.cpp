@@ -124,6 +124,7 @@ std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& option
       {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
   recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
   recipe["model_sha256"] = model;
+  recipe.erase("threads");  // another number of them makes no other video
   recipe["no_metadata"] = !options.run.metadata;
   recipe["format"] = options.run.output.extension().string();
   if (!options.init_latents.empty()) recipe["init_latents"] = sha256_of_file(options.init_latents);

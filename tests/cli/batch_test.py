@@ -82,7 +82,7 @@ class PromptSets(BatchTest):
 
     def test_row_is_the_video_that_generate_makes(self):
         self.succeed(self.batch(self.write('set.csv', f'prompt,seed,steps,cfg_scale,frames,topk\n{PROMPT},7,3,4,5,0.3\n')))
-        self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', '5', '--topk', '0.3', '-o', 'one.mp4'))
+        self.succeed(self.generate('--seed', '7', '--steps', '3', '--cfg-scale', '4', '--frames', '5', '--topk', '0.3', '--threads', '1', '-o', 'one.mp4'))
         self.assertEqual((self.folder / 'one.mp4').read_bytes(), (self.folder / 'out' / '0000-a-red-circle-moving-to-the-right-on-a-blue-backg.mp4').read_bytes())
 
     def test_row_wins_over_the_command_line_and_the_seed_counts_up(self):
