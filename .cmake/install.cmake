@@ -10,7 +10,7 @@ install(TARGETS sparsereel RUNTIME)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)
 # The manual and the shells' completions are printed by the program itself.
-install(CODE "set(program ${CMAKE_BINARY_DIR}/sparsereel)
+install(CODE "set(program \"${CMAKE_BINARY_DIR}/sparsereel\")
 set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")")
 install(CODE [=[
 foreach(page "reference --format man|man/man1/sparsereel.1" "completion bash|bash-completion/completions/sparsereel"
@@ -19,7 +19,7 @@ foreach(page "reference --format man|man/man1/sparsereel.1" "completion bash|bas
   list(GET page 0 arguments)
   list(GET page 1 path)
   separate_arguments(arguments)
-  execute_process(COMMAND ${program} ${arguments} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${program}" ${arguments} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
   file(WRITE "$ENV{DESTDIR}${share}/${path}" "${text}")
   message(STATUS "Installing: $ENV{DESTDIR}${share}/${path}")
 endforeach()

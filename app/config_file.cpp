@@ -259,8 +259,9 @@ std::optional<ModelConfig> find_model_config(const fs::path& folder, const std::
 fs::path data_folder() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& candidate : {program.parent_path(), program.parent_path() / "share" / "sparsereel"})
-    if (fs::is_directory(candidate / "configs")) return candidate;
+  // An installation first: its prefix may hold a folder named configs that is somebody else's.
+  for (const fs::path& candidate : {program.parent_path() / "share" / "sparsereel", program.parent_path()})
+    if (fs::is_regular_file(candidate / "configs" / "tiny.yaml", error)) return candidate;
   return SPARSEREEL_SOURCE_DIR;
 }
 

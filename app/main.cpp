@@ -91,7 +91,8 @@ std::string command_line_remedy(const CLI::App& program, const std::vector<std::
   const CommandInfo info = describe(*command);
   const std::vector<std::string> unused = command->remaining();
   // Where a command is missing, the word in its place is what was meant to be one.
-  const std::string wrong = !unused.empty() ? unused.front() : depth < words.size() ? words[depth] : "";
+  const bool missing = command->get_require_subcommand_min() > 0 && depth < words.size();
+  const std::string wrong = !unused.empty() ? unused.front() : missing ? words[depth] : "";
   return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }
 
@@ -258,10 +259,18 @@ int fail(RunReport& report, int exit_code, const std::string& cause, std::string
   return finish(report, exit_code, cause, remedy);  // prints what could not be written
 }
 
+void check_stdout() {
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw run_failure("stdout could not be written", "see that it is open and has room");
+}
+
 int run_to_exit_code(int argc, char** argv, RunReport& report) {
   try {
     run(argc, argv, report);
-    return finish(report, 0);
+    const int exit_code = finish(report, 0);
+    check_stdout();
+    return exit_code;
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
     const bool resumable = error.exit_code() == 130 && !report.recovery.empty();

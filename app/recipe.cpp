@@ -2,7 +2,7 @@
 #include "app/recipe.h"
 
 #include <array>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <set>
 
 #include "app/config_file.h"
@@ -35,17 +35,20 @@ const std::set<std::string, std::less<>> kOptions = {"prompt",       "negative_p
 constexpr std::array<std::pair<const char*, const char*>, 2> kFiles = {
     {{"init_latents", "--init-latents"}, {"profile", "--profile"}}};
 /// What it says beside options.
-const std::set<std::string, std::less<>> kFacts = {"version",      "sparsity", "model",
-                                                   "init_latents", "profile",  "profile_sha256"};
+const std::set<std::string, std::less<>> kFacts = {"version", "sparsity", "model", "init_latents", "profile"};
+/// Hashes of what it knows by name, for recipe_mismatches().
+const std::map<std::string, const char*, std::less<>> kHashes = {
+    {"model_sha256", "model"}, {"init_latents_sha256", "file of --init-latents"}, {"profile_sha256", "profile"}};
 
 nlohmann::json read_fields(const fs::path& video) {
   nlohmann::json recipe = nlohmann::json::parse(read_recipe(video), nullptr, false);
-  if (recipe.is_object()) return recipe;
+  const auto has_text = [&](const char* field) { return recipe.contains(field) && recipe[field].is_string(); };
+  if (recipe.is_object() && has_text("version") && has_text("model")) return recipe;
   throw bad_input("--from " + video.string() + ": it carries no recipe",
                   "only MP4s and GIFs of this program have one, unless made with --no-metadata");
 }
 
-std::string text_of(const nlohmann::json& recipe, const char* field) {
+std::string text_of(const nlohmann::json& recipe, const std::string& field) {
   const auto place = recipe.find(field);
   return place != recipe.end() && place->is_string() ? place->get<std::string>() : "";
 }
@@ -53,7 +56,7 @@ std::string text_of(const nlohmann::json& recipe, const char* field) {
 std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {
   std::map<std::string, std::string> values;
   for (const auto& [key, value] : recipe.items()) {
-    if (kFacts.contains(key)) continue;
+    if (kFacts.contains(key) || kHashes.contains(key)) continue;
     if (!kOptions.contains(key))
       throw bad_input("--from " + video.string() + ": this version does not know the recipe's " + key,
                       "use version " + text_of(recipe, "version") + " of the program, or give the options one by one");
@@ -76,6 +79,24 @@ std::optional<std::pair<std::string, fs::path>> own_model(const std::string& nam
   return std::pair(random ? "random_weights" : "model", path);
 }
 
+/// A profile has dense steps and layers of its own: those that the recipe was made with win over them as if they were
+/// given beside the profile.
+void keep_beside_profile(Settings& settings, const std::map<std::string, std::string>& values, const fs::path& video) {
+  const Source source = settings.find("profile")->source;
+  for (const char* key : {"dense_steps", "dense_layers"}) {
+    const auto value = values.find(key);
+    if (value != values.end() && !settings.has(key)) settings.add(source, {*value}, video.string());
+  }
+}
+
+/// What is given beside the recipe decides about sparsity by itself.
+bool overrides_profile(const Settings& settings) {
+  for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"})
+    if (settings.has(key)) return true;
+  const std::string attention = settings.text("attention", "");
+  return attention == "full" || attention == "quantized";
+}
+
 }  // namespace
 
 void add_recipe(Settings& settings, const fs::path& video) {
@@ -90,11 +111,28 @@ void add_recipe(Settings& settings, const fs::path& video) {
                           std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
     values[model->first] = model->second.string();
   }
-  for (const auto& [key, option] : kFiles)
+  for (const auto& [key, option] : kFiles) {
+    if (key == std::string_view("profile") && overrides_profile(settings)) continue;
     if (recipe.contains(key) && !settings.has(key))
       throw bad_input("--from " + video.string() + ": it was made with the file " + text_of(recipe, key),
                       std::string("name that file with ") + option);
+  }
+  if (recipe.contains("profile") && settings.has("profile")) keep_beside_profile(settings, values, video);
   settings.add(Source::recipe, values, video.string());
+}
+
+std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohmann::json& recipe) {
+  const auto video = settings.text("from");
+  if (!video) return {};
+  const nlohmann::json then = read_fields(*video);
+  std::vector<std::string> warnings;
+  for (const auto& [key, what] : kHashes) {
+    const std::string hash = text_of(then, key), now = text_of(recipe, key);
+    if (!hash.empty() && !now.empty() && hash != now)
+      warnings.push_back(std::string("the ") + what + " is not the one that " + *video +
+                         " was made with: the new video differs");
+  }
+  return warnings;
 }
 
 }  // namespace sparsereel::app

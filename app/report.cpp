@@ -81,6 +81,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
   const models::GenerateRequest& request = options.request;
   nlohmann::json recipe = {{"version", SPARSEREEL_VERSION},
                            {"model", model_name(options.run)},
+                           {"model_sha256", pipeline.model_hash()},
                            {"prompt", request.prompt},
                            {"negative_prompt", request.negative_prompt},
                            {"seed", request.seed},
@@ -103,7 +104,10 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
   }
   set_encoding(recipe, options.run);
   if (options.run.threads) recipe["threads"] = *options.run.threads;
-  if (!options.init_latents.empty()) recipe["init_latents"] = options.init_latents.filename().string();
+  if (!options.init_latents.empty()) {
+    recipe["init_latents"] = options.init_latents.filename().string();
+    recipe["init_latents_sha256"] = sha256_of_file(options.init_latents);
+  }
   add_policy(recipe, request);
   if (options.profile) add_profile(recipe, *options.profile);
   if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
@@ -119,15 +123,13 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }
 
-std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options, const std::string& model) {
+std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options) {
   static const std::map<models::VaeTiling, const char*> tilings = {
       {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
   recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
-  recipe["model_sha256"] = model;
-  recipe.erase("threads");  // another number of them makes no other video
+  recipe.erase("threads");                                    // another number of them makes no other video
   recipe["no_metadata"] = !options.run.metadata;
   recipe["format"] = options.run.output.extension().string();
-  if (!options.init_latents.empty()) recipe["init_latents"] = sha256_of_file(options.init_latents);
   return models::sha256(dump(recipe));
 }
 

@@ -27,9 +27,9 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
 
 /// How the frames become this run's file: the frame rate, and an MP4's crf and codec.
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);
-/// Names the video that a recipe resolved before the run stands for: SHA-256 over it, its model's model_hash(), what it
-/// starts from and how it is encoded. Two runs with one identity make the same video.
-std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options, const std::string& model);
+/// Names the video that a recipe resolved before the run stands for: SHA-256 over it and how it is
+/// encoded. Two runs with one identity make the same video.
+std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options);
 
 /// The attention part of a report: mode, kernel, sparsity in all, per layer and per step and layer; the error of check
 /// mode likewise; the steps that were redone with full attention.

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -38,6 +39,8 @@ Error as_error(const std::exception_ptr& exception) {
   } catch (const c10::Error& error) {
     if (out_of_host_memory(error)) return run_failure("out of memory", kMemoryRemedy);
     return run_failure(std::string("libtorch failed: ") + error.what_without_backtrace(), kReport);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return bad_input(error.path1().string() + ": " + error.code().message(), "check the path and its permissions");
   } catch (const std::exception& error) {
     return run_failure(error.what(), kReport);
   } catch (...) {

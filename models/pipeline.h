@@ -120,6 +120,7 @@ class Pipeline {
 
   virtual at::Device device() const = 0;
   virtual at::ScalarType dtype() const = 0;
+  virtual const std::string& model_hash() const = 0;  // of checkpoint/model_hash.h
   /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the option and,
   /// for impossible sizes, the two nearest possible values.
   virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;

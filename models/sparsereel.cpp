@@ -78,6 +78,7 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.attention_policy = policy_of(from);
   request.token_order = hilbert::parse_token_order(from.token_order);
   request.vae_tiling = tiling_of(from.vae_tiling);
+  request.keep_transformer = true;
   return request;
 }
 
@@ -158,6 +159,7 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
   Watcher watcher(step);
   try {
     return guarded([&] {
+      if (!state_) throw bad_input("this TextToVideo was moved from", "use the object that it was moved to");
       models::Pipeline& pipeline = *state_->pipeline;
       return video_of(pipeline.generate(request_of(request, pipeline), watcher.observer()));
     });

@@ -35,7 +35,7 @@ struct ModelOptions {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N
   std::string dtype = "auto";   // auto, fp32, bf16, fp16
   bool offload = false;
-  int threads = 0;  // of the CPU, for the whole process; 0: all cores
+  int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
 /// One video. Unset optionals take the checkpoint's default; the defaults of configs/ are the command line's only.
@@ -64,7 +64,8 @@ struct Video {
 /// throws ends the run too, and reaches the caller as it is.
 using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 
-/// An opened checkpoint. Calls of one object must not overlap.
+/// An opened checkpoint; after the first video its denoiser and decoder stay in memory. Calls of one object must not
+/// overlap.
 class SPARSEREEL_API TextToVideo {
  public:
   /// `folder`: diffusers-layout CogVideoX. Only headers are read here; weights are loaded while a video is made.

@@ -16,7 +16,6 @@
 #include "app/commands/finish_video.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/model_hash.h"
 #include "models/device.h"
 
 namespace sparsereel::app {
@@ -91,10 +90,9 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows,
 std::vector<PlannedRow*> pending(const std::vector<PlannedRow*>& rows, const models::Pipeline& pipeline,
                                  const std::vector<ManifestEntry>& entries, const BatchOptions& options,
                                  Renderer& renderer, Tally& tally) {
-  const std::string model = models::model_hash(open_model(rows.front()->options.run));
   std::vector<PlannedRow*> left;
   for (PlannedRow* row : rows) {
-    resolve_row(*row, pipeline, model);
+    resolve_row(*row, pipeline);
     if (!row->cause.empty()) {
       renderer.fail(*row);
     } else if (is_finished(*row, entries, options.folder)) {

@@ -46,7 +46,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
-  for (const char* key : {"contact_sheet", "report", "save_latents", "init_latents"}) {
+  for (const char* key : {"contact_sheet", "report", "save_latents", "init_latents", "profile"}) {
     const auto path = settings.text(key);
     if (path && !path->empty()) values[key] = std::filesystem::absolute(*path).string();
   }
@@ -59,6 +59,7 @@ std::set<std::string> idle_options(const Settings& settings, const GenerateOptio
   if (!settings.has("prompt") && !settings.has("prompt_file")) idle.insert("prompt");
   if (guidance_scale <= 1) idle.insert({"negative_prompt", "dynamic_cfg"});
   if (output_kind(options.run.output) != OutputKind::mp4) idle.insert({"crf", "codec"});
+  if (options.profile) idle.insert({"topk", "cdf", "similarity", "pv_threshold"});
   const attention::Mode mode = options.request.attention_mode;
   if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
     for (const OptionSpec& spec : option_table())

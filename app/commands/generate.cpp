@@ -13,8 +13,8 @@
 #include "app/latents.h"
 #include "app/outputs.h"
 #include "app/progress.h"
+#include "app/recipe.h"
 #include "attention/attention.h"
-#include "models/checkpoint/model_hash.h"
 #include "models/device.h"
 
 namespace sparsereel::app {
@@ -56,7 +56,7 @@ void use_checkpoints(GenerateOptions& options, RunReport& report, models::Genera
                      std::vector<std::string>& warnings) {
   if (options.checkpoint_every == 0) return;
   const fs::path path = checkpoint_beside(options.run.output);
-  const std::string identity = recipe_identity(report.content["recipe"], options, models::model_hash(open_model(options.run)));
+  const std::string identity = recipe_identity(report.content["recipe"], options);
   std::string other;
   options.request.resume = load_checkpoint(path, identity, other);
   if (!other.empty()) warnings.push_back(other);
@@ -108,6 +108,8 @@ void generate(const Settings& settings, RunReport& report) {
   };
   models::GenerateObserver observer = observe(progress, save);
   use_checkpoints(options, report, observer, warnings);
+  for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"]))
+    warnings.push_back(mismatch);
   print_warnings(warnings);
   models::GenerateResult result = pipeline->generate(options.request, observer);
 

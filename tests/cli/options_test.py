@@ -1,8 +1,9 @@
 """Options: names, precedence of command line, --config, matched config and checkpoint, and `config show`."""
 import json
+import subprocess
 import unittest
 
-from support import MODEL, PROMPT, ROOT, CommandLineTest
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
 
 
 class Options(CommandLineTest):
@@ -75,7 +76,9 @@ class Options(CommandLineTest):
         (self.folder / 'prompt.txt').write_text(PROMPT)
         self.succeed(self.generate('--save-latents', 'noise.safetensors', '-o', 'a.safetensors'))
         (self.folder / 'sub').mkdir()
-        for arguments in (['--attention', 'full'], ['--attention', 'sparse', '--cdf', '0.9', '--similarity', '0.2'], ['-o', 'clip.gif'],
+        self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 1,
+                                      '--samples', 1, '--videos', 0, '--quiet', '-o', 'p.yaml'))
+        for arguments in (['--profile', 'p.yaml'], ['--attention', 'full'], ['--attention', 'sparse', '--cdf', '0.9', '--similarity', '0.2'], ['-o', 'clip.gif'],
                           ['-o', 'frames'], ['--cfg-scale', '1'], ['--init-latents', 'noise.safetensors', '--save-latents', 'sub/l.safetensors'],
                           ['--prompt-file', 'prompt.txt'], ['--contact-sheet', 'sub/sheet.png', '--report', 'sub/r.json', '--dynamic-cfg']):
             with self.subTest(arguments):
@@ -93,6 +96,13 @@ class Options(CommandLineTest):
             text = self.succeed(self.run_program('config', 'show', '-m', tiny, '-p', PROMPT, '--attention', mode)).stdout
             self.assertEqual('similarity: ' in text, shown, mode)
             self.succeed(self.run_program('config', 'show', '--config', self.config(text)))
+
+    def test_full_stdout_is_a_failure(self):
+        for command in (['completion', 'bash'], ['reference'], ['config', 'show', '-m', MODEL], ['inspect', MODEL, '--json']):
+            with self.subTest(command), open('/dev/full', 'w') as full:
+                result = subprocess.run([PROGRAM, *map(str, command)], stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn('stdout could not be written', result.stderr)
 
     def test_no_prompt_is_not_shown_as_an_empty_one(self):
         self.assertNotIn('prompt', self.show())

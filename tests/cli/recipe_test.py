@@ -70,10 +70,39 @@ class Recipe(CommandLineTest):
         self.succeed(self.render('--from', 'c.mp4', '-m', MODEL, '--init-latents', 'noise.safetensors', '-o', 'd.mp4'))
         self.assertEqual(self.read('c.mp4'), self.read('d.mp4'))
 
+    def test_profiles_are_named_again_and_keep_what_was_given_beside_them(self):
+        self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '192x192', '--steps', 2, '--samples', 2,
+                                      '--videos', 0, '--l1', 0.5, '--l2', 0.6, '--quiet', '-o', 'p.yaml'))
+        self.succeed(self.generate('-o', 'a.mp4', '--size', '192x192', '--profile', 'p.yaml', '--dense-steps', 1))
+        self.fail_with(self.render('--from', 'a.mp4', '-m', MODEL, '-o', 'b.mp4'), 2, 'p.yaml', '--profile')
+        again = self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '--profile', 'p.yaml', '-o', 'b.mp4'))
+        self.assertNotIn('differs', again.stderr)
+        self.assertEqual(self.read('a.mp4'), self.read('b.mp4'))
+        profile = (self.folder / 'p.yaml').read_text()
+        self.assertIn('l1: 0.5', profile)
+        (self.folder / 'q.yaml').write_text(profile.replace('l1: 0.5', 'l1: 0.4'))
+        other = self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '--profile', 'q.yaml', '-o', 'c.mp4'))
+        self.assertIn('the profile is not the one that a.mp4 was made with', other.stderr)
+        for arguments in (['--topk', 0.3], ['--attention', 'full']):
+            self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '-o', 'd.mp4', *arguments))
+            self.assertNotIn('profile', self.recipe('d.mp4'))
+
+    def test_another_model_or_other_latents_are_warned_of(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'noise.safetensors'))
+        self.succeed(self.generate('-o', 'b.mp4', '--init-latents', 'noise.safetensors', '--save-latents', 'other.safetensors'))
+        result = self.succeed(self.render('--from', 'b.mp4', '-m', MODEL, '--init-latents', 'other.safetensors', '-o', 'c.mp4'))
+        self.assertIn('the file of --init-latents is not the one', result.stderr)
+        weights = ROOT / 'configs' / 'tiny.yaml'
+        self.succeed(self.render('--random-weights', weights, '-o', 'd.mp4', '--size', '64x64', '--frames', 9, '--steps', 1, '--device', 'cpu'))
+        result = self.succeed(self.render('--from', 'd.mp4', '-m', MODEL, '-p', PROMPT, '--max-sequence-length', 16, '-o', 'e.mp4'))
+        self.assertIn('the model is not the one', result.stderr)
+
     def test_files_without_a_recipe_are_refused(self):
         self.succeed(self.generate('-o', 'a.mp4', '--no-metadata'))
         (self.folder / 'text.mp4').write_text('no video')
-        for name in ('a.mp4', 'text.mp4', 'none.mp4', 'none.gif', '.'):
+        (self.folder / 'other.gif').write_text('GIF89a')
+        (self.folder / 'other.gif.json').write_text('{"title": "of another program"}')
+        for name in ('a.mp4', 'text.mp4', 'none.mp4', 'none.gif', 'other.gif', 'a' * 300 + '.mp4', '.'):
             self.fail_with(self.render('--from', name, '-m', MODEL, '-o', 'b.mp4'), 2, name)
 
     def test_recipe_cannot_say_what_is_written_or_read(self):

@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
       file << "P6\n" << video.width << " " << video.height << "\n255\n";
       for (int64_t j = 0; j < size; ++j) file.put(static_cast<char>(std::lround(video.pixels[i * size + j] * 255)));
     }
-    return file ? 0 : 1;
+    return file.flush() ? 0 : 1;
   } catch (const sparsereel::Failure& failure) {
     std::cerr << "error: " << failure.what() << "\n";
     return failure.code();

@@ -69,6 +69,13 @@ TEST(Library, TellsStepsAndEndsWhenToldTo) {
   EXPECT_EQ(model.generate(small()).frames, 9);  // it can be used again
 }
 
+TEST(Library, WhatWasMovedFromSaysSo) {
+  TextToVideo model(kModel, {.device = "cpu"});
+  const TextToVideo other = std::move(model);
+  // NOLINTNEXTLINE(bugprone-use-after-move): that is what is tested
+  EXPECT_THAT(failure_of([&] { model.generate(small()); }).cause(), HasSubstr("moved from"));
+}
+
 TEST(Library, WhatTheCallbackThrowsReachesTheCallerAsItIs) {
   TextToVideo model(kModel, {.device = "cpu"});
   EXPECT_THROW(model.generate(small(), [](int64_t, int64_t) -> bool { throw std::out_of_range("mine"); }),

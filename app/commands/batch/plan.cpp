@@ -99,7 +99,7 @@ std::string pipeline_key(const PlannedRow& row) {
   return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + (run.offload ? "offload" : "");
 }
 
-void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, const std::string& model) {
+void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
   attempt(row, [&] {
     GenerateOptions& options = row.options;
     if (output_kind(options.run.output) == OutputKind::png_folder)
@@ -111,7 +111,7 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, const std::s
     const models::GenerateSettings resolved = pipeline.resolve(request);
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
     row.recipe = make_recipe(options, resolved, pipeline, {});
-    row.identity = recipe_identity(row.recipe, options, model);
+    row.identity = recipe_identity(row.recipe, options);
   });
 }
 

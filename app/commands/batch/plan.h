@@ -51,9 +51,8 @@ std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetS
 /// What only one pipeline at a time can serve: model, device, dtype and offload. Rows that are bad already share one.
 std::string pipeline_key(const PlannedRow& row);
 
-/// Checks the row against its model, whose model_hash() is `model`, and fills in recipe and identity; an Error becomes
-/// the row's cause.
-void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, const std::string& model);
+/// Checks the row against its model and fills in recipe and identity; an Error becomes the row's cause.
+void resolve_row(PlannedRow& row, const models::Pipeline& pipeline);
 
 /// A manifest says that this very video is finished, and the file is still what was written.
 bool is_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries, const std::filesystem::path& folder);
