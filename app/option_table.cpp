@@ -1,4 +1,4 @@
-// The options of `generate` and `decode`: names, kinds and help.
+// The options of `generate`, which other commands share: names, kinds and help.
 #include <algorithm>
 #include <sstream>
 

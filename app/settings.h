@@ -1,5 +1,5 @@
-// Option values by name, each remembering where it came from: command line, YAML file, a video's recipe, matched model
-// config. No torch.
+// Option values by name, each remembering where it came from: a prompt set's row, command line, YAML file, a video's
+// recipe, matched model config. No torch.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct OptionSpec {
   std::vector<std::string> choices;  // of ValueKind::choice
 };
 
-/// Every option of `generate` and `decode`.
+/// Every option that `generate` has; the other commands take some of them.
 const std::vector<OptionSpec>& option_table();
 /// The option with this key, or with one of its other long names written with '_'; nullptr where there is none.
 const OptionSpec* find_option(std::string_view key);

@@ -90,12 +90,17 @@ std::vector<Entry> manual(const CommandInfo& program) {
   const std::vector<Entry> rest = {
       {"SETTINGS AND THEIR SOURCES", "", ""},
       {"", "",
-       "Every option with a YAML key can stand in the file of --config. The command line wins over --config, that over "
+       "Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the command "
+       "line, "
+       "that over --config, that over "
        "the recipe of --from, that over the file of configs/ that fits the model, and that over the checkpoint. "
        "'sparsereel config show' prints each value and its source."},
       {"FILES", "", ""},
       {"", "F.mp4, F.gif.json", "A video's recipe: the comment tag of an MP4, a file beside a GIF."},
       {"", "F.latents.safetensors", "The latents of a run, kept until its video is written."},
+      {"", "F.checkpoint.safetensors", "Where a denoising cut short goes on: --checkpoint-every, and batch."},
+      {"", "manifest.<rank>.jsonl", "In the folder of batch: a line a video, by which a run goes on."},
+      {"", "F.yaml, F.yaml.search", "A profile of tune, and how far its search is until it is complete."},
       {"", "configs/*.yaml", "match, architecture and defaults of known models."},
       {"EXIT STATUS", "", ""},
       {"", "0", "Done."},
