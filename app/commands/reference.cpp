@@ -91,10 +91,8 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"SETTINGS AND THEIR SOURCES", "", ""},
       {"", "",
        "Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the command "
-       "line, "
-       "that over --config, that over "
-       "the recipe of --from, that over the file of configs/ that fits the model, and that over the checkpoint. "
-       "'sparsereel config show' prints each value and its source."},
+       "line, that over --config, that over the recipe of --from, that over the file of configs/ that fits the model, "
+       "and that over the checkpoint. 'sparsereel config show' prints each value and its source."},
       {"FILES", "", ""},
       {"", "F.mp4, F.gif.json", "A video's recipe: the comment tag of an MP4, a file beside a GIF."},
       {"", "F.latents.safetensors", "The latents of a run, kept until its video is written."},
