@@ -320,7 +320,9 @@ class Shares(BatchTest):
         file = self.prompts(rows)
         arguments = [*map(str, self.arguments(file, 'out', *OPTIONS))]
         launcher = ['mpirun', '--allow-run-as-root', '--oversubscribe', '--mca', 'orte_abort_on_non_zero_status', '0', '-n', '4']
-        victim = ['bash', '-c', f'if [ "$OMPI_COMM_WORLD_RANK" = 2 ]; then timeout -s KILL 0.4 "$@"; else exec "$@"; fi', 'rank', PROGRAM, *arguments]
+        killer = '''[ "$OMPI_COMM_WORLD_RANK" = 2 ] || exec "$@"
+            "$@" & until [ -s out/manifest.2.jsonl ] || ! kill -0 $!; do sleep 0.01; done; kill -KILL $!; wait $!'''
+        victim = ['bash', '-c', killer, 'rank', PROGRAM, *arguments]
         subprocess.run([*launcher, *victim], cwd=self.folder, capture_output=True, timeout=300)
         first = self.manifest()
         result = subprocess.run([*launcher, PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=300)
@@ -332,24 +334,32 @@ class Shares(BatchTest):
 
 
 class KilledRuns(BatchTest):
+    def checkpoints(self):
+        """What changes whenever a checkpoint is written."""
+        return {(path.name, path.stat().st_ino) for path in (self.folder / 'out').glob('[!.]*.checkpoint.safetensors') if path.exists()}
+
+    def run_and_kill(self, file, lines, delay):
+        """Kills a run so many seconds after it wrote as many manifest lines, then a checkpoint; whether it still ran."""
+        lines += len(self.manifest()) if (self.folder / 'out').exists() else 0
+        process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
+                                   stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        manifest = self.folder / 'out' / 'manifest.0.jsonl'
+        while process.poll() is None and (not manifest.exists() or manifest.read_bytes().count(b'\n') < lines):
+            time.sleep(0.001)
+        before = self.checkpoints()
+        while process.poll() is None and self.checkpoints() <= before:
+            time.sleep(0.001)
+        time.sleep(delay)
+        process.kill()
+        return process.wait() == -signal.SIGKILL
+
     def test_killed_at_random_moments_the_videos_are_those_of_one_run(self):
         file = self.prompts()
-        started = time.monotonic()
         self.succeed(self.batch(file, 'whole', *OPTIONS))
-        seconds = time.monotonic() - started
         generator = random.Random(6)
-        killed = 0
-        for _ in range(KILLS):
-            process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
-                                       stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            try:
-                process.wait(timeout=generator.uniform(0.1, 1.2) * 2 * seconds / KILLS + 0.3)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                killed += 1
-            process.wait()
+        killed = sum(self.run_and_kill(file, lines=generator.randint(0, 1), delay=generator.uniform(0, 0.1)) for _ in range(KILLS))
         report = self.set_report(file, 'out', '--checkpoint-every', '1', *OPTIONS)
-        print(f'{ROWS} rows, killed {killed} times, {report["rendered"]} left to the last run, {seconds:.1f} s uninterrupted')
+        print(f'{ROWS} rows, killed {killed} times, {report["rendered"]} left to the last run')
         self.assertGreater(killed, 0)
         self.assertEqual({name: digest for name, digest in self.videos().items() if not name.startswith('.')}, self.videos('whole'))
         done = [line for line in self.manifest() if line['state'] == 'done']
