@@ -268,6 +268,16 @@ class Checkpoints(BatchTest):
             self.assertEqual(self.names(), ['clip.mp4', 'whole.mp4'])
             (self.folder / 'clip.mp4').unlink()
 
+    def test_run_killed_while_decoding_makes_the_same_video(self):
+        options = ['--steps', '3', '--frames', '49', '--topk', '0.3', '--threads', '1']
+        self.succeed(self.generate(*options, '-o', 'whole.mp4'))
+        self.run_to_step(3, '--checkpoint-every', '1', *options)
+        whole, report = self.report(*options, '-o', 'again.mp4'), self.report(*options, '--checkpoint-every', '1', '-o', 'clip.mp4')
+        self.assertEqual(report['resumed_at_step'], 3)
+        self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
+        for field in ('kernel', 'sparsity', 'calls'):
+            self.assertEqual(report['attention'][field], whole['attention'][field], field)
+
     def test_checkpoint_of_another_run_is_not_used(self):
         self.run_to_step(2, '--checkpoint-every', '2', '--steps', '150')
         result = self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
