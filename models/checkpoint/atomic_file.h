@@ -5,7 +5,19 @@
 #include <cstddef>
 #include <filesystem>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
+
+/// A file could not be written for a reason that the next file on that disk would meet too: it is full, read-only or
+/// broken.
+class DiskError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws DiskError where the system's error number is such a reason, else a plain Error.
+[[noreturn]] void throw_write_error(int system_error, const Error& error);
 
 /// A file in the making: `dir/.name.<pid>.partial.ext` for the target `dir/name.ext` (the extension is kept, so that
 /// FFmpeg can guess the format). It is filled by write(), or by anybody who opens temporary() by path; commit() makes

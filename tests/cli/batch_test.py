@@ -130,6 +130,17 @@ class PromptSets(BatchTest):
         self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()),
                          [(0, 'done'), (1, 'failed'), (2, 'failed'), (3, 'done')])
 
+    def test_encoder_that_does_not_open_fails_its_row_alone(self):
+        file = self.write('set.jsonl', '{"prompt": "a"}\n{"prompt": "b", "codec": "mjpeg"}\n{"prompt": "c"}\n{"prompt": "d"}\n')
+        for skipped in (0, 3):
+            result = self.batch(file, 'out', '--steps', '2', '--json')
+            self.assertEqual(result.returncode, 1)
+            self.assertIn('set.jsonl:2', result.stderr)
+            self.assertIn('mjpeg', result.stderr)
+            report = json.loads(result.stdout)['set']
+            self.assertEqual((report['rendered'], report['skipped'], report['failed']), (3 - skipped, skipped, 1))
+        self.assertEqual(sorted(path.name for path in (self.folder / 'out').glob('*.mp4')), ['0000-a.mp4', '0002-c.mp4', '0003-d.mp4'])
+
     def test_names_are_safe_whatever_the_prompt(self):
         prompts = ['../../../etc/passwd', 'x' * 300, '\u65e5\u672c', 'a\tb', 'CON', '-rf *', 'same', 'same']
         self.succeed(self.batch(self.write('set.txt', '\n'.join(prompts) + '\n'), 'out', '--steps', '1', '--frames', '1'))

@@ -5,7 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <chrono>
-#include <new>
+#include <exception>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -17,6 +17,8 @@
 #include "app/latents.h"
 #include "app/report.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+#include "models/failure.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -27,23 +29,20 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Runs a part of a row's rendering; nothing where it fails, and the row then has the cause.
+/// Runs a part of a row's rendering; nothing where it fails, and the row then has the cause. What would fail for every
+/// row is thrown on.
 template <typename Part>
 auto attempt(PlannedRow& row, const Part& part) -> std::optional<decltype(part())> {
   try {
     return part();
-  } catch (const Error& error) {
+  } catch (const models::Cancelled&) {
+    throw;
+  } catch (const models::DiskError&) {
+    throw;
+  } catch (...) {
+    const Error error = models::as_error(std::current_exception());
     row.cause = error.what();
     row.remedy = error.remedy();
-  } catch (const c10::OutOfMemoryError& error) {
-    row.cause = std::string("out of GPU memory: ") + error.what_without_backtrace();
-    row.remedy = "choose a smaller size or fewer frames, --vae-tiling on, --offload, or --dtype bf16";
-  } catch (const std::bad_alloc&) {
-    row.cause = "out of memory";
-    row.remedy = "choose a smaller size or fewer frames, or --vae-tiling on";
-  } catch (const c10::Error& error) {
-    row.cause = std::string("libtorch failed: ") + error.what_without_backtrace();
-    row.remedy = "report this with the prompt set and 'sparsereel doctor'";
   }
   return std::nullopt;
 }
@@ -64,8 +63,10 @@ void Renderer::render(const std::vector<PlannedRow*>& rows, models::Pipeline& pi
     start_ = std::chrono::steady_clock::now();
     for (PlannedRow* row : rows) {
       show_progress();
-      if (row->cause.empty()) render_row(*row, pipeline);
-      if (!row->cause.empty()) fail(*row);
+      if (row->cause.empty())
+        render_row(*row, pipeline);
+      else
+        fail(*row);
     }
     collect();
     tally_.seconds["render"] += seconds_since(start_);
@@ -134,7 +135,7 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
 void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
   const auto result = attempt(row, [&] { return generate(row, pipeline); });
   row.text.reset();
-  if (!result) return;
+  if (!result) return fail(row);
   collect();
   const nlohmann::json recipe = make_recipe(row.options, result->settings, pipeline, result->attention.statistics);
   written_ = std::async(std::launch::async, [this, &row, result = *result, recipe] {
@@ -147,13 +148,24 @@ void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
   });
 }
 
-Renderer::Written Renderer::write(const PlannedRow& row, const models::GenerateResult& result,
-                                  const nlohmann::json& recipe) {
+Renderer::Written Renderer::write(PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe) {
   const c10::InferenceMode guard;
+  Written written{.row = &row, .seconds = {}, .warnings = row.warnings};
+  const auto entry = attempt(row, [&] { return write_files(row, result, recipe, written); });
+  if (!entry) return written;
+  manifest_.append(*entry);
+  std::error_code ignored;
+  fs::remove(checkpoint_beside(row.options.run.output), ignored);
+  for (std::string& warning : written.warnings) warning.insert(0, row.place + ": ");
+  return written;
+}
+
+/// Returns the row's line of the manifest.
+nlohmann::json Renderer::write_files(const PlannedRow& row, const models::GenerateResult& result,
+                                     const nlohmann::json& recipe, Written& written) const {
   const auto start = std::chrono::steady_clock::now();
   const RunOptions& run = row.options.run;
   const WrittenVideo video = write_outputs(run, result.frames, dump(recipe), row.options.request.prompt);
-  Written written{.seconds = {}, .warnings = row.warnings};
   written.warnings.insert(written.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (!video.note.empty()) written.warnings.push_back(video.note);
   if (const std::string wrong = defect(result.frames); !wrong.empty()) {
@@ -172,17 +184,14 @@ Renderer::Written Renderer::write(const PlannedRow& row, const models::GenerateR
   entry["encoder"] = video.encoder;
   entry["warnings"] = written.warnings;
   if (row.resumed_at_step > 0) entry["resumed_at_step"] = row.resumed_at_step;
-  manifest_.append(entry);
-  std::error_code ignored;
-  fs::remove(checkpoint_beside(run.output), ignored);
-  for (std::string& warning : written.warnings) warning.insert(0, row.place + ": ");
-  return written;
+  return entry;
 }
 
 /// Waits for the video that is being written.
 void Renderer::collect() {
   if (!written_.valid()) return;
   const Written written = written_.get();
+  if (!written.row->cause.empty()) return fail(*written.row);
   ++tally_.rendered;
   for (const auto& [stage, seconds] : written.seconds) tally_.seconds[stage] += seconds;
   tally_.warnings.insert(tally_.warnings.end(), written.warnings.begin(), written.warnings.end());
