@@ -36,8 +36,10 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
   }
-  check_distinct(
-      {{"the prompt set", options.set}, {"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
+  std::vector<NamedFile> files = {{"the prompt set", options.set}, {"--config", set.config_file}};
+  for (const char* key : {"report", "profile", "from", "init_latents", "random_weights", "prompt_file"})
+    files.push_back({find_option(key)->names, set.merged.text(key, "")});
+  check_distinct(files);
 }
 
 void make_folder(const std::filesystem::path& folder) {
@@ -167,7 +169,14 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
-  if (!options.status.empty()) return show_status(options.status, report);
+  const auto begin_report = [&] {
+    start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
+  };
+  if (!options.status.empty()) {
+    check_distinct({{"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
+    begin_report();
+    return show_status(options.status, report);
+  }
   const auto start = std::chrono::steady_clock::now();
   check_options(set, options);
   const Share share = find_share(options.share, [](const char* name) {
@@ -175,6 +184,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   });
   const std::vector<PromptRow> rows = read_prompt_set(options.set);
   std::vector<PlannedRow> planned = plan_rows(rows, set, options, share);
+  begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
   Tally tally;

@@ -112,6 +112,27 @@ class PromptSets(BatchTest):
             self.fail_with(self.batch(self.write(name, text), 'out-' + name), 2, *words)
             self.assertFalse((self.folder / ('out-' + name)).exists(), name)
 
+    def test_nothing_that_is_read_is_written(self):
+        model = self.copy_of_the_model()
+        files = {'set.txt': 'a\n', 'my.yaml': 'steps: 2\n', 'profile.yaml': 'x: 1\n', 'prompt.txt': 'a\n', 'weights.yaml': 'x: 1\n',
+                 'latents.safetensors': 'x', 'from.mp4': 'x', 'own.jsonl': '{"prompt": "a", "init_latents": "latents.safetensors"}\n',
+                 'broken.jsonl': '{"prompt": "a", "profile": "profile.yaml", "topk": 0.5}\n',
+                 'sheet.jsonl': '{"prompt": "a"}\n{"prompt": "b", "contact_sheet": "sheet.png"}\n', 'sheet.png': 'x',
+                 'save.jsonl': '{"prompt": "a", "save_latents": "latents.safetensors"}\n'}
+        for name, text in files.items():
+            self.write(name, text)
+        before = {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+        for option, name in (('--config', 'my.yaml'), ('--profile', 'profile.yaml'), ('--prompt-file', 'prompt.txt'), ('--from', 'from.mp4'),
+                             ('--init-latents', 'latents.safetensors'), ('--random-weights', 'weights.yaml')):
+            result = self.run_program('batch', 'set.txt', '-o', 'out', option, name, '--report', name)
+            self.assertEqual(result.returncode, 2, result.stderr)
+        for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'sheet.png')):
+            self.fail_with(self.batch(set_file, 'out', '--report', report), 2, 'are the same file', report)
+        self.fail_with(self.batch('save.jsonl', 'out', '--init-latents', 'latents.safetensors'), 2, 'are the same file', 'save.jsonl:1')
+        self.fail_with(self.batch('own.jsonl', model, '--report', model / '0000-a.mp4'), 2, 'are the same file', 'own.jsonl:1')
+        self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}, before)
+        self.assertFalse((self.folder / 'out').exists())
+
     def test_options_of_one_video_are_refused_for_a_set(self):
         file = self.prompts(1)
         config = self.write('my.yaml', 'contact_sheet: sheet.png\n')

@@ -5,6 +5,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <system_error>
 #include <utility>
@@ -21,6 +22,9 @@ namespace sparsereel::app::sets {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Options that name a file to read.
+constexpr std::array<const char*, 5> kReadFiles = {"random_weights", "init_latents", "prompt_file", "from", "profile"};
 
 /// Runs a part of a row's planning; what is wrong becomes the row's.
 void attempt(PlannedRow& row, const std::function<void()>& part) {
@@ -72,22 +76,62 @@ std::string folded(std::string name) {
   return name;
 }
 
+/// What the run reads and writes: nothing is written that is read, or written twice.
+class FileTable {
+ public:
+  void reads(const std::string& who, const fs::path& file) { add(who, file, false); }
+  void writes(const std::string& who, const fs::path& file) { add(who, file, true); }
+
+ private:
+  struct Use {
+    std::string who;
+    bool written;
+  };
+
+  void add(const std::string& who, const fs::path& file, bool written) {
+    if (file.empty()) return;
+    std::error_code ignored;
+    const fs::path place = fs::weakly_canonical(fs::absolute(file, ignored), ignored);
+    const auto [use, added] = uses_.emplace(folded(place.string()), Use{who, written});
+    if (!added && (written || use->second.written))
+      throw bad_input(use->second.who + " and " + who + " are the same file: " + file.string(),
+                      "give each file a name of its own");
+  }
+
+  std::map<std::string, Use> uses_;
+};
+
+void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options) {
+  files.reads("the prompt set", options.set);
+  files.reads("--config", set.config_file);
+  for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
+  files.writes("--report", set.merged.text("report", ""));
+}
+
+/// By the row's own values: what is wrong with them may have kept them from being merged.
+void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned) {
+  const auto value = [&](const char* key) {
+    const auto place = row.values.find(key);
+    return place == row.values.end() ? "" : place->second;
+  };
+  for (const char* key : kReadFiles) files.reads(planned.place + " " + key, value(key));
+  for (const char* key : {"contact_sheet", "save_latents"}) files.writes(planned.place + " " + key, value(key));
+  const fs::path& output = planned.options.run.output;
+  files.writes(planned.place + " output", output);
+  if (output.extension() == ".gif") files.writes(planned.place + " output", recipe_beside(output));
+}
+
 }  // namespace
 
 std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
                                   const BatchOptions& options, const Share& share) {
   std::vector<PlannedRow> planned;
-  std::map<std::string, std::string> places;  // by file
+  FileTable files;
+  add_files(files, set, options);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     PlannedRow row = plan(rows[i], index, set, options, share);
-    for (const std::string& file :
-         {row.options.run.output.string(), row.options.run.contact_sheet.string(), row.options.save_latents.string()}) {
-      if (file.empty()) continue;
-      const auto [place, added] = places.emplace(folded(file), row.place);
-      if (!added)
-        throw bad_input(place->second + " and " + row.place + " both write " + file, "give each row files of its own");
-    }
+    add_files(files, rows[i], row);
     if (index % share.size == share.rank) planned.push_back(std::move(row));
   }
   return planned;

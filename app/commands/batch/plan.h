@@ -44,7 +44,8 @@ struct PlannedRow {
 };
 
 /// Merges the settings of this share's rows and names their videos. Rows whose own values are impossible are kept with
-/// their cause. Throws Error for what concerns the whole set: two rows with one output.
+/// their cause. Throws Error for what concerns the whole set: a file that a row or the report would write and that
+/// another row writes, or any reads. Nothing is written yet.
 std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
                                   const BatchOptions& options, const Share& share);
 
