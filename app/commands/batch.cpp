@@ -92,15 +92,15 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows,
 /// The rows that are left to render.
 std::vector<PlannedRow*> pending(const std::vector<PlannedRow*>& rows, const models::Pipeline& pipeline,
                                  const std::vector<ManifestEntry>& entries, const BatchOptions& options,
-                                 Renderer& renderer, Tally& tally) {
+                                 Renderer& renderer) {
   const std::string model = models::model_hash(open_model(rows.front()->options.run));
   std::vector<PlannedRow*> left;
   for (PlannedRow* row : rows) {
     resolve_row(*row, pipeline, model);
     if (!row->cause.empty()) {
       renderer.fail(*row);
-    } else if (is_finished(*row, entries, options.folder)) {
-      ++tally.skipped;
+    } else if (const ManifestEntry* finished = find_finished(*row, entries, options.folder)) {
+      renderer.skip(*row, *finished, entries);
     } else {
       left.push_back(row);
     }
@@ -187,6 +187,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
+  remove_leftovers(planned, options.folder);  // under the manifest's lock
   Tally tally;
   tally.rows = static_cast<int64_t>(rows.size());
   tally.share = static_cast<int64_t>(planned.size());
@@ -198,7 +199,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   Renderer renderer(manifest, progress, tally);
   for (const std::vector<PlannedRow*>& group : groups_of(planned)) {
     const auto pipeline = open_for(group, renderer);
-    if (pipeline) renderer.render(pending(group, *pipeline, entries, options, renderer, tally), *pipeline);
+    if (pipeline) renderer.render(pending(group, *pipeline, entries, options, renderer), *pipeline);
   }
   progress.clear();
   report.recovery.clear();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -167,6 +168,12 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
   unregister_temporary(std::exchange(registration_, nullptr));
   flush_to_disk(target_.parent_path());  // the rename itself; the file is whole either way
+}
+
+std::string AtomicFile::target_of(const std::string& name) {
+  static const std::regex temporary(R"(\.(.+)\.\d+(-\d+)?\.partial(\.[^.]+)?)");
+  std::smatch parts;
+  return std::regex_match(name, parts, temporary) ? parts.str(1) + parts.str(3) : "";
 }
 
 void AtomicFile::remove_all_temporaries() noexcept {

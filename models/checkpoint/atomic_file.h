@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string>
 
 #include "hilbert/error.h"
 
@@ -42,6 +43,10 @@ class AtomicFile {
   /// Flushes the temporary to the disk (fsync) and renames it to the target. Throws Error as write() does; the target
   /// is then untouched.
   void commit();
+
+  /// "clip.mp4" of the name of a temporary, ".clip.1234.partial.mp4"; empty where it is no such name. What a killed
+  /// process leaves is known by it.
+  static std::string target_of(const std::string& name);
 
   /// Removes the temporaries of every AtomicFile that is alive in this process. Only async-signal-safe calls: a signal
   /// handler that is about to end the process may call it.

@@ -219,6 +219,36 @@ class Resuming(BatchTest):
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         self.assertEqual(self.set_report(file, 'out', '--steps', '2', '--crf', '30')['rendered'], 1)
 
+    def test_row_is_not_finished_without_its_other_files(self):
+        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n'), 'out', '--steps', '2'))
+        video = self.videos()
+        file = self.write('set.jsonl', '{"prompt": "a", "contact_sheet": "sheet.png", "save_latents": "a.safetensors"}\n')
+        for missing in ('sheet.png', 'a.safetensors'):
+            self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1, missing)
+            self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 1)
+            (self.folder / missing).unlink()
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
+        self.assertEqual(self.videos(), video)
+
+    def status(self):
+        report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)['set']
+        return report['rows'], report['done'], report['failed'], report['missing']
+
+    def test_status_is_that_of_the_set_as_it_is_now(self):
+        good, bad = '{"prompt": "a", "output": "a.mp4"}\n', '{"prompt": "a", "output": "a.mp4", "width": 100}\n'
+        other, new = '{"prompt": "b", "output": "b.mp4", "seed": 7}\n', '{"prompt": "c", "output": "c.mp4"}\n'
+        good, bad = (row.replace('}', ', "seed": 5}') for row in (good, bad))
+        for text, rendered, skipped, status in ((good + other, 2, 0, (2, 2, 0, 0)),
+                                                (bad + other, 0, 1, (2, 1, 1, 0)),
+                                                (good + other, 0, 2, (2, 2, 0, 0)),  # edited back
+                                                (new + good + other, 1, 2, (3, 3, 0, 0)),  # in front
+                                                (good + other, 0, 2, (2, 2, 0, 0)),
+                                                (good, 0, 1, (1, 1, 0, 0))):  # shorter
+            result = self.batch(self.write('set.jsonl', text), 'out', '--steps', '2', '--json')
+            report = json.loads(result.stdout)['set']
+            self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped), text)
+            self.assertEqual(self.status(), status, text)
+
     def test_half_a_manifest_line_counts_for_nothing(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
@@ -403,10 +433,23 @@ class KilledRuns(BatchTest):
         report = self.set_report(file, 'out', '--checkpoint-every', '1', *OPTIONS)
         print(f'{ROWS} rows, killed {killed} times, {report["rendered"]} left to the last run')
         self.assertGreater(killed, 0)
-        self.assertEqual({name: digest for name, digest in self.videos().items() if not name.startswith('.')}, self.videos('whole'))
+        self.assertEqual(self.videos(), self.videos('whole'))
         done = [line for line in self.manifest() if line['state'] == 'done']
         self.assertEqual(len({line['row'] for line in done}), ROWS)
         self.assertLessEqual(len(done), ROWS + killed)
+
+    def test_leavings_of_killed_runs_are_removed(self):
+        file = self.prompts(2)
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        videos = self.videos()
+        name = sorted(videos)[0]
+        strangers = ('.mine.12.partial.mp4', f'.{name}', 'notes.txt')
+        for left in (f'.{name[:-4]}.12.partial.mp4', f'.{name}.checkpoint.12-1.partial.safetensors', f'{name}.checkpoint.safetensors', *strangers):
+            (self.folder / 'out' / left).write_text('x')
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 2)
+        for stranger in strangers:
+            (self.folder / 'out' / stranger).unlink()
+        self.assertEqual(self.videos(), videos)
 
 
 if __name__ == '__main__':

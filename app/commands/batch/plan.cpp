@@ -16,6 +16,8 @@
 #include "app/outputs.h"
 #include "app/report.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+#include "models/checkpoint/sha256.h"
 #include "models/device.h"
 
 namespace sparsereel::app::sets {
@@ -156,21 +158,43 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, const std::s
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
     row.recipe = make_recipe(options, resolved, pipeline, {});
     row.identity = recipe_identity(row.recipe, options, model);
+    // Files beside the video make no other recipe, but the row is not finished without them.
+    if (!options.run.contact_sheet.empty() || !options.save_latents.empty())
+      row.identity = models::sha256(row.identity + "\n" + options.run.contact_sheet.string() + "\n" +
+                                    options.save_latents.string());
   });
 }
 
-bool is_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries, const fs::path& folder) {
+const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
+                                   const fs::path& folder) {
   const fs::path video = folder / row.output;
   std::error_code error;
   const uint64_t bytes = fs::file_size(video, error);
-  if (error || row.identity.empty()) return false;
+  if (error || row.identity.empty()) return nullptr;
+  for (const fs::path& file : {row.options.run.contact_sheet, row.options.save_latents})
+    if (!file.empty() && !fs::is_regular_file(file, error)) return nullptr;
   std::string hash;  // of the file, once it is worth reading
-  return std::any_of(entries.begin(), entries.end(), [&](const ManifestEntry& entry) {
+  const auto found = std::find_if(entries.rbegin(), entries.rend(), [&](const ManifestEntry& entry) {
     if (entry.state != "done" || entry.output != row.output || entry.identity != row.identity || entry.bytes != bytes)
       return false;
     if (hash.empty()) hash = sha256_of_file(video);
     return entry.sha256 == hash;
   });
+  return found == entries.rend() ? nullptr : &*found;
+}
+
+void remove_leftovers(const std::vector<PlannedRow>& rows, const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string target = models::AtomicFile::target_of(entry.path().filename().string());
+    if (target.empty()) continue;
+    const bool ours = std::any_of(rows.begin(), rows.end(), [&](const PlannedRow& row) {
+      return target == row.output || target.starts_with(row.output + ".");  // its checkpoint, latents, recipe
+    });
+    if (ours) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& file : leftovers) fs::remove(file, error);
 }
 
 }  // namespace sparsereel::app::sets

@@ -56,7 +56,12 @@ std::string pipeline_key(const PlannedRow& row);
 /// the row's cause.
 void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, const std::string& model);
 
-/// A manifest says that this very video is finished, and the file is still what was written.
-bool is_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries, const std::filesystem::path& folder);
+/// The line that says that this very video is finished, where its files are still there and the video is what was
+/// written; null where there is none.
+const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
+                                   const std::filesystem::path& folder);
+
+/// Removes the temporaries that killed runs left of these rows' files in the folder; nobody else may be rendering them.
+void remove_leftovers(const std::vector<PlannedRow>& rows, const std::filesystem::path& folder);
 
 }  // namespace sparsereel::app::sets

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -203,6 +204,18 @@ void Renderer::fail(const PlannedRow& row) {
   nlohmann::json entry = line(row, "failed");
   entry["cause"] = row.cause;
   entry["remedy"] = row.remedy;
+  manifest_.append(entry);
+}
+
+void Renderer::skip(const PlannedRow& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries) {
+  ++tally_.skipped;
+  std::error_code ignored;
+  fs::remove(checkpoint_beside(row.options.run.output), ignored);  // of a run that was killed right after the line
+  const auto last = std::find_if(entries.rbegin(), entries.rend(),
+                                 [&](const ManifestEntry& entry) { return entry.row == row.index; });
+  if (last != entries.rend() && &*last == &finished && finished.rows <= tally_.rows) return;
+  nlohmann::json entry = finished.line;
+  entry.update({{"row", row.index}, {"rows", tally_.rows}, {"place", row.place}, {"finished", utc_now()}});
   manifest_.append(entry);
 }
 

@@ -35,6 +35,9 @@ class Renderer {
   void render(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline);
   /// Records a row that failed, or that was bad from the start.
   void fail(const PlannedRow& row);
+  /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
+  /// line is written anew: the last word on each row counts.
+  void skip(const PlannedRow& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
 
  private:
   /// One video on its way to the disk.
