@@ -173,6 +173,10 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
     start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
   };
   if (!options.status.empty()) {
+    if (!options.set.empty() || !options.folder.empty() || !options.share.empty())
+      throw bad_input(
+          "--status " + options.status.string() + " renders nothing: FILE, -o and --share mean nothing to it",
+          "leave them out, or leave out --status");
     check_distinct({{"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
     begin_report();
     return show_status(options.status, report);
