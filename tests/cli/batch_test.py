@@ -162,6 +162,10 @@ class PromptSets(BatchTest):
             self.assertEqual((report['rendered'], report['skipped'], report['failed']), (3 - skipped, skipped, 1))
         self.assertEqual(sorted(path.name for path in (self.folder / 'out').glob('*.mp4')), ['0000-a.mp4', '0002-c.mp4', '0003-d.mp4'])
 
+    def test_row_warns_as_generate_does(self):
+        self.succeed(self.batch(self.write('set.txt', 'a\n'), 'out', '--steps', '1', '--frames', '5'))
+        self.assertIn('8 frames where 5 were asked for', ' '.join(self.manifest()[0]['warnings']))
+
     def test_names_are_safe_whatever_the_prompt(self):
         prompts = ['../../../etc/passwd', 'x' * 300, '\u65e5\u672c', 'a\tb', 'CON', '-rf *', 'same', 'same']
         self.succeed(self.batch(self.write('set.txt', '\n'.join(prompts) + '\n'), 'out', '--steps', '1', '--frames', '1'))
@@ -345,6 +349,14 @@ class Checkpoints(BatchTest):
         result = self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertIn('other settings', result.stderr)
 
+    def test_checkpoint_that_cannot_be_written_is_a_warning(self):
+        for output in ('clip.mp4', 'out/0000-a.mp4'):
+            (self.folder / (output + '.checkpoint.safetensors') / 'x').mkdir(parents=True)
+        for result in (self.generate('--checkpoint-every', '1', '--steps', '3', '-o', 'clip.mp4'),
+                       self.batch(self.write('set.txt', 'a\n'), 'out', '--checkpoint-every', '1', '--steps', '3')):
+            self.succeed(result)
+            self.assertEqual(result.stderr.count('the denoising is not kept while it runs'), 1, result.stderr)
+
     def test_damaged_checkpoint_is_not_used(self):
         (self.folder / 'clip.mp4.checkpoint.safetensors').write_bytes(b'\x08\0\0\0\0\0\0\0{"a": 1}')
         result = self.succeed(self.generate('--checkpoint-every', '2', '-o', 'clip.mp4'))
@@ -385,6 +397,8 @@ class Shares(BatchTest):
         (self.folder / 'out' / '0000-a.mp4').unlink()
         self.assertIn('1 of 4 rows done', self.succeed(self.run_program('batch', '--status', 'out')).stdout)
         self.fail_with(self.run_program('batch', '--status', '.'), 2, 'manifest')
+        for more in ([file], ['-o', 'out'], ['--share', '0/3']):
+            self.fail_with(self.run_program('batch', '--status', 'out', *more), 2, '--status out')
 
     @unittest.skipUnless(shutil.which('mpirun'), 'mpirun is not installed (openmpi-bin)')
     def test_mpirun_whose_rank_is_killed_loses_no_row(self):

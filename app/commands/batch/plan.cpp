@@ -156,6 +156,8 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, const std::s
     if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
     const models::GenerateSettings resolved = pipeline.resolve(request);
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
+    if (const std::string warning = profile_warning(options, resolved); !warning.empty())
+      row.warnings.push_back(warning);
     row.recipe = make_recipe(options, resolved, pipeline, {});
     row.identity = recipe_identity(row.recipe, options, model);
     // Files beside the video make no other recipe, but the row is not finished without them.

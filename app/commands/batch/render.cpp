@@ -108,14 +108,8 @@ models::GenerateObserver Renderer::observe(const PlannedRow& row) {
   observer.step = [this](int64_t step, int64_t steps, double seconds) { progress_.step(step, steps, seconds); };
   observer.decode = [this](int64_t done, int64_t total) { progress_.step(done, total, 0); };
   observer.cancelled = [this] { return interrupted() || write_failed_; };
-  observer.checkpoint_every = row.options.checkpoint_every;
-  observer.checkpoint = [this, &row](const models::DenoisingState& state) {
-    try {
-      save_checkpoint(checkpoint_beside(row.options.run.output), state, row.identity);
-    } catch (const Error& error) {  // costs time only if the run is killed
-      tally_.warnings.push_back(row.place + ": its latents are not kept while the video is made: " + error.what());
-    }
-  };
+  keep_checkpoints(observer, checkpoint_beside(row.options.run.output), row.identity, row.options.checkpoint_every, {},
+                   [this, &row](const std::string& warning) { tally_.warnings.push_back(row.place + ": " + warning); });
   return observer;
 }
 
@@ -169,6 +163,8 @@ nlohmann::json Renderer::write_files(const PlannedRow& row, const models::Genera
   const WrittenVideo video = write_outputs(run, result.frames, dump(recipe), row.options.request.prompt);
   written.warnings.insert(written.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (!video.note.empty()) written.warnings.push_back(video.note);
+  if (const std::string other = frame_count_warning(result.frames, result.settings); !other.empty())
+    written.warnings.push_back(other);
   if (const std::string wrong = defect(result.frames); !wrong.empty()) {
     const fs::path latents = run.output.string() + ".latents.safetensors";
     save_latents(latents, result.latents, dump(recipe));
