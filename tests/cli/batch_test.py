@@ -286,18 +286,19 @@ class Resuming(BatchTest):
         self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
         self.check_consistent(3)
 
-    def test_full_disk_leaves_every_finished_video_intact(self):
+    def test_video_that_cannot_be_written_leaves_the_others_alone(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         first = self.videos()
-        longer = self.write('longer.jsonl', file.read_text() + '{"prompt": "more"}\n')
-        result = self.batch(longer, 'out', '--steps', '2', **limited(8000))  # as on a full disk
+        longer = self.write('longer.jsonl', file.read_text() + '{"prompt": "more"}\n{"prompt": "less", "frames": 1, "size": "32x32", "crf": 51}\n')
+        result = self.batch(longer, 'out', '--steps', '2', **limited(8000))
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn('could not be written', result.stderr)
+        self.assertIn('1 rendered, 2 were finished before, 1 failed', result.stderr)
         for name, digest in first.items():
             self.assertEqual(self.videos()[name], digest)
         self.succeed(self.batch(longer, 'out', '--steps', '2'))
-        self.check_consistent(3)
+        self.check_consistent(4)
 
     def wait_for(self, condition, seconds=60):
         end = time.monotonic() + seconds
