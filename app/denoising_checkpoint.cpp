@@ -112,6 +112,7 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::Safetenso
   const nlohmann::json run = models::parse_json(file.header().metadata.at("run"), file.path().string(), remedy);
   state.step = run.at("step").get<int64_t>();
   state.redone_steps = run.at("redone_steps").get<std::vector<int64_t>>();
+  state.kernel = run.at("kernel").get<std::string>();
   state.warnings = run.at("warnings").get<std::vector<std::string>>();
   return std::make_shared<models::DenoisingState>(std::move(state));
 }
@@ -127,8 +128,25 @@ void save_checkpoint(const fs::path& path, const models::DenoisingState& state, 
   std::vector<models::TensorView> views = {view(kLatents, state.latents), view(kGenerator, state.generator),
                                            view(kBlocks, blocks), view(kMeasured, measured)};
   for (const auto& [name, history] : state.scheduler) views.push_back(view(kHistory + name, history));
-  const nlohmann::json run = {{"step", state.step}, {"redone_steps", state.redone_steps}, {"warnings", state.warnings}};
+  const nlohmann::json run = {{"step", state.step},
+                              {"redone_steps", state.redone_steps},
+                              {"kernel", state.kernel},
+                              {"warnings", state.warnings}};
   models::write_safetensors(path, views, {{"identity", identity}, {"run", dump(run)}});
+}
+
+void keep_checkpoints(models::GenerateObserver& observer, const fs::path& path, const std::string& identity,
+                      int64_t every, const std::function<void(const models::DenoisingState&)>& saved,
+                      const std::function<void(const std::string&)>& warn) {
+  observer.checkpoint_every = every;
+  observer.checkpoint = [=, warned = false](const models::DenoisingState& state) mutable {
+    try {
+      save_checkpoint(path, state, identity);
+      if (saved) saved(state);
+    } catch (const Error& error) {
+      if (!std::exchange(warned, true)) warn(std::string("the denoising is not kept while it runs: ") + error.what());
+    }
+  };
 }
 
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,

@@ -24,7 +24,6 @@
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
 #include "models/failure.h"
 
 namespace sparsereel::app {
@@ -96,16 +95,6 @@ std::string command_line_remedy(const CLI::App& program, const std::vector<std::
   return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }
 
-void start_report(const std::string& path, bool print, const char* command, RunReport& report) {
-  if (!path.empty()) {
-    const models::AtomicFile probe(path);  // a report that cannot be written ends the run before it begins
-    report.path = path;
-  }
-  report.print = print;
-  report.content["version"] = SPARSEREEL_VERSION;
-  report.content["command"] = command;
-}
-
 void run(int argc, char** argv, RunReport& report) {
   CLI::App program("Text to video with Hilbert-ordered, block-sparse attention", "sparsereel");
   program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
@@ -133,7 +122,6 @@ void run(int argc, char** argv, RunReport& report) {
   batch_command->callback([&] {
     collected = collect_settings(arguments.values, arguments.config);
     const sets::SetSettings set{.command_line = arguments.values, .config_file = arguments.config, .merged = collected};
-    start_report(collected.text("report", ""), collected.flag("json"), "batch", report);
     batch(set, batch_options, report);
   });
 

@@ -72,6 +72,16 @@ nlohmann::json of_steps(const std::vector<std::vector<attention::Statistics>>& s
 
 }  // namespace
 
+void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report) {
+  if (!path.empty()) {
+    const models::AtomicFile probe(path);
+    report.path = path;
+  }
+  report.print = print;
+  report.content["version"] = SPARSEREEL_VERSION;
+  report.content["command"] = command;
+}
+
 std::string dump(const nlohmann::json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }

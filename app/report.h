@@ -18,6 +18,10 @@ struct RunReport {
   std::string recovery;        // how to go on with what a failed run has saved; empty: nothing was
 };
 
+/// Begins the report of a command. `path`: of --report; a report that cannot be written ends the run before it begins.
+/// Comes once the files of the run are known to be distinct, since failed runs write the report too.
+void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report);
+
 /// Valid UTF-8 whatever the strings hold.
 std::string dump(const nlohmann::json& json, int indent = -1);
 

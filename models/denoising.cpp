@@ -85,19 +85,35 @@ at::Tensor Denoising::redo_with_full_attention(int64_t timestep) {
   return prediction;
 }
 
-void Denoising::discard_counts() {
-  AttentionRun nobodys;
-  dit_->collect(nobodys);
+/// What GPU kernels counted until a step failed must not become the next run's.
+void Denoising::discard_counts() noexcept {
+  try {
+    AttentionRun nobodys;
+    dit_->collect(nobodys);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost counts for nobody; the step's error is thrown
+  }
+}
+
+void Denoising::add_up_layers() {
+  attention_.statistics = {};
+  for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
 }
 
 void Denoising::step() {
   attention_.step = done_;
-  const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
-  const at::Tensor prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
+  std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
+  at::Tensor prediction;
+  try {
+    prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
+  } catch (...) {
+    discard_counts();
+    attention_.per_layer = std::move(before);
+    add_up_layers();
+    throw;
+  }
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
-  attention_.statistics = {};
-  for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
+  add_up_layers();
   state_.latents =
       scheduler_->step(prediction, done_, state_.latents, state_.generator).to(state_.latents.scalar_type());
   ++done_;
@@ -110,6 +126,7 @@ DenoisingState Denoising::state() const {
                        .generator = state_.generator.get_state(),
                        .per_step = attention_.per_step,
                        .redone_steps = attention_.redone_steps,
+                       .kernel = attention_.kernel,
                        .warnings = warnings_};
   for (auto& [name, tensor] : state.scheduler) tensor = tensor.to(at::kCPU).contiguous();
   return state;
@@ -130,6 +147,8 @@ void Denoising::resume(const DenoisingState& state) {
   attention_.redone_steps = state.redone_steps;
   attention_.per_layer.clear();
   for (const std::vector<attention::Statistics>& layers : state.per_step) add_layers(attention_.per_layer, layers);
+  add_up_layers();
+  attention_.kernel = state.kernel;
   warnings_ = state.warnings;
   done_ = state.step;
 }

@@ -27,6 +27,7 @@ struct DenoisingState {
   // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
+  std::string kernel;  // as in AttentionRun
   std::vector<std::string> warnings;
 };
 
@@ -39,14 +40,13 @@ class Denoising {
   int64_t done() const { return done_; }
   bool finished() const { return done() == steps(); }
   /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
-  /// is made again with full attention before anything is committed.
+  /// is made again with full attention before anything is committed. Where it throws nothing is committed either, and
+  /// nothing counted: another run of the same denoiser may take the next step.
   void step();
   /// Waits for the device.
   DenoisingState state() const;
   /// Goes on from a state of the same request. Throws Error where it does not fit.
   void resume(const DenoisingState& state);
-  /// After a step that threw, before another run of the same denoiser takes one: forgets what GPU kernels counted.
-  void discard_counts();
   /// [1, F, C, H, W] without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
 
@@ -58,6 +58,8 @@ class Denoising {
   at::Tensor predict(int64_t timestep, AttentionRun& run) const;
   at::Tensor predict_guarded(int64_t timestep);
   at::Tensor redo_with_full_attention(int64_t timestep);
+  void discard_counts() noexcept;
+  void add_up_layers();
 
   std::shared_ptr<Dit> dit_;
   GenerateSettings settings_;

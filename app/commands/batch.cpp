@@ -35,8 +35,10 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
   }
-  check_distinct(
-      {{"the prompt set", options.set}, {"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
+  std::vector<NamedFile> files = {{"the prompt set", options.set}, {"--config", set.config_file}};
+  for (const char* key : {"report", "profile", "from", "init_latents", "random_weights", "prompt_file"})
+    files.push_back({find_option(key)->names, set.merged.text(key, "")});
+  check_distinct(files);
 }
 
 void make_folder(const std::filesystem::path& folder) {
@@ -89,14 +91,14 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows,
 /// The rows that are left to render.
 std::vector<PlannedRow*> pending(const std::vector<PlannedRow*>& rows, const models::Pipeline& pipeline,
                                  const std::vector<ManifestEntry>& entries, const BatchOptions& options,
-                                 Renderer& renderer, Tally& tally) {
+                                 Renderer& renderer) {
   std::vector<PlannedRow*> left;
   for (PlannedRow* row : rows) {
     resolve_row(*row, pipeline);
     if (!row->cause.empty()) {
       renderer.fail(*row);
-    } else if (is_finished(*row, entries, options.folder)) {
-      ++tally.skipped;
+    } else if (const ManifestEntry* finished = find_finished(*row, entries, options.folder)) {
+      renderer.skip(*row, *finished, entries);
     } else {
       left.push_back(row);
     }
@@ -165,7 +167,18 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
-  if (!options.status.empty()) return show_status(options.status, report);
+  const auto begin_report = [&] {
+    start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
+  };
+  if (!options.status.empty()) {
+    if (!options.set.empty() || !options.folder.empty() || !options.share.empty())
+      throw bad_input(
+          "--status " + options.status.string() + " renders nothing: FILE, -o and --share mean nothing to it",
+          "leave them out, or leave out --status");
+    check_distinct({{"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
+    begin_report();
+    return show_status(options.status, report);
+  }
   const auto start = std::chrono::steady_clock::now();
   check_options(set, options);
   const Share share = find_share(options.share, [](const char* name) {
@@ -173,8 +186,10 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   });
   const std::vector<PromptRow> rows = read_prompt_set(options.set);
   std::vector<PlannedRow> planned = plan_rows(rows, set, options, share);
+  begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
+  remove_leftovers(planned, options.folder);  // under the manifest's lock
   Tally tally;
   tally.rows = static_cast<int64_t>(rows.size());
   tally.share = static_cast<int64_t>(planned.size());
@@ -186,7 +201,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   Renderer renderer(manifest, progress, tally);
   for (const std::vector<PlannedRow*>& group : groups_of(planned)) {
     const auto pipeline = open_for(group, renderer);
-    if (pipeline) renderer.render(pending(group, *pipeline, entries, options, renderer, tally), *pipeline);
+    if (pipeline) renderer.render(pending(group, *pipeline, entries, options, renderer), *pipeline);
   }
   progress.clear();
   report.recovery.clear();

@@ -37,6 +37,13 @@ std::string defect(const at::Tensor& frames) {
   return brightest < 2.0F / 255 ? "is black" : "";
 }
 
+std::string frame_count_warning(const at::Tensor& frames, const models::GenerateSettings& settings) {
+  if (frames.size(0) == settings.num_frames) return {};
+  return "the decoder makes " + std::to_string(frames.size(0)) + " frames where " +
+         std::to_string(settings.num_frames) +
+         " were asked for, as the reference does for an even number of latent frames";
+}
+
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {
   std::string command = "sparsereel decode " + shell_quoted(latents) + " -o " + shell_quoted(run.output) +
                         (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);

@@ -53,20 +53,19 @@ models::GenerateObserver observe(
 
 /// With --checkpoint-every: goes on from the checkpoint that an earlier run left, and writes new ones.
 void use_checkpoints(GenerateOptions& options, RunReport& report, models::GenerateObserver& observer,
-                     std::vector<std::string>& warnings) {
+                     const std::function<void(const std::string&)>& warn) {
   if (options.checkpoint_every == 0) return;
   const fs::path path = checkpoint_beside(options.run.output);
   const std::string identity = recipe_identity(report.content["recipe"], options);
   std::string other;
   options.request.resume = load_checkpoint(path, identity, other);
-  if (!other.empty()) warnings.push_back(other);
+  if (!other.empty()) warn(other);
   if (options.request.resume) report.content["resumed_at_step"] = options.request.resume->step;
-  observer.checkpoint_every = options.checkpoint_every;
-  observer.checkpoint = [&report, path, identity](const models::DenoisingState& state) {
-    save_checkpoint(path, state, identity);
+  const auto saved = [&report, path](const models::DenoisingState& state) {
     report.recovery =
         "run the same command again: it goes on from step " + std::to_string(state.step) + " in " + path.string();
   };
+  keep_checkpoints(observer, path, identity, options.checkpoint_every, saved, warn);
 }
 
 std::string attention_summary(const models::AttentionRun& run) {
@@ -95,22 +94,23 @@ void generate(const Settings& settings, RunReport& report) {
   KeptLatents kept(options.save_latents, options.run.output);
   std::vector<std::string> warnings;
   Progress progress(!options.run.quiet);
+  const auto warn = [&](const std::string& warning) {
+    progress.clear();
+    print_warnings({warning});  // now, while there is still time to make room
+    warnings.push_back(warning);
+  };
   const auto save = [&](const at::Tensor& latents, const models::GenerateSettings& resolved) {
     const std::string warning = kept.save(latents, dump(make_recipe(options, resolved, *pipeline, {})));
     if (warning.empty()) {
       report.recovery =
           "the latents are kept; turn them into the video with: " + decode_command(settings, options.run, kept.saved());
     } else {
-      progress.clear();
-      print_warnings({warning});  // now, while there is still time to make room
-      warnings.push_back(warning);
+      warn(warning);
     }
   };
   models::GenerateObserver observer = observe(progress, save);
-  use_checkpoints(options, report, observer, warnings);
-  for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"]))
-    warnings.push_back(mismatch);
-  print_warnings(warnings);
+  use_checkpoints(options, report, observer, warn);
+  for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"])) warn(mismatch);
   models::GenerateResult result = pipeline->generate(options.request, observer);
 
   progress.stage("write");
@@ -120,10 +120,8 @@ void generate(const Settings& settings, RunReport& report) {
   progress.clear();
   if (!written.note.empty()) result.warnings.push_back(written.note);
   if (!other_settings.empty()) result.warnings.push_back(other_settings);
-  if (result.frames.size(0) != result.settings.num_frames)
-    result.warnings.push_back("the decoder makes " + std::to_string(result.frames.size(0)) + " frames where " +
-                              std::to_string(result.settings.num_frames) +
-                              " were asked for, as the reference does for an even number of latent frames");
+  if (const std::string other = frame_count_warning(result.frames, result.settings); !other.empty())
+    result.warnings.push_back(other);
   if (const std::string wrong = defect(result.frames); wrong.empty()) {
     kept.let_go();
   } else {

@@ -51,8 +51,8 @@ int require(int code, const std::filesystem::path& target) {
   if (code >= 0) return code;
   const std::string cause = target.string() + " could not be written: " + message(code);
   if (code == AVERROR(ENOSPC) || code == AVERROR(EDQUOT) || code == AVERROR(EFBIG))
-    throw run_failure(cause, no_room_remedy(AVUNERROR(code)));
-  throw run_failure(cause, "try another --codec or another output format");
+    models::throw_write_error(AVUNERROR(code), run_failure(cause, no_room_remedy(AVUNERROR(code))));
+  models::throw_write_error(AVUNERROR(code), run_failure(cause, "try another --codec or another output format"));
 }
 
 Frame make_frame(AVPixelFormat format, int width, int height) {

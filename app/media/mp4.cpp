@@ -149,6 +149,11 @@ ChosenEncoder choose_encoder(const std::filesystem::path& path, const FramesView
 
 void check_mp4_encoder(const VideoOptions& options) {
   candidates(options);
+  if (options.codec.empty()) return;
+  // Some are compiled in but want a device, another frame rate or full-range colours: that shows only when they open.
+  constexpr int64_t kSide = 256;  // hardware has a smallest size
+  ffmpeg::capture_log();
+  choose_encoder("--codec " + options.codec, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide}, options);
 }
 
 WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {

@@ -22,10 +22,11 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void throw_system(const fs::path& target, int code) {
-  throw run_failure(target.string() + " could not be written: " + std::generic_category().message(code),
-                    code == ENOSPC || code == EFBIG || code == EDQUOT
-                        ? ffmpeg::no_room_remedy(code)
-                        : "check that the folder is writable, or choose another output");
+  models::throw_write_error(
+      code, run_failure(target.string() + " could not be written: " + std::generic_category().message(code),
+                        code == ENOSPC || code == EFBIG || code == EDQUOT
+                            ? ffmpeg::no_room_remedy(code)
+                            : "check that the folder is writable, or choose another output"));
 }
 
 /// The folder being filled, for remove_unfinished_png_folder(), which may only read plain memory.

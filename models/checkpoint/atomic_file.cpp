@@ -9,12 +9,11 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
-
-#include "hilbert/error.h"
 
 namespace sparsereel::models {
 namespace {
@@ -81,12 +80,16 @@ Error write_failure(const fs::path& target, int error) {
   }
 }
 
+[[noreturn]] void throw_write_failure(const fs::path& target, int error) {
+  throw_write_error(error, write_failure(target, error));
+}
+
 /// The file to be replaced: an existing symbolic link stays, what it points to is replaced. Anything else than a file
 /// is refused.
 fs::path resolve_target(const fs::path& asked) {
   std::error_code error;
   fs::path target = fs::is_symlink(asked, error) ? fs::weakly_canonical(asked, error) : fs::absolute(asked, error);
-  if (error) throw write_failure(asked, error.value());
+  if (error) throw_write_failure(asked, error.value());
   const fs::file_status status = fs::status(target, error);
   if (fs::is_directory(status) || !asked.has_filename())
     throw bad_input("cannot write " + asked.string() + ": it is a folder", "give the name of a file");
@@ -121,16 +124,22 @@ int flush_to_disk(const fs::path& path) {
 
 }  // namespace
 
+void throw_write_error(int system_error, const Error& error) {
+  if (system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS || system_error == EIO)
+    throw DiskError(error.exit_code(), error.what(), error.remedy());
+  throw error;
+}
+
 AtomicFile::AtomicFile(const fs::path& target) : target_(resolve_target(target)) {
   // The temporary's name is cut to fit, so that only the rename at the end would see it.
-  if (target_.filename().native().size() > NAME_MAX) throw write_failure(target_, ENAMETOOLONG);
+  if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(target_, attempt);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) break;
   }
-  if (descriptor_ < 0) throw write_failure(target_, errno);
+  if (descriptor_ < 0) throw_write_failure(target_, errno);
   registration_ = register_temporary(temporary_.string());
 }
 
@@ -146,7 +155,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
   while (bytes > 0) {
     const ssize_t written = ::write(descriptor_, from, std::min<size_t>(bytes, SSIZE_MAX));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw write_failure(target_, errno);
+    if (written < 0) throw_write_failure(target_, errno);
     from += written;
     bytes -= static_cast<size_t>(written);
   }
@@ -154,11 +163,17 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::commit() {
   // Some file systems (quotas, network) report a failed write only here.
-  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw write_failure(target_, errno);
-  if (const int error = flush_to_disk(temporary_)) throw write_failure(target_, error);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw write_failure(target_, errno);
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
+  if (const int error = flush_to_disk(temporary_)) throw_write_failure(target_, error);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
   unregister_temporary(std::exchange(registration_, nullptr));
   flush_to_disk(target_.parent_path());  // the rename itself; the file is whole either way
+}
+
+std::string AtomicFile::target_of(const std::string& name) {
+  static const std::regex temporary(R"(\.(.+)\.\d+(-\d+)?\.partial(\.[^.]+)?)");
+  std::smatch parts;
+  return std::regex_match(name, parts, temporary) ? parts.str(1) + parts.str(3) : "";
 }
 
 void AtomicFile::remove_all_temporaries() noexcept {

@@ -4,8 +4,21 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string>
+
+#include "hilbert/error.h"
 
 namespace sparsereel::models {
+
+/// A file could not be written for a reason that the next file on that disk would meet too: it is full, read-only or
+/// broken.
+class DiskError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws DiskError where the system's error number is such a reason, else a plain Error.
+[[noreturn]] void throw_write_error(int system_error, const Error& error);
 
 /// A file in the making: `dir/.name.<pid>.partial.ext` for the target `dir/name.ext` (the extension is kept, so that
 /// FFmpeg can guess the format). It is filled by write(), or by anybody who opens temporary() by path; commit() makes
@@ -30,6 +43,10 @@ class AtomicFile {
   /// Flushes the temporary to the disk (fsync) and renames it to the target. Throws Error as write() does; the target
   /// is then untouched.
   void commit();
+
+  /// "clip.mp4" of the name of a temporary, ".clip.1234.partial.mp4"; empty where it is no such name. What a killed
+  /// process leaves is known by it.
+  static std::string target_of(const std::string& name);
 
   /// Removes the temporaries of every AtomicFile that is alive in this process. Only async-signal-safe calls: a signal
   /// handler that is about to end the process may call it.

@@ -112,6 +112,27 @@ class PromptSets(BatchTest):
             self.fail_with(self.batch(self.write(name, text), 'out-' + name), 2, *words)
             self.assertFalse((self.folder / ('out-' + name)).exists(), name)
 
+    def test_nothing_that_is_read_is_written(self):
+        model = self.copy_of_the_model()
+        files = {'set.txt': 'a\n', 'my.yaml': 'steps: 2\n', 'profile.yaml': 'x: 1\n', 'prompt.txt': 'a\n', 'weights.yaml': 'x: 1\n',
+                 'latents.safetensors': 'x', 'from.mp4': 'x', 'own.jsonl': '{"prompt": "a", "init_latents": "latents.safetensors"}\n',
+                 'broken.jsonl': '{"prompt": "a", "profile": "profile.yaml", "topk": 0.5}\n',
+                 'sheet.jsonl': '{"prompt": "a"}\n{"prompt": "b", "contact_sheet": "sheet.png"}\n', 'sheet.png': 'x',
+                 'save.jsonl': '{"prompt": "a", "save_latents": "latents.safetensors"}\n'}
+        for name, text in files.items():
+            self.write(name, text)
+        before = {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+        for option, name in (('--config', 'my.yaml'), ('--profile', 'profile.yaml'), ('--prompt-file', 'prompt.txt'), ('--from', 'from.mp4'),
+                             ('--init-latents', 'latents.safetensors'), ('--random-weights', 'weights.yaml')):
+            result = self.run_program('batch', 'set.txt', '-o', 'out', option, name, '--report', name)
+            self.assertEqual(result.returncode, 2, result.stderr)
+        for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'sheet.png')):
+            self.fail_with(self.batch(set_file, 'out', '--report', report), 2, 'are the same file', report)
+        self.fail_with(self.batch('save.jsonl', 'out', '--init-latents', 'latents.safetensors'), 2, 'are the same file', 'save.jsonl:1')
+        self.fail_with(self.batch('own.jsonl', model, '--report', model / '0000-a.mp4'), 2, 'are the same file', 'own.jsonl:1')
+        self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}, before)
+        self.assertFalse((self.folder / 'out').exists())
+
     def test_options_of_one_video_are_refused_for_a_set(self):
         file = self.prompts(1)
         config = self.write('my.yaml', 'contact_sheet: sheet.png\n')
@@ -129,6 +150,21 @@ class PromptSets(BatchTest):
         self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])
         self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()),
                          [(0, 'done'), (1, 'failed'), (2, 'failed'), (3, 'done')])
+
+    def test_encoder_that_does_not_open_fails_its_row_alone(self):
+        file = self.write('set.jsonl', '{"prompt": "a"}\n{"prompt": "b", "codec": "mjpeg"}\n{"prompt": "c"}\n{"prompt": "d"}\n')
+        for skipped in (0, 3):
+            result = self.batch(file, 'out', '--steps', '2', '--json')
+            self.assertEqual(result.returncode, 1)
+            self.assertIn('set.jsonl:2', result.stderr)
+            self.assertIn('mjpeg', result.stderr)
+            report = json.loads(result.stdout)['set']
+            self.assertEqual((report['rendered'], report['skipped'], report['failed']), (3 - skipped, skipped, 1))
+        self.assertEqual(sorted(path.name for path in (self.folder / 'out').glob('*.mp4')), ['0000-a.mp4', '0002-c.mp4', '0003-d.mp4'])
+
+    def test_row_warns_as_generate_does(self):
+        self.succeed(self.batch(self.write('set.txt', 'a\n'), 'out', '--steps', '1', '--frames', '5'))
+        self.assertIn('8 frames where 5 were asked for', ' '.join(self.manifest()[0]['warnings']))
 
     def test_names_are_safe_whatever_the_prompt(self):
         prompts = ['../../../etc/passwd', 'x' * 300, '\u65e5\u672c', 'a\tb', 'CON', '-rf *', 'same', 'same']
@@ -187,6 +223,36 @@ class Resuming(BatchTest):
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         self.assertEqual(self.set_report(file, 'out', '--steps', '2', '--crf', '30')['rendered'], 1)
 
+    def test_row_is_not_finished_without_its_other_files(self):
+        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n'), 'out', '--steps', '2'))
+        video = self.videos()
+        file = self.write('set.jsonl', '{"prompt": "a", "contact_sheet": "sheet.png", "save_latents": "a.safetensors"}\n')
+        for missing in ('sheet.png', 'a.safetensors'):
+            self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1, missing)
+            self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 1)
+            (self.folder / missing).unlink()
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
+        self.assertEqual(self.videos(), video)
+
+    def status(self):
+        report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)['set']
+        return report['rows'], report['done'], report['failed'], report['missing']
+
+    def test_status_is_that_of_the_set_as_it_is_now(self):
+        good, bad = '{"prompt": "a", "output": "a.mp4"}\n', '{"prompt": "a", "output": "a.mp4", "width": 100}\n'
+        other, new = '{"prompt": "b", "output": "b.mp4", "seed": 7}\n', '{"prompt": "c", "output": "c.mp4"}\n'
+        good, bad = (row.replace('}', ', "seed": 5}') for row in (good, bad))
+        for text, rendered, skipped, status in ((good + other, 2, 0, (2, 2, 0, 0)),
+                                                (bad + other, 0, 1, (2, 1, 1, 0)),
+                                                (good + other, 0, 2, (2, 2, 0, 0)),  # edited back
+                                                (new + good + other, 1, 2, (3, 3, 0, 0)),  # in front
+                                                (good + other, 0, 2, (2, 2, 0, 0)),
+                                                (good, 0, 1, (1, 1, 0, 0))):  # shorter
+            result = self.batch(self.write('set.jsonl', text), 'out', '--steps', '2', '--json')
+            report = json.loads(result.stdout)['set']
+            self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped), text)
+            self.assertEqual(self.status(), status, text)
+
     def test_half_a_manifest_line_counts_for_nothing(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
@@ -220,18 +286,19 @@ class Resuming(BatchTest):
         self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
         self.check_consistent(3)
 
-    def test_full_disk_leaves_every_finished_video_intact(self):
+    def test_video_that_cannot_be_written_leaves_the_others_alone(self):
         file = self.prompts(2)
         self.succeed(self.batch(file, 'out', '--steps', '2'))
         first = self.videos()
-        longer = self.write('longer.jsonl', file.read_text() + '{"prompt": "more"}\n')
-        result = self.batch(longer, 'out', '--steps', '2', **limited(8000))  # as on a full disk
+        longer = self.write('longer.jsonl', file.read_text() + '{"prompt": "more"}\n{"prompt": "less", "frames": 1, "size": "32x32", "crf": 51}\n')
+        result = self.batch(longer, 'out', '--steps', '2', **limited(8000))
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn('could not be written', result.stderr)
+        self.assertIn('1 rendered, 2 were finished before, 1 failed', result.stderr)
         for name, digest in first.items():
             self.assertEqual(self.videos()[name], digest)
         self.succeed(self.batch(longer, 'out', '--steps', '2'))
-        self.check_consistent(3)
+        self.check_consistent(4)
 
     def wait_for(self, condition, seconds=60):
         end = time.monotonic() + seconds
@@ -268,10 +335,28 @@ class Checkpoints(BatchTest):
             self.assertEqual(self.names(), ['clip.mp4', 'whole.mp4'])
             (self.folder / 'clip.mp4').unlink()
 
+    def test_run_killed_while_decoding_makes_the_same_video(self):
+        options = ['--steps', '3', '--frames', '49', '--topk', '0.3', '--threads', '1']
+        self.succeed(self.generate(*options, '-o', 'whole.mp4'))
+        self.run_to_step(3, '--checkpoint-every', '1', *options)
+        whole, report = self.report(*options, '-o', 'again.mp4'), self.report(*options, '--checkpoint-every', '1', '-o', 'clip.mp4')
+        self.assertEqual(report['resumed_at_step'], 3)
+        self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
+        for field in ('kernel', 'sparsity', 'calls'):
+            self.assertEqual(report['attention'][field], whole['attention'][field], field)
+
     def test_checkpoint_of_another_run_is_not_used(self):
         self.run_to_step(2, '--checkpoint-every', '2', '--steps', '150')
         result = self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertIn('other settings', result.stderr)
+
+    def test_checkpoint_that_cannot_be_written_is_a_warning(self):
+        for output in ('clip.mp4', 'out/0000-a.mp4'):
+            (self.folder / (output + '.checkpoint.safetensors') / 'x').mkdir(parents=True)
+        for result in (self.generate('--checkpoint-every', '1', '--steps', '3', '-o', 'clip.mp4'),
+                       self.batch(self.write('set.txt', 'a\n'), 'out', '--checkpoint-every', '1', '--steps', '3')):
+            self.succeed(result)
+            self.assertEqual(result.stderr.count('the denoising is not kept while it runs'), 1, result.stderr)
 
     def test_damaged_checkpoint_is_not_used(self):
         (self.folder / 'clip.mp4.checkpoint.safetensors').write_bytes(b'\x08\0\0\0\0\0\0\0{"a": 1}')
@@ -313,6 +398,8 @@ class Shares(BatchTest):
         (self.folder / 'out' / '0000-a.mp4').unlink()
         self.assertIn('1 of 4 rows done', self.succeed(self.run_program('batch', '--status', 'out')).stdout)
         self.fail_with(self.run_program('batch', '--status', '.'), 2, 'manifest')
+        for more in ([file], ['-o', 'out'], ['--share', '0/3']):
+            self.fail_with(self.run_program('batch', '--status', 'out', *more), 2, '--status out')
 
     @unittest.skipUnless(shutil.which('mpirun'), 'mpirun is not installed (openmpi-bin)')
     def test_mpirun_whose_rank_is_killed_loses_no_row(self):
@@ -320,7 +407,9 @@ class Shares(BatchTest):
         file = self.prompts(rows)
         arguments = [*map(str, self.arguments(file, 'out', *OPTIONS))]
         launcher = ['mpirun', '--allow-run-as-root', '--oversubscribe', '--mca', 'orte_abort_on_non_zero_status', '0', '-n', '4']
-        victim = ['bash', '-c', f'if [ "$OMPI_COMM_WORLD_RANK" = 2 ]; then timeout -s KILL 0.4 "$@"; else exec "$@"; fi', 'rank', PROGRAM, *arguments]
+        killer = '''[ "$OMPI_COMM_WORLD_RANK" = 2 ] || exec "$@"
+            "$@" & until [ -s out/manifest.2.jsonl ] || ! kill -0 $!; do sleep 0.01; done; kill -KILL $!; wait $!'''
+        victim = ['bash', '-c', killer, 'rank', PROGRAM, *arguments]
         subprocess.run([*launcher, *victim], cwd=self.folder, capture_output=True, timeout=300)
         first = self.manifest()
         result = subprocess.run([*launcher, PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=300)
@@ -332,29 +421,50 @@ class Shares(BatchTest):
 
 
 class KilledRuns(BatchTest):
+    def checkpoints(self):
+        """What changes whenever a checkpoint is written."""
+        return {(path.name, path.stat().st_ino) for path in (self.folder / 'out').glob('[!.]*.checkpoint.safetensors') if path.exists()}
+
+    def run_and_kill(self, file, lines, delay):
+        """Kills a run so many seconds after it wrote as many manifest lines, then a checkpoint; whether it still ran."""
+        lines += len(self.manifest()) if (self.folder / 'out').exists() else 0
+        process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
+                                   stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        manifest = self.folder / 'out' / 'manifest.0.jsonl'
+        while process.poll() is None and (not manifest.exists() or manifest.read_bytes().count(b'\n') < lines):
+            time.sleep(0.001)
+        before = self.checkpoints()
+        while process.poll() is None and self.checkpoints() <= before:
+            time.sleep(0.001)
+        time.sleep(delay)
+        process.kill()
+        return process.wait() == -signal.SIGKILL
+
     def test_killed_at_random_moments_the_videos_are_those_of_one_run(self):
         file = self.prompts()
-        started = time.monotonic()
         self.succeed(self.batch(file, 'whole', *OPTIONS))
-        seconds = time.monotonic() - started
         generator = random.Random(6)
-        killed = 0
-        for _ in range(KILLS):
-            process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
-                                       stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            try:
-                process.wait(timeout=generator.uniform(0.1, 1.2) * 2 * seconds / KILLS + 0.3)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                killed += 1
-            process.wait()
+        killed = sum(self.run_and_kill(file, lines=generator.randint(0, 1), delay=generator.uniform(0, 0.1)) for _ in range(KILLS))
         report = self.set_report(file, 'out', '--checkpoint-every', '1', *OPTIONS)
-        print(f'{ROWS} rows, killed {killed} times, {report["rendered"]} left to the last run, {seconds:.1f} s uninterrupted')
+        print(f'{ROWS} rows, killed {killed} times, {report["rendered"]} left to the last run')
         self.assertGreater(killed, 0)
-        self.assertEqual({name: digest for name, digest in self.videos().items() if not name.startswith('.')}, self.videos('whole'))
+        self.assertEqual(self.videos(), self.videos('whole'))
         done = [line for line in self.manifest() if line['state'] == 'done']
         self.assertEqual(len({line['row'] for line in done}), ROWS)
         self.assertLessEqual(len(done), ROWS + killed)
+
+    def test_leavings_of_killed_runs_are_removed(self):
+        file = self.prompts(2)
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        videos = self.videos()
+        name = sorted(videos)[0]
+        strangers = ('.mine.12.partial.mp4', f'.{name}', 'notes.txt')
+        for left in (f'.{name[:-4]}.12.partial.mp4', f'.{name}.checkpoint.12-1.partial.safetensors', f'{name}.checkpoint.safetensors', *strangers):
+            (self.folder / 'out' / left).write_text('x')
+        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 2)
+        for stranger in strangers:
+            (self.folder / 'out' / stranger).unlink()
+        self.assertEqual(self.videos(), videos)
 
 
 if __name__ == '__main__':

@@ -42,6 +42,8 @@ class Tune(CommandLineTest):
         self.assertAlmostEqual(made['attention']['sparsity'], tune['sparsity'], delta=0.1)
         other = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--profile', 'p.yaml'))
         self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
+        rows = self.succeed(self.run_program('batch', 'prompts.txt', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1, '--profile', 'p.yaml'))
+        self.assertIn('prompts.txt:2: p.yaml was made with other settings', rows.stderr)
 
     def test_profile_is_checked(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))

@@ -57,7 +57,8 @@ ManifestEntry parse_line(std::string_view text, const std::string& place) {
              .bytes = number_field<uint64_t>(line, "bytes"),
              .finished = text_field(line, "finished"),
              .cause = text_field(line, "cause"),
-             .seconds = {}};
+             .seconds = {},
+             .line = line};
     if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_object()) {
       for (const auto& [stage, value] : seconds->items())
         if (value.is_number()) entry.seconds[stage] = value.get<double>();

@@ -23,6 +23,7 @@ struct ManifestEntry {
   std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": sorts as it reads
   std::string cause;                      // of a failure
   std::map<std::string, double> seconds;  // by stage
+  nlohmann::json line;                    // all of it
 };
 
 /// The lines of one manifest, in their order. What is no line of ours (a process that was killed leaves half a line) is

@@ -5,6 +5,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <system_error>
 #include <utility>
@@ -15,12 +16,17 @@
 #include "app/outputs.h"
 #include "app/report.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+#include "models/checkpoint/sha256.h"
 #include "models/device.h"
 
 namespace sparsereel::app::sets {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Options that name a file to read.
+constexpr std::array<const char*, 5> kReadFiles = {"random_weights", "init_latents", "prompt_file", "from", "profile"};
 
 /// Runs a part of a row's planning; what is wrong becomes the row's.
 void attempt(PlannedRow& row, const std::function<void()>& part) {
@@ -72,22 +78,62 @@ std::string folded(std::string name) {
   return name;
 }
 
+/// What the run reads and writes: nothing is written that is read, or written twice.
+class FileTable {
+ public:
+  void reads(const std::string& who, const fs::path& file) { add(who, file, false); }
+  void writes(const std::string& who, const fs::path& file) { add(who, file, true); }
+
+ private:
+  struct Use {
+    std::string who;
+    bool written;
+  };
+
+  void add(const std::string& who, const fs::path& file, bool written) {
+    if (file.empty()) return;
+    std::error_code ignored;
+    const fs::path place = fs::weakly_canonical(fs::absolute(file, ignored), ignored);
+    const auto [use, added] = uses_.emplace(folded(place.string()), Use{who, written});
+    if (!added && (written || use->second.written))
+      throw bad_input(use->second.who + " and " + who + " are the same file: " + file.string(),
+                      "give each file a name of its own");
+  }
+
+  std::map<std::string, Use> uses_;
+};
+
+void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options) {
+  files.reads("the prompt set", options.set);
+  files.reads("--config", set.config_file);
+  for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
+  files.writes("--report", set.merged.text("report", ""));
+}
+
+/// By the row's own values: what is wrong with them may have kept them from being merged.
+void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned) {
+  const auto value = [&](const char* key) {
+    const auto place = row.values.find(key);
+    return place == row.values.end() ? "" : place->second;
+  };
+  for (const char* key : kReadFiles) files.reads(planned.place + " " + key, value(key));
+  for (const char* key : {"contact_sheet", "save_latents"}) files.writes(planned.place + " " + key, value(key));
+  const fs::path& output = planned.options.run.output;
+  files.writes(planned.place + " output", output);
+  if (output.extension() == ".gif") files.writes(planned.place + " output", recipe_beside(output));
+}
+
 }  // namespace
 
 std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
                                   const BatchOptions& options, const Share& share) {
   std::vector<PlannedRow> planned;
-  std::map<std::string, std::string> places;  // by file
+  FileTable files;
+  add_files(files, set, options);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     PlannedRow row = plan(rows[i], index, set, options, share);
-    for (const std::string& file :
-         {row.options.run.output.string(), row.options.run.contact_sheet.string(), row.options.save_latents.string()}) {
-      if (file.empty()) continue;
-      const auto [place, added] = places.emplace(folded(file), row.place);
-      if (!added)
-        throw bad_input(place->second + " and " + row.place + " both write " + file, "give each row files of its own");
-    }
+    add_files(files, rows[i], row);
     if (index % share.size == share.rank) planned.push_back(std::move(row));
   }
   return planned;
@@ -110,23 +156,47 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
     const models::GenerateSettings resolved = pipeline.resolve(request);
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
+    if (const std::string warning = profile_warning(options, resolved); !warning.empty())
+      row.warnings.push_back(warning);
     row.recipe = make_recipe(options, resolved, pipeline, {});
     row.identity = recipe_identity(row.recipe, options);
+    // Files beside the video make no other recipe, but the row is not finished without them.
+    if (!options.run.contact_sheet.empty() || !options.save_latents.empty())
+      row.identity = models::sha256(row.identity + "\n" + options.run.contact_sheet.string() + "\n" +
+                                    options.save_latents.string());
   });
 }
 
-bool is_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries, const fs::path& folder) {
+const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
+                                   const fs::path& folder) {
   const fs::path video = folder / row.output;
   std::error_code error;
   const uint64_t bytes = fs::file_size(video, error);
-  if (error || row.identity.empty()) return false;
+  if (error || row.identity.empty()) return nullptr;
+  for (const fs::path& file : {row.options.run.contact_sheet, row.options.save_latents})
+    if (!file.empty() && !fs::is_regular_file(file, error)) return nullptr;
   std::string hash;  // of the file, once it is worth reading
-  return std::any_of(entries.begin(), entries.end(), [&](const ManifestEntry& entry) {
+  const auto found = std::find_if(entries.rbegin(), entries.rend(), [&](const ManifestEntry& entry) {
     if (entry.state != "done" || entry.output != row.output || entry.identity != row.identity || entry.bytes != bytes)
       return false;
     if (hash.empty()) hash = sha256_of_file(video);
     return entry.sha256 == hash;
   });
+  return found == entries.rend() ? nullptr : &*found;
+}
+
+void remove_leftovers(const std::vector<PlannedRow>& rows, const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string target = models::AtomicFile::target_of(entry.path().filename().string());
+    if (target.empty()) continue;
+    const bool ours = std::any_of(rows.begin(), rows.end(), [&](const PlannedRow& row) {
+      return target == row.output || target.starts_with(row.output + ".");  // its checkpoint, latents, recipe
+    });
+    if (ours) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& file : leftovers) fs::remove(file, error);
 }
 
 }  // namespace sparsereel::app::sets

@@ -44,7 +44,8 @@ struct PlannedRow {
 };
 
 /// Merges the settings of this share's rows and names their videos. Rows whose own values are impossible are kept with
-/// their cause. Throws Error for what concerns the whole set: two rows with one output.
+/// their cause. Throws Error for what concerns the whole set: a file that a row or the report would write and that
+/// another row writes, or any reads. Nothing is written yet.
 std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
                                   const BatchOptions& options, const Share& share);
 
@@ -54,7 +55,12 @@ std::string pipeline_key(const PlannedRow& row);
 /// Checks the row against its model and fills in recipe and identity; an Error becomes the row's cause.
 void resolve_row(PlannedRow& row, const models::Pipeline& pipeline);
 
-/// A manifest says that this very video is finished, and the file is still what was written.
-bool is_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries, const std::filesystem::path& folder);
+/// The line that says that this very video is finished, where its files are still there and the video is what was
+/// written; null where there is none.
+const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
+                                   const std::filesystem::path& folder);
+
+/// Removes the temporaries that killed runs left of these rows' files in the folder; nobody else may be rendering them.
+void remove_leftovers(const std::vector<PlannedRow>& rows, const std::filesystem::path& folder);
 
 }  // namespace sparsereel::app::sets

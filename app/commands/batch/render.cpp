@@ -4,8 +4,9 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <chrono>
-#include <new>
+#include <exception>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -17,6 +18,8 @@
 #include "app/latents.h"
 #include "app/report.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
+#include "models/failure.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -27,23 +30,20 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Runs a part of a row's rendering; nothing where it fails, and the row then has the cause.
+/// Runs a part of a row's rendering; nothing where it fails, and the row then has the cause. What would fail for every
+/// row is thrown on.
 template <typename Part>
 auto attempt(PlannedRow& row, const Part& part) -> std::optional<decltype(part())> {
   try {
     return part();
-  } catch (const Error& error) {
+  } catch (const models::Cancelled&) {
+    throw;
+  } catch (const models::DiskError&) {
+    throw;
+  } catch (...) {
+    const Error error = models::as_error(std::current_exception());
     row.cause = error.what();
     row.remedy = error.remedy();
-  } catch (const c10::OutOfMemoryError& error) {
-    row.cause = std::string("out of GPU memory: ") + error.what_without_backtrace();
-    row.remedy = "choose a smaller size or fewer frames, --vae-tiling on, --offload, or --dtype bf16";
-  } catch (const std::bad_alloc&) {
-    row.cause = "out of memory";
-    row.remedy = "choose a smaller size or fewer frames, or --vae-tiling on";
-  } catch (const c10::Error& error) {
-    row.cause = std::string("libtorch failed: ") + error.what_without_backtrace();
-    row.remedy = "report this with the prompt set and 'sparsereel doctor'";
   }
   return std::nullopt;
 }
@@ -64,8 +64,10 @@ void Renderer::render(const std::vector<PlannedRow*>& rows, models::Pipeline& pi
     start_ = std::chrono::steady_clock::now();
     for (PlannedRow* row : rows) {
       show_progress();
-      if (row->cause.empty()) render_row(*row, pipeline);
-      if (!row->cause.empty()) fail(*row);
+      if (row->cause.empty())
+        render_row(*row, pipeline);
+      else
+        fail(*row);
     }
     collect();
     tally_.seconds["render"] += seconds_since(start_);
@@ -106,14 +108,8 @@ models::GenerateObserver Renderer::observe(const PlannedRow& row) {
   observer.step = [this](int64_t step, int64_t steps, double seconds) { progress_.step(step, steps, seconds); };
   observer.decode = [this](int64_t done, int64_t total) { progress_.step(done, total, 0); };
   observer.cancelled = [this] { return interrupted() || write_failed_; };
-  observer.checkpoint_every = row.options.checkpoint_every;
-  observer.checkpoint = [this, &row](const models::DenoisingState& state) {
-    try {
-      save_checkpoint(checkpoint_beside(row.options.run.output), state, row.identity);
-    } catch (const Error& error) {  // costs time only if the run is killed
-      tally_.warnings.push_back(row.place + ": its latents are not kept while the video is made: " + error.what());
-    }
-  };
+  keep_checkpoints(observer, checkpoint_beside(row.options.run.output), row.identity, row.options.checkpoint_every, {},
+                   [this, &row](const std::string& warning) { tally_.warnings.push_back(row.place + ": " + warning); });
   return observer;
 }
 
@@ -134,7 +130,7 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
 void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
   const auto result = attempt(row, [&] { return generate(row, pipeline); });
   row.text.reset();
-  if (!result) return;
+  if (!result) return fail(row);
   collect();
   const nlohmann::json recipe = make_recipe(row.options, result->settings, pipeline, result->attention.statistics);
   written_ = std::async(std::launch::async, [this, &row, result = *result, recipe] {
@@ -147,15 +143,28 @@ void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
   });
 }
 
-Renderer::Written Renderer::write(const PlannedRow& row, const models::GenerateResult& result,
-                                  const nlohmann::json& recipe) {
+Renderer::Written Renderer::write(PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe) {
   const c10::InferenceMode guard;
+  Written written{.row = &row, .seconds = {}, .warnings = row.warnings};
+  const auto entry = attempt(row, [&] { return write_files(row, result, recipe, written); });
+  if (!entry) return written;
+  manifest_.append(*entry);
+  std::error_code ignored;
+  fs::remove(checkpoint_beside(row.options.run.output), ignored);
+  for (std::string& warning : written.warnings) warning.insert(0, row.place + ": ");
+  return written;
+}
+
+/// Returns the row's line of the manifest.
+nlohmann::json Renderer::write_files(const PlannedRow& row, const models::GenerateResult& result,
+                                     const nlohmann::json& recipe, Written& written) const {
   const auto start = std::chrono::steady_clock::now();
   const RunOptions& run = row.options.run;
   const WrittenVideo video = write_outputs(run, result.frames, dump(recipe), row.options.request.prompt);
-  Written written{.seconds = {}, .warnings = row.warnings};
   written.warnings.insert(written.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (!video.note.empty()) written.warnings.push_back(video.note);
+  if (const std::string other = frame_count_warning(result.frames, result.settings); !other.empty())
+    written.warnings.push_back(other);
   if (const std::string wrong = defect(result.frames); !wrong.empty()) {
     const fs::path latents = run.output.string() + ".latents.safetensors";
     save_latents(latents, result.latents, dump(recipe));
@@ -172,17 +181,14 @@ Renderer::Written Renderer::write(const PlannedRow& row, const models::GenerateR
   entry["encoder"] = video.encoder;
   entry["warnings"] = written.warnings;
   if (row.resumed_at_step > 0) entry["resumed_at_step"] = row.resumed_at_step;
-  manifest_.append(entry);
-  std::error_code ignored;
-  fs::remove(checkpoint_beside(run.output), ignored);
-  for (std::string& warning : written.warnings) warning.insert(0, row.place + ": ");
-  return written;
+  return entry;
 }
 
 /// Waits for the video that is being written.
 void Renderer::collect() {
   if (!written_.valid()) return;
   const Written written = written_.get();
+  if (!written.row->cause.empty()) return fail(*written.row);
   ++tally_.rendered;
   for (const auto& [stage, seconds] : written.seconds) tally_.seconds[stage] += seconds;
   tally_.warnings.insert(tally_.warnings.end(), written.warnings.begin(), written.warnings.end());
@@ -194,6 +200,18 @@ void Renderer::fail(const PlannedRow& row) {
   nlohmann::json entry = line(row, "failed");
   entry["cause"] = row.cause;
   entry["remedy"] = row.remedy;
+  manifest_.append(entry);
+}
+
+void Renderer::skip(const PlannedRow& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries) {
+  ++tally_.skipped;
+  std::error_code ignored;
+  fs::remove(checkpoint_beside(row.options.run.output), ignored);  // of a run that was killed right after the line
+  const auto last = std::find_if(entries.rbegin(), entries.rend(),
+                                 [&](const ManifestEntry& entry) { return entry.row == row.index; });
+  if (last != entries.rend() && &*last == &finished && finished.rows <= tally_.rows) return;
+  nlohmann::json entry = finished.line;
+  entry.update({{"row", row.index}, {"rows", tally_.rows}, {"place", row.place}, {"finished", utc_now()}});
   manifest_.append(entry);
 }
 

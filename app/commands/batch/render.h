@@ -30,15 +30,19 @@ class Renderer {
   Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally);
 
   /// Renders rows of one pipeline_key(). Embeddings come first, of all rows; then the text encoder makes room. A row
-  /// that fails leaves the others alone. Throws Error where the folder or the manifest can no longer be written, and
-  /// models::Cancelled; the video that was being written is then finished.
+  /// that fails leaves the others alone. Throws models::DiskError where the disk takes no more, Error where the
+  /// manifest cannot be written, and models::Cancelled; the video that was being written is then finished.
   void render(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline);
   /// Records a row that failed, or that was bad from the start.
   void fail(const PlannedRow& row);
+  /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
+  /// line is written anew: the last word on each row counts.
+  void skip(const PlannedRow& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
 
  private:
   /// One video on its way to the disk.
   struct Written {
+    PlannedRow* row = nullptr;  // its cause says why it could not be written
     std::map<std::string, double> seconds;
     std::vector<std::string> warnings;
   };
@@ -47,7 +51,9 @@ class Renderer {
   void render_row(PlannedRow& row, models::Pipeline& pipeline);
   models::GenerateResult generate(PlannedRow& row, models::Pipeline& pipeline);
   models::GenerateObserver observe(const PlannedRow& row);
-  Written write(const PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe);
+  Written write(PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe);
+  nlohmann::json write_files(const PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe,
+                             Written& written) const;
   void collect();
   void show_progress();
   nlohmann::json line(const PlannedRow& row, const char* state) const;

@@ -93,12 +93,10 @@ void PipelineStages::measure_text() {
   pipeline_.release_text_encoder();
 }
 
-/// What the contender cannot do becomes its note. What its kernels counted until then must not become the next one's.
+/// What the contender cannot do becomes its note.
 void PipelineStages::attempt(Entry& entry, const std::function<void()>& call) {
   entry.row.note = failure_of(call);
-  if (entry.row.note.empty() || !entry.denoising) return;
-  failure_of([&] { entry.denoising->discard_counts(); });
-  entry.denoising.reset();
+  if (!entry.row.note.empty()) entry.denoising.reset();
 }
 
 void PipelineStages::restart(Entry& entry) {

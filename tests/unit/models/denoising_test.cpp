@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 
 #include "hilbert/error.h"
 
@@ -29,6 +30,7 @@ class FaultyDit final : public Dit {
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run) override {
     run.per_layer.resize(2);
+    run.kernel = "of the test";
     for (attention::Statistics& layer : run.per_layer)
       layer += {.total_blocks = 10, .kept_blocks = run.mode == Mode::full ? 10 : 4, .calls = 1};
     at::Tensor prediction = latents * 0.5 + 0.1;
@@ -44,6 +46,29 @@ class FaultyDit final : public Dit {
   int64_t faulty_step_;
   float fault_;
   bool full_fails_;
+};
+
+/// Counts on the device as GPU kernels do, and fails once in the middle of a step.
+class BreakingDit final : public Dit {
+ public:
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run) override {
+    run.per_layer.resize(1);
+    run.per_layer[0].total_blocks += 10;
+    device_kept_ += 4;
+    if (run.step == 1 && !std::exchange(broken_, true)) throw run_failure("out of GPU memory", "");
+    return latents * 0.5;
+  }
+  void collect(AttentionRun& run) override {
+    run.per_layer.resize(1);
+    run.per_layer[0].kept_blocks += std::exchange(device_kept_, 0);
+  }
+  hilbert::Grid token_grid(int64_t frames, int64_t height, int64_t width) const override {
+    return {frames, height, width};
+  }
+
+ private:
+  int64_t device_kept_ = 0;
+  bool broken_ = false;
 };
 
 std::unique_ptr<Denoising> start(std::shared_ptr<Dit> dit, const std::string& scheduler, Mode mode = Mode::sparse) {
@@ -100,6 +125,39 @@ TEST_P(Guard, CountsWhatWasCommitted) {
   EXPECT_EQ(run.per_layer[0].calls, 4);
   EXPECT_DOUBLE_EQ(run.per_layer[0].sparsity(), 0.45);
   EXPECT_DOUBLE_EQ(run.statistics.sparsity(), 0.45);
+}
+
+TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
+  const auto dit = std::make_shared<BreakingDit>();
+  const auto broken = start(dit, GetParam()), next = start(dit, GetParam());
+  broken->step();
+  EXPECT_THROW(broken->step(), Error);
+  EXPECT_DOUBLE_EQ(broken->attention().statistics.sparsity(), 0.6);
+  EXPECT_THAT(broken->attention().per_step, SizeIs(1));
+  finish(*next);
+  EXPECT_DOUBLE_EQ(next->attention().statistics.sparsity(), 0.6);
+  finish(*broken);
+  EXPECT_DOUBLE_EQ(broken->attention().statistics.sparsity(), 0.6);
+}
+
+TEST_P(Guard, ResumesAfterAnyStepToTheSameLatentsAndCounts) {
+  const auto whole = start(std::make_shared<FaultyDit>(1, std::nanf("")), GetParam());
+  std::vector<DenoisingState> states = {whole->state()};
+  while (!whole->finished()) {
+    whole->step();
+    states.push_back(whole->state());
+  }
+  for (const DenoisingState& state : states) {
+    const auto denoising = start(std::make_shared<FaultyDit>(1, std::nanf("")), GetParam());
+    denoising->resume(state);
+    EXPECT_EQ(denoising->done(), state.step);
+    EXPECT_TRUE(finish(*denoising).equal(whole->latents())) << state.step;
+    const AttentionRun& run = denoising->attention();
+    EXPECT_EQ(run.statistics.total_blocks, whole->attention().statistics.total_blocks) << state.step;
+    EXPECT_EQ(run.statistics.kept_blocks, whole->attention().statistics.kept_blocks) << state.step;
+    EXPECT_EQ(run.kernel, "of the test") << state.step;
+    EXPECT_EQ(denoising->warnings(), whole->warnings());
+  }
 }
 
 TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {

@@ -103,6 +103,8 @@ TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
 TEST_F(Mp4, EncoderThatNoMp4HoldsIsRefused) {
   EXPECT_THROW(check_output(path, {.codec = "gif"}), Error);
   EXPECT_THROW(check_output(path, {.codec = "aac"}), Error);
+  EXPECT_THROW(check_output(path, {.codec = "mjpeg"}), Error);  // found only when it opens
+  EXPECT_NO_THROW(check_output(path, {.codec = "mpeg4"}));
 }
 
 TEST_F(Mp4, OddSizeIsRefusedAndLeavesNothing) {
