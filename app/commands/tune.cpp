@@ -124,8 +124,8 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
   int64_t beyond = 0;
   for (const auto& layer : profile.heads)
     for (const attention::ProfileHead& head : layer) beyond += head.error > plan.bounds.l2 ? 1 : 0;
-  if (found.fell_back)
-    warnings.emplace_back("no policy within the bounds was faster than the untuned one, which the profile holds now");
+  if (!found.fell_back.empty())
+    warnings.push_back(found.fell_back + ", which the profile holds now");
   else if (beyond > 0)
     warnings.push_back(std::to_string(beyond) +
                        " heads keep the untuned policy beyond the bounds: within them the profile would be slower");
@@ -139,11 +139,11 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
 }
 
 nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state) {
-  nlohmann::json report = {{"complete", found.complete},         {"samples", state.sampled.size()},
-                           {"videos", state.checked_videos},     {"error", profile.error},
-                           {"sparsity", profile.sparsity},       {"untuned_sparsity", profile.untuned_sparsity},
-                           {"dense_steps", profile.dense.steps}, {"dense_layers", profile.dense.layers},
-                           {"fell_back", found.fell_back}};
+  nlohmann::json report = {{"complete", found.complete},           {"samples", state.sampled.size()},
+                           {"videos", state.checked_videos},       {"error", profile.error},
+                           {"sparsity", profile.sparsity},         {"untuned_sparsity", profile.untuned_sparsity},
+                           {"dense_steps", profile.dense.steps},   {"dense_layers", profile.dense.layers},
+                           {"fell_back", !found.fell_back.empty()}};
   const auto add = [&](const char* name, const std::optional<tuning::VideoFigures>& figures) {
     if (figures)
       report[name] = {{"psnr", figures->psnr}, {"ssim", figures->ssim}, {"step_ms", figures->step_seconds * 1000}};

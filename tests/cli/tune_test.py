@@ -6,27 +6,28 @@ import subprocess
 import time
 import unittest
 
-from support import MODEL, PROGRAM, PROMPT, CommandLineTest
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
 
 # 192 x 192: 432 video tokens, of which some blocks can be left out.
 SIZE = ['--size', '192x192', '--device', 'cpu']
 
 
 class Tune(CommandLineTest):
-    def tune(self, *arguments):
+    def tune(self, *arguments, model=MODEL):
         usual = [word for name, value in (('--steps', '3'), ('--budget', '60s'), ('--samples', '2'))
                  for word in self.unless(arguments, name, value)]
-        return self.run_program('tune', '-m', MODEL, *SIZE, *usual, *arguments)
+        size = SIZE if '--size' not in arguments else SIZE[2:]
+        return self.run_program('tune', '-m', model, *size, *usual, *arguments)
 
-    def tuned(self, *arguments):
-        return json.loads(self.succeed(self.tune('--json', '--quiet', *arguments)).stdout)
+    def tuned(self, *arguments, **options):
+        return json.loads(self.succeed(self.tune('--json', '--quiet', *arguments, **options)).stdout)
 
     def prompts(self):
         (self.folder / 'prompts.txt').write_text(f'# two\n{PROMPT}\n\na green star\n')
         return 'prompts.txt'
 
     def test_writes_a_profile_that_generate_uses(self):
-        report = self.tuned(self.prompts(), '-o', 'p.yaml', '--l1', 0.5, '--l2', 0.6, '--heat-map', 'p.png')
+        report = self.tuned(self.prompts(), '-o', 'p.yaml', '--budget', '5m', '--l1', 0.5, '--l2', 0.6, '--heat-map', 'p.png')
         self.assertEqual(self.names(), ['p.png', 'p.yaml', 'prompts.txt'])
         self.assertEqual((self.folder / 'p.png').read_bytes()[:4], b'\x89PNG')
         tune = report['tune']
@@ -42,6 +43,17 @@ class Tune(CommandLineTest):
         self.assertAlmostEqual(made['attention']['sparsity'], tune['sparsity'], delta=0.1)
         other = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--profile', 'p.yaml'))
         self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
+
+    def test_keeps_the_untuned_policy_where_the_search_makes_it_no_better(self):
+        # So short that the untuned policy leaves out next to nothing: nothing beats it by much.
+        for size, steps in (('128x128', 2), ('192x192', 4)):
+            report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--size', size, '--frames', 5, '--steps', steps,
+                                '--samples', 6, '--videos', 1, '--threads', 1, model=ROOT / 'assets' / 'tiny')
+            tune = report['tune']
+            tuned, untuned = tune['tuned_videos'], tune['untuned_videos']
+            self.assertTrue(tune['fell_back'] or tuned['step_ms'] <= untuned['step_ms'], tune)
+            self.assertGreaterEqual(tuned['psnr'], untuned['psnr'])
+            self.assertGreaterEqual(tuned['ssim'], untuned['ssim'])
 
     def test_profile_is_checked(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))

@@ -30,6 +30,19 @@ VideoFigures figures_of(const json& numbers) {
           .step_seconds = numbers.at(2).get<double>()};
 }
 
+json to_json(const VideoCheck& check) {
+  return {{"dense_steps", check.start.steps},
+          {"dense_layers", check.start.layers},
+          {"figures", to_json(check.figures)},
+          {"untuned_step_seconds", check.untuned_step_seconds}};
+}
+
+VideoCheck check_of(const json& entry) {
+  return {.start = {.steps = entry.at("dense_steps").get<int64_t>(), .layers = entry.at("dense_layers").get<int64_t>()},
+          .figures = figures_of(entry.at("figures")),
+          .untuned_step_seconds = entry.at("untuned_step_seconds").get<double>()};
+}
+
 json to_json(const TuneState& state) {
   json text = {{"key", state.key},
                {"layers", state.heads.size()},
@@ -40,7 +53,7 @@ json to_json(const TuneState& state) {
                {"checked_videos", state.checked_videos},
                {"checks", json::array()}};
   if (state.untuned) text["untuned"] = to_json(*state.untuned);
-  for (const VideoFigures& check : state.checks) text["checks"].push_back(to_json(check));
+  for (const VideoCheck& check : state.checks) text["checks"].push_back(to_json(check));
   return text;
 }
 
@@ -71,7 +84,7 @@ TuneState read(const models::SafetensorsFile& file, const json& text, const atte
   state.checked_samples = text.at("checked_samples").get<int64_t>();
   state.checked_videos = text.at("checked_videos").get<int64_t>();
   if (text.contains("untuned")) state.untuned = figures_of(text.at("untuned"));
-  for (const json& check : text.at("checks")) state.checks.push_back(figures_of(check));
+  for (const json& check : text.at("checks")) state.checks.push_back(check_of(check));
   state.latents = latents_of(file);
   const std::vector<double> numbers = numbers_of(file);
   std::span<const double> left = numbers;
@@ -84,6 +97,12 @@ TuneState read(const models::SafetensorsFile& file, const json& text, const atte
 }
 
 }  // namespace
+
+const VideoCheck* TuneState::check_of(const attention::DenseStart& start) const {
+  const auto found =
+      std::find_if(checks.begin(), checks.end(), [&](const VideoCheck& check) { return check.start == start; });
+  return found == checks.end() ? nullptr : &*found;
+}
 
 int64_t TuneState::least_calls() const {
   int64_t least = heads.empty() ? 0 : heads.front().front().calls();

@@ -21,6 +21,13 @@ struct VideoFigures {
   double step_seconds = 0;
 };
 
+/// A choice of dense steps and layers, and what its videos gave.
+struct VideoCheck {
+  attention::DenseStart start;
+  VideoFigures figures;
+  double untuned_step_seconds = 0;  // of the untuned policy's steps, which took turns with these
+};
+
 struct TuneState {
   std::string key;  // of everything that the search depends on
   HeadSearches heads;
@@ -31,8 +38,10 @@ struct TuneState {
   int64_t checked_samples = 0;
   int64_t checked_videos = 0;
   std::optional<VideoFigures> untuned;
-  std::vector<VideoFigures> checks;  // in the order in which DenseSearch asks
+  std::vector<VideoCheck> checks;
 
+  /// Nothing: no videos with that start were made.
+  const VideoCheck* check_of(const attention::DenseStart& start) const;
   /// Calls that every head was measured in.
   int64_t least_calls() const;
   /// Atomic.
