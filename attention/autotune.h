@@ -81,6 +81,7 @@ class HeadSearch {
   void begin_call();
   /// What to measure on this call; nothing: the call is done.
   std::optional<HeadPolicy> wanted() const;
+  bool wants_untuned() const { return stage_ == Stage::untuned; }  // that wanted() is the untuned policy
   void report(const Trial& trial);
 
   int64_t calls() const { return calls_; }  // that were done

@@ -90,7 +90,7 @@ attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pi
                              : 0;
   profile.quality = quality(found.tuned, speedup);
   profile.untuned = quality(found.untuned, 0);
-  profile.selection_rows = plan.selection_rows(pipeline.device());
+  profile.selection_rows = found.selection_rows;
   profile.dense = found.dense;
   double error = 0, count = 0;
   for (const auto& layer : found.heads) {

@@ -54,6 +54,8 @@ class Tune(CommandLineTest):
             self.assertTrue(tune['fell_back'] or tuned['step_ms'] <= untuned['step_ms'], tune)
             self.assertGreaterEqual(tuned['psnr'], untuned['psnr'])
             self.assertGreaterEqual(tuned['ssim'], untuned['ssim'])
+            rows = 192 if tune['fell_back'] else 64  # of the untuned policy; of a CPU's
+            self.assertIn(f'selection_rows: {rows}\n', (self.folder / 'p.yaml').read_text())
 
     def test_profile_is_checked(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))

@@ -34,18 +34,18 @@ HeadTrials::Inputs HeadTrials::inputs_of(const models::AttentionCall& call, int6
   return inputs;
 }
 
-HeadTrials::HeadTrials(int64_t selection_rows, std::function<void()> poll)
-    : selection_rows_(selection_rows), poll_(std::move(poll)) {}
+HeadTrials::HeadTrials(int64_t untuned_rows, int64_t selection_rows, std::function<void()> poll)
+    : untuned_rows_(untuned_rows), selection_rows_(selection_rows), poll_(std::move(poll)) {}
 
 attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
-                                     const attention::HeadPolicy& policy) {
+                                     const attention::HeadPolicy& policy, int64_t selection_rows) {
   attention::Context context = inputs.context;
   context.mode = attention::Mode::sparse;
   context.layer = 0;  // of a model of one layer and head, as far as the policy and the counts are concerned
   context.step = 0;
   context.policy = {};
   context.policy.defaults = policy;
-  context.policy.selection_rows = selection_rows_;
+  context.policy.selection_rows = selection_rows;
   context.policy.dense_operations = 0;  // one head of many is short, but its model's call is not
   const auto only = [head](const at::Tensor& x) { return x.narrow(2, head, 1); };
   const attention::Result result =
@@ -72,7 +72,8 @@ void HeadTrials::run(const models::AttentionCall& call, HeadSearches& searches) 
     heads[head].begin_call();
     while (const auto policy = heads[head].wanted()) {
       poll_();
-      heads[head].report(measure(inputs, index, expected, *policy));
+      const int64_t rows = heads[head].wants_untuned() ? untuned_rows_ : selection_rows_;
+      heads[head].report(measure(inputs, index, expected, *policy, rows));
     }
   }
 }

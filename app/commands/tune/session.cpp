@@ -35,9 +35,9 @@ std::vector<std::vector<attention::HeadChoice>> untuned_choices(const HeadSearch
   return choices;
 }
 
-attention::Policy policy_with(const Found& found, const DenseStart& dense, int64_t selection_rows) {
+attention::Policy policy_with(const Found& found, const DenseStart& dense) {
   attention::Policy policy;
-  policy.selection_rows = selection_rows;
+  policy.selection_rows = found.selection_rows;
   policy.dense_steps = dense.steps;
   policy.dense_layers = dense.layers;
   for (const auto& layer : found.heads) {
@@ -107,7 +107,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
   models::GenerateRequest request = request_of(prompt);
   request.attention_mode = attention::Mode::full;
   const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]);
-  HeadTrials trials(selection_rows_, [this] {
+  HeadTrials trials(plan_.request.attention_policy.selection_rows, selection_rows_, [this] {
     watcher_.stop_if_interrupted();
     deadline_.check();
   });
@@ -170,7 +170,7 @@ void Session::add_figures(VideoFigures& figures, const at::Tensor& latents, int6
 /// Of the profile with that start: videos of the first prompts. Each of their steps takes turns with one of the untuned
 /// policy, so that what else the machine does slows both alike. The first check measures the untuned videos, too.
 VideoCheck Session::check_videos(const Found& found, const DenseStart& start, int64_t videos) {
-  const std::array policies = {plan_.request.attention_policy, policy_with(found, start, selection_rows_)};
+  const std::array policies = {plan_.request.attention_policy, policy_with(found, start)};
   std::array<VideoFigures, 2> figures;
   for (int64_t prompt = 0; prompt < videos; ++prompt) {
     std::vector<std::unique_ptr<models::Denoising>> runs;
@@ -231,6 +231,7 @@ void Session::fall_back(Found& found, const std::string& reason) const {
   const attention::Policy& untuned = plan_.request.attention_policy;
   found.fell_back = reason;
   found.heads = untuned_choices(state_.heads);
+  found.selection_rows = untuned.selection_rows;
   found.dense = {.steps = untuned.dense_steps, .layers = untuned.dense_layers};
   found.tuned = found.untuned;
   found.work = found.untuned_work;
@@ -298,6 +299,7 @@ Found Session::run() {
     found.ended_before = "all steps were sampled";
   }
   found.heads = attention::choose(state_.heads);
+  found.selection_rows = selection_rows_;
   if (!compare_videos(found)) {
     if (found.complete) found.ended_before = "all videos were compared";
     found.complete = false;

@@ -37,6 +37,7 @@ class Deadline {
 /// What is searched for.
 struct Found {
   std::vector<std::vector<attention::HeadChoice>> heads;
+  int64_t selection_rows = 0;
   attention::DenseStart dense;
   std::optional<VideoFigures> untuned, tuned;  // where videos were compared
   double untuned_work = 1, work = 1;
