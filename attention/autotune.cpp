@@ -27,6 +27,12 @@ constexpr size_t kAfterFirst = 4, kAfterSecond = 2;
 constexpr std::array<int64_t, 12> kDenseSteps = {0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20};
 constexpr int64_t kMostDenseLayers = 2;
 
+HeadChoice dense_choice() {
+  HeadChoice dense;
+  dense.policy.dense = true;
+  return dense;
+}
+
 double take(std::span<const double>& numbers) {
   if (numbers.empty() || !std::isfinite(numbers.front()))
     throw bad_input("the saved search is cut short or damaged", "delete it and tune again");
@@ -252,9 +258,12 @@ void HeadSearch::start_pv() {
   stage_ = Stage::pv;
 }
 
+HeadChoice HeadSearch::untuned() const {
+  return untuned_trial_.broken() ? dense_choice() : HeadChoice{untuned_, untuned_trial_};
+}
+
 HeadChoice HeadSearch::choice() const {
-  HeadChoice dense;
-  dense.policy.dense = true;
+  const HeadChoice dense = dense_choice();
   const Way* best = best_way();
   if (best == nullptr) return dense;
   const size_t point = *best->ladder.found();

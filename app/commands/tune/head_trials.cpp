@@ -11,10 +11,11 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-constexpr double kBroken = 1e30;  // the error of an output with NaN or Inf: finite, so that it can be saved
+constexpr double kBroken = 1e30;  // for a sum with NaN or Inf: finite, so that it can be saved
 
 double sum_of_magnitudes(const at::Tensor& x) {
-  return x.abs().sum(at::kDouble).item<double>();
+  const double sum = x.abs().sum(at::kDouble).item<double>();
+  return std::isfinite(sum) ? sum : kBroken;
 }
 
 }  // namespace
@@ -52,8 +53,7 @@ attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const a
       attention::attend(only(inputs.q), only(inputs.k), only(inputs.v), context, workspace_);
   std::vector<attention::Statistics> counts = {result.statistics};
   attention::collect_counts(workspace_, counts);
-  const double error = sum_of_magnitudes(result.out.to(at::kFloat) - expected);
-  return {.error = std::isfinite(error) ? error : kBroken,
+  return {.error = sum_of_magnitudes(result.out.to(at::kFloat) - expected),
           .size = sum_of_magnitudes(expected),
           .total_blocks = static_cast<double>(counts[0].total_blocks),
           .kept_blocks = static_cast<double>(counts[0].kept_blocks),

@@ -171,6 +171,21 @@ TEST(Choose, NeverDoesMoreWorkThanUntuned) {
   EXPECT_EQ(alone[0][0].policy, HeadPolicy{});
 }
 
+TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {
+  // The untuned policy keeps next to nothing and gives no numbers; what works needs more, so that the search wants it.
+  HeadPolicy untuned;
+  untuned.topk = 0.01;
+  const Head fragile = [&](const HeadPolicy& policy) {
+    if (policy == untuned) return trial(1e30, 0.01);
+    return trial(0.1, 0.5);
+  };
+  HeadSearch search(untuned, {});
+  measure(search, fragile);
+  EXPECT_TRUE(search.untuned().policy.dense);
+  EXPECT_EQ(search.untuned().trial.relative_l1(), 0);
+  EXPECT_TRUE(choose({{search}})[0][0].policy.dense);
+}
+
 TEST(DenseSearch, AsksForTheBareProfileFirstAndStopsWhereItPasses) {
   DenseSearch search({0.4, 0.6}, 25, 0.8);
   EXPECT_EQ(search.wanted(), DenseStart{});
