@@ -78,21 +78,13 @@ class Tune(CommandLineTest):
         self.assertEqual(self.names(), [])
 
     def test_prompts_come_from_a_prompt_set(self):
-        for name, text, words in (('a.csv', 'prompt,seed
-a ball,
-a box,7
-', ('a.csv:3', 'seed')),
-                                  ('b.jsonl', '{"prompt": "a ball"}
-{"prompt": ""}
-', ('b.jsonl:2', 'no prompt')),
-                                  ('c.md', 'a ball
-', ('c.md', '.jsonl'))):
+        for name, text, words in (('a.csv', 'prompt,seed\na ball,\na box,7\n', ('a.csv:3', 'seed')),
+                                  ('b.jsonl', '{"prompt": "a ball"}\n{"prompt": ""}\n', ('b.jsonl:2', 'no prompt')),
+                                  ('c.md', 'a ball\n', ('c.md', '.jsonl'))):
             (self.folder / name).write_text(text)
             with self.subTest(name):
                 self.fail_with(self.tune(name), 2, *words)
-        (self.folder / 'd.csv').write_text('prompt
-"a red ball, a box"
-')
+        (self.folder / 'd.csv').write_text('prompt\n"a red ball, a box"\n')
         self.assertEqual(self.tuned('d.csv', '-o', 'p.yaml', '--videos', 0)['tune']['samples'], 2)  # one prompt, no header
 
     def test_budget_ends_the_run_in_time(self):
