@@ -27,6 +27,12 @@ constexpr size_t kAfterFirst = 4, kAfterSecond = 2;
 constexpr std::array<int64_t, 12> kDenseSteps = {0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20};
 constexpr int64_t kMostDenseLayers = 2;
 
+HeadChoice dense_choice() {
+  HeadChoice dense;
+  dense.policy.dense = true;
+  return dense;
+}
+
 double take(std::span<const double>& numbers) {
   if (numbers.empty() || !std::isfinite(numbers.front()))
     throw bad_input("the saved search is cut short or damaged", "delete it and tune again");
@@ -52,6 +58,9 @@ Trial take_trial(std::span<const double>& numbers) {
   for (double* field :
        {&trial.error, &trial.size, &trial.total_blocks, &trial.kept_blocks, &trial.skipped_pv_blocks, &trial.calls})
     *field = take(numbers);
+  const std::array rising = {0.0, trial.skipped_pv_blocks, trial.kept_blocks, trial.total_blocks};
+  if (!std::is_sorted(rising.begin(), rising.end()) || trial.error < 0 || trial.size < 0)
+    throw bad_input("the saved search is damaged", "delete it and tune again");
   return trial;
 }
 
@@ -252,9 +261,12 @@ void HeadSearch::start_pv() {
   stage_ = Stage::pv;
 }
 
+HeadChoice HeadSearch::untuned() const {
+  return untuned_trial_.broken() ? dense_choice() : HeadChoice{untuned_, untuned_trial_};
+}
+
 HeadChoice HeadSearch::choice() const {
-  HeadChoice dense;
-  dense.policy.dense = true;
+  const HeadChoice dense = dense_choice();
   const Way* best = best_way();
   if (best == nullptr) return dense;
   const size_t point = *best->ladder.found();
@@ -285,6 +297,8 @@ std::span<const double> HeadSearch::restore(std::span<const double> numbers) {
     way.dropped = take_index(numbers, 1) == 1;
     numbers = way.ladder.restore(numbers);
   }
+  if (std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.dropped; }))
+    throw bad_input("the saved search is damaged", "delete it and tune again");
   pv_base_ = {};
   pv_base_.selection = take_index(numbers, 1) == 1 ? Selection::cdf : Selection::topk;
   for (double* field : {&pv_base_.topk, &pv_base_.cdf, &pv_base_.similarity, &pv_base_.pv_threshold})

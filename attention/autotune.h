@@ -18,6 +18,9 @@ struct Bounds {
   double l2 = 0.065;
 };
 
+/// More than any policy costs that works: the output was NaN or Inf. No profile holds such a head.
+constexpr double kMostRelativeL1 = 1e9;
+
 /// What a policy did to a head in one attention call; adds up over calls.
 struct Trial {
   double error = 0;  // sum |o - o_full|
@@ -26,6 +29,7 @@ struct Trial {
   double calls = 0;
 
   double relative_l1() const { return size > 0 ? error / size : error; }
+  bool broken() const { return !(relative_l1() <= kMostRelativeL1); }
   /// Share of the QK and PV work that is done, in (0, 1]; 1 without a call.
   double work() const;
   Trial& operator+=(const Trial& other);
@@ -81,12 +85,14 @@ class HeadSearch {
   void begin_call();
   /// What to measure on this call; nothing: the call is done.
   std::optional<HeadPolicy> wanted() const;
+  bool wants_untuned() const { return stage_ == Stage::untuned; }  // that wanted() is the untuned policy
   void report(const Trial& trial);
 
   int64_t calls() const { return calls_; }  // that were done
   /// The least work within the bounds. A head that saves less than a tenth stays dense.
   HeadChoice choice() const;
-  HeadChoice untuned() const { return {untuned_, untuned_trial_}; }
+  /// Dense where the untuned policy broke the output.
+  HeadChoice untuned() const;
 
   void save(std::vector<double>& numbers) const;
   /// As Ladder::restore().

@@ -105,7 +105,7 @@ ProfileQuality read_quality(Fields& fields) {
 
 ProfileHead read_head(Fields fields) {
   ProfileHead head;
-  head.error = fields.number("error", 0, 1e9);
+  head.error = fields.number("error", 0, kMostRelativeL1);
   head.sparsity = fields.number("sparsity", 0, 1);
   if (fields.has("dense")) {
     if (fields.text("dense") != "true") throw fields.refused("dense is not 'true'");
@@ -148,7 +148,7 @@ std::vector<std::vector<ProfileHead>> read_layers(const YAML::Node& layers, cons
 }
 
 void read_measured(Fields fields, Profile& profile) {
-  profile.error = fields.number("error", 0, 1e9);
+  profile.error = fields.number("error", 0, kMostRelativeL1);
   profile.sparsity = fields.number("sparsity", 0, 1);
   profile.quality = read_quality(fields);
   fields.finish();

@@ -13,6 +13,7 @@
 #include "attention/attention.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
@@ -67,8 +68,23 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
                               {"max_sequence_length", settings.max_sequence_length},
                               {"untuned", to_json(plan.request.attention_policy)},
                               {"bounds", {plan.bounds.l1, plan.bounds.l2}},
-                              {"samples", plan.samples}};
+                              {"samples", plan.samples},
+                              {"videos", plan.videos},
+                              {"vae_tiling", static_cast<int>(plan.run.vae_tiling)}};
   return models::sha256(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+tuning::SearchLimits limits_of(const TunePlan& plan, const models::Pipeline& pipeline,
+                               const models::ModelFolder& folder) {
+  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+  const models::CogVideoXConfig config = models::parse_cogvideox_config(folder.config("transformer"), "transformer");
+  return {.layers = static_cast<size_t>(config.num_layers),
+          .heads = static_cast<size_t>(config.num_attention_heads),
+          .prompts = static_cast<int64_t>(plan.prompts.size()),
+          .steps = settings.num_inference_steps,
+          .latent_frames = settings.latent_frames,
+          .latent_height = settings.latent_height,
+          .latent_width = settings.latent_width};
 }
 
 attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& figures, double speedup) {
@@ -90,7 +106,7 @@ attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pi
                              : 0;
   profile.quality = quality(found.tuned, speedup);
   profile.untuned = quality(found.untuned, 0);
-  profile.selection_rows = plan.selection_rows(pipeline.device());
+  profile.selection_rows = found.selection_rows;
   profile.dense = found.dense;
   double error = 0, count = 0;
   for (const auto& layer : found.heads) {
@@ -124,8 +140,8 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
   int64_t beyond = 0;
   for (const auto& layer : profile.heads)
     for (const attention::ProfileHead& head : layer) beyond += head.error > plan.bounds.l2 ? 1 : 0;
-  if (found.fell_back)
-    warnings.emplace_back("no policy within the bounds was faster than the untuned one, which the profile holds now");
+  if (!found.fell_back.empty())
+    warnings.push_back(found.fell_back + ", which the profile holds now");
   else if (beyond > 0)
     warnings.push_back(std::to_string(beyond) +
                        " heads keep the untuned policy beyond the bounds: within them the profile would be slower");
@@ -138,12 +154,18 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
   return warnings;
 }
 
-nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state) {
-  nlohmann::json report = {{"complete", found.complete},         {"samples", state.sampled.size()},
-                           {"videos", state.checked_videos},     {"error", profile.error},
-                           {"sparsity", profile.sparsity},       {"untuned_sparsity", profile.untuned_sparsity},
-                           {"dense_steps", profile.dense.steps}, {"dense_layers", profile.dense.layers},
-                           {"fell_back", found.fell_back}};
+nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state,
+                            size_t resumed_samples) {
+  nlohmann::json report = {{"complete", found.complete},
+                           {"resumed_samples", resumed_samples},
+                           {"samples", state.sampled.size()},
+                           {"videos", state.checked_videos},
+                           {"error", profile.error},
+                           {"sparsity", profile.sparsity},
+                           {"untuned_sparsity", profile.untuned_sparsity},
+                           {"dense_steps", profile.dense.steps},
+                           {"dense_layers", profile.dense.layers},
+                           {"fell_back", !found.fell_back.empty()}};
   const auto add = [&](const char* name, const std::optional<tuning::VideoFigures>& figures) {
     if (figures)
       report[name] = {{"psnr", figures->psnr}, {"ssim", figures->ssim}, {"step_ms", figures->step_seconds * 1000}};
@@ -187,7 +209,8 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  command.add_option("FILE", options.prompts, "prompts to tune on, one a line (else --prompt)")->type_name("FILE");
+  command.add_option("FILE", options.prompts, "prompts to tune on: .txt, .jsonl, .csv or .yaml (else --prompt)")
+      ->type_name("FILE");
   add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME", search);
   add("--l1", options.l1, "most relative L1 of a head by its block selection (default 0.06)", "X", search);
   add("--l2", options.l2, "the same with P.V skipped besides (default 0.065)", "X", search);
@@ -212,14 +235,17 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
       !reason.empty())
     throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
                     "choose another --dtype or --device");
-  const std::string model = models::model_hash(open_model(plan.run));
+  const models::ModelFolder folder = open_model(plan.run);
+  const std::string model = models::model_hash(folder);
   report.content["machine"] = bench::machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   const fs::path state_file = tuning::state_beside(plan.output);
   const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
-  tuning::TuneState state = tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh);
+  tuning::TuneState state =
+      tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline, folder));
+  const size_t resumed_samples = state.sampled.size();
   bench::Watcher watcher(
       !plan.run.quiet, report,
       "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");
@@ -234,7 +260,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (found.complete) fs::remove(state_file, ignored);
   const std::vector<std::string> warnings = warnings_of(plan, found, profile);
   print_warnings(warnings);
-  report.content["tune"] = found_report(profile, found, state);
+  report.content["tune"] = found_report(profile, found, state, resumed_samples);
   report.content["profile"] = plan.output.string();
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};
   report.content["warnings"] = warnings;

@@ -1,32 +1,33 @@
 """`tune` and `--profile`: the search ends in time, goes on after an interruption, and its profile is loaded and checked; traces."""
 import json
-import os
 import signal
+import struct
 import subprocess
 import time
 import unittest
 
-from support import MODEL, PROGRAM, PROMPT, CommandLineTest
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
 
 # 192 x 192: 432 video tokens, of which some blocks can be left out.
 SIZE = ['--size', '192x192', '--device', 'cpu']
 
 
 class Tune(CommandLineTest):
-    def tune(self, *arguments):
+    def tune(self, *arguments, model=MODEL):
         usual = [word for name, value in (('--steps', '3'), ('--budget', '60s'), ('--samples', '2'))
                  for word in self.unless(arguments, name, value)]
-        return self.run_program('tune', '-m', MODEL, *SIZE, *usual, *arguments)
+        size = SIZE if '--size' not in arguments else SIZE[2:]
+        return self.run_program('tune', '-m', model, *size, *usual, *arguments)
 
-    def tuned(self, *arguments):
-        return json.loads(self.succeed(self.tune('--json', '--quiet', *arguments)).stdout)
+    def tuned(self, *arguments, **options):
+        return json.loads(self.succeed(self.tune('--json', '--quiet', *arguments, **options)).stdout)
 
     def prompts(self):
         (self.folder / 'prompts.txt').write_text(f'# two\n{PROMPT}\n\na green star\n')
         return 'prompts.txt'
 
     def test_writes_a_profile_that_generate_uses(self):
-        report = self.tuned(self.prompts(), '-o', 'p.yaml', '--l1', 0.5, '--l2', 0.6, '--heat-map', 'p.png')
+        report = self.tuned(self.prompts(), '-o', 'p.yaml', '--budget', '5m', '--l1', 0.5, '--l2', 0.6, '--heat-map', 'p.png')
         self.assertEqual(self.names(), ['p.png', 'p.yaml', 'prompts.txt'])
         self.assertEqual((self.folder / 'p.png').read_bytes()[:4], b'\x89PNG')
         tune = report['tune']
@@ -44,6 +45,19 @@ class Tune(CommandLineTest):
         self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
         rows = self.succeed(self.run_program('batch', 'prompts.txt', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1, '--profile', 'p.yaml'))
         self.assertIn('prompts.txt:2: p.yaml was made with other settings', rows.stderr)
+
+    def test_keeps_the_untuned_policy_where_the_search_makes_it_no_better(self):
+        # So short that the untuned policy leaves out next to nothing: nothing beats it by much.
+        for size, steps in (('128x128', 2), ('192x192', 4)):
+            report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--size', size, '--frames', 5, '--steps', steps,
+                                '--samples', 6, '--videos', 1, '--threads', 1, model=ROOT / 'assets' / 'tiny')
+            tune = report['tune']
+            tuned, untuned = tune['tuned_videos'], tune['untuned_videos']
+            self.assertTrue(tune['fell_back'] or tuned['step_ms'] <= untuned['step_ms'], tune)
+            self.assertGreaterEqual(tuned['psnr'], untuned['psnr'])
+            self.assertGreaterEqual(tuned['ssim'], untuned['ssim'])
+            rows = 192 if tune['fell_back'] else 64  # of the untuned policy; of a CPU's
+            self.assertIn(f'selection_rows: {rows}\n', (self.folder / 'p.yaml').read_text())
 
     def test_profile_is_checked(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))
@@ -65,6 +79,16 @@ class Tune(CommandLineTest):
         self.fail_with(self.tune('missing.txt'), 2, 'missing.txt')
         self.assertEqual(self.names(), [])
 
+    def test_prompts_come_from_a_prompt_set(self):
+        for name, text, words in (('a.csv', 'prompt,seed\na ball,\na box,7\n', ('a.csv:3', 'seed')),
+                                  ('b.jsonl', '{"prompt": "a ball"}\n{"prompt": ""}\n', ('b.jsonl:2', 'no prompt')),
+                                  ('c.md', 'a ball\n', ('c.md', '.jsonl'))):
+            (self.folder / name).write_text(text)
+            with self.subTest(name):
+                self.fail_with(self.tune(name), 2, *words)
+        (self.folder / 'd.csv').write_text('prompt\n"a red ball, a box"\n')
+        self.assertEqual(self.tuned('d.csv', '-o', 'p.yaml', '--videos', 0)['tune']['samples'], 2)  # one prompt, no header
+
     def test_budget_ends_the_run_in_time(self):
         # The whole search of so many samples takes far longer.
         start = time.monotonic()
@@ -76,7 +100,7 @@ class Tune(CommandLineTest):
         self.assertIn('the same command again goes on', ' '.join(report['warnings']))
 
     def test_goes_on_after_an_interruption(self):
-        arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 30, '--samples', 30, '--videos', 0, '--budget', '10m']
+        arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 16, '--samples', 16, '--videos', 0, '--budget', '10m', '--threads', 1]
         process = subprocess.Popen([PROGRAM, 'tune', '-m', MODEL, *SIZE, *map(str, arguments)],
                                    cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not (self.folder / 'p.yaml.search').exists() and process.poll() is None:
@@ -86,16 +110,41 @@ class Tune(CommandLineTest):
         self.assertEqual(process.returncode, 130, errors)
         self.assertIn('p.yaml.search', errors)
         self.assertEqual(self.names(), ['p.yaml.search'])
-        before = os.path.getsize(self.folder / 'p.yaml.search')
-        self.assertGreater(before, 1000)
-        report = self.tuned(*arguments)
-        self.assertTrue(report['tune']['complete'])
-        self.assertEqual(report['tune']['samples'], 30)
+        tune = self.tuned(*arguments)['tune']
+        self.assertTrue(tune['complete'])
+        self.assertGreater(tune['resumed_samples'], 0)
+        self.assertLess(tune['resumed_samples'], 16)
+        self.assertEqual(tune['samples'], 16)
         self.assertEqual(self.names(), ['p.yaml'])
+        resumed = (self.folder / 'p.yaml').read_text()
+        self.assertEqual(self.tuned(*arguments)['tune']['resumed_samples'], 0)
+        self.assertEqual((self.folder / 'p.yaml').read_text(), resumed)
 
     def test_damaged_search_is_named(self):
         (self.folder / 'p.yaml.search').write_bytes(b'nonsense')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')
+
+    def test_search_that_does_not_fit_its_model_is_named(self):
+        # Interrupted by its floor of time: what is left has the right key, then one thing in it is wrong.
+        arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '3s', '--videos', 0]
+        self.tuned(*arguments)
+        search = self.folder / 'p.yaml.search'
+        good = search.read_bytes()
+        size, = struct.unpack('<Q', good[:8])
+        for change in ({'sampled': [[7, 0]]}, {'sampled': []}, {'sampled': [[0, -1]]}, {'checks': 5}, {'full_step_seconds': -1},
+                       {'untuned': [1, 1, 1]}, {'checked_videos': 'many'}):
+            header = json.loads(good[8:8 + size])
+            header['__metadata__']['search'] = json.dumps(json.loads(header['__metadata__']['search']) | change)
+            text = json.dumps(header).encode()
+            search.write_bytes(struct.pack('<Q', len(text)) + text + good[8 + size:])
+            with self.subTest(change):
+                self.fail_with(self.tune(*arguments), 2, 'p.yaml.search')
+        header = json.loads(good[8:8 + size])  # a head short
+        header['heads']['shape'][0] -= 1
+        header['heads']['data_offsets'][1] -= 8
+        text = json.dumps(header).encode()
+        search.write_bytes(struct.pack('<Q', len(text)) + text + good[8 + size:-8])
+        self.fail_with(self.tune(*arguments), 2, 'p.yaml.search')
 
 
 class Traces(CommandLineTest):

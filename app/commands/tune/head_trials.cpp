@@ -11,10 +11,11 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-constexpr double kBroken = 1e30;  // the error of an output with NaN or Inf: finite, so that it can be saved
+constexpr double kBroken = 1e30;  // for a sum with NaN or Inf: finite, so that it can be saved
 
 double sum_of_magnitudes(const at::Tensor& x) {
-  return x.abs().sum(at::kDouble).item<double>();
+  const double sum = x.abs().sum(at::kDouble).item<double>();
+  return std::isfinite(sum) ? sum : kBroken;
 }
 
 }  // namespace
@@ -34,26 +35,25 @@ HeadTrials::Inputs HeadTrials::inputs_of(const models::AttentionCall& call, int6
   return inputs;
 }
 
-HeadTrials::HeadTrials(int64_t selection_rows, std::function<void()> poll)
-    : selection_rows_(selection_rows), poll_(std::move(poll)) {}
+HeadTrials::HeadTrials(int64_t untuned_rows, int64_t selection_rows, std::function<void()> poll)
+    : untuned_rows_(untuned_rows), selection_rows_(selection_rows), poll_(std::move(poll)) {}
 
 attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
-                                     const attention::HeadPolicy& policy) {
+                                     const attention::HeadPolicy& policy, int64_t selection_rows) {
   attention::Context context = inputs.context;
   context.mode = attention::Mode::sparse;
   context.layer = 0;  // of a model of one layer and head, as far as the policy and the counts are concerned
   context.step = 0;
   context.policy = {};
   context.policy.defaults = policy;
-  context.policy.selection_rows = selection_rows_;
+  context.policy.selection_rows = selection_rows;
   context.policy.dense_operations = 0;  // one head of many is short, but its model's call is not
   const auto only = [head](const at::Tensor& x) { return x.narrow(2, head, 1); };
   const attention::Result result =
       attention::attend(only(inputs.q), only(inputs.k), only(inputs.v), context, workspace_);
   std::vector<attention::Statistics> counts = {result.statistics};
   attention::collect_counts(workspace_, counts);
-  const double error = sum_of_magnitudes(result.out.to(at::kFloat) - expected);
-  return {.error = std::isfinite(error) ? error : kBroken,
+  return {.error = sum_of_magnitudes(result.out.to(at::kFloat) - expected),
           .size = sum_of_magnitudes(expected),
           .total_blocks = static_cast<double>(counts[0].total_blocks),
           .kept_blocks = static_cast<double>(counts[0].kept_blocks),
@@ -72,7 +72,8 @@ void HeadTrials::run(const models::AttentionCall& call, HeadSearches& searches) 
     heads[head].begin_call();
     while (const auto policy = heads[head].wanted()) {
       poll_();
-      heads[head].report(measure(inputs, index, expected, *policy));
+      const int64_t rows = heads[head].wants_untuned() ? untuned_rows_ : selection_rows_;
+      heads[head].report(measure(inputs, index, expected, *policy, rows));
     }
   }
 }

@@ -14,8 +14,9 @@ using HeadSearches = std::vector<std::vector<attention::HeadSearch>>;  // [layer
 
 class HeadTrials {
  public:
-  /// `poll` is called between trials, and ends the run by throwing.
-  HeadTrials(int64_t selection_rows, std::function<void()> poll);
+  /// Queries that share one selection: with the untuned policy, and with all others. `poll` is called between trials,
+  /// and ends the run by throwing.
+  HeadTrials(int64_t untuned_rows, int64_t selection_rows, std::function<void()> poll);
 
   /// Asks each head's search of the call's layer what to measure until it has enough, on one entry of the batch. Full
   /// attention on the same device and dtype is the reference, so what quantisation costs there is part of the error.
@@ -29,9 +30,9 @@ class HeadTrials {
   };
   static Inputs inputs_of(const models::AttentionCall& call, int64_t entry);
   attention::Trial measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
-                           const attention::HeadPolicy& policy);
+                           const attention::HeadPolicy& policy, int64_t selection_rows);
 
-  int64_t selection_rows_;
+  int64_t untuned_rows_, selection_rows_;
   std::function<void()> poll_;
   attention::Workspace workspace_;  // the run's own keeps its counts to itself
 };

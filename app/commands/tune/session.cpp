@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 
 #include "app/commands/bench/quality.h"
 #include "app/interrupt.h"
@@ -18,8 +19,8 @@ using attention::DenseStart;
 using attention::HeadSearch;
 
 constexpr double kSamplingShare = 0.5;  // of the budget; the rest is for whole videos
-constexpr double kEqualPsnr = 100;      // dB, for frames without a difference
-constexpr int64_t kVideosAfterFirst = 3;
+constexpr double kEqualPsnr = 100;      // dB, from which frames count as equal
+constexpr int64_t kChecksAfterFirst = 3;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -34,9 +35,9 @@ std::vector<std::vector<attention::HeadChoice>> untuned_choices(const HeadSearch
   return choices;
 }
 
-attention::Policy policy_with(const Found& found, const DenseStart& dense, int64_t selection_rows) {
+attention::Policy policy_with(const Found& found, const DenseStart& dense) {
   attention::Policy policy;
-  policy.selection_rows = selection_rows;
+  policy.selection_rows = found.selection_rows;
   policy.dense_steps = dense.steps;
   policy.dense_layers = dense.layers;
   for (const auto& layer : found.heads) {
@@ -70,8 +71,7 @@ void Session::save() const {
 
 void Session::encode_prompts() {
   watcher_.stage("text");
-  const bool streamed = plan_.run.offload;
-  if (!streamed) pipeline_.load_text_encoder();
+  if (!pipeline_.streams_text_encoder()) pipeline_.load_text_encoder();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     watcher_.stop_if_interrupted();
     deadline_.check();
@@ -106,7 +106,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
   models::GenerateRequest request = request_of(prompt);
   request.attention_mode = attention::Mode::full;
   const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]);
-  HeadTrials trials(selection_rows_, [this] {
+  HeadTrials trials(plan_.request.attention_policy.selection_rows, selection_rows_, [this] {
     watcher_.stop_if_interrupted();
     deadline_.check();
   });
@@ -119,20 +119,22 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
     watcher_.round(step, end);
     const bool sampled = std::find(steps.begin(), steps.end(), step) != steps.end();
     HeadSearches heads = sampled ? state_.heads : HeadSearches();  // becomes the state when the step is complete
+    double trial_seconds = 0;
     denoising->attention().watcher = nullptr;
     if (sampled) {
       denoising->attention().watcher = [&](const models::AttentionCall& call) {
         const auto layer = static_cast<size_t>(call.context.layer);
         if (heads.size() <= layer) heads.resize(layer + 1, {static_cast<size_t>(call.q.size(2)), fresh});
-        trials.run(call, heads);
+        models::synchronize(pipeline_.device());
+        const auto start = std::chrono::steady_clock::now();
+        trials.run(call, heads);  // waits for the device
+        trial_seconds += seconds_since(start);
       };
     }
     const auto start = std::chrono::steady_clock::now();
     denoising->step();
-    if (!sampled) {
-      state_.full_step_seconds = seconds_since(start);
-      continue;
-    }
+    state_.full_step_seconds = seconds_since(start) - trial_seconds;
+    if (!sampled) continue;
     state_.heads = std::move(heads);
     state_.sampled.insert({prompt, step});
     save();
@@ -162,14 +164,15 @@ void Session::add_figures(VideoFigures& figures, const at::Tensor& latents, int6
   if (!references_.contains(prompt)) references_[prompt] = decode(state_.latents.at(prompt));
   const at::Tensor frames = decode(latents);
   const at::Tensor& reference = references_.at(prompt);
-  figures.psnr += bench::psnr(frames, reference).value_or(kEqualPsnr);
-  figures.ssim += bench::ssim(frames, reference, pipeline_.device());
+  figures.psnr += std::min(bench::psnr(frames, reference).value_or(kEqualPsnr), kEqualPsnr);
+  figures.ssim += std::min(bench::ssim(frames, reference, pipeline_.device()), 1.0);
 }
 
-/// One video a policy and prompt; the policies take turns step by step, so that what else the machine does slows all
-/// alike.
-std::vector<VideoFigures> Session::make_videos(const std::vector<attention::Policy>& policies, int64_t videos) {
-  std::vector<VideoFigures> figures(policies.size());
+/// Of the profile with that start: videos of the first prompts. Each of their steps takes turns with one of the untuned
+/// policy, so that what else the machine does slows both alike. The first check measures the untuned videos, too.
+VideoCheck Session::check_videos(const Found& found, const DenseStart& start, int64_t videos) {
+  const std::array policies = {plan_.request.attention_policy, policy_with(found, start)};
+  std::array<VideoFigures, 2> figures;
   for (int64_t prompt = 0; prompt < videos; ++prompt) {
     std::vector<std::unique_ptr<models::Denoising>> runs;
     for (const attention::Policy& policy : policies) {
@@ -183,13 +186,13 @@ std::vector<VideoFigures> Session::make_videos(const std::vector<attention::Poli
       for (size_t i = 0; i < runs.size(); ++i) {
         deadline_.check();
         models::synchronize(pipeline_.device());
-        const auto start = std::chrono::steady_clock::now();
+        const auto begin = std::chrono::steady_clock::now();
         runs[i]->step();
         models::synchronize(pipeline_.device());
-        figures[i].step_seconds += seconds_since(start);
+        figures[i].step_seconds += seconds_since(begin);
       }
     }
-    for (size_t i = 0; i < runs.size(); ++i) add_figures(figures[i], runs[i]->latents(), prompt);
+    for (size_t i = state_.untuned ? 1 : 0; i < runs.size(); ++i) add_figures(figures[i], runs[i]->latents(), prompt);
   }
   const auto count = static_cast<double>(videos);
   for (VideoFigures& each : figures) {
@@ -197,19 +200,43 @@ std::vector<VideoFigures> Session::make_videos(const std::vector<attention::Poli
     each.ssim /= count;
     each.step_seconds /= count * static_cast<double>(steps_);
   }
-  return figures;
+  if (!state_.untuned) state_.untuned = figures[0];
+  return {.start = start, .figures = figures[1], .untuned_step_seconds = figures[0].step_seconds};
 }
 
-/// About what that many videos take.
-double Session::video_seconds(int64_t count) const {
+/// About what a check of that many videos takes: two runs of the denoiser for each that is decoded.
+double Session::check_seconds(int64_t videos) const {
   const double step = state_.untuned ? state_.untuned->step_seconds : state_.full_step_seconds;
-  return static_cast<double>(count) * (step * static_cast<double>(steps_) + decode_seconds_);
+  return static_cast<double>(videos) * (2 * step * static_cast<double>(steps_) + decode_seconds_);
 }
 
 bool Session::passes(const VideoFigures& figures) const {
   if (plan_.min_psnr || plan_.min_ssim)
     return figures.psnr >= plan_.min_psnr.value_or(0) && figures.ssim >= plan_.min_ssim.value_or(0);
   return figures.psnr >= state_.untuned->psnr && figures.ssim >= state_.untuned->ssim;
+}
+
+/// The untuned policy's videos and those of the bare profile.
+void Session::start_checks(const Found& found) {
+  if (check_seconds(1) > deadline_.left()) throw OutOfTime{};
+  references_[0] = decode(state_.latents.at(0));
+  int64_t videos = static_cast<int64_t>(state_.latents.size());
+  // One prompt alone, where this check and a few more would else not fit.
+  if (check_seconds(videos * (1 + kChecksAfterFirst)) > deadline_.left()) videos = 1;
+  state_.checks = {check_videos(found, {}, videos)};
+  state_.checked_videos = videos;
+  save();
+}
+
+void Session::fall_back(Found& found, const std::string& reason) const {
+  const attention::Policy& untuned = plan_.request.attention_policy;
+  found.fell_back = reason;
+  found.heads = untuned_choices(state_.heads);
+  found.selection_rows = untuned.selection_rows;
+  found.dense = {.steps = untuned.dense_steps, .layers = untuned.dense_layers};
+  found.tuned = found.untuned;
+  found.work = found.untuned_work;
+  found.passed = passes(*found.untuned);
 }
 
 /// Returns whether the search came to its end.
@@ -227,48 +254,35 @@ bool Session::compare_videos(Found& found) {
     state_.untuned.reset();
     state_.checks.clear();
   }
-  if (state_.latents.empty()) return plan_.videos == 0;
+  if (plan_.videos == 0) return true;
+  if (state_.latents.empty()) return false;
   bool complete = true;
   try {
-    if (!state_.untuned) {
-      if (video_seconds(2) > deadline_.left()) throw OutOfTime{};
-      references_[0] = decode(state_.latents.at(0));
-      int64_t videos = static_cast<int64_t>(state_.latents.size());
-      // One prompt alone, where the untuned policy, the profile and a few attempts at it would else not fit.
-      if (video_seconds(videos * (2 + kVideosAfterFirst)) > deadline_.left()) videos = 1;
-      const auto both = make_videos({untuned, policy_with(found, {}, selection_rows_)}, videos);
-      state_.checked_videos = videos;
-      state_.untuned = both[0];
-      state_.checks = {both[1]};
-      save();
-    }
-    for (int64_t attempt = 0; search.wanted(); ++attempt) {
-      if (attempt >= static_cast<int64_t>(state_.checks.size())) {
-        if (video_seconds(state_.checked_videos) > deadline_.left()) throw OutOfTime{};
-        state_.checks.push_back(
-            make_videos({policy_with(found, *search.wanted(), selection_rows_)}, state_.checked_videos)[0]);
+    if (state_.checks.empty()) start_checks(found);
+    while (const auto start = search.wanted()) {
+      if (state_.check_of(*start) == nullptr) {
+        if (check_seconds(state_.checked_videos) > deadline_.left()) throw OutOfTime{};
+        state_.checks.push_back(check_videos(found, *start, state_.checked_videos));
         save();
       }
-      const VideoFigures& figures = state_.checks[static_cast<size_t>(attempt)];
-      const DenseStart tried = *search.wanted();
+      const VideoFigures& figures = state_.check_of(*start)->figures;
       search.report(passes(figures), figures.psnr);
-      if (search.found() == tried) found.tuned = figures;
     }
   } catch (const OutOfTime&) {
     complete = false;
   }
-  found.untuned = state_.untuned;
+  if (state_.checks.empty()) return complete;  // no video, no verdict
   found.dense = search.found();
-  found.passed = search.passed() || !found.tuned;  // no video, no verdict
+  found.passed = search.passed();
   found.work = search.work(found.dense);
-  if (state_.untuned && state_.checks[0].step_seconds > state_.untuned->step_seconds) {
-    found.fell_back = true;
-    found.heads = untuned_choices(state_.heads);
-    found.dense = {.steps = untuned.dense_steps, .layers = untuned.dense_layers};
-    found.tuned = state_.untuned;
-    found.work = found.untuned_work;
-    found.passed = passes(*state_.untuned);
-  }
+  const VideoCheck& chosen = *state_.check_of(found.dense);
+  found.tuned = chosen.figures;
+  found.untuned = state_.untuned;
+  found.untuned->step_seconds = chosen.untuned_step_seconds;
+  if (found.tuned->step_seconds > found.untuned->step_seconds)
+    fall_back(found, "no policy within the bounds was faster than the untuned one");
+  else if (!found.passed && passes(*found.untuned))
+    fall_back(found, "only the untuned policy reaches the quality floor");
   return complete;
 }
 
@@ -287,6 +301,7 @@ Found Session::run() {
     found.ended_before = "all steps were sampled";
   }
   found.heads = attention::choose(state_.heads);
+  found.selection_rows = selection_rows_;
   if (!compare_videos(found)) {
     if (found.complete) found.ended_before = "all videos were compared";
     found.complete = false;

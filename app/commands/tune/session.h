@@ -37,10 +37,11 @@ class Deadline {
 /// What is searched for.
 struct Found {
   std::vector<std::vector<attention::HeadChoice>> heads;
+  int64_t selection_rows = 0;
   attention::DenseStart dense;
   std::optional<VideoFigures> untuned, tuned;  // where videos were compared
   double untuned_work = 1, work = 1;
-  bool fell_back = false;    // tuned attention was slower: every head has the untuned policy
+  std::string fell_back;     // why every head has the untuned policy; empty: the heads have their own
   bool passed = true;        // the quality floor
   bool complete = true;      // the budget did not end the search
   std::string ended_before;  // what was not done then
@@ -60,10 +61,12 @@ class Session {
   bool sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, bool to_the_end);
   bool has_enough() const;
   bool compare_videos(Found& found);
-  std::vector<VideoFigures> make_videos(const std::vector<attention::Policy>& policies, int64_t videos);
+  void start_checks(const Found& found);
+  VideoCheck check_videos(const Found& found, const attention::DenseStart& start, int64_t videos);
+  void fall_back(Found& found, const std::string& reason) const;
   void add_figures(VideoFigures& figures, const at::Tensor& latents, int64_t prompt);
   at::Tensor decode(const at::Tensor& latents);
-  double video_seconds(int64_t count) const;
+  double check_seconds(int64_t videos) const;
   bool passes(const VideoFigures& figures) const;
   models::GenerateRequest request_of(int64_t prompt) const;
   void save() const;

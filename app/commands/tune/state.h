@@ -21,6 +21,13 @@ struct VideoFigures {
   double step_seconds = 0;
 };
 
+/// A choice of dense steps and layers, and what its videos gave.
+struct VideoCheck {
+  attention::DenseStart start;
+  VideoFigures figures;
+  double untuned_step_seconds = 0;  // of the untuned policy's steps, which took turns with these
+};
+
 struct TuneState {
   std::string key;  // of everything that the search depends on
   HeadSearches heads;
@@ -31,8 +38,10 @@ struct TuneState {
   int64_t checked_samples = 0;
   int64_t checked_videos = 0;
   std::optional<VideoFigures> untuned;
-  std::vector<VideoFigures> checks;  // in the order in which DenseSearch asks
+  std::vector<VideoCheck> checks;
 
+  /// Nothing: no videos with that start were made.
+  const VideoCheck* check_of(const attention::DenseStart& start) const;
   /// Calls that every head was measured in.
   int64_t least_calls() const;
   /// Atomic.
@@ -42,8 +51,16 @@ struct TuneState {
 /// "profile.yaml" -> "profile.yaml.search"
 std::filesystem::path state_beside(const std::filesystem::path& profile);
 
+/// What a saved search must fit.
+struct SearchLimits {
+  size_t layers = 0, heads = 0;  // of the model
+  int64_t prompts = 0, steps = 0;
+  int64_t latent_frames = 0, latent_height = 0, latent_width = 0;
+};
+
 /// The state in the file where it is one of this key; else an empty one. `search`: what each head starts from. Throws
 /// Error for a damaged file.
-TuneState load_state(const std::filesystem::path& path, const std::string& key, const attention::HeadSearch& search);
+TuneState load_state(const std::filesystem::path& path, const std::string& key, const attention::HeadSearch& search,
+                     const SearchLimits& limits);
 
 }  // namespace sparsereel::app::tuning

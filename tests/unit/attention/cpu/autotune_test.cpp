@@ -143,7 +143,15 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   search.save(numbers);
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
-  numbers[7] = 2;  // whether the first way was dropped
+  const size_t dropped = 7,
+               way = 1 + 2 + 20 * 6;  // where it says whether the first way was, and from there to the next
+  numbers[dropped] = 2;
+  EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
+  for (size_t i = 0; i < 8; ++i) numbers[dropped + i * way] = 1;
+  EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
+  numbers[dropped] = 0;
+  EXPECT_NO_THROW(HeadSearch({}, {}).restore(numbers));
+  numbers[4] = 2000;  // blocks kept of 1000
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
 }
 
@@ -169,6 +177,21 @@ TEST(Choose, NeverDoesMoreWorkThanUntuned) {
   const auto alone = choose({{first, first}});
   EXPECT_LE(total_work(alone), 1);
   EXPECT_EQ(alone[0][0].policy, HeadPolicy{});
+}
+
+TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {
+  // The untuned policy keeps next to nothing and gives no numbers; what works needs more, so that the search wants it.
+  HeadPolicy untuned;
+  untuned.topk = 0.01;
+  const Head fragile = [&](const HeadPolicy& policy) {
+    if (policy == untuned) return trial(1e30, 0.01);
+    return trial(0.1, 0.5);
+  };
+  HeadSearch search(untuned, {});
+  measure(search, fragile);
+  EXPECT_TRUE(search.untuned().policy.dense);
+  EXPECT_EQ(search.untuned().trial.relative_l1(), 0);
+  EXPECT_TRUE(choose({{search}})[0][0].policy.dense);
 }
 
 TEST(DenseSearch, AsksForTheBareProfileFirstAndStopsWhereItPasses) {
