@@ -58,6 +58,9 @@ Trial take_trial(std::span<const double>& numbers) {
   for (double* field :
        {&trial.error, &trial.size, &trial.total_blocks, &trial.kept_blocks, &trial.skipped_pv_blocks, &trial.calls})
     *field = take(numbers);
+  const std::array rising = {0.0, trial.skipped_pv_blocks, trial.kept_blocks, trial.total_blocks};
+  if (!std::is_sorted(rising.begin(), rising.end()) || trial.error < 0 || trial.size < 0)
+    throw bad_input("the saved search is damaged", "delete it and tune again");
   return trial;
 }
 
@@ -294,6 +297,8 @@ std::span<const double> HeadSearch::restore(std::span<const double> numbers) {
     way.dropped = take_index(numbers, 1) == 1;
     numbers = way.ladder.restore(numbers);
   }
+  if (std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.dropped; }))
+    throw bad_input("the saved search is damaged", "delete it and tune again");
   pv_base_ = {};
   pv_base_.selection = take_index(numbers, 1) == 1 ? Selection::cdf : Selection::topk;
   for (double* field : {&pv_base_.topk, &pv_base_.cdf, &pv_base_.similarity, &pv_base_.pv_threshold})

@@ -13,6 +13,7 @@
 #include "attention/attention.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
@@ -69,6 +70,19 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
                               {"bounds", {plan.bounds.l1, plan.bounds.l2}},
                               {"samples", plan.samples}};
   return models::sha256(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+tuning::SearchLimits limits_of(const TunePlan& plan, const models::Pipeline& pipeline,
+                               const models::ModelFolder& folder) {
+  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+  const models::CogVideoXConfig config = models::parse_cogvideox_config(folder.config("transformer"), "transformer");
+  return {.layers = static_cast<size_t>(config.num_layers),
+          .heads = static_cast<size_t>(config.num_attention_heads),
+          .prompts = static_cast<int64_t>(plan.prompts.size()),
+          .steps = settings.num_inference_steps,
+          .latent_frames = settings.latent_frames,
+          .latent_height = settings.latent_height,
+          .latent_width = settings.latent_width};
 }
 
 attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& figures, double speedup) {
@@ -212,14 +226,16 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
       !reason.empty())
     throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
                     "choose another --dtype or --device");
-  const std::string model = models::model_hash(open_model(plan.run));
+  const models::ModelFolder folder = open_model(plan.run);
+  const std::string model = models::model_hash(folder);
   report.content["machine"] = bench::machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   const fs::path state_file = tuning::state_beside(plan.output);
   const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
-  tuning::TuneState state = tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh);
+  tuning::TuneState state =
+      tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline, folder));
   bench::Watcher watcher(
       !plan.run.quiet, report,
       "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -108,6 +109,28 @@ class Tune(CommandLineTest):
     def test_damaged_search_is_named(self):
         (self.folder / 'p.yaml.search').write_bytes(b'nonsense')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')
+
+    def test_search_that_does_not_fit_its_model_is_named(self):
+        # Ended by the budget: what is left has the right key; then one thing in it is wrong.
+        arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '3s', '--videos', 0]
+        self.tuned(*arguments)
+        search = self.folder / 'p.yaml.search'
+        good = search.read_bytes()
+        size, = struct.unpack('<Q', good[:8])
+        for change in ({'sampled': [[7, 0]]}, {'sampled': []}, {'sampled': [[0, -1]]}, {'checks': 5}, {'full_step_seconds': -1},
+                       {'untuned': [1, 1, 1]}, {'checked_videos': 'many'}):
+            header = json.loads(good[8:8 + size])
+            header['__metadata__']['search'] = json.dumps(json.loads(header['__metadata__']['search']) | change)
+            text = json.dumps(header).encode()
+            search.write_bytes(struct.pack('<Q', len(text)) + text + good[8 + size:])
+            with self.subTest(change):
+                self.fail_with(self.tune(*arguments), 2, 'p.yaml.search')
+        header = json.loads(good[8:8 + size])  # a head short
+        header['heads']['shape'][0] -= 1
+        header['heads']['data_offsets'][1] -= 8
+        text = json.dumps(header).encode()
+        search.write_bytes(struct.pack('<Q', len(text)) + text + good[8 + size:-8])
+        self.fail_with(self.tune(*arguments), 2, 'p.yaml.search')
 
 
 class Traces(CommandLineTest):

@@ -45,8 +45,6 @@ VideoCheck check_of(const json& entry) {
 
 json to_json(const TuneState& state) {
   json text = {{"key", state.key},
-               {"layers", state.heads.size()},
-               {"heads", state.heads.empty() ? 0 : state.heads.front().size()},
                {"sampled", state.sampled},
                {"full_step_seconds", state.full_step_seconds},
                {"checked_samples", state.checked_samples},
@@ -65,18 +63,49 @@ std::vector<double> numbers_of(const models::SafetensorsFile& file) {
   return numbers;
 }
 
-std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file) {
+/// Of the first prompts, without a gap.
+std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file, const SearchLimits& limits) {
   std::map<int64_t, at::Tensor> latents;
-  const std::string prefix = "latents.";
-  for (const models::TensorEntry& entry : file.header().entries) {
-    if (!entry.name.starts_with(prefix) || entry.dtype != models::Dtype::f32) continue;
-    void* data = const_cast<std::byte*>(file.data(entry).data());  // from_blob wants it so; only read, by clone()
-    latents[std::stoll(entry.name.substr(prefix.size()))] = at::from_blob(data, entry.shape, at::kFloat).clone();
+  const auto entry_of = [&](int64_t prompt) { return file.find("latents." + std::to_string(prompt)); };
+  for (int64_t prompt = 0; const models::TensorEntry* entry = entry_of(prompt); ++prompt) {
+    const std::vector<int64_t>& shape = entry->shape;
+    if (prompt >= limits.prompts || entry->dtype != models::Dtype::f32 || shape.size() != 5 ||
+        shape[1] != limits.latent_frames || shape[3] != limits.latent_height || shape[4] != limits.latent_width)
+      throw damaged(file.path());
+    void* data = const_cast<std::byte*>(file.data(*entry).data());  // from_blob wants it so; only read, by clone()
+    latents[prompt] = at::from_blob(data, shape, at::kFloat).clone();
   }
   return latents;
 }
 
-TuneState read(const models::SafetensorsFile& file, const json& text, const attention::HeadSearch& search) {
+void read_heads(const models::SafetensorsFile& file, const attention::HeadSearch& search, const SearchLimits& limits,
+                TuneState& state) {
+  const std::vector<double> numbers = numbers_of(file);
+  std::span<const double> left = numbers;
+  state.heads.assign(limits.layers, {limits.heads, search});
+  try {
+    for (auto& layer : state.heads)
+      for (attention::HeadSearch& head : layer) left = head.restore(left);
+  } catch (const Error&) {  // it does not know the file
+    throw damaged(file.path());
+  }
+  if (!left.empty()) throw damaged(file.path());
+}
+
+/// What was checked needs the videos and figures that it was compared with.
+bool fits(const TuneState& state, const SearchLimits& limits) {
+  const auto is_planned = [&](const std::pair<int64_t, int64_t>& sample) {
+    return sample.first >= 0 && sample.first < limits.prompts && sample.second >= 0 && sample.second < limits.steps;
+  };
+  const auto videos = static_cast<int64_t>(state.latents.size());
+  return !state.sampled.empty() && std::all_of(state.sampled.begin(), state.sampled.end(), is_planned) &&
+         state.full_step_seconds >= 0 && state.checks.empty() == !state.untuned &&
+         (state.checks.empty() ||
+          (state.check_of({}) != nullptr && state.checked_videos >= 1 && state.checked_videos <= videos));
+}
+
+TuneState read(const models::SafetensorsFile& file, const json& text, const attention::HeadSearch& search,
+               const SearchLimits& limits) {
   TuneState state;
   state.key = text.at("key").get<std::string>();
   state.sampled = text.at("sampled").get<std::set<std::pair<int64_t, int64_t>>>();
@@ -85,14 +114,9 @@ TuneState read(const models::SafetensorsFile& file, const json& text, const atte
   state.checked_videos = text.at("checked_videos").get<int64_t>();
   if (text.contains("untuned")) state.untuned = figures_of(text.at("untuned"));
   for (const json& check : text.at("checks")) state.checks.push_back(check_of(check));
-  state.latents = latents_of(file);
-  const std::vector<double> numbers = numbers_of(file);
-  std::span<const double> left = numbers;
-  const auto layers = text.at("layers").get<size_t>(), heads = text.at("heads").get<size_t>();
-  if (layers * heads > numbers.size()) throw damaged(file.path());
-  state.heads.assign(layers, {heads, search});
-  for (auto& layer : state.heads)
-    for (attention::HeadSearch& head : layer) left = head.restore(left);
+  state.latents = latents_of(file, limits);
+  read_heads(file, search, limits, state);
+  if (!fits(state, limits)) throw damaged(file.path());
   return state;
 }
 
@@ -133,7 +157,8 @@ fs::path state_beside(const fs::path& profile) {
   return profile.string() + ".search";
 }
 
-TuneState load_state(const fs::path& path, const std::string& key, const attention::HeadSearch& search) {
+TuneState load_state(const fs::path& path, const std::string& key, const attention::HeadSearch& search,
+                     const SearchLimits& limits) {
   TuneState fresh;
   fresh.key = key;
   if (!fs::exists(path)) return fresh;
@@ -142,7 +167,7 @@ TuneState load_state(const fs::path& path, const std::string& key, const attenti
   if (found == file.header().metadata.end()) throw damaged(path);
   try {
     const json text = json::parse(found->second);
-    return text.at("key") == key ? read(file, text, search) : fresh;
+    return text.at("key") == key ? read(file, text, search, limits) : fresh;
   } catch (const json::exception&) {
     throw damaged(path);
   }

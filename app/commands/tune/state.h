@@ -51,8 +51,16 @@ struct TuneState {
 /// "profile.yaml" -> "profile.yaml.search"
 std::filesystem::path state_beside(const std::filesystem::path& profile);
 
+/// What a saved search must fit.
+struct SearchLimits {
+  size_t layers = 0, heads = 0;  // of the model
+  int64_t prompts = 0, steps = 0;
+  int64_t latent_frames = 0, latent_height = 0, latent_width = 0;
+};
+
 /// The state in the file where it is one of this key; else an empty one. `search`: what each head starts from. Throws
 /// Error for a damaged file.
-TuneState load_state(const std::filesystem::path& path, const std::string& key, const attention::HeadSearch& search);
+TuneState load_state(const std::filesystem::path& path, const std::string& key, const attention::HeadSearch& search,
+                     const SearchLimits& limits);
 
 }  // namespace sparsereel::app::tuning

@@ -143,7 +143,15 @@ TEST(HeadSearch, RefusesDamagedNumbers) {
   search.save(numbers);
   const std::span<const double> all = numbers;
   EXPECT_THROW(HeadSearch({}, {}).restore(all.first(all.size() - 1)), Error);
-  numbers[7] = 2;  // whether the first way was dropped
+  const size_t dropped = 7,
+               way = 1 + 2 + 20 * 6;  // where it says whether the first way was, and from there to the next
+  numbers[dropped] = 2;
+  EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
+  for (size_t i = 0; i < 8; ++i) numbers[dropped + i * way] = 1;
+  EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
+  numbers[dropped] = 0;
+  EXPECT_NO_THROW(HeadSearch({}, {}).restore(numbers));
+  numbers[4] = 2000;  // blocks kept of 1000
   EXPECT_THROW(HeadSearch({}, {}).restore(numbers), Error);
 }
 
