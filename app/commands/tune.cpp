@@ -68,7 +68,9 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
                               {"max_sequence_length", settings.max_sequence_length},
                               {"untuned", to_json(plan.request.attention_policy)},
                               {"bounds", {plan.bounds.l1, plan.bounds.l2}},
-                              {"samples", plan.samples}};
+                              {"samples", plan.samples},
+                              {"videos", plan.videos},
+                              {"vae_tiling", static_cast<int>(plan.run.vae_tiling)}};
   return models::sha256(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 

@@ -253,7 +253,8 @@ bool Session::compare_videos(Found& found) {
     state_.untuned.reset();
     state_.checks.clear();
   }
-  if (state_.latents.empty()) return plan_.videos == 0;
+  if (plan_.videos == 0) return true;
+  if (state_.latents.empty()) return false;
   bool complete = true;
   try {
     if (state_.checks.empty()) start_checks(found);
