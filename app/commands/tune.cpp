@@ -203,7 +203,8 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  command.add_option("FILE", options.prompts, "prompts to tune on, one a line (else --prompt)")->type_name("FILE");
+  command.add_option("FILE", options.prompts, "prompts to tune on: .txt, .jsonl, .csv or .yaml (else --prompt)")
+      ->type_name("FILE");
   add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME", search);
   add("--l1", options.l1, "most relative L1 of a head by its block selection (default 0.06)", "X", search);
   add("--l2", options.l2, "the same with P.V skipped besides (default 0.065)", "X", search);

@@ -78,6 +78,16 @@ class Tune(CommandLineTest):
         self.fail_with(self.tune('missing.txt'), 2, 'missing.txt')
         self.assertEqual(self.names(), [])
 
+    def test_prompts_come_from_a_prompt_set(self):
+        for name, text, words in (('a.csv', 'prompt,seed\na ball,\na box,7\n', ('a.csv:3', 'seed')),
+                                  ('b.jsonl', '{"prompt": "a ball"}\n{"prompt": ""}\n', ('b.jsonl:2', 'no prompt')),
+                                  ('c.md', 'a ball\n', ('c.md', '.jsonl'))):
+            (self.folder / name).write_text(text)
+            with self.subTest(name):
+                self.fail_with(self.tune(name), 2, *words)
+        (self.folder / 'd.csv').write_text('prompt\n"a red ball, a box"\n')
+        self.assertEqual(self.tuned('d.csv', '-o', 'p.yaml', '--videos', 0)['tune']['samples'], 2)  # one prompt, no header
+
     def test_budget_ends_the_run_in_time(self):
         # The whole search of so many samples takes far longer.
         start = time.monotonic()

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 
+#include "app/commands/batch/prompt_set.h"
 #include "app/commands/bench/options.h"
 #include "hilbert/error.h"
 
@@ -74,15 +74,17 @@ double parse_duration(const std::string& text) {
 }
 
 std::vector<std::string> read_prompts(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream || std::filesystem::is_directory(file))
-    throw bad_input(file.string() + " cannot be read", "give a text file with a prompt a line");
   std::vector<std::string> prompts;
-  for (std::string line; std::getline(stream, line);) {
-    const size_t begin = line.find_first_not_of(" \t\r"), last = line.find_last_not_of(" \t\r");
-    if (begin != std::string::npos && line[begin] != '#') prompts.push_back(line.substr(begin, last - begin + 1));
+  for (const sets::PromptRow& row : sets::read_prompt_set(file)) {
+    const std::string place = file.string() + ":" + std::to_string(row.line);
+    for (const auto& [key, value] : row.values)
+      if (key != "prompt")
+        throw bad_input(place + ": " + key + " cannot be tuned on: a search has one setting for all prompts",
+                        "give it on the command line, and rows that hold a prompt alone");
+    const auto prompt = row.values.find("prompt");
+    if (prompt == row.values.end()) throw bad_input(place + ": there is no prompt", "give each row one");
+    prompts.push_back(prompt->second);
   }
-  if (prompts.empty()) throw bad_input(file.string() + " holds no prompt", "give a text file with a prompt a line");
   return prompts;
 }
 

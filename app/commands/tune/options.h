@@ -13,7 +13,7 @@ namespace sparsereel::app::tuning {
 
 /// What the command has beside the options of `generate` that it takes (tune_keys()).
 struct TuneOptions {
-  std::string prompts;  // a prompt a line; empty: --prompt
+  std::string prompts;  // file of a prompt set; empty: --prompt
   std::string budget = "10m";
   double l1 = attention::Bounds{}.l1;
   double l2 = attention::Bounds{}.l2;
@@ -52,7 +52,7 @@ struct TunePlan {
 /// "90s", "10m", "1h30m", "45" (seconds). Throws Error for anything else.
 double parse_duration(const std::string& text);
 
-/// A prompt a line; empty lines and those that begin with # are none. Throws Error where that leaves nothing.
+/// Of a prompt set as `batch` reads it. Throws Error where a row has no prompt, or a field beside it.
 std::vector<std::string> read_prompts(const std::filesystem::path& file);
 
 /// Throws Error naming the option that is out of range.
