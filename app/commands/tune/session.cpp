@@ -71,8 +71,7 @@ void Session::save() const {
 
 void Session::encode_prompts() {
   watcher_.stage("text");
-  const bool streamed = plan_.run.offload;
-  if (!streamed) pipeline_.load_text_encoder();
+  if (!pipeline_.streams_text_encoder()) pipeline_.load_text_encoder();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     watcher_.stop_if_interrupted();
     deadline_.check();
