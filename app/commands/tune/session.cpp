@@ -119,20 +119,22 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
     watcher_.round(step, end);
     const bool sampled = std::find(steps.begin(), steps.end(), step) != steps.end();
     HeadSearches heads = sampled ? state_.heads : HeadSearches();  // becomes the state when the step is complete
+    double trial_seconds = 0;
     denoising->attention().watcher = nullptr;
     if (sampled) {
       denoising->attention().watcher = [&](const models::AttentionCall& call) {
         const auto layer = static_cast<size_t>(call.context.layer);
         if (heads.size() <= layer) heads.resize(layer + 1, {static_cast<size_t>(call.q.size(2)), fresh});
-        trials.run(call, heads);
+        models::synchronize(pipeline_.device());
+        const auto start = std::chrono::steady_clock::now();
+        trials.run(call, heads);  // waits for the device
+        trial_seconds += seconds_since(start);
       };
     }
     const auto start = std::chrono::steady_clock::now();
     denoising->step();
-    if (!sampled) {
-      state_.full_step_seconds = seconds_since(start);
-      continue;
-    }
+    state_.full_step_seconds = seconds_since(start) - trial_seconds;
+    if (!sampled) continue;
     state_.heads = std::move(heads);
     state_.sampled.insert({prompt, step});
     save();
