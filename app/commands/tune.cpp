@@ -154,11 +154,17 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
   return warnings;
 }
 
-nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state) {
-  nlohmann::json report = {{"complete", found.complete},           {"samples", state.sampled.size()},
-                           {"videos", state.checked_videos},       {"error", profile.error},
-                           {"sparsity", profile.sparsity},         {"untuned_sparsity", profile.untuned_sparsity},
-                           {"dense_steps", profile.dense.steps},   {"dense_layers", profile.dense.layers},
+nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state,
+                            size_t resumed_samples) {
+  nlohmann::json report = {{"complete", found.complete},
+                           {"resumed_samples", resumed_samples},
+                           {"samples", state.sampled.size()},
+                           {"videos", state.checked_videos},
+                           {"error", profile.error},
+                           {"sparsity", profile.sparsity},
+                           {"untuned_sparsity", profile.untuned_sparsity},
+                           {"dense_steps", profile.dense.steps},
+                           {"dense_layers", profile.dense.layers},
                            {"fell_back", !found.fell_back.empty()}};
   const auto add = [&](const char* name, const std::optional<tuning::VideoFigures>& figures) {
     if (figures)
@@ -239,6 +245,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
   tuning::TuneState state =
       tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline, folder));
+  const size_t resumed_samples = state.sampled.size();
   bench::Watcher watcher(
       !plan.run.quiet, report,
       "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");
@@ -253,7 +260,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (found.complete) fs::remove(state_file, ignored);
   const std::vector<std::string> warnings = warnings_of(plan, found, profile);
   print_warnings(warnings);
-  report.content["tune"] = found_report(profile, found, state);
+  report.content["tune"] = found_report(profile, found, state, resumed_samples);
   report.content["profile"] = plan.output.string();
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};
   report.content["warnings"] = warnings;
