@@ -90,9 +90,9 @@ class Tune(CommandLineTest):
     def test_budget_ends_the_run_in_time(self):
         # The whole search of so many samples takes far longer.
         start = time.monotonic()
-        report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '8s')
-        self.assertLess(time.monotonic() - start, 12)
-        self.assertLess(report['seconds']['total'], 8 * 1.05 + 1)
+        report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '8s', '--threads', 1)
+        self.assertLess(time.monotonic() - start, 12)  # the loading of libraries is before the clock's start
+        self.assertLess(report['seconds']['total'], 8 * 1.05 + 0.2)  # 0.2: for others' processes
         self.assertFalse(report['tune']['complete'])
         self.assertEqual(self.names(), ['p.yaml', 'p.yaml.search'])
         self.assertIn('the same command again goes on', ' '.join(report['warnings']))
