@@ -43,8 +43,6 @@ class Tune(CommandLineTest):
         self.assertAlmostEqual(made['attention']['sparsity'], tune['sparsity'], delta=0.1)
         other = self.succeed(self.generate('-o', 'b.mp4', '--steps', 1, '--profile', 'p.yaml'))
         self.assertIn('was made with other settings (width 192 there, 64', other.stderr)
-        rows = self.succeed(self.run_program('batch', 'prompts.txt', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1, '--profile', 'p.yaml'))
-        self.assertIn('prompts.txt:2: p.yaml was made with other settings', rows.stderr)
 
     def test_keeps_the_untuned_policy_where_the_search_makes_it_no_better(self):
         # So short that the untuned policy leaves out next to nothing: nothing beats it by much.
@@ -92,9 +90,9 @@ class Tune(CommandLineTest):
     def test_budget_ends_the_run_in_time(self):
         # The whole search of so many samples takes far longer.
         start = time.monotonic()
-        report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '8s')
-        self.assertLess(time.monotonic() - start, 12)
-        self.assertLess(report['seconds']['total'], 8 * 1.05 + 1)
+        report = self.tuned('-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '8s', '--threads', 1)
+        self.assertLess(time.monotonic() - start, 12)  # the loading of libraries is before the clock's start
+        self.assertLess(report['seconds']['total'], 8 * 1.05 + 0.2)  # 0.2: for others' processes
         self.assertFalse(report['tune']['complete'])
         self.assertEqual(self.names(), ['p.yaml', 'p.yaml.search'])
         self.assertIn('the same command again goes on', ' '.join(report['warnings']))
@@ -125,7 +123,7 @@ class Tune(CommandLineTest):
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')
 
     def test_search_that_does_not_fit_its_model_is_named(self):
-        # Interrupted by its floor of time: what is left has the right key, then one thing in it is wrong.
+        # Ended by the budget: what is left has the right key; then one thing in it is wrong.
         arguments = ['-p', PROMPT, '-o', 'p.yaml', '--steps', 900, '--samples', 900, '--budget', '3s', '--videos', 0]
         self.tuned(*arguments)
         search = self.folder / 'p.yaml.search'

@@ -83,8 +83,12 @@ void read_heads(const models::SafetensorsFile& file, const attention::HeadSearch
   const std::vector<double> numbers = numbers_of(file);
   std::span<const double> left = numbers;
   state.heads.assign(limits.layers, {limits.heads, search});
-  for (auto& layer : state.heads)
-    for (attention::HeadSearch& head : layer) left = head.restore(left);
+  try {
+    for (auto& layer : state.heads)
+      for (attention::HeadSearch& head : layer) left = head.restore(left);
+  } catch (const Error&) {  // it does not know the file
+    throw damaged(file.path());
+  }
   if (!left.empty()) throw damaged(file.path());
 }
 
