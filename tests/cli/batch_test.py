@@ -126,7 +126,7 @@ class PromptSets(BatchTest):
                              ('--init-latents', 'latents.safetensors'), ('--random-weights', 'weights.yaml')):
             result = self.run_program('batch', 'set.txt', '-o', 'out', option, name, '--report', name)
             self.assertEqual(result.returncode, 2, result.stderr)
-        for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'sheet.png')):
+        for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'sheet.png'), ('set.txt', 'out/manifest.0.jsonl')):
             self.fail_with(self.batch(set_file, 'out', '--report', report), 2, 'are the same file', report)
         self.fail_with(self.batch('save.jsonl', 'out', '--init-latents', 'latents.safetensors'), 2, 'are the same file', 'save.jsonl:1')
         self.fail_with(self.batch('own.jsonl', model, '--report', model / '0000-a.mp4'), 2, 'are the same file', 'own.jsonl:1')

@@ -125,8 +125,11 @@ std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<st
   return entries;
 }
 
-ManifestWriter::ManifestWriter(const fs::path& folder, int64_t rank)
-    : path_(folder / ("manifest." + std::to_string(rank) + ".jsonl")) {
+fs::path manifest_path(const fs::path& folder, int64_t rank) {
+  return folder / ("manifest." + std::to_string(rank) + ".jsonl");
+}
+
+ManifestWriter::ManifestWriter(const fs::path& folder, int64_t rank) : path_(manifest_path(folder, rank)) {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw failure(path_, errno);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {

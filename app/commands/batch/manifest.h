@@ -34,6 +34,9 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::stri
 /// The lines of every manifest.*.jsonl in the folder, earliest first.
 std::vector<ManifestEntry> read_manifests(const std::filesystem::path& folder, std::vector<std::string>& warnings);
 
+/// Where a share's manifest is.
+std::filesystem::path manifest_path(const std::filesystem::path& folder, int64_t rank);
+
 /// The one writer of manifest.<rank>.jsonl. It holds a lock on the file that ends with the process, however that ends.
 class ManifestWriter {
  public:

@@ -103,10 +103,11 @@ class FileTable {
   std::map<std::string, Use> uses_;
 };
 
-void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options) {
+void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options, const Share& share) {
   files.reads("the prompt set", options.set);
   files.reads("--config", set.config_file);
   for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
+  files.writes("the manifest", manifest_path(options.folder, share.rank));
   files.writes("--report", set.merged.text("report", ""));
 }
 
@@ -129,7 +130,7 @@ std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetS
                                   const BatchOptions& options, const Share& share) {
   std::vector<PlannedRow> planned;
   FileTable files;
-  add_files(files, set, options);
+  add_files(files, set, options, share);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     PlannedRow row = plan(rows[i], index, set, options, share);
