@@ -1,6 +1,8 @@
 // The program: subcommands, the only place that catches, and exit codes (0 done, 1 failed, 2 bad input, 130
 // interrupted).
 #include <c10/core/InferenceMode.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -247,10 +249,13 @@ int fail(RunReport& report, int exit_code, const std::string& cause, std::string
   return finish(report, exit_code, cause, remedy);  // prints what could not be written
 }
 
+/// A reader of a pipe that has seen enough is no failure; a full disk is.
 void check_stdout() {
   std::cout.flush();
-  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    throw run_failure("stdout could not be written", "see that it is open and has room");
+  const bool failed = !std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  struct stat output {};
+  const bool piped = fstat(STDOUT_FILENO, &output) == 0 && (S_ISFIFO(output.st_mode) || S_ISSOCK(output.st_mode));
+  if (failed && !piped) throw run_failure("stdout could not be written", "see that it is open and has room");
 }
 
 int run_to_exit_code(int argc, char** argv, RunReport& report) {

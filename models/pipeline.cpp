@@ -68,7 +68,6 @@ class CogVideoXPipeline final : public Pipeline {
       : folder_(std::move(folder)),
         device_(resolve_device(options.device)),
         offload_(options.offload && !device_.is_cpu()),
-        model_hash_(models::model_hash(folder_)),
         transformer_(folder_.component("transformer")) {
     dit_config_ = parse_cogvideox_config(transformer_.config, transformer_.config_file);
     std::string file;
@@ -87,7 +86,10 @@ class CogVideoXPipeline final : public Pipeline {
 
   at::Device device() const override { return device_; }
   at::ScalarType dtype() const override { return dtype_; }
-  const std::string& model_hash() const override { return model_hash_; }
+  const std::string& model_hash() const override {
+    if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
+    return model_hash_;
+  }
   GenerateSettings resolve(const GenerateRequest& request) const override {
     return resolve_request(request, dit_config_, vae_config_, scheduler_config_);
   }
@@ -129,7 +131,7 @@ class CogVideoXPipeline final : public Pipeline {
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat;
   bool offload_ = false;
-  std::string model_hash_;
+  mutable std::string model_hash_;
   Component transformer_, vae_component_;
   CogVideoXConfig dit_config_;
   CogVideoXVaeConfig vae_config_;
