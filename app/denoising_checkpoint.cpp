@@ -3,11 +3,11 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "app/report.h"
+#include "app/tensor_file.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
 #include "models/checkpoint/safetensors.h"
@@ -23,30 +23,9 @@ constexpr const char* kHistory = "scheduler.";  // and the name that the sampler
 constexpr const char* kBlocks = "attention.blocks";
 constexpr const char* kMeasured = "attention.measured";
 
-constexpr std::array<std::pair<at::ScalarType, models::Dtype>, 6> kDtypes = {{{at::kDouble, models::Dtype::f64},
-                                                                              {at::kFloat, models::Dtype::f32},
-                                                                              {at::kHalf, models::Dtype::f16},
-                                                                              {at::kBFloat16, models::Dtype::bf16},
-                                                                              {at::kLong, models::Dtype::i64},
-                                                                              {at::kByte, models::Dtype::u8}}};
-
-models::TensorView view(const std::string& name, const at::Tensor& tensor) {
-  for (const auto& [scalar, dtype] : kDtypes) {
-    if (scalar == tensor.scalar_type())
-      return {.name = name,
-              .dtype = dtype,
-              .shape = tensor.sizes().vec(),
-              .data = {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}};
-  }
-  throw run_failure("a denoising checkpoint cannot hold the dtype of " + name, "leave --checkpoint-every out");
-}
-
 at::Tensor tensor(const models::SafetensorsFile& file, const models::TensorEntry& entry) {
-  for (const auto& [scalar, dtype] : kDtypes) {
-    if (dtype != entry.dtype) continue;
-    void* data = const_cast<std::byte*>(file.data(entry).data());  // from_blob wants it so; only read, by clone()
-    return at::from_blob(data, entry.shape, at::TensorOptions().dtype(scalar)).clone();
-  }
+  at::Tensor copy = copy_of(file, entry);
+  if (copy.defined()) return copy;
   throw bad_input(file.path().string() + ": the tensor " + entry.name + " has a dtype that no checkpoint of ours has",
                   "remove the file: the run then begins at its first step");
 }
@@ -125,9 +104,9 @@ fs::path checkpoint_beside(const fs::path& output) {
 
 void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
   const auto [blocks, measured] = statistics_tensors(state.per_step);
-  std::vector<models::TensorView> views = {view(kLatents, state.latents), view(kGenerator, state.generator),
-                                           view(kBlocks, blocks), view(kMeasured, measured)};
-  for (const auto& [name, history] : state.scheduler) views.push_back(view(kHistory + name, history));
+  std::vector<models::TensorView> views = {view_of(kLatents, state.latents), view_of(kGenerator, state.generator),
+                                           view_of(kBlocks, blocks), view_of(kMeasured, measured)};
+  for (const auto& [name, history] : state.scheduler) views.push_back(view_of(kHistory + name, history));
   const nlohmann::json run = {{"step", state.step},
                               {"redone_steps", state.redone_steps},
                               {"kernel", state.kernel},

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <set>
 
+#include "app/clock.h"
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/commands/finish_video.h"
@@ -205,7 +206,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   }
   progress.clear();
   report.recovery.clear();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   fill_report(report, tally, share, seconds);
   report.last_line = summary(tally, options, seconds);
   report_failures(tally, report.last_line);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "app/clock.h"
 #include "app/commands/finish_video.h"
 #include "app/interrupt.h"
 #include "app/latents.h"
@@ -64,7 +65,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
   if (const std::string wrong = defect(frames); !wrong.empty()) warnings.push_back("the video " + wrong);
   if (!written.note.empty()) warnings.push_back(written.note);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   report.content["recipe"] = recipe;
   report.content["device"] = pipeline->device().str();
   report.content["seconds"] = {{"total", seconds}};

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <iostream>
 
+#include "app/clock.h"
 #include "app/commands/finish_video.h"
 #include "app/denoising_checkpoint.h"
 #include "app/interrupt.h"
@@ -21,10 +22,6 @@ namespace sparsereel::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 nlohmann::json seconds_report(const models::StageSeconds& seconds, double open, double write) {
   return {{"open", open},

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/clock.h"
 #include "app/commands/finish_video.h"
 #include "app/denoising_checkpoint.h"
 #include "app/file_hash.h"
@@ -25,10 +26,6 @@ namespace sparsereel::app::sets {
 namespace {
 
 namespace fs = std::filesystem;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// Runs a part of a row's rendering; nothing where it fails, and the row then has the cause. What would fail for every
 /// row is thrown on.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "app/clock.h"
 #include "app/commands/bench/quality.h"
 #include "app/interrupt.h"
 #include "hilbert/error.h"
@@ -21,10 +22,6 @@ using attention::HeadSearch;
 constexpr double kSamplingShare = 0.5;  // of the budget; the rest is for whole videos
 constexpr double kEqualPsnr = 100;      // dB, from which frames count as equal
 constexpr int64_t kChecksAfterFirst = 3;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 std::vector<std::vector<attention::HeadChoice>> untuned_choices(const HeadSearches& heads) {
   std::vector<std::vector<attention::HeadChoice>> choices;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "app/tensor_file.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/safetensors.h"
 
@@ -72,8 +73,7 @@ std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file, co
     if (prompt >= limits.prompts || entry->dtype != models::Dtype::f32 || shape.size() != 5 ||
         shape[1] != limits.latent_frames || shape[3] != limits.latent_height || shape[4] != limits.latent_width)
       throw damaged(file.path());
-    void* data = const_cast<std::byte*>(file.data(*entry).data());  // from_blob wants it so; only read, by clone()
-    latents[prompt] = at::from_blob(data, shape, at::kFloat).clone();
+    latents[prompt] = copy_of(file, *entry);
   }
   return latents;
 }
@@ -143,13 +143,7 @@ void TuneState::save(const fs::path& path) const {
                                               .dtype = models::Dtype::f64,
                                               .shape = {static_cast<int64_t>(numbers.size())},
                                               .data = std::as_bytes(std::span(numbers))}};
-  for (const auto& [prompt, tensor] : latents) {
-    const auto* bytes = static_cast<const std::byte*>(tensor.const_data_ptr());
-    tensors.push_back({.name = "latents." + std::to_string(prompt),
-                       .dtype = models::Dtype::f32,
-                       .shape = tensor.sizes().vec(),
-                       .data = {bytes, tensor.nbytes()}});
-  }
+  for (const auto& [prompt, tensor] : latents) tensors.push_back(view_of("latents." + std::to_string(prompt), tensor));
   models::write_safetensors(path, tensors, {{"search", to_json(*this).dump()}});
 }
 
