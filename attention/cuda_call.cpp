@@ -20,10 +20,11 @@ cuda::View view_of(const at::Tensor& x) {
   return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
 }
 
-/// x itself where its rows suit the kernels' 16-byte loads, else a copy that does, its head_dim padded with zeros.
+/// x itself where its rows suit the kernels' loads (16 bytes each, rows less than 4 GB apart), else a copy that does,
+/// its head_dim padded with zeros.
 at::Tensor loadable(const at::Tensor& x) {
-  const bool aligned =
-      on_16_bytes(x) && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 && x.stride(2) % kVector == 0;
+  const bool aligned = on_16_bytes(x) && x.stride(0) % kVector == 0 && x.stride(1) % kVector == 0 &&
+                       x.stride(2) % kVector == 0 && x.stride(1) < int64_t{1} << 31;
   const int64_t missing = (kVector - x.size(3) % kVector) % kVector;
   if (missing > 0) return at::constant_pad_nd(x, {0, missing});
   return aligned ? x : x.clone(at::MemoryFormat::Contiguous);

@@ -14,7 +14,7 @@ struct Call {
 
 /// Mean and deviation of each token over all heads, for a norm across heads.
 void launch_token_moments(const Call& call);
-/// Mean of K, and centre and scale of V, from every stat_stride-th token.
+/// Mean of K, and centre and scale of V, from every stat_stride-th token; resets the tile counter.
 void launch_statistics(const Call& call);
 /// Records and scales; pooled means and similarities of Q and K where blocks are predicted.
 void launch_quantise_queries(const Call& call);
@@ -22,9 +22,9 @@ void launch_quantise_keys(const Call& call);
 void launch_quantise_values(const Call& call);
 /// V as fp16 instead.
 void launch_half_values(const Call& call);
-/// Bitmap of the key blocks that each selection tile keeps.
+/// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
 void launch_select(const Call& call);
-/// Lists of key blocks for each query tile; counts them; resets the tile counter.
+/// Lists of key blocks for the other query tiles, counted.
 void launch_lists(const Call& call, int tile_rows);
 /// Attention over the lists.
 void launch_hopper(const Call& call);

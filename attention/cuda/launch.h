@@ -19,7 +19,7 @@ using Stream = CUstream_st*;
 enum class Element { fp16, bf16 };
 
 /// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements. Rows of q, k and v start on 16
-/// bytes.
+/// bytes; token_stride is from 0 to 2^31 - 1.
 struct View {
   void* data = nullptr;
   int64_t batch_stride = 0;

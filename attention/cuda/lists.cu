@@ -64,12 +64,12 @@ class Group {
 
 /// One warp writes the list of one query tile; returns the 64 x 64 blocks in it.
 template <int kGroups>
-__device__ int build_list(const Problem& p, const Sizes& sizes, const Buffers& buffers, int tile) {
+__device__ int build_list(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int tile) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int bh = tile / sizes.query_tiles, index = tile % sizes.query_tiles;
-  const auto group = [&](int g) { return Group(p, sizes, buffers, bh, index * kGroups + g); };
+  const auto group = [&](int g) { return Group(p, sizes, buffers, bh, tile * kGroups + g); };
   Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
-  uint32_t* list = buffers.lists + static_cast<int64_t>(tile) * sizes.key_blocks;
+  const int64_t at = static_cast<int64_t>(bh) * sizes.query_tiles + tile;
+  uint32_t* list = buffers.lists + at * sizes.key_blocks;
   int length = 0, kept = 0;
   bool plain = true;  // every group that has queries uses every entry as a whole
   for (int word = 0; word < sizes.map_words; ++word) {
@@ -96,7 +96,7 @@ __device__ int build_list(const Problem& p, const Sizes& sizes, const Buffers& b
   }
   if (lane == 0) {
     if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
-    buffers.tile_lists[tile] = {max(length, 1), plain && length > 0};
+    buffers.tile_lists[at] = {max(length, 1), plain && length > 0};
   }
   return kept;
 }
@@ -107,10 +107,12 @@ __global__ void __launch_bounds__(kThreads)
                 const __grid_constant__ Buffers buffers) {
   __shared__ int kept;
   if (threadIdx.x == 0) kept = 0;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *buffers.next_tile = 0;
   __syncthreads();
-  const int tile = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
-  const int found = tile < sizes.batch_heads * sizes.query_tiles ? build_list<kGroups>(p, sizes, buffers, tile) : 0;
+  const int index = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
+  const int unlisted = sizes.query_tiles - sizes.listed_tiles, bh = index / unlisted;
+  const int found = bh < sizes.batch_heads
+                        ? build_list<kGroups>(p, sizes, buffers, bh, sizes.listed_tiles + index % unlisted)
+                        : 0;
   if (threadIdx.x % 32 == 0) atomicAdd(&kept, found);
   __syncthreads();
   if (threadIdx.x == 0 && p.counts != nullptr)  // one for all its tiles: they would queue at this address
@@ -120,7 +122,9 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_lists(const Call& call, int tile_rows) {
-  const int64_t tiles = static_cast<int64_t>(call.sizes.batch_heads) * call.sizes.query_tiles;
+  const int64_t tiles =
+      static_cast<int64_t>(call.sizes.batch_heads) * (call.sizes.query_tiles - call.sizes.listed_tiles);
+  if (tiles == 0) return;
   const unsigned grid = static_cast<unsigned>((tiles * 32 + kThreads - 1) / kThreads);
   if (tile_rows == 3 * kRecord) {
     build_lists<3><<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);

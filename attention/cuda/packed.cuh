@@ -46,6 +46,17 @@ __device__ inline void unpack(const Packed<T>& from, float (&x)[kLaneElements]) 
   for (int i = 0; i < kLaneElements; ++i) x[i] = to_float(from.element[i]);
 }
 
+/// bf16 is the upper half of a float: one instruction an element, where the compiler takes two for every other one.
+template <>
+__device__ inline void unpack(const Packed<__nv_bfloat16>& from, float (&x)[kLaneElements]) {
+  const auto* pair = reinterpret_cast<const uint32_t*>(from.element);
+#pragma unroll
+  for (int i = 0; i < kLaneElements; i += 2) {
+    x[i] = __uint_as_float(pair[i / 2] << 16);
+    x[i + 1] = __uint_as_float(pair[i / 2] & 0xFFFF0000U);
+  }
+}
+
 template <typename T>
 __device__ inline Packed<T> pack(const float (&x)[kLaneElements]) {
   Packed<T> packed;

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constan
     const int row = first + i * kRows + static_cast<int>(threadIdx.x) / kRowLanes;
     const int token = min(row, rows - 1) / p.heads, h = min(row, rows - 1) % p.heads;
     float x[kLaneElements];
-    unpack(Rows<T>(p.in, b, h, p.head_dim).load(token, column), x);
+    unpack(Rows<T>(p.in, b, h, p.head_dim, column).load(token), x);
     prologue.apply(token, x);
     if (row >= rows || column >= p.head_dim) continue;
     T* to = static_cast<T*>(p.out.data) + b * p.out.batch_stride + token * p.out.token_stride + h * p.out.head_stride;

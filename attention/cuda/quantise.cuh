@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cfloat>
+#include <type_traits>
 
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/rows.cuh"
@@ -25,16 +26,33 @@ struct RecordThread {
   int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.x), block = static_cast<int>(blockIdx.y);
   int warp = static_cast<int>(threadIdx.x) / 32;
   int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
+  int first_row = static_cast<int>(threadIdx.x) % 32 / kRowLanes / 2 * 8 + 2 * warp +
+                  static_cast<int>(threadIdx.x) % 32 / kRowLanes % 2;
+  int first_offset = record_offset<D>(first_row, column);
 
   /// Rows are dealt out so that a warp holds exactly the keys of one int8 scale: key % 8 = 2 w and 2 w + 1.
-  __device__ int row(int round) const {
-    const int index = round * kRowsAtOnce + static_cast<int>(threadIdx.x) % 32 / kRowLanes;
-    return index / 2 * 8 + 2 * warp + index % 2;
+  __device__ int row(int round) const { return first_row + step(round); }
+
+  /// Byte offset of this thread's eight columns of row(round) in a Q or K record. The swizzle repeats every 8 rows.
+  __device__ int offset(int round) const {
+    return kRowsAtOnce == 1 ? record_offset<D>(row(round), column) : first_offset + step(round) * D;
+  }
+
+ private:
+  __device__ static constexpr int step(int round) {
+    return kRowsAtOnce == 1 ? round / 2 * 8 + round % 2 : round * kRowsAtOnce / 2 * 8;
   }
 };
 
 inline dim3 record_grid(const Problem& problem, int blocks) {
   return {static_cast<unsigned>(problem.heads), static_cast<unsigned>(blocks), static_cast<unsigned>(problem.batch)};
+}
+
+/// 1 / x for normal x.
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 /// x / scale to the nearest integer in int8, where |x| <= 127 scale: adding 1.5 * 2^23 leaves it in the low byte.
@@ -56,9 +74,20 @@ __device__ inline float largest_of(const float (&x)[kLaneElements]) {
   return most;
 }
 
-__device__ inline float square_of(uint2 int8) {
+/// The same of elements as they were stored, two at a time.
+template <typename T>
+__device__ inline float largest_of(const Packed<T>& x) {
+  using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+  const auto* pair = reinterpret_cast<const Pair*>(x.element);
+  Pair most = __habs2(pair[0]);
+#pragma unroll
+  for (int i = 1; i < kLaneElements / 2; ++i) most = __hmax2(most, __habs2(pair[i]));
+  return fmaxf(to_float(most.x), to_float(most.y));
+}
+
+__device__ inline int square_of(uint2 int8) {
   const int low = static_cast<int>(int8.x), high = static_cast<int>(int8.y);
-  return static_cast<float>(__dp4a(low, low, __dp4a(high, high, 0)));
+  return __dp4a(low, low, __dp4a(high, high, 0));
 }
 
 /// *longest = max(*longest, the length of any row of the CTA), not below it. square: of this lane's eight columns, the
@@ -77,6 +106,18 @@ __device__ inline void note_longest(float square, float* longest) {
   atomicMax(reinterpret_cast<int*>(longest), __float_as_int(sqrtf(most)));
 }
 
+/// from starts on 16 bytes.
+__device__ inline void load_row(const float* from, float (&x)[kLaneElements]) {
+#pragma unroll
+  for (int i = 0; i < kLaneElements; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from + i);
+    x[i] = four.x;
+    x[i + 1] = four.y;
+    x[i + 2] = four.z;
+    x[i + 3] = four.w;
+  }
+}
+
 __device__ inline void zero(float (&x)[kLaneElements]) {
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
@@ -86,19 +127,18 @@ __device__ inline void zero(float (&x)[kLaneElements]) {
 template <int D>
 class Pool {
  public:
-  __device__ void add(const float (&x)[kLaneElements]) {
+  /// weight: 1, or 0 for a row past the end.
+  __device__ void add(const float (&x)[kLaneElements], float weight) {
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) sum_[i] += x[i];
+    for (int i = 0; i < kLaneElements; ++i) sum_[i] = fmaf(x[i], weight, sum_[i]);
   }
 
   /// Adds the row scaled to length 1. All lanes of the row call this together.
-  __device__ void add_direction(const float (&x)[kLaneElements]) {
+  __device__ void add_direction(const float (&x)[kLaneElements], float weight) {
     float square = 0;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) square += x[i] * x[i];
-    const float inverse = rsqrtf(fmaxf(row_sum<D>(square), FLT_MIN));
-#pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) sum_[i] += x[i] * inverse;
+    add(x, weight * rsqrtf(fmaxf(row_sum<D>(square), FLT_MIN)));
   }
 
   /// out[c] = factor * the sum of column c, in shared or global memory. All threads of the CTA call this together.

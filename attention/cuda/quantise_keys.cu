@@ -17,17 +17,16 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256                ? 3
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
   const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
                                 moments_of(p, buffers, false, thread.b), thread.h, p.head_dim, column);
-  const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim);
+  const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
   const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
   float mean[kLaneElements], most = 0;
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) mean[i] = buffers.key_mean[static_cast<int64_t>(bh) * D + column + i];
+  load_row(buffers.key_mean + static_cast<int64_t>(bh) * D + column, mean);
   // Rows past the end repeat the last key; a block without any key is never listed, but is written all the same.
   const auto token_of = [&](int round) { return max(min(thread.block * kRecord + thread.row(round), count - 1), 0); };
   Packed<T> raw[Thread::kRounds];
 #pragma unroll
-  for (int round = 0; round < Thread::kRounds; ++round) raw[round] = rows.load(token_of(round), column);
+  for (int round = 0; round < Thread::kRounds; ++round) raw[round] = rows.load(token_of(round));
   if constexpr (kPrologue) {
 #pragma unroll
     for (int round = 0; round < Thread::kRounds; ++round) {  // rounded as a model that does not fuse it rounds
@@ -37,7 +36,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256                ? 3
       raw[round] = pack<T>(x);
     }
   }
-  // f(row of the record, smoothed key)
+  // f(round, smoothed key)
   const auto each_row = [&](const auto& f) {
 #pragma unroll
     for (int round = 0; round < Thread::kRounds; ++round) {
@@ -45,28 +44,29 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256                ? 3
       unpack(raw[round], x);
 #pragma unroll
       for (int c = 0; c < kLaneElements; ++c) x[c] -= mean[c];
-      f(thread.row(round), x);
+      f(round, x);
     }
   };
   Pool<D> sum, direction;
-  each_row([&](int row, float(&x)[kLaneElements]) {
+  each_row([&](int round, const float(&x)[kLaneElements]) {
     most = fmaxf(most, largest_of(x));
     if (buffers.k_mean == nullptr) return;
-    if (row >= left) zero(x);
-    sum.add(x);
-    if (buffers.k_similarity != nullptr) direction.add_direction(x);
+    const float weight = thread.row(round) < left ? 1.0F : 0.0F;
+    sum.add(x, weight);
+    if (buffers.k_similarity != nullptr) direction.add_direction(x, weight);
   });
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
-  const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = __fdividef(1.0F, scale);
+  const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = reciprocal(scale);
   if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
-  float square = 0;  // of this lane's eight columns, the largest over its rows
-  each_row([&](int row, float(&x)[kLaneElements]) {
+  uint8_t* const out = buffers.k + record * kRecord * D;
+  int square = 0;  // of this lane's eight columns, the largest over its rows
+  each_row([&](int round, const float(&x)[kLaneElements]) {
     const uint2 packed = pack_int8(x, inverse);
-    *reinterpret_cast<uint2*>(buffers.k + record * kRecord * D + record_offset<D>(row, column)) = packed;
-    square = fmaxf(square, square_of(packed));
+    *reinterpret_cast<uint2*>(out + thread.offset(round)) = packed;
+    square = max(square, square_of(packed));
   });
-  note_longest<D>(square * scale * scale, buffers.longest + sizes.batch_heads + bh);
+  note_longest<D>(static_cast<float>(square) * scale * scale, buffers.longest + sizes.batch_heads + bh);
   const int real = max(0, min(kRecord, left));
   if (buffers.k_mean != nullptr)
     sum.write(1.0F / static_cast<float>(max(1, real)), reinterpret_cast<__nv_bfloat16*>(buffers.k_mean) + record * D);

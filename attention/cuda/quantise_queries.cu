@@ -15,28 +15,34 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
   const RowPrologue<D> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
                                 moments_of(p, buffers, true, thread.b), thread.h, p.head_dim, column);
-  const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim);
+  const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.query_blocks + thread.block;
   const int left = p.queries - thread.block * kRecord;  // real queries from the record's start on
   const float to_log2 = p.scale * kLog2e;
+  uint8_t* const out = buffers.q + record * kRecord * D;
   Pool<D> sum, direction;
   float square = 0;  // of this lane's eight columns, the largest over its rows
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
     Packed<T> raw[Thread::kTogether];
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i)
-      raw[i] = rows.load(min(thread.block * kRecord + thread.row(first + i), p.queries - 1), column);
+      raw[i] = rows.load(min(thread.block * kRecord + thread.row(first + i), p.queries - 1));
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
       const int row = thread.row(first + i), token = thread.block * kRecord + row;
       float x[kLaneElements];
       unpack(raw[i], x);
-      if constexpr (kPrologue) prologue.apply(min(token, p.queries - 1), x);
-      if (row >= left) zero(x);
-      const float scale = row_max<D>(largest_of(x)) * (1 / kInt8Max) + kInt8MinScale;
-      const uint2 packed = pack_int8(x, __fdividef(1.0F, scale));
-      *reinterpret_cast<uint2*>(buffers.q + record * kRecord * D + record_offset<D>(row, column)) = packed;
-      square = fmaxf(square, square_of(packed) * scale * scale);
+      float most;  // rows past the end repeat the last query
+      if constexpr (kPrologue) {
+        prologue.apply(min(token, p.queries - 1), x);
+        most = largest_of(x);
+      } else {
+        most = largest_of(raw[i]);
+      }
+      const float scale = row_max<D>(most) * (1 / kInt8Max) + kInt8MinScale;
+      const uint2 packed = pack_int8(x, reciprocal(scale));
+      *reinterpret_cast<uint2*>(out + thread.offset(first + i)) = packed;
+      square = fmaxf(square, static_cast<float>(square_of(packed)) * scale * scale);
       if (column == 0) buffers.q_scale[record * kRecord + row] = row < left ? scale * to_log2 : 0.0F;
       if (buffers.q_dot_mean != nullptr) {
         float dot = 0;
@@ -46,8 +52,9 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
         dot = row_sum<D>(dot) * p.scale;
         if (column == 0 && row < left) buffers.q_dot_mean[static_cast<int64_t>(bh) * p.queries + token] = dot;
       }
-      if (buffers.q_mean != nullptr) sum.add(x);
-      if (buffers.q_direction != nullptr) direction.add_direction(x);
+      const float weight = row < left ? 1.0F : 0.0F;
+      if (buffers.q_mean != nullptr) sum.add(x, weight);
+      if (buffers.q_direction != nullptr) direction.add_direction(x, weight);
     }
   }
   note_longest<D>(square * to_log2 * to_log2, buffers.longest + bh);

@@ -38,14 +38,16 @@ __global__ void __launch_bounds__(kQuantiseThreads, 6)
   __shared__ uint32_t shared[kWords * kStride];
   const RecordThread<D> thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim);
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
   float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
+  const int64_t at = static_cast<int64_t>(bh) * D + column;
+  load_row(buffers.v_scale + at, inverse);
+  load_row(buffers.v_centre + at, shift);
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) {
-    const int64_t at = static_cast<int64_t>(bh) * D + column + i;
-    inverse[i] = __fdividef(1.0F, buffers.v_scale[at]);
-    shift[i] = -buffers.v_centre[at] * inverse[i];
+    inverse[i] = __fdividef(1.0F, inverse[i]);
+    shift[i] = -shift[i] * inverse[i];
   }
 #pragma unroll 1
   for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantiseThreads / kRowLanes) {
@@ -53,7 +55,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, 6)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int key = word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;  // the order of value_position()
-      unpack(rows.load(first + (key < left ? key : 0), column), x[i]);
+      unpack(rows.load(first + (key < left ? key : 0)), x[i]);
 #pragma unroll
       for (int c = 0; c < kLaneElements; ++c) x[i][c] = fmaf(x[i][c], inverse[c], shift[c]);
       if (key >= left) zero(x[i]);
@@ -80,7 +82,7 @@ __global__ void __launch_bounds__(kQuantiseThreads)
                 const __grid_constant__ Buffers buffers) {
   const RecordThread<D> thread;
   const int bh = thread.b * p.heads + thread.h;
-  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim);
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
   const float* centre = buffers.v_centre + static_cast<int64_t>(bh) * D + thread.column;
   uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_blocks + thread.block) * sizes.value_record_bytes;
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(kQuantiseThreads)
   for (int round = 0; round < RecordThread<D>::kRounds; ++round) {
     const int row = thread.row(round);
     float x[kLaneElements];
-    unpack(rows.load(first + (row < left ? row : 0), thread.column), x);
+    unpack(rows.load(first + (row < left ? row : 0)), x);
     Packed<__half> packed;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) packed.element[i] = __float2half_rn(row < left ? x[i] - centre[i] : 0.0F);

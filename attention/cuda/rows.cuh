@@ -23,27 +23,31 @@ __device__ inline float row_max(float x) {
   return x;
 }
 
-/// Rows of one (batch, head) of a tensor; each starts on 16 bytes and holds a multiple of eight elements.
+__device__ const uint4 kZeroPiece{};
+
+/// Eight columns of the rows of one (batch, head) of a tensor, zeros past head_dim. Each row starts on 16 bytes and
+/// holds a multiple of eight elements; two of them are less than 4 GB apart.
 template <typename T>
-struct Rows {
-  const T* data;
-  int64_t token_stride;
-  int head_dim;
+class Rows {
+ public:
+  __device__ Rows(const View& view, int b, int h, int head_dim, int column) {
+    const T* rows = static_cast<const T*>(view.data) + b * view.batch_stride + h * view.head_stride;
+    const bool real = column < head_dim;
+    first_ = real ? reinterpret_cast<const uint8_t*>(rows + column) : reinterpret_cast<const uint8_t*>(&kZeroPiece);
+    token_bytes_ = real ? static_cast<uint32_t>(view.token_stride * sizeof(T)) : 0;
+  }
 
-  __device__ Rows(const View& view, int b, int h, int head_dim_)
-      : data(static_cast<const T*>(view.data) + b * view.batch_stride + h * view.head_stride),
-        token_stride(view.token_stride),
-        head_dim(head_dim_) {}
-
-  /// Elements [column, column + 8) of a token, zeros past head_dim. Without a branch, so that many loads run at once.
-  __device__ Packed<T> load(int token, int column) const {
-    const T* from = data + token * token_stride + (column < head_dim ? column : 0);
+  /// Without a branch, so that many loads run at once, and with one instruction for the address.
+  __device__ Packed<T> load(int token) const {
     Packed<T> x;
-    uint4& bits = reinterpret_cast<uint4&>(x);
-    bits = __ldg(reinterpret_cast<const uint4*>(from));
-    if (column >= head_dim) bits = make_uint4(0, 0, 0, 0);
+    reinterpret_cast<uint4&>(x) = __ldg(
+        reinterpret_cast<const uint4*>(first_ + static_cast<uint64_t>(static_cast<uint32_t>(token)) * token_bytes_));
     return x;
   }
+
+ private:
+  const uint8_t* first_;
+  uint32_t token_bytes_;
 };
 
 /// Mean and 1 / deviation of the tokens of q, or of k, of batch entry b; null without a norm across heads.
@@ -61,7 +65,11 @@ class RowPrologue {
   /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
   __device__ RowPrologue(const Prologue& prologue, const float* weight, const float* bias, const float* moments, int h,
                          int head_dim, int column)
-      : p_(prologue), moments_(moments), head_dim_(head_dim), column_(column) {
+      : p_(prologue),
+        moments_(moments),
+        head_dim_(head_dim),
+        column_(column),
+        inverse_size_(1.0F / static_cast<float>(head_dim)) {
     const int first = (prologue.across_heads ? h * head_dim : 0) + column;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
@@ -87,17 +95,16 @@ class RowPrologue {
       mean = moments_[2 * token];
       inverse = moments_[2 * token + 1];
     } else {
-      const float size = static_cast<float>(head_dim_);
       if (p_.norm == Prologue::Norm::layer) {
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < kLaneElements; ++i) sum += x[i];
-        mean = row_sum<D>(sum) / size;
+        mean = row_sum<D>(sum) * inverse_size_;
       }
       float square = 0;
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) square += (x[i] - mean) * (x[i] - mean);
-      inverse = rsqrtf(row_sum<D>(real() ? square : 0.0F) / size + p_.eps);
+      inverse = rsqrtf(fmaf(row_sum<D>(real() ? square : 0.0F), inverse_size_, p_.eps));
     }
     if (!real()) return;
 #pragma unroll
@@ -160,6 +167,7 @@ class RowPrologue {
   const float* moments_;
   const int head_dim_;
   const int column_;
+  const float inverse_size_;
 };
 
 }  // namespace sparsereel::attention::cuda

@@ -27,6 +27,14 @@ class Carver {
   size_t used_ = 0;
 };
 
+/// A selection tile is a query tile's list if the two are equally high and no row of it is text or has a mask of its
+/// own.
+int listed_tiles(const Problem& problem, int query_tiles, Kernel kernel) {
+  const Selection& selection = problem.selection;
+  if (selection.kind != Selection::Kind::predict || selection.rows != tile_rows(kernel) || problem.causal) return 0;
+  return problem.text_tokens == 0 ? query_tiles : video_part(problem.queries, problem.text_tokens) / selection.rows;
+}
+
 }  // namespace
 
 Sizes::Sizes(const Problem& problem, Kernel kernel)
@@ -36,6 +44,7 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       query_blocks(query_tiles * (tile_rows(kernel) / kRecord)),
       key_blocks(ceil_div(problem.keys, kRecord)),
       selection_tiles(ceil_div(video_part(problem.queries, problem.text_tokens), problem.selection.rows)),
+      listed_tiles(cuda::listed_tiles(problem, query_tiles, kernel)),
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(kernel == Kernel::ampere ? 2 * D * kRecord : (D + kOnesRows) * kRecord),

@@ -23,6 +23,7 @@ struct Sizes {
   int query_blocks;     // records of 64 queries, whole tiles
   int key_blocks;       // records of 64 keys
   int selection_tiles;  // of a (batch, head); video queries only
+  int listed_tiles;     // leading query tiles of a (batch, head) whose lists the selection writes itself
   int selectable_keys;  // leading key blocks that hold no text
   int map_words;        // 32-bit words of a row of the bitmap
   int value_record_bytes;
@@ -58,7 +59,8 @@ struct Buffers {
   uint16_t* k_mean;      // bf16 [bh][key_blocks][D]; null unless blocks are predicted
   float* k_similarity;   // [bh][key_blocks]; null without similarity
   float* scores;         // pooled scores where they exceed shared memory; else null
-  uint32_t* bitmap;      // [bh][selection_tiles][map_words]; null unless blocks are predicted
+  uint32_t* bitmap;      // [bh][selection_tiles][map_words]; null unless blocks are predicted;
+                         // rows of listed_tiles are not written
   uint32_t* lists;       // [bh][query_tiles][key_blocks] entries, ascending
   TileList* tile_lists;  // [bh][query_tiles]
   int* next_tile;        // the persistent kernel's counter

@@ -1,11 +1,10 @@
 // Chooses the key blocks of each selection tile from pooled queries and keys (SpargeAttn, arXiv 2502.18137,
 // section 3.2); the same rules as attention/cpu/selection.h. A CTA scores 16 tiles against all key blocks, then a warp
-// chooses for one.
+// chooses for one, and writes its list where that needs no more than the choice (Sizes::listed_tiles).
 #include <cuda_bf16.h>
 
-#include <cmath>
-
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/selection_cut.cuh"
 #include "attention/cuda/visible.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -13,88 +12,6 @@ namespace {
 
 constexpr int kTiles = 16;  // rows of the tensor core's m16n8k16
 constexpr int kThreads = 32 * kTiles;
-
-/// Unsigned integers in the order of the floats; NaN above all. 0 is free to mean "no candidate".
-__device__ uint32_t ordered(float x) {
-  if (isnan(x)) return ~0U;
-  const uint32_t bits = __float_as_uint(x);
-  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
-}
-
-__device__ float from_ordered(uint32_t key) {
-  return __uint_as_float((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
-}
-
-__device__ float warp_sum(float x) {
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
-  return x;
-}
-
-/// Candidates of one tile: keys in shared or global memory, read by one warp.
-struct Candidates {
-  const uint32_t* keys;
-  int count;
-
-  template <typename F>
-  __device__ void each(const F& f) const {
-#pragma unroll 4
-    for (int j = static_cast<int>(threadIdx.x) % 32; j < count; j += 32) f(keys[j]);
-  }
-
-  __device__ int count_from(uint32_t threshold) const {
-    int found = 0;
-    each([&](uint32_t key) { found += key >= threshold ? 1 : 0; });
-    return __reduce_add_sync(~0U, found);
-  }
-
-  __device__ uint32_t largest() const {
-    uint32_t most = 0;
-    each([&](uint32_t key) { most = max(most, key); });
-    return __reduce_max_sync(~0U, most);
-  }
-
-  /// Sum of exp(score - top) over the candidates from a threshold on.
-  __device__ float mass_from(uint32_t threshold, float top) const {
-    float mass = 0;
-    each([&](uint32_t key) { mass += key >= threshold ? __expf(from_ordered(key) - top) : 0.0F; });
-    return warp_sum(mass);
-  }
-};
-
-/// Every candidate above `threshold` is kept, and the first `ties` of those equal to it.
-struct Cut {
-  uint32_t threshold;
-  int ties;
-};
-
-/// The largest threshold for which enough(threshold) holds; it must hold for 1.
-template <typename F>
-__device__ uint32_t bisect(const F& enough) {
-  uint32_t threshold = 0;
-  for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
-    if (enough(threshold | bit)) threshold |= bit;
-  return threshold;
-}
-
-__device__ Cut cut_by_count(const Candidates& candidates, int wanted) {
-  uint32_t threshold = 0;
-  for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1) {
-    const int count = candidates.count_from(threshold | bit);
-    if (count >= wanted) threshold |= bit;
-    if (count == wanted) return {threshold, candidates.count};  // the usual way out: no ties to break
-  }
-  return {threshold, threshold == ~0U ? wanted : wanted - candidates.count_from(threshold + 1)};
-}
-
-__device__ Cut cut_by_mass(const Candidates& candidates, float share) {
-  const float top = from_ordered(candidates.largest());
-  if (isnan(top)) return {1, candidates.count};
-  const float wanted = share * candidates.mass_from(1, top);
-  const uint32_t threshold = bisect([&](uint32_t t) { return candidates.mass_from(t, top) >= wanted; });
-  const float missing = wanted - candidates.mass_from(threshold + 1, top);
-  return {threshold, max(1, static_cast<int>(ceilf(missing / __expf(from_ordered(threshold) - top))))};
-}
 
 template <int D>
 class TileSelector {
@@ -117,12 +34,18 @@ class TileSelector {
 
   __device__ void run() {
     __shared__ __align__(16) __nv_bfloat16 queries[kTiles * kStride];
+    __shared__ int kept;
+    if (threadIdx.x == 0) kept = 0;
     const int tile = first_tile_ + warp();
     const bool diverse = tile < sizes_.selection_tiles && pool_queries(tile, queries + warp() * kStride);
     __syncthreads();
     if (choice_.kind != HeadChoice::Kind::dense) score(queries);
     __syncthreads();
-    if (tile < sizes_.selection_tiles) choose(tile, diverse || choice_.kind == HeadChoice::Kind::dense);
+    if (tile < sizes_.selection_tiles) choose(tile, diverse || choice_.kind == HeadChoice::Kind::dense, kept);
+    if (p_.counts == nullptr) return;
+    __syncthreads();
+    if (threadIdx.x == 0)  // one for all its tiles: they would queue at this address
+      atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts), static_cast<unsigned long long>(kept));
   }
 
  private:
@@ -196,7 +119,8 @@ class TileSelector {
            buffers_.k_similarity[static_cast<int64_t>(bh_) * sizes_.key_blocks + block] < choice_.similarity;
   }
 
-  __device__ void choose(int tile, bool all) const {
+  /// kept: of the CTA, in shared memory; grows by the 64 x 64 blocks of the list.
+  __device__ void choose(int tile, bool all, int& kept) const {
     const int first = tile * p_.selection.rows;
     const int last = min(first + p_.selection.rows, video_part(p_.queries, p_.text_tokens)) - 1;
     const int visible = ceil_div(visible_keys(p_, count_, last), kRecord);
@@ -204,30 +128,66 @@ class TileSelector {
     const int diagonal = p_.causal ? max(0, visible_keys(p_, count_, first) - 1) / kRecord : visible;
     const Candidates candidates{keys_ + warp() * sizes_.selectable_keys,
                                 all ? 0 : min(min(visible, diagonal), key_blocks_)};
-    const int open = all ? 0 : candidates.count_from(1);
-    Cut cut{1, 0};
-    if (open > 0 && choice_.kind == HeadChoice::Kind::topk) {
+    const Spread spread = all ? Spread{} : candidates.spread();
+    Cut cut{1, kAllTies};
+    if (spread.count > 0 && choice_.kind == HeadChoice::Kind::topk) {
       const int wanted = max(1, static_cast<int>(floor(static_cast<double>(choice_.topk) * visible)));
-      if (wanted < open) cut = cut_by_count(candidates, wanted);
-    } else if (open > 0 && choice_.cdf < 1) {
+      if (wanted < spread.count) cut = cut_by_count(candidates, wanted, spread);
+    } else if (spread.count > 0 && choice_.cdf < 1) {
       cut = cut_by_mass(candidates, choice_.cdf);
     }
-    write(tile, candidates, cut);
+    if (tile < sizes_.listed_tiles) {
+      const int blocks = write_list(tile, candidates, cut, visible);
+      if (lane() == 0) atomicAdd(&kept, blocks);
+    } else {
+      write_bitmap(tile, candidates, cut);
+    }
   }
 
-  __device__ void write(int tile, const Candidates& candidates, Cut cut) const {
-    uint32_t* row = buffers_.bitmap + (static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile) * sizes_.map_words;
+  /// f(word, which of its 32 blocks are kept), for the blocks [0, 32 * words).
+  template <typename F>
+  __device__ void each_word(int words, const Candidates& candidates, Cut cut, const F& f) const {
     int ties = 0;
-    for (int word = 0; word < sizes_.map_words; ++word) {
+    for (int word = 0; word < words; ++word) {
       const int block = word * 32 + lane();
       const uint32_t key = block < candidates.count ? candidates.keys[block] : 0;
-      const uint32_t tied = __ballot_sync(~0U, key != 0 && key == cut.threshold);
-      const int rank = ties + __popc(tied & ((1U << lane()) - 1));
-      ties += __popc(tied);
-      const bool kept = key == 0 || key > cut.threshold || (key == cut.threshold && rank < cut.ties);
-      const uint32_t bits = __ballot_sync(~0U, kept);
-      if (lane() == 0) row[word] = bits;
+      bool kept = key == 0 || key >= cut.threshold;
+      if (cut.ties != kAllTies) {
+        const bool tie = key == cut.threshold;
+        const uint32_t tied = __ballot_sync(~0U, tie);
+        kept = kept && !(tie && ties + __popc(tied & before()) >= cut.ties);
+        ties += __popc(tied);
+      }
+      f(word, __ballot_sync(~0U, kept));
     }
+  }
+
+  /// The lower lanes.
+  __device__ static uint32_t before() { return (1U << lane()) - 1; }
+
+  __device__ void write_bitmap(int tile, const Candidates& candidates, Cut cut) const {
+    uint32_t* row = buffers_.bitmap + (static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile) * sizes_.map_words;
+    each_word(sizes_.map_words, candidates, cut, [&](int word, uint32_t bits) {
+      if (lane() == 0) row[word] = bits;
+    });
+  }
+
+  /// Returns the 64 x 64 blocks in it.
+  __device__ int write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
+    const int64_t at = static_cast<int64_t>(bh_) * sizes_.query_tiles + tile;
+    uint32_t* list = buffers_.lists + at * sizes_.key_blocks;
+    int length = 0;
+    each_word(ceil_div(visible, 32), candidates, cut, [&](int word, uint32_t bits) {
+      const int block = word * 32 + lane(), left = visible - word * 32;
+      if (left < 32) bits &= (1U << left) - 1;
+      if ((bits >> lane() & 1) != 0) list[length + __popc(bits & before())] = block | kWholeForAll;
+      length += __popc(bits);
+    });
+    if (lane() == 0) {
+      if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
+      buffers_.tile_lists[at] = {max(length, 1), length > 0 ? 1 : 0};
+    }
+    return length * ceil_div(min(p_.selection.rows, p_.queries - tile * p_.selection.rows), kRecord);
   }
 
   const Problem& p_;

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Bu
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
   const int bh = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y, b = bh / p.heads, h = bh % p.heads;
   const int column = threadIdx.x % kRowLanes * kLaneElements, row = threadIdx.x / kRowLanes;
-  const Rows<T> k(p.k, b, h, p.head_dim), v(p.v, b, h, p.head_dim);
+  const Rows<T> k(p.k, b, h, p.head_dim, column), v(p.v, b, h, p.head_dim, column);
   const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias, moments_of(p, buffers, false, b), h,
                                 p.head_dim, column);
   float key_sum[kLaneElements] = {}, sum[kLaneElements] = {}, least[kLaneElements], largest[kLaneElements];
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Bu
     const bool real = sample_index < samples;
     const int token = real ? sample_index * sizes.stat_stride : 0;
     float x[kLaneElements], y[kLaneElements];
-    unpack(k.load(token, column), x);
-    unpack(v.load(token, column), y);
+    unpack(k.load(token), x);
+    unpack(v.load(token), y);
     prologue.apply(token, x);
     if (!real) continue;
 #pragma unroll
@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Bu
 template <int D>
 __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const int bh = blockIdx.x, c = threadIdx.x;
+  if (bh == 0 && c == 0) *buffers.next_tile = 0;
   for (int i = c; bh == 0 && i < sizes.value_record_bytes / 4; i += D)
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
   const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * 4 * D + c;

@@ -1,0 +1,133 @@
+// Which of a tile's candidate blocks are kept: by number or by share of the mass. A warp decides for a tile.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace sparsereel::attention::cuda {
+
+/// Unsigned integers in the order of the floats; NaN above all. 0 is free to mean "no candidate".
+__device__ inline uint32_t ordered(float x) {
+  if (isnan(x)) return ~0U;
+  const uint32_t bits = __float_as_uint(x);
+  return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
+}
+
+__device__ inline float from_ordered(uint32_t key) {
+  return __uint_as_float((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
+}
+
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
+  return x;
+}
+
+/// What a threshold for a number of candidates is guessed from.
+struct Spread {
+  int count;
+  float mean, deviation;
+};
+
+/// Candidates of one tile: keys in shared or global memory, read by one warp.
+struct Candidates {
+  const uint32_t* keys;
+  int count;
+
+  template <typename F>
+  __device__ void each(const F& f) const {
+#pragma unroll 4
+    for (int j = static_cast<int>(threadIdx.x) % 32; j < count; j += 32) f(keys[j]);
+  }
+
+  __device__ int count_from(uint32_t threshold) const {
+    int found = 0;
+    each([&](uint32_t key) { found += key >= threshold ? 1 : 0; });
+    return __reduce_add_sync(~0U, found);
+  }
+
+  __device__ Spread spread() const {
+    int found = 0;
+    float sum = 0, squares = 0;
+    each([&](uint32_t key) {
+      const float score = key == 0 ? 0.0F : from_ordered(key);
+      found += key == 0 ? 0 : 1;
+      sum += score;
+      squares += score * score;
+    });
+    found = __reduce_add_sync(~0U, found);
+    const float mean = __fdividef(warp_sum(sum), static_cast<float>(max(found, 1)));
+    const float square = __fdividef(warp_sum(squares), static_cast<float>(max(found, 1)));
+    return {found, mean, sqrtf(fmaxf(square - mean * mean, 0.0F))};
+  }
+
+  __device__ uint32_t largest() const {
+    uint32_t most = 0;
+    each([&](uint32_t key) { most = max(most, key); });
+    return __reduce_max_sync(~0U, most);
+  }
+
+  /// Sum of exp(score - top) over the candidates from a threshold on.
+  __device__ float mass_from(uint32_t threshold, float top) const {
+    float mass = 0;
+    each([&](uint32_t key) { mass += key >= threshold ? __expf(from_ordered(key) - top) : 0.0F; });
+    return warp_sum(mass);
+  }
+};
+
+/// Every candidate above `threshold` is kept, and the first `ties` of those equal to it.
+struct Cut {
+  uint32_t threshold;
+  int ties;
+};
+
+constexpr int kAllTies = 1 << 30;  // there are none to break
+
+/// The `wanted` largest, of more. Guesses, as if the scores were normal and then along the line through the two nearest
+/// counts, find a threshold in few rounds; where they don't (ties, other distributions), halving does.
+__device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, const Spread& spread) {
+  constexpr int kGuesses = 10;
+  uint32_t low = 1, high = ~0U;  // more than `wanted` lie from `low` on, fewer from `high` on
+  int above_low = spread.count, above_high = candidates.count_from(high);
+  if (above_high >= wanted) return {high, wanted};  // NaN
+  const float z = normcdfinvf(1 - __fdividef(static_cast<float>(wanted), static_cast<float>(spread.count)));
+  const float slope = spread.deviation / (static_cast<float>(spread.count) * 0.39894228F * __expf(-0.5F * z * z));
+  float guess = spread.mean + z * spread.deviation;
+  bool low_counted = false, high_counted = false;
+  for (int round = 0; high - low > 1; ++round) {
+    uint32_t threshold = ordered(guess);
+    if (round >= kGuesses || threshold <= low || threshold >= high) threshold = low + (high - low) / 2;
+    const int count = candidates.count_from(threshold);
+    if (count == wanted) return {threshold, kAllTies};
+    if (count > wanted) {
+      low = threshold;
+      above_low = count;
+      low_counted = true;
+    } else {
+      high = threshold;
+      above_high = count;
+      high_counted = true;
+    }
+    if (low_counted && high_counted) {
+      const float part = __fdividef(static_cast<float>(above_low - wanted), static_cast<float>(above_low - above_high));
+      guess = from_ordered(low) + part * (from_ordered(high) - from_ordered(low));
+    } else {
+      guess = from_ordered(threshold) + 1.2F * static_cast<float>(count - wanted) * slope;
+    }
+  }
+  return {low, wanted - above_high};
+}
+
+/// The fewest that hold `share` of the mass.
+__device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
+  const float top = from_ordered(candidates.largest());
+  if (isnan(top)) return {1, kAllTies};
+  const float wanted = share * candidates.mass_from(1, top);
+  uint32_t threshold = 0;
+  for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
+    if (candidates.mass_from(threshold | bit, top) >= wanted) threshold |= bit;
+  const float missing = wanted - candidates.mass_from(threshold + 1, top);
+  return {threshold, max(1, static_cast<int>(ceilf(missing / __expf(from_ordered(threshold) - top))))};
+}
+
+}  // namespace sparsereel::attention::cuda
