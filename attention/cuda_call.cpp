@@ -54,7 +54,8 @@ class Kept {
 
   const float* pointer(const at::Tensor& tensor) {
     if (!tensor.defined()) return nullptr;
-    tensors_.push_back(tensor.to(at::kFloat).contiguous());
+    const at::Tensor floats = tensor.to(at::kFloat).contiguous();
+    tensors_.push_back(on_16_bytes(floats) ? floats : floats.clone());
     return tensors_.back().const_data_ptr<float>();
   }
 

@@ -54,4 +54,11 @@ int compute_capability(int device) {
   return major * 10 + minor;
 }
 
+int multiprocessors() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 0;
+  if (cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) return 0;
+  return count;
+}
+
 }  // namespace sparsereel::attention::cuda

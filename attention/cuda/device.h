@@ -25,4 +25,7 @@ std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 /// 90 for compute capability 9.0; 0 where there is no such GPU.
 int compute_capability(int device);
 
+/// Multiprocessors of the current GPU; 0 where there is none.
+int multiprocessors();
+
 }  // namespace sparsereel::attention::cuda

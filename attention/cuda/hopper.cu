@@ -1,10 +1,12 @@
 // The kernel for compute capability 9.0: int8 Q.K and e4m3 P.V by warpgroup matrix instructions, persistent CTAs.
+#include <algorithm>
+
 #include "attention/cuda/hopper_consumer.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
 
-template <int D, bool kCausal, bool kSkips>
+template <int D, bool kCausal, bool kSkips, bool kParts>
 __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
     hopper_attention(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
@@ -15,40 +17,67 @@ __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
   __syncthreads();
   if (threadIdx.x / 128 == T::kWarpgroups) {
     ptx::give_registers<T::kProducerRegisters>();
-    if (threadIdx.x % 128 == 0) hopper::Producer<T>(sizes, buffers, shared).run();
+    if (threadIdx.x % 128 == 0) hopper::Producer<T, kParts>(sizes, buffers, shared).run();
   } else {
     ptx::take_registers<T::kConsumerRegisters>();
-    hopper::Consumer<T, kCausal, kSkips>(p, sizes, buffers, shared).run();
+    hopper::Consumer<T, kCausal, kSkips, kParts>(p, sizes, buffers, shared).run();
   }
 #else
   __trap();
 #endif
 }
 
+/// The sum of the parts of a shared tile.
 template <int D>
-void launch(const Call& call) {
+__global__ void __launch_bounds__(128 * hopper::Tile<D>::kWarpgroups, 1)
+    add_parts(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+              const __grid_constant__ Buffers buffers) {
   using T = hopper::Tile<D>;
-  int device = 0, processors = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  const int64_t tiles = static_cast<int64_t>(call.sizes.batch_heads) * call.sizes.query_tiles;
-  const unsigned grid = static_cast<unsigned>(tiles < processors ? tiles : processors);
-  const auto run = [&](auto* kernel) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::kBytes);
-    kernel<<<grid, T::kThreads, T::kBytes, call.stream>>>(call.problem, call.sizes, call.buffers);
-  };
+  extern __shared__ __align__(1024) uint8_t shared[];
+  const int tile = static_cast<int>(blockIdx.x);
+  hopper::Output<T> output(p, buffers, shared);
+  float shift[2];
+  output.add_parts(hopper::first_slot_of(sizes, tile), hopper::last_slot_of(sizes, tile), shift);
+  output.write(hopper::TileIndex(sizes, hopper::whole_tiles(sizes) + tile), shift);
+}
+
+template <typename Kernel>
+void run(Kernel* kernel, int grid, int threads, int bytes, const Call& call) {
+  if (grid == 0) return;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  kernel<<<static_cast<unsigned>(grid), threads, bytes, call.stream>>>(call.problem, call.sizes, call.buffers);
+}
+
+template <int D>
+void launch_whole(const Call& call) {
+  using T = hopper::Tile<D>;
+  const int grid = std::min(hopper::whole_tiles(call.sizes), call.sizes.processors);
+  const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, T::kBytes, call); };
   const bool skips = call.problem.selection.skips_pv;
   if (call.problem.causal) {
-    skips ? run(hopper_attention<D, true, true>) : run(hopper_attention<D, true, false>);
+    skips ? attend(hopper_attention<D, true, true, false>) : attend(hopper_attention<D, true, false, false>);
   } else {
-    skips ? run(hopper_attention<D, false, true>) : run(hopper_attention<D, false, false>);
+    skips ? attend(hopper_attention<D, false, true, false>) : attend(hopper_attention<D, false, false, false>);
   }
+}
+
+template <int D>
+void launch_shared(const Call& call) {
+  using T = hopper::Tile<D>;
+  const auto attend = [&](auto* kernel) { run(kernel, call.sizes.processors, T::kThreads, T::kBytes, call); };
+  call.problem.selection.skips_pv ? attend(hopper_attention<D, false, true, true>)
+                                  : attend(hopper_attention<D, false, false, true>);
+  run(add_parts<D>, call.sizes.shared_tiles, 128 * T::kWarpgroups, T::kSumBytes, call);
 }
 
 }  // namespace
 
 void launch_hopper(const Call& call) {
-  call.sizes.D == 64 ? launch<64>(call) : launch<128>(call);
+  call.sizes.D == 64 ? launch_whole<64>(call) : launch_whole<128>(call);
+}
+
+void launch_hopper_shared(const Call& call) {
+  call.sizes.D == 64 ? launch_shared<64>(call) : launch_shared<128>(call);
 }
 
 }  // namespace sparsereel::attention::cuda

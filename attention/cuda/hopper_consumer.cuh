@@ -9,7 +9,8 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-template <typename T, bool kCausal, bool kSkips>
+/// kParts: tiles are in parts, which another kernel adds up.
+template <typename T, bool kCausal, bool kSkips, bool kParts>
 class Consumer {
   static constexpr int D = T::D, kRecords = T::kSubtileRecords;
   static constexpr int kConsumers = 128 * T::kWarpgroups;
@@ -21,7 +22,7 @@ class Consumer {
         shared_(shared),
         base_(ptx::shared_address(shared)),
         barriers_{base_ + T::kBarriers},
-        output_(p, buffers, shared) {
+        output_(p, buffers, shared + T::kSums) {
     mask_.group = static_cast<int>(threadIdx.x) / 128;
     mask_.lane = static_cast<int>(threadIdx.x) % 32;
   }
@@ -35,7 +36,7 @@ class Consumer {
       const TileIndex tile(sizes_, index);
       start_tile(tile, work);
       run_stages(uniform(work.stages));
-      finish_tile(tile);
+      finish_tile(index, tile);
     }
   }
 
@@ -197,8 +198,13 @@ class Consumer {
     if (mask_.lane == 0 || T::kArrivals == kConsumers) ptx::barrier_arrive(barrier);
   }
 
-  __device__ void finish_tile(const TileIndex& tile) {
-    output_.finish(tile, softmax_.shift);
+  __device__ void finish_tile(int index, const TileIndex& tile) {
+    output_.add_saved();
+    if constexpr (kParts) {
+      output_.leave_part(blockIdx.x + index - whole_tiles(sizes_), softmax_.shift);
+    } else {
+      output_.write(tile, softmax_.shift);
+    }
     if constexpr (kSkips) {
       const int thread = ptx::thread();
       if (thread % 128 == 0 && skipped_ > 0 && p_.counts != nullptr &&

@@ -15,8 +15,9 @@ class Output {
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; the last four sum P
 
-  __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* shared)
-      : p_(p), buffers_(buffers), shared_(shared) {}
+  /// sums: float4 [kOutputs / 4][consumers] in shared memory.
+  __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* sums)
+      : p_(p), buffers_(buffers), shared_sums_(sums) {}
 
   __device__ void start() {
     saved_ = false;
@@ -52,15 +53,50 @@ class Output {
     clear();
   }
 
-  /// Divides by the row sums and writes the tile's rows.
-  __device__ void finish(const TileIndex& tile, const float (&shift)[2]) {
-    const int thread = ptx::thread();
-    if (saved_) {
-      const float4* sums = sums_of(thread);
+  /// After it all of O is in `value`.
+  __device__ void add_saved() {
+    if (!saved_) return;
+    const float4* sums = sums_of(ptx::thread());
 #pragma unroll
-      for (int i = 0; i < kOutputs / 4; ++i) add(i, sums[i * kConsumers]);
-    }
+    for (int i = 0; i < kOutputs / 4; ++i) add(i, sums[i * kConsumers]);
+  }
+
+  /// Divides by the row sums and writes the tile's rows.
+  __device__ void write(const TileIndex& tile, const float (&shift)[2]) const {
+    const int thread = ptx::thread();
     write_rows(tile, shift, thread / 32, thread % 32);
+  }
+
+  /// For add_parts().
+  __device__ void leave_part(int slot, const float (&shift)[2]) const {
+    const int thread = ptx::thread();
+    float4* to = part(slot, thread);
+#pragma unroll
+    for (int i = 0; i < kOutputs / 4; ++i)
+      to[i * kConsumers] = make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]);
+    *shift_of(slot, thread) = make_float2(shift[0], shift[1]);
+  }
+
+  /// O is the sum of the parts in slots [first, last], with a common shift.
+  __device__ void add_parts(int first, int last, float (&shift)[2]) {
+    const int thread = ptx::thread();
+    shift[0] = shift[1] = INFINITY;
+    for (int slot = first; slot <= last; ++slot) {
+      const float2 its = *shift_of(slot, thread);
+      shift[0] = fminf(shift[0], its.x);
+      shift[1] = fminf(shift[1], its.y);
+    }
+    clear();
+    for (int slot = first; slot <= last; ++slot) {
+      const float2 its = *shift_of(slot, thread);
+      const float factor[2] = {exp2f(shift[0] - its.x), exp2f(shift[1] - its.y)};
+      const float4* from = part(slot, thread);
+#pragma unroll
+      for (int i = 0; i < kOutputs / 4; ++i) {
+        const float4 four = from[i * kConsumers];
+        add(i, make_float4(four.x * factor[0], four.y * factor[0], four.z * factor[1], four.w * factor[1]));
+      }
+    }
   }
 
  private:
@@ -70,7 +106,7 @@ class Output {
   }
 
   __device__ float4* sums_of(int thread) const {
-    return reinterpret_cast<float4*>(shared_ + T::kSums) + thread;
+    return reinterpret_cast<float4*>(shared_sums_) + thread;
   }
 
   __device__ void add(int i, const float4& saved) {
@@ -78,6 +114,14 @@ class Output {
     value[4 * i + 1] += saved.y;
     value[4 * i + 2] += saved.z;
     value[4 * i + 3] += saved.w;
+  }
+
+  __device__ float4* part(int slot, int thread) const {
+    return reinterpret_cast<float4*>(buffers_.parts + static_cast<int64_t>(slot) * part_floats(D)) + thread;
+  }
+
+  __device__ float2* shift_of(int slot, int thread) const {
+    return reinterpret_cast<float2*>(part(slot, 0) + kOutputs / 4 * kConsumers) + thread;
   }
 
   /// Rows are put together in the warp's share of the sums' memory, which is free now, so that V's scales are read and
@@ -100,7 +144,7 @@ class Output {
       if (p_.lse != nullptr && lane % 4 == 0 && query < p_.queries) write_lse(tile, query, shift[row], sum);
     }
     __syncwarp();
-    uint8_t* staged = shared_ + T::kSums + warp * 512;
+    uint8_t* staged = shared_sums_ + warp * 512;
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
 #pragma unroll
@@ -160,7 +204,7 @@ class Output {
 
   const Problem& p_;
   const Buffers& buffers_;
-  uint8_t* const shared_;
+  uint8_t* const shared_sums_;
   bool saved_;  // the fp32 sums hold something
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention/cuda/hopper_ptx.cuh"
-#include "attention/cuda/kernels.h"
+#include "attention/cuda/hopper_share.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -38,7 +38,8 @@ struct Tile {
   static constexpr int kValueStages = kKeyStages + kStages * kStageRecords * kKeyBytes;
   static constexpr int kSums =
       kValueStages + kStages * kStageRecords * kValueBytes;  // float4 [kOutputs / 4][consumers]
-  static constexpr int kKeyScales = kSums + kWarpgroups * 128 * kOutputs * 4;
+  static constexpr int kSumBytes = kWarpgroups * 128 * kOutputs * 4;
+  static constexpr int kKeyScales = kSums + kSumBytes;
   static constexpr int kEntries = kKeyScales + kStages * kStageRecords * kKeyGroups * 4;
   static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
   static constexpr int kBarriers = kQueryScales + kRows * 4;
@@ -107,8 +108,8 @@ struct alignas(16) Work {
   float largest_score;  // no score of the head is larger in magnitude, log2 units
 };
 
-/// One thread that keeps the stages filled, tile after tile until none is left.
-template <typename T>
+/// One thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share.
+template <typename T, bool kParts>
 class Producer {
  public:
   __device__ Producer(const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
@@ -119,25 +120,53 @@ class Producer {
         barriers_{base_ + T::kBarriers} {}
 
   __device__ void run() {
-    const int tiles = sizes_.batch_heads * sizes_.query_tiles;
-    int index = blockIdx.x;
-    for (int round = 0;; ++round) {
-      ptx::barrier_wait(barriers_.query_empty(), (round & 1) ^ 1);
-      if (index >= tiles) break;
-      const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
-      const TileIndex tile(sizes_, index);
-      const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      announce({index, ceil_div(list.length, T::kStageRecords), list.plain,
-                buffers_.longest[tile.bh] * buffers_.longest[sizes_.batch_heads + tile.bh]});
-      load_queries(tile);
-      load_keys(tile, list.length);
-      index = next;
+    if constexpr (kParts) {
+      produce_share(blockIdx.x);
+    } else {
+      produce_tiles();
     }
+    await_consumers();
     announce({-1, 0, 0, 0});
     ptx::barrier_arrive(barriers_.query_full());
   }
 
  private:
+  __device__ void produce_tiles() {
+    const int tiles = whole_tiles(sizes_);
+    for (int index = blockIdx.x; index < tiles;) {
+      await_consumers();
+      const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
+      const TileIndex tile(sizes_, index);
+      const TileList list = buffers_.tile_lists[tile.list(sizes_)];
+      announce({index, ceil_div(list.length, T::kStageRecords), list.plain, largest_score(tile)});
+      load_queries(tile);
+      load_keys(tile, list.length, 0, list.length);
+      index = next;
+    }
+  }
+
+  __device__ void produce_share(int share) {
+    for (int shared = first_tile_of(sizes_, share); shared <= last_tile_of(sizes_, share); ++shared) {
+      const int index = whole_tiles(sizes_) + shared;
+      const TileIndex tile(sizes_, index);
+      const TileList list = buffers_.tile_lists[tile.list(sizes_)];
+      const Part part(sizes_, share, shared);
+      const int begin = Part::entry(sizes_, part.from, list.length, T::kStageRecords);
+      const int end = Part::entry(sizes_, part.to, list.length, T::kStageRecords);
+      await_consumers();
+      announce({index, max(ceil_div(end - begin, T::kStageRecords), 1), list.plain, largest_score(tile)});
+      load_queries(tile);
+      load_keys(tile, list.length, begin, end);
+    }
+  }
+
+  /// Until they have read what was announced last.
+  __device__ void await_consumers() { ptx::barrier_wait(barriers_.query_empty(), phase_ ^= 1); }
+
+  __device__ float largest_score(const TileIndex& tile) const {
+    return buffers_.longest[tile.bh] * buffers_.longest[sizes_.batch_heads + tile.bh];
+  }
+
   __device__ void announce(const Work& work) const { *reinterpret_cast<Work*>(shared_ + T::kWork) = work; }
 
   __device__ void load_queries(const TileIndex& tile) {
@@ -148,8 +177,9 @@ class Producer {
     ptx::bulk_copy(base_ + T::kQueryScales, buffers_.q_scale + record * kRecord, T::kRows * 4, full);
   }
 
-  /// A list that does not fill its last stage repeats its last entry, with a V of zeros.
-  __device__ void load_keys(const TileIndex& tile, int length) {
+  /// Entries [begin, end) of the tile's list, at least a stage. Where they do not fill the last one, whatever follows
+  /// comes along, with a V of zeros.
+  __device__ void load_keys(const TileIndex& tile, int length, int begin, int end) {
     const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.key_blocks;
     const int64_t head = static_cast<int64_t>(tile.bh) * sizes_.key_blocks;
     uint32_t* entries = reinterpret_cast<uint32_t*>(shared_ + T::kEntries);
@@ -158,9 +188,10 @@ class Producer {
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) next[r] = list[min(first + r, length - 1)];
     };
-    fetch(0);
+    fetch(begin);
+    int first = begin;
 #pragma unroll 1
-    for (int first = 0; first < length; first += T::kStageRecords, cursor_.advance()) {
+    do {
       const int stage = cursor_.stage;
       uint32_t entry[T::kStageRecords];
 #pragma unroll
@@ -184,11 +215,13 @@ class Producer {
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) {
         const uint8_t* from =
-            first + r < length ? buffers_.v + (head + entry_block(entry[r])) * T::kValueBytes : buffers_.v_null;
+            first + r < end ? buffers_.v + (head + entry_block(entry[r])) * T::kValueBytes : buffers_.v_null;
         ptx::bulk_copy(base_ + T::kValueStages + (stage * T::kStageRecords + r) * T::kValueBytes, from, T::kValueBytes,
                        barriers_.value_full(stage));
       }
-    }
+      first += T::kStageRecords;
+      cursor_.advance();
+    } while (first < end);
   }
 
   const Sizes& sizes_;
@@ -197,6 +230,7 @@ class Producer {
   const uint32_t base_;
   const Barriers<T> barriers_;
   Cursor<T> cursor_;
+  int phase_ = 0;
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

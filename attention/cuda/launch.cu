@@ -28,7 +28,7 @@ class SideStreams {
   Stream selection() const { return selection_; }
   Stream values() const { return values_; }
 
-  enum Point { kBegin, kStatistics, kKeys, kSelectionEnd, kValuesEnd, kPoints };
+  enum Point { kBegin, kStatistics, kKeys, kSelectionEnd, kValuesEnd, kPrepared, kSharedEnd, kPoints };
   /// What `after` runs next waits for what `before` was given so far. Each point once a call.
   void order(Point point, Stream before, Stream after) const {
     cudaEventRecord(events_[point], before);
@@ -71,10 +71,20 @@ void prepare(const Call& call, Kernel kernel) {
   side.order(SideStreams::kSelectionEnd, selection.stream, call.stream);
 }
 
+/// The shared tiles wait beside the others for multiprocessors that are done.
+void attend_on_hopper(const Call& call) {
+  if (call.sizes.shared_tiles == 0) return launch_hopper(call);
+  const SideStreams& side = side_streams();
+  side.order(SideStreams::kPrepared, call.stream, side.values());
+  launch_hopper(call);
+  launch_hopper_shared({call.problem, call.sizes, call.buffers, side.values()});
+  side.order(SideStreams::kSharedEnd, side.values(), call.stream);
+}
+
 void attend(const Call& call, Kernel kernel) {
   switch (kernel) {
     case Kernel::hopper:
-      return launch_hopper(call);
+      return attend_on_hopper(call);
     case Kernel::ada:
       return launch_ada(call);
     case Kernel::ampere:

@@ -33,7 +33,7 @@ struct Prologue {
   Norm norm = Norm::none;
   bool across_heads = false;  // over all heads of a token instead of per head
   float eps = 0;
-  const float* q_weight = nullptr;  // [head_dim], across heads [heads * head_dim]; null: ones
+  const float* q_weight = nullptr;  // [head_dim], across heads [heads * head_dim], on 16 bytes; null: ones
   const float* q_bias = nullptr;
   const float* k_weight = nullptr;
   const float* k_bias = nullptr;

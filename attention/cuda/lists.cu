@@ -110,9 +110,8 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const int index = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
   const int unlisted = sizes.query_tiles - sizes.listed_tiles, bh = index / unlisted;
-  const int found = bh < sizes.batch_heads
-                        ? build_list<kGroups>(p, sizes, buffers, bh, sizes.listed_tiles + index % unlisted)
-                        : 0;
+  const int found =
+      bh < sizes.batch_heads ? build_list<kGroups>(p, sizes, buffers, bh, sizes.listed_tiles + index % unlisted) : 0;
   if (threadIdx.x % 32 == 0) atomicAdd(&kept, found);
   __syncthreads();
   if (threadIdx.x == 0 && p.counts != nullptr)  // one for all its tiles: they would queue at this address

@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
+
 namespace sparsereel::attention::cuda {
 
 constexpr int kLaneElements = 8;  // consecutive elements of a row that one thread holds

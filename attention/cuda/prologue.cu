@@ -21,9 +21,10 @@ __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constan
   for (int i = 0; i < kTokens; ++i) {
     const int row = first + i * kRows + static_cast<int>(threadIdx.x) / kRowLanes;
     const int token = min(row, rows - 1) / p.heads, h = min(row, rows - 1) % p.heads;
+    const Angles angles = prologue.angles(token);
     float x[kLaneElements];
     unpack(Rows<T>(p.in, b, h, p.head_dim, column).load(token), x);
-    prologue.apply(token, x);
+    prologue.apply(token, angles, x);
     if (row >= rows || column >= p.head_dim) continue;
     T* to = static_cast<T*>(p.out.data) + b * p.out.batch_stride + token * p.out.token_stride + h * p.out.head_stride;
     store_packed(to + column, pack<T>(x));

@@ -106,18 +106,6 @@ __device__ inline void note_longest(float square, float* longest) {
   atomicMax(reinterpret_cast<int*>(longest), __float_as_int(sqrtf(most)));
 }
 
-/// from starts on 16 bytes.
-__device__ inline void load_row(const float* from, float (&x)[kLaneElements]) {
-#pragma unroll
-  for (int i = 0; i < kLaneElements; i += 4) {
-    const float4 four = *reinterpret_cast<const float4*>(from + i);
-    x[i] = four.x;
-    x[i + 1] = four.y;
-    x[i + 2] = four.z;
-    x[i + 3] = four.w;
-  }
-}
-
 __device__ inline void zero(float (&x)[kLaneElements]) {
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
@@ -167,11 +155,6 @@ class Pool {
  private:
   float sum_[kLaneElements] = {};
 };
-
-/// Whether q and k pass through a prologue; without one the kernels are leaner.
-inline bool has_prologue(const Problem& problem) {
-  return problem.prologue.norm != Prologue::Norm::none || problem.prologue.rotary != nullptr;
-}
 
 /// Calls f with kernel<T, D> for the element type and padded head_dim of the call.
 #define SPARSEREEL_FOR_TYPE(call, f)                                                      \

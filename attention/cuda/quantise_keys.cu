@@ -5,18 +5,19 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-template <typename T, int D, bool kPrologue>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256                ? 3
-                                                    : kPrologue && D == 128 ? 4
-                                                    : kPrologue || D == 128 ? 5
-                                                                            : 7)
+template <typename T, int D, RowSteps kSteps>
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256                     ? (kSteps == RowSteps::rotary ? 2 : 3)
+                                                    : kSteps == RowSteps::rotary ? 4
+                                                    : D == 128                   ? (kSteps == RowSteps::none ? 5 : 4)
+                                                    : kSteps == RowSteps::none   ? 7
+                                                                                 : 5)
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
   const Thread thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
-                                moments_of(p, buffers, false, thread.b), thread.h, p.head_dim, column);
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
+                                        moments_of(p, buffers, false, thread.b), thread.h, p.head_dim, column);
   const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
   const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
@@ -27,13 +28,19 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256                ? 3
   Packed<T> raw[Thread::kRounds];
 #pragma unroll
   for (int round = 0; round < Thread::kRounds; ++round) raw[round] = rows.load(token_of(round));
-  if constexpr (kPrologue) {
+  if constexpr (kSteps != RowSteps::none) {
 #pragma unroll
-    for (int round = 0; round < Thread::kRounds; ++round) {  // rounded as a model that does not fuse it rounds
-      float x[kLaneElements];
-      unpack(raw[round], x);
-      prologue.apply(token_of(round), x);
-      raw[round] = pack<T>(x);
+    for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
+      Angles angles[Thread::kTogether];
+#pragma unroll
+      for (int i = 0; i < Thread::kTogether; ++i) angles[i] = prologue.angles(token_of(first + i));
+#pragma unroll
+      for (int i = 0; i < Thread::kTogether; ++i) {  // rounded as a model that does not fuse it rounds
+        float x[kLaneElements];
+        unpack(raw[first + i], x);
+        prologue.apply(token_of(first + i), angles[i], x);
+        raw[first + i] = pack<T>(x);
+      }
     }
   }
   // f(round, smoothed key)
@@ -88,7 +95,14 @@ void launch(const Call& call) {
     kernel<<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
         call.problem, call.sizes, call.buffers);
   };
-  has_prologue(call.problem) ? run(quantise_keys<T, D, true>) : run(quantise_keys<T, D, false>);
+  switch (row_steps(call.problem.prologue)) {
+    case RowSteps::none:
+      return run(quantise_keys<T, D, RowSteps::none>);
+    case RowSteps::norm:
+      return run(quantise_keys<T, D, RowSteps::norm>);
+    case RowSteps::rotary:
+      return run(quantise_keys<T, D, RowSteps::rotary>);
+  }
 }
 
 }  // namespace

@@ -4,17 +4,18 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-template <typename T, int D, bool kPrologue>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
-                                                    : kPrologue ? 5
-                                                                : 8)
+template <typename T, int D, RowSteps kSteps>
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256                     ? 3
+                                                    : kSteps == RowSteps::none   ? 8
+                                                    : kSteps == RowSteps::rotary ? 4
+                                                                                 : 5)
     quantise_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
   const Thread thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const RowPrologue<D> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
-                                moments_of(p, buffers, true, thread.b), thread.h, p.head_dim, column);
+  const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
+                                        moments_of(p, buffers, true, thread.b), thread.h, p.head_dim, column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.query_blocks + thread.block;
   const int left = p.queries - thread.block * kRecord;  // real queries from the record's start on
@@ -23,18 +24,22 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256    ? 3
   Pool<D> sum, direction;
   float square = 0;  // of this lane's eight columns, the largest over its rows
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
+    const auto token_of = [&](int i) { return min(thread.block * kRecord + thread.row(first + i), p.queries - 1); };
     Packed<T> raw[Thread::kTogether];
+    Angles angles[Thread::kTogether];
 #pragma unroll
-    for (int i = 0; i < Thread::kTogether; ++i)
-      raw[i] = rows.load(min(thread.block * kRecord + thread.row(first + i), p.queries - 1));
+    for (int i = 0; i < Thread::kTogether; ++i) {
+      raw[i] = rows.load(token_of(i));
+      if constexpr (kSteps != RowSteps::none) angles[i] = prologue.angles(token_of(i));
+    }
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
       const int row = thread.row(first + i), token = thread.block * kRecord + row;
       float x[kLaneElements];
       unpack(raw[i], x);
       float most;  // rows past the end repeat the last query
-      if constexpr (kPrologue) {
-        prologue.apply(min(token, p.queries - 1), x);
+      if constexpr (kSteps != RowSteps::none) {
+        prologue.apply(token_of(i), angles[i], x);
         most = largest_of(x);
       } else {
         most = largest_of(raw[i]);
@@ -69,7 +74,14 @@ void launch(const Call& call) {
     kernel<<<record_grid(call.problem, call.sizes.query_blocks), kQuantiseThreads, 0, call.stream>>>(
         call.problem, call.sizes, call.buffers);
   };
-  has_prologue(call.problem) ? run(quantise_queries<T, D, true>) : run(quantise_queries<T, D, false>);
+  switch (row_steps(call.problem.prologue)) {
+    case RowSteps::none:
+      return run(quantise_queries<T, D, RowSteps::none>);
+    case RowSteps::norm:
+      return run(quantise_queries<T, D, RowSteps::norm>);
+    case RowSteps::rotary:
+      return run(quantise_queries<T, D, RowSteps::rotary>);
+  }
 }
 
 }  // namespace

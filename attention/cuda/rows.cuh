@@ -58,9 +58,36 @@ __device__ inline const float* moments_of(const Problem& p, const Buffers& buffe
   return buffers.token_moments + 2 * first;
 }
 
+/// from starts on 16 bytes.
+__device__ inline void load_row(const float* from, float (&x)[kLaneElements]) {
+#pragma unroll
+  for (int i = 0; i < kLaneElements; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from + i);
+    x[i] = four.x;
+    x[i + 1] = four.y;
+    x[i + 2] = four.z;
+    x[i + 3] = four.w;
+  }
+}
+
+/// Cosines and sines for eight elements, as they come from memory.
+struct Angles {
+  uint4 pairs[2];  // four each; the second where pairs are (i, i + head_dim / 2)
+};
+
+/// What kernels do to a row before anything else.
+enum class RowSteps { none, norm, rotary };  // rotary: after the norm, if there is one
+
+inline RowSteps row_steps(const Prologue& prologue) {
+  if (prologue.rotary != nullptr) return RowSteps::rotary;
+  return prologue.norm != Prologue::Norm::none ? RowSteps::norm : RowSteps::none;
+}
+
 /// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane.
-template <int D>
+template <int D, RowSteps kSteps = RowSteps::rotary>
 class RowPrologue {
+  static constexpr bool kRotary = kSteps == RowSteps::rotary;
+
  public:
   /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
   __device__ RowPrologue(const Prologue& prologue, const float* weight, const float* bias, const float* moments, int h,
@@ -70,18 +97,32 @@ class RowPrologue {
         head_dim_(head_dim),
         column_(column),
         inverse_size_(1.0F / static_cast<float>(head_dim)) {
-    const int first = (prologue.across_heads ? h * head_dim : 0) + column;
+    const int first = (prologue.across_heads ? h * head_dim : 0) + (real() ? column : 0);
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
-      weight_[i] = weight != nullptr && real() ? weight[first + i] : 1.0F;
-      bias_[i] = bias != nullptr && real() ? bias[first + i] : 0.0F;
+      weight_[i] = 1;
+      bias_[i] = 0;
     }
+    if (weight != nullptr) load_row(weight + first, weight_);
+    if (bias != nullptr) load_row(bias + first, bias_);
+  }
+
+  /// What apply() needs from memory, to be asked for early. No branch, so that many loads run at once.
+  __device__ Angles angles(int token) const {
+    Angles angles{};
+    if (!kRotary || p_.rotary == nullptr) return angles;
+    const int half = head_dim_ / 2, column = real() ? column_ : 0;
+    const auto* row = static_cast<const __half2*>(p_.rotary) + min(token, p_.rotary_tokens - 1) * half;
+    const auto* from = reinterpret_cast<const uint4*>(row + (p_.interleaved ? column / 2 : column % half));
+    angles.pairs[0] = __ldg(from);
+    if (!p_.interleaved) angles.pairs[1] = __ldg(from + 1);
+    return angles;
   }
 
   /// All lanes of the row call this together.
-  __device__ void apply(int token, float (&x)[kLaneElements]) const {
+  __device__ void apply(int token, const Angles& angles, float (&x)[kLaneElements]) const {
     if (p_.norm != Prologue::Norm::none) normalise(token, x);
-    if (p_.rotary != nullptr) rotate(token, x);
+    if (kRotary && p_.rotary != nullptr) rotate(token, angles, x);
   }
 
  private:
@@ -112,7 +153,7 @@ class RowPrologue {
   }
 
   /// RoFormer's rotation (arXiv 2104.09864).
-  __device__ void rotate(int token, float (&x)[kLaneElements]) const {
+  __device__ void rotate(int token, const Angles& angles, float (&x)[kLaneElements]) const {
     float other[kLaneElements];  // the second element of each pair, with its sign
     if (p_.interleaved) {
 #pragma unroll
@@ -124,28 +165,22 @@ class RowPrologue {
       partner_half(x, other);
     }
     if (token >= p_.rotary_tokens || !real()) return;
-    const int half = head_dim_ / 2;
-    const __half2* pairs = static_cast<const __half2*>(p_.rotary) + static_cast<int64_t>(token) * half;
     if (p_.interleaved) {
-      rotate_by<2>(pairs + column_ / 2, x, other);
+      rotate_by<2>(angles, x, other);
     } else {
-      rotate_by<1>(pairs + column_ % half, x, other);
+      rotate_by<1>(angles, x, other);
     }
   }
 
   /// kShared: elements that one pair's angle serves.
   template <int kShared>
-  __device__ static void rotate_by(const __half2* pairs, float (&x)[kLaneElements],
+  __device__ static void rotate_by(const Angles& angles, float (&x)[kLaneElements],
                                    const float (&other)[kLaneElements]) {
+    const auto* pair = reinterpret_cast<const __half2*>(angles.pairs);
 #pragma unroll
-    for (int i = 0; i < kLaneElements; i += 4 * kShared) {
-      const uint4 four = __ldg(reinterpret_cast<const uint4*>(pairs + i / kShared));
-      const auto* pair = reinterpret_cast<const __half2*>(&four);
-#pragma unroll
-      for (int c = i; c < i + 4 * kShared; ++c) {
-        const float2 turn = __half22float2(pair[(c - i) / kShared]);
-        x[c] = x[c] * turn.x + other[c] * turn.y;
-      }
+    for (int i = 0; i < kLaneElements; ++i) {
+      const float2 turn = __half22float2(pair[i / kShared]);
+      x[i] = x[i] * turn.x + other[i] * turn.y;
     }
   }
 

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 
+#include "attention/cuda/device.h"
+
 namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr size_t kAlignment = 1024;
-constexpr int kStatSamples = 512;  // a mean off by 1/22 of a deviation serves as well as the exact one
+constexpr float kEntriesWorthSharing = 40;  // computed in the time that sharing costs, and some more: measured
+constexpr int kStatSamples = 512;           // a mean off by 1/22 of a deviation serves as well as the exact one
 
 /// Hands out aligned pieces; with a null base it only counts.
 class Carver {
@@ -35,6 +38,25 @@ int listed_tiles(const Problem& problem, int query_tiles, Kernel kernel) {
   return problem.text_tokens == 0 ? query_tiles : video_part(problem.queries, problem.text_tokens) / selection.rows;
 }
 
+/// Entries of every tile's list, where all are alike and their number is known before they are made; else 0.
+float entries_of_each(const Problem& problem, int key_blocks) {
+  const Selection& selection = problem.selection;
+  if (problem.causal || problem.key_lengths != nullptr) return 0;
+  const auto blocks = static_cast<float>(key_blocks);
+  if (selection.kind == Selection::Kind::dense) return blocks;
+  const bool alike = selection.kind == Selection::Kind::predict && selection.heads == nullptr &&
+                     selection.all.kind == HeadChoice::Kind::topk && !selection.similarity && problem.text_tokens == 0;
+  return alike ? selection.all.topk * blocks : 0;
+}
+
+/// Tiles left over when every multiprocessor has had equally many, if idling during those costs more than sharing them.
+int shared_tiles(const Problem& problem, const Sizes& sizes, Kernel kernel) {
+  if (kernel != Kernel::hopper || sizes.processors == 0) return 0;
+  const int left = sizes.batch_heads * sizes.query_tiles % sizes.processors;
+  const float idle = static_cast<float>(sizes.processors - left) / static_cast<float>(sizes.processors);
+  return idle * entries_of_each(problem, sizes.key_blocks) > kEntriesWorthSharing ? left : 0;
+}
+
 }  // namespace
 
 Sizes::Sizes(const Problem& problem, Kernel kernel)
@@ -48,6 +70,8 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(kernel == Kernel::ampere ? 2 * D * kRecord : (D + kOnesRows) * kRecord),
+      processors(multiprocessors()),
+      shared_tiles(cuda::shared_tiles(problem, *this, kernel)),
       stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
       stat_stride(std::max(problem.keys / kStatSamples, 1)) {}
 
@@ -81,6 +105,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
   carver.take(lists, bh * sizes.query_tiles * sizes.key_blocks);
   carver.take(tile_lists, bh * sizes.query_tiles);
   carver.take(next_tile, 1);
+  carver.take(parts, int64_t{sizes.processors + sizes.shared_tiles} * part_floats(sizes.D), sizes.shared_tiles > 0);
   bytes = carver.used();
 }
 

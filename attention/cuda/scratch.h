@@ -14,6 +14,11 @@ constexpr int tile_rows(Kernel kernel) {
 /// Pooled scores of 16 selection tiles fit into shared memory up to this many key blocks.
 constexpr int kMaxSharedScores = 3072;
 
+/// Floats of a part of a query tile of the Hopper kernel: of 384 threads O and P's sums, then the two rows' shifts.
+SPARSEREEL_HOST_DEVICE constexpr int part_floats(int D) {
+  return 384 * ((D + kOnesRows) / 2 + 2);
+}
+
 struct Sizes {
   Sizes(const Problem& problem, Kernel kernel);
 
@@ -27,8 +32,10 @@ struct Sizes {
   int selectable_keys;  // leading key blocks that hold no text
   int map_words;        // 32-bit words of a row of the bitmap
   int value_record_bytes;
-  int stat_chunks;  // partial sums of the statistics
-  int stat_stride;  // every how many tokens the statistics look at one
+  int processors;    // multiprocessors of the GPU
+  int shared_tiles;  // query tiles at the end that are computed in parts, see hopper_share.cuh; fewer than processors
+  int stat_chunks;   // partial sums of the statistics
+  int stat_stride;   // every how many tokens the statistics look at one
 };
 
 /// What a kernel knows of a tile's list before it reads it.
@@ -64,6 +71,7 @@ struct Buffers {
   uint32_t* lists;       // [bh][query_tiles][key_blocks] entries, ascending
   TileList* tile_lists;  // [bh][query_tiles]
   int* next_tile;        // the persistent kernel's counter
+  float* parts;          // [processors + shared_tiles] parts of shared tiles; null without such tiles
   size_t bytes;          // of all together
 };
 

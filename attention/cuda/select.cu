@@ -163,7 +163,9 @@ class TileSelector {
   }
 
   /// The lower lanes.
-  __device__ static uint32_t before() { return (1U << lane()) - 1; }
+  __device__ static uint32_t before() {
+    return (1U << lane()) - 1;
+  }
 
   __device__ void write_bitmap(int tile, const Candidates& candidates, Cut cut) const {
     uint32_t* row = buffers_.bitmap + (static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile) * sizes_.map_words;

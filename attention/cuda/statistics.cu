@@ -36,9 +36,10 @@ __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Bu
     const bool real = sample_index < samples;
     const int token = real ? sample_index * sizes.stat_stride : 0;
     float x[kLaneElements], y[kLaneElements];
+    const Angles angles = prologue.angles(token);
     unpack(k.load(token), x);
     unpack(v.load(token), y);
-    prologue.apply(token, x);
+    prologue.apply(token, angles, x);
     if (!real) continue;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {

@@ -102,6 +102,21 @@ TEST_F(AttendOnGpu, QuantizedIsNearFullAtEverySequenceLength) {
   }
 }
 
+// Long lists and few tiles: with 132 multiprocessors every tile is computed in parts.
+TEST_F(AttendOnGpu, TilesInPartsAreNearFull) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    expect_quantized_near_exact(inputs(1, 5000, 5000, 2, head_dim));
+    expect_quantized_near_exact(inputs(1, 700, 6001, 1, head_dim));
+    const Inputs x = inputs(1, 5003, 5003, 2, head_dim);
+    Context context{.mode = Mode::sparse};
+    context.policy.defaults.topk = 0.9;
+    const Result first = on_gpu(x, context);
+    EXPECT_LT(compare(first.out, exact(x, context).out).relative_l1, 0.06);
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(on_gpu(x, context).out, first.out));
+  }
+}
+
 TEST_F(AttendOnGpu, QuantizedIsNearFullAtEveryHeadDim) {
   for (const int64_t head_dim : {16, 20, 32, 40, 64, 72, 80, 96, 127, 128, 160, 192, 256}) {
     SCOPED_TRACE(head_dim);

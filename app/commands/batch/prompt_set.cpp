@@ -44,7 +44,7 @@ std::vector<std::string> names_of_options() {
 }
 
 /// The option that a field's name means.
-const OptionSpec& field(std::string name, const std::string& place) {
+const OptionSpec* field(std::string name, const std::string& place) {
   std::replace(name.begin(), name.end(), '-', '_');
   const OptionSpec* spec = find_option(name);
   if (spec == nullptr)
@@ -53,19 +53,19 @@ const OptionSpec& field(std::string name, const std::string& place) {
   static const std::set<std::string> of_the_set = {"threads", "report", "quiet", "json"};
   if (of_the_set.contains(spec->key))
     throw bad_input(place + ": " + name + " belongs to the whole set, not to a row", "give it on the command line");
-  return *spec;
+  return spec;
 }
 
 /// Adds one field to a row; an empty value is none.
 void add_field(PromptRow& row, const std::string& name, const std::optional<std::string>& value,
                const std::string& place) {
-  const OptionSpec& spec = field(name, place);
+  const std::string& key = field(name, place)->key;
   if (!value || value->empty()) return;
-  if (spec.key == "output" && !is_plain_name(*value))
+  if (key == "output" && !is_plain_name(*value))
     throw bad_input(place + ": output " + models::in_quotes(*value) + " is no plain file name",
                     "give a name without a folder: videos go where -o says");
-  if (!row.values.emplace(spec.key, *value).second)
-    throw bad_input(place + ": " + spec.key + " is given twice", "give it once");
+  if (!row.values.emplace(key, *value).second)
+    throw bad_input(place + ": " + key + " is given twice", "give it once");
 }
 
 std::vector<PromptRow> parse_lines(std::string_view text) {
