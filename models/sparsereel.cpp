@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
+#include <array>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -15,9 +16,8 @@
 #include "models/frames.h"
 #include "models/request.h"
 
-static_assert(SPARSEREEL_VERSION_MAJOR == SPARSEREEL_PROJECT_MAJOR &&
-                  SPARSEREEL_VERSION_MINOR == SPARSEREEL_PROJECT_MINOR &&
-                  SPARSEREEL_VERSION_PATCH == SPARSEREEL_PROJECT_PATCH,
+static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPARSEREEL_VERSION_PATCH} ==
+                  std::array{SPARSEREEL_PROJECT_VERSION},
               "sparsereel.h and CMakeLists.txt name different versions");
 
 namespace sparsereel {
