@@ -13,6 +13,8 @@
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/checkpoint/sha256.h"
+#include "models/device.h"
+#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -59,28 +61,19 @@ TunedProfile apply_profile(const Settings& settings, const RunOptions& run, atte
   return {.file = file, .sha256 = models::sha256(attention::to_yaml(profile)), .made_with = profile.made_with};
 }
 
-models::VaeTiling read_tiling(const Settings& settings) {
-  const std::string text = settings.text("vae_tiling", "auto");
-  if (text == "on") return models::VaeTiling::on;
-  return text == "off" ? models::VaeTiling::off : models::VaeTiling::automatic;
+void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
+  for (const std::string& key : idle.keys) refuse_idle(settings, key, idle.beside, idle.why);
 }
 
 }  // namespace
 
 attention::Policy read_untuned_policy(const Settings& settings) {
-  attention::Policy policy;
-  attention::HeadPolicy& head = policy.defaults;
-  if (const auto topk = settings.number("topk")) head.topk = *topk;
-  if (const auto cdf = settings.number("cdf")) {
-    head.cdf = *cdf;
-    head.selection = attention::Selection::cdf;
-  }
-  if (const auto similarity = settings.number("similarity")) head.similarity = *similarity;
-  if (const auto threshold = settings.number("pv_threshold")) head.pv_threshold = *threshold;
-  policy.dense_steps = settings.whole("dense_steps").value_or(0);
-  policy.dense_layers = settings.whole("dense_layers").value_or(0);
-  attention::validate(policy);
-  return policy;
+  return models::make_policy({.topk = settings.number("topk"),
+                              .cdf = settings.number("cdf"),
+                              .similarity = settings.number("similarity"),
+                              .pv_threshold = settings.number("pv_threshold"),
+                              .dense_steps = settings.whole("dense_steps"),
+                              .dense_layers = settings.whole("dense_layers")});
 }
 
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
@@ -107,7 +100,7 @@ void refuse_idle(const Settings& settings, const std::string& idle, const std::s
   const Setting* by = settings.find(cause);
   const bool overridden = by != nullptr ? by->source > setting->source : setting->source == Source::matched_config;
   if (overridden) return;
-  throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + cause);
+  throw models::idle_error(settings.describe(idle), cause, why);
 }
 
 fs::path model_path(const Settings& settings) {
@@ -126,11 +119,7 @@ models::ModelFolder open_model(const RunOptions& run) {
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
-  auto pipeline =
-      models::Pipeline::open(open_model(run), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
-  if (run.offload && pipeline->device().is_cpu())
-    throw bad_input("--offload has no effect on a CPU, whose memory is the host's", "leave it out");
-  return pipeline;
+  return models::Pipeline::open(open_model(run), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
 }
 
 std::string model_name(const RunOptions& run) {
@@ -186,10 +175,9 @@ RunOptions read_run_options(const Settings& settings) {
   run.device = settings.text("device", "auto");
   run.dtype = settings.text("dtype", "auto");
   run.offload = settings.flag("offload");
-  run.vae_tiling = read_tiling(settings);
+  run.vae_tiling = models::parse_vae_tiling(settings.text("vae_tiling", "auto"));
   run.threads = settings.whole("threads");
-  if (run.threads && (*run.threads < 1 || *run.threads > 4096))
-    throw bad_input(settings.describe("threads") + " is outside 1 to 4096", "give the number of CPU cores to use");
+  if (run.threads) models::check_threads(*run.threads);
   run.quiet = settings.flag("quiet");
   return run;
 }
@@ -220,26 +208,15 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   if (settings.has("profile")) options.profile = apply_profile(settings, options.run, request.attention_policy);
   request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
   request.vae_tiling = options.run.vae_tiling;
-  if (request.guidance_scale.value_or(6) <= 1) {
-    refuse_idle(settings, "negative_prompt", "cfg_scale", "without guidance (" + settings.describe("cfg_scale") + ")");
-    refuse_idle(settings, "dynamic_cfg", "cfg_scale", "without guidance (" + settings.describe("cfg_scale") + ")");
-  }
+  if (request.guidance_scale)
+    refuse_idle(settings, models::idle_beside_guidance(*request.guidance_scale, settings.describe("cfg_scale")));
   return options;
 }
 
 attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
                                       at::ScalarType dtype) {
-  const bool sparse_runs = attention::unsupported_reason(attention::Mode::sparse, device, dtype).empty();
-  const auto mode = options.attention_mode.value_or(sparse_runs ? attention::Mode::sparse : attention::Mode::full);
-  if (const std::string reason = attention::unsupported_reason(mode, device, dtype); !reason.empty())
-    throw bad_input(
-        "--attention " + std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
-        "use --attention full, or --device cpu");
-  if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
-    const std::string why = "with --attention " + std::string(attention::name(mode)) + ", which computes every block";
-    for (const char* key : {"topk", "cdf", "similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"})
-      refuse_idle(settings, key, "attention", why);
-  }
+  const attention::Mode mode = models::choose_attention_mode(options.attention_mode, device, dtype);
+  refuse_idle(settings, models::idle_beside(mode));
   return mode;
 }
 

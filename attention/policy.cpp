@@ -49,7 +49,7 @@ Mode parse_mode(std::string_view text) {
     if (spelling == text) return value;
     known += (known.empty() ? "" : ", ") + std::string(spelling);
   }
-  throw bad_input("unknown attention mode '" + std::string(text) + "'", "use one of " + known);
+  throw bad_input("--attention " + std::string(text) + ": one of " + known + " is needed", "use one of these");
 }
 
 const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {

@@ -170,6 +170,12 @@ c10::Device resolve_device(const std::string& text) {
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(number)};
 }
 
+void check_threads(int64_t threads) {
+  if (threads < 1 || threads > 4096)
+    throw bad_input("--threads " + std::to_string(threads) + " is outside 1 to 4096",
+                    "give the number of CPU cores to use");
+}
+
 uint64_t free_memory(c10::Device device) {
   return device.is_cpu() ? std::min(available_by_meminfo(), available_by_cgroup()) : free_gpu_memory(device);
 }
@@ -195,7 +201,7 @@ c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::
   if (text == "bf16") return at::kBFloat16;
   if (text == "fp16") return at::kHalf;
   if (text == "auto") return device.is_cpu() ? at::kFloat : stored;
-  throw bad_input("--dtype " + text + " is unknown", "use auto, fp32, bf16 or fp16");
+  throw bad_input("--dtype " + text + ": one of auto, fp32, bf16, fp16 is needed", "use one of these");
 }
 
 std::string dtype_name(c10::ScalarType dtype) {

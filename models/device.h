@@ -17,6 +17,9 @@ c10::Device resolve_device(const std::string& text);
 /// tensor work: ATen settles at its first look whether there is CUDA in the process.
 bool cuda_available(std::string* reason = nullptr);
 
+/// Throws Error where no CPU has that many cores.
+void check_threads(int64_t threads);
+
 /// Bytes that can still be allocated: MemAvailable of a CPU (the cgroup's limit where lower), free memory of a GPU.
 uint64_t free_memory(c10::Device device);
 

@@ -67,8 +67,10 @@ class CogVideoXPipeline final : public Pipeline {
   CogVideoXPipeline(ModelFolder folder, const PipelineOptions& options)
       : folder_(std::move(folder)),
         device_(resolve_device(options.device)),
-        offload_(options.offload && !device_.is_cpu()),
+        offload_(options.offload),
         transformer_(folder_.component("transformer")) {
+    if (offload_ && device_.is_cpu())
+      throw bad_input("--offload has no effect on a CPU, whose memory is the host's", "leave it out");
     dit_config_ = parse_cogvideox_config(transformer_.config, transformer_.config_file);
     std::string file;
     std::string vae_file;

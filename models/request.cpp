@@ -7,8 +7,6 @@
 #include <cmath>
 #include <sstream>
 
-#include "hilbert/error.h"
-
 namespace sparsereel::models {
 namespace {
 
@@ -93,6 +91,57 @@ std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVi
   const int64_t group = transformer.patch_size_t.value_or(1);
   const int64_t frames = (settings.latent_frames + group - 1) / group * group;
   return {1, frames, transformer.in_channels, settings.latent_height, settings.latent_width};
+}
+
+attention::Policy make_policy(const PolicyOptions& options) {
+  if (options.topk && options.cdf) throw bad_input("--topk and --cdf exclude each other", "give one of them");
+  attention::Policy policy;
+  attention::HeadPolicy& head = policy.defaults;
+  if (options.cdf) head.selection = attention::Selection::cdf;
+  head.topk = options.topk.value_or(head.topk);
+  head.cdf = options.cdf.value_or(head.cdf);
+  head.similarity = options.similarity.value_or(head.similarity);
+  head.pv_threshold = options.pv_threshold.value_or(head.pv_threshold);
+  policy.dense_steps = options.dense_steps.value_or(0);
+  policy.dense_layers = options.dense_layers.value_or(0);
+  attention::validate(policy);
+  return policy;
+}
+
+VaeTiling parse_vae_tiling(const std::string& text) {
+  if (text == "auto") return VaeTiling::automatic;
+  if (text == "on") return VaeTiling::on;
+  if (text == "off") return VaeTiling::off;
+  throw bad_input("--vae-tiling " + text + ": one of auto, on, off is needed", "use one of these");
+}
+
+attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype) {
+  using attention::Mode;
+  const bool sparse_runs = attention::unsupported_reason(Mode::sparse, device, dtype).empty();
+  const Mode mode = asked.value_or(sparse_runs ? Mode::sparse : Mode::full);
+  if (const std::string reason = attention::unsupported_reason(mode, device, dtype); !reason.empty())
+    throw bad_input(
+        "--attention " + std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
+        "use --attention full, or --device cpu");
+  return mode;
+}
+
+IdleOptions idle_beside(attention::Mode mode) {
+  if (mode != attention::Mode::full && mode != attention::Mode::quantized) return {};
+  return {.keys = {"topk", "cdf", "similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"},
+          .beside = "attention",
+          .why = "with --attention " + std::string(attention::name(mode)) + ", which computes every block"};
+}
+
+IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given) {
+  if (guidance_scale > 1) return {};
+  return {.keys = {"negative_prompt", "dynamic_cfg"}, .beside = "cfg_scale", .why = "without guidance (" + given + ")"};
+}
+
+Error idle_error(const std::string& given, const std::string& beside, const std::string& why) {
+  std::string other = beside;
+  std::replace(other.begin(), other.end(), '_', '-');
+  return bad_input(given + " has no effect " + why, "leave it out, or change --" + other);
 }
 
 }  // namespace sparsereel::models

@@ -1,9 +1,13 @@
-// What a request for a CogVideoX video resolves to, and what is impossible.
+// What a request for a CogVideoX video resolves to, and what is impossible: one place for the command line and the
+// library.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
 #include "models/pipeline.h"
 
@@ -16,5 +20,33 @@ GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoX
 /// [1, F, C, H, W]: 1.5 denoises whole groups of patch_size_t latent frames; the surplus stands first and is dropped
 /// before decoding.
 std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVideoXConfig& transformer);
+
+/// The options of these names; unset ones keep the policy's defaults.
+struct PolicyOptions {
+  std::optional<double> topk, cdf, similarity, pv_threshold;
+  std::optional<int64_t> dense_steps, dense_layers;
+};
+
+/// Throws Error for values out of their range, and for both topk and cdf.
+attention::Policy make_policy(const PolicyOptions& options);
+
+/// auto, on, off
+VaeTiling parse_vae_tiling(const std::string& text);
+
+/// The mode asked for, else sparse where that runs, else full. Throws Error where it cannot run.
+attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
+
+/// Options that change nothing beside another one. They are refused: no argument is ignored.
+struct IdleOptions {
+  std::vector<std::string> keys;
+  std::string beside;  // the other option's key
+  std::string why;
+};
+
+IdleOptions idle_beside(attention::Mode mode);
+/// `given`: as an error names the guidance scale, "--cfg-scale 1".
+IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given);
+/// `given`: as an error names the idle option, "--topk 0.5".
+Error idle_error(const std::string& given, const std::string& beside, const std::string& why);
 
 }  // namespace sparsereel::models

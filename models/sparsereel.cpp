@@ -5,11 +5,20 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
+#include <array>
+#include <map>
+#include <sstream>
 #include <utility>
 
 #include "attention/attention.h"
+#include "models/device.h"
 #include "models/failure.h"
-#include "models/pipeline.h"
+#include "models/frames.h"
+#include "models/request.h"
+
+static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPARSEREEL_VERSION_PATCH} ==
+                  std::array{SPARSEREEL_PROJECT_VERSION},
+              "sparsereel.h and CMakeLists.txt name different versions");
 
 namespace sparsereel {
 namespace {
@@ -26,39 +35,35 @@ auto guarded(const Action& action) {
   }
 }
 
-models::VaeTiling tiling_of(const std::string& text) {
-  if (text == "auto") return models::VaeTiling::automatic;
-  if (text == "on") return models::VaeTiling::on;
-  if (text == "off") return models::VaeTiling::off;
-  throw bad_input("--vae-tiling " + text + ": one of auto, on, off is needed", "use one of these");
+/// What the request gives of the options that another one can make idle, by their keys, as errors name them.
+std::map<std::string, std::string> given_options(const VideoRequest& request) {
+  std::map<std::string, std::string> given;
+  const auto add = [&given](const char* key, const char* option, const auto& value) {
+    std::ostringstream text;
+    text << option << " " << value;
+    given[key] = text.str();
+  };
+  if (request.topk) add("topk", "--topk", *request.topk);
+  if (request.cdf) add("cdf", "--cdf", *request.cdf);
+  if (request.similarity) add("similarity", "--similarity", *request.similarity);
+  if (request.pv_threshold) add("pv_threshold", "--pv-threshold", *request.pv_threshold);
+  if (request.dense_steps != 0) add("dense_steps", "--dense-steps", request.dense_steps);
+  if (request.dense_layers != 0) add("dense_layers", "--dense-layers", request.dense_layers);
+  if (!request.negative_prompt.empty()) add("negative_prompt", "--negative-prompt", request.negative_prompt);
+  if (request.dynamic_cfg) add("dynamic_cfg", "--dynamic-cfg", "true");
+  if (request.cfg_scale) add("cfg_scale", "--cfg-scale", *request.cfg_scale);
+  return given;
+}
+
+void refuse_idle(const std::map<std::string, std::string>& given, const models::IdleOptions& idle) {
+  for (const std::string& key : idle.keys)
+    if (given.count(key) > 0) throw models::idle_error(given.at(key), idle.beside, idle.why);
 }
 
 attention::Mode mode_of(const std::string& text, const models::Pipeline& pipeline) {
-  using attention::Mode;
-  const auto reason = [&](Mode mode) {
-    return attention::unsupported_reason(mode, pipeline.device(), pipeline.dtype());
-  };
-  if (text.empty()) return reason(Mode::sparse).empty() ? Mode::sparse : Mode::full;
-  const Mode mode = attention::parse_mode(text);
-  if (const std::string why = reason(mode); !why.empty())
-    throw bad_input("--attention " + text + " cannot run on " + pipeline.device().str() + ": " + why,
-                    "use --attention full, or --device cpu");
-  return mode;
-}
-
-attention::Policy policy_of(const VideoRequest& request) {
-  attention::Policy policy;
-  attention::HeadPolicy& head = policy.defaults;
-  if (request.topk && request.cdf) throw bad_input("--topk and --cdf exclude each other", "give one of them");
-  if (request.cdf) head.selection = attention::Selection::cdf;
-  head.topk = request.topk.value_or(head.topk);
-  head.cdf = request.cdf.value_or(head.cdf);
-  head.similarity = request.similarity.value_or(head.similarity);
-  head.pv_threshold = request.pv_threshold.value_or(head.pv_threshold);
-  policy.dense_steps = request.dense_steps;
-  policy.dense_layers = request.dense_layers;
-  attention::validate(policy);
-  return policy;
+  std::optional<attention::Mode> asked;
+  if (!text.empty()) asked = attention::parse_mode(text);
+  return models::choose_attention_mode(asked, pipeline.device(), pipeline.dtype());
 }
 
 models::GenerateRequest request_of(const VideoRequest& from, const models::Pipeline& pipeline) {
@@ -75,10 +80,18 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.height = from.height;
   request.num_frames = from.frames;
   request.attention_mode = mode_of(from.attention, pipeline);
-  request.attention_policy = policy_of(from);
+  request.attention_policy = models::make_policy({.topk = from.topk,
+                                                  .cdf = from.cdf,
+                                                  .similarity = from.similarity,
+                                                  .pv_threshold = from.pv_threshold,
+                                                  .dense_steps = from.dense_steps,
+                                                  .dense_layers = from.dense_layers});
   request.token_order = hilbert::parse_token_order(from.token_order);
-  request.vae_tiling = tiling_of(from.vae_tiling);
+  request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
   request.keep_transformer = true;
+  const std::map<std::string, std::string> given = given_options(from);
+  refuse_idle(given, models::idle_beside(request.attention_mode));
+  if (from.cfg_scale) refuse_idle(given, models::idle_beside_guidance(*from.cfg_scale, given.at("cfg_scale")));
   return request;
 }
 
@@ -120,7 +133,11 @@ Video video_of(const models::GenerateResult& result) {
   const auto* pixels = frames.const_data_ptr<float>();
   video.pixels.assign(pixels, pixels + frames.numel());
   video.sparsity = result.attention.statistics.sparsity();
+  video.defect = models::defect(frames);
   video.warnings = result.warnings;
+  if (const std::string other = models::frame_count_warning(frames, result.settings); !other.empty())
+    video.warnings.push_back(other);
+  if (!video.defect.empty()) video.warnings.push_back("the video " + video.defect);
   return video;
 }
 
@@ -140,13 +157,11 @@ struct TextToVideo::State {
 
 TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options) {
   guarded([&] {
+    if (options.threads != 0) models::check_threads(options.threads);
     auto pipeline =
         models::Pipeline::open(models::ModelFolder::open(folder),
                                {.device = options.device, .dtype = options.dtype, .offload = options.offload});
-    if (options.threads < 0 || options.threads > 4096)
-      throw bad_input("--threads " + std::to_string(options.threads) + " is outside 1 to 4096",
-                      "give the number of CPU cores to use");
-    if (options.threads > 0) at::set_num_threads(options.threads);
+    if (options.threads != 0) at::set_num_threads(options.threads);
     state_ = std::make_unique<State>(State{std::move(pipeline)});
   });
 }

@@ -1,4 +1,4 @@
-// libsparsereel: text to video from C++. The one public header; it needs none of libtorch's.
+// libsparsereel: text to video from C++17. The one public header; it needs none of libtorch's.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,15 @@
 
 #define SPARSEREEL_API __attribute__((visibility("default")))
 
+// The library's soname is major.minor: its binary interface is the same within a minor version.
+#define SPARSEREEL_VERSION_MAJOR 0
+#define SPARSEREEL_VERSION_MINOR 1
+#define SPARSEREEL_VERSION_PATCH 0
+
 namespace sparsereel {
 
-/// The one exception that the library throws of its own. what() is what the command line prints: cause and remedy.
+/// The one exception that the library throws; libtorch's and the standard library's come as one too. what() is what the
+/// command line prints: cause and remedy, options named as there.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
   Failure(int code, std::string cause, std::string remedy);
@@ -34,15 +40,18 @@ class SPARSEREEL_API Failure : public std::runtime_error {
 struct ModelOptions {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N
   std::string dtype = "auto";   // auto, fp32, bf16, fp16
-  bool offload = false;
+  bool offload = false;         // weights pass from the host's memory through the GPU's
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
-/// One video. Unset optionals take the checkpoint's default; the defaults of configs/ are the command line's only.
+/// One video. Unset optionals take the checkpoint's default; the defaults of configs/ are the command line's only. What
+/// is impossible, out of its range or without effect is refused as there, before anything is computed.
 struct VideoRequest {
-  std::string prompt = {}, negative_prompt = {};
+  std::string prompt = {}, negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
-  std::optional<int64_t> steps = {}, width = {}, height = {}, frames = {}, max_sequence_length = {};
+  std::optional<int64_t> steps = {};
+  std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
+  std::optional<int64_t> max_sequence_length = {};              // tokens of the prompt; longer ones are cut
   std::optional<double> cfg_scale = {};
   bool dynamic_cfg = false;
   std::string scheduler = {};  // empty: the checkpoint's
@@ -53,19 +62,24 @@ struct VideoRequest {
   std::string vae_tiling = "auto";  // auto, on, off
 };
 
+/// Belongs to the caller: it outlives the TextToVideo that made it.
 struct Video {
   int64_t frames = 0, height = 0, width = 0;
-  std::vector<float> pixels = {};  // [frames, height, width, 3], RGB, 0..1
-  double sparsity = 0;             // share of the attention's blocks that were not computed
+  std::vector<float> pixels = {};  // [frames, height, width, 3], RGB as for a screen (not linear light), 0..1
+  double sparsity = 0;             // share of the attention's work that was not done, 0..1
+  std::string defect = {};         // "is black", "holds values that are no numbers ..."; empty: nothing is wrong
+  /// What the command line would warn of: the defect, a prompt that was cut, steps that gave NaN and were redone with
+  /// full attention, another number of frames, a decode that had to be done again in tiles.
   std::vector<std::string> warnings = {};
 };
 
-/// Called after each denoising step, on the caller's thread; false ends the run with a Failure of code 130. What it
-/// throws ends the run too, and reaches the caller as it is.
+/// Called after each denoising step, from 1 to `steps`, on the caller's thread; false ends the run with a Failure of
+/// code 130, after which the model is as good as before. What it throws ends the run too, and reaches the caller as it
+/// is. Loading and decoding, which come before and after, are not interrupted.
 using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 
-/// An opened checkpoint; after the first video its denoiser and decoder stay in memory. Calls of one object must not
-/// overlap.
+/// An opened checkpoint; after the first video its denoiser and decoder stay in memory until it goes. Calls of one
+/// object must not overlap; different objects may run in different threads, and share the CPU's cores or the GPU.
 class SPARSEREEL_API TextToVideo {
  public:
   /// `folder`: diffusers-layout CogVideoX. Only headers are read here; weights are loaded while a video is made.

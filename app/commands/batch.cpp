@@ -36,6 +36,7 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
   }
+  if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = {{"the prompt set", options.set}, {"--config", set.config_file}};
   for (const char* key : {"report", "profile", "from", "init_latents", "random_weights", "prompt_file"})
     files.push_back({find_option(key)->names, set.merged.text(key, "")});

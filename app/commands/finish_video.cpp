@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <set>
@@ -29,19 +28,6 @@ WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, cons
   WrittenVideo written = write_video(run.output, view(frames), video);
   if (!run.contact_sheet.empty()) write_contact_sheet(run.contact_sheet, view(frames), caption);
   return written;
-}
-
-std::string defect(const at::Tensor& frames) {
-  const auto brightest = frames.max().item<float>();  // NaN where any value is
-  if (!std::isfinite(brightest)) return "holds values that are no numbers (try --dtype fp32)";
-  return brightest < 2.0F / 255 ? "is black" : "";
-}
-
-std::string frame_count_warning(const at::Tensor& frames, const models::GenerateSettings& settings) {
-  if (frames.size(0) == settings.num_frames) return {};
-  return "the decoder makes " + std::to_string(frames.size(0)) + " frames where " +
-         std::to_string(settings.num_frames) +
-         " were asked for, as the reference does for an even number of latent frames";
 }
 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {

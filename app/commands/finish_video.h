@@ -12,12 +12,6 @@ namespace sparsereel::app {
 WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
                            const std::string& caption);
 
-/// What is wrong with the frames that no error shows ("is black", "holds NaN ..."); empty where nothing is.
-std::string defect(const at::Tensor& frames);
-
-/// That the decoder makes another number of frames than was asked for; empty where it does not.
-std::string frame_count_warning(const at::Tensor& frames, const models::GenerateSettings& settings);
-
 /// The command that makes the video out of saved latents, with what of this run's options `decode` takes.
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents);
 

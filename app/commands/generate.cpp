@@ -17,6 +17,7 @@
 #include "app/recipe.h"
 #include "attention/attention.h"
 #include "models/device.h"
+#include "models/frames.h"
 
 namespace sparsereel::app {
 namespace {
@@ -117,9 +118,9 @@ void generate(const Settings& settings, RunReport& report) {
   progress.clear();
   if (!written.note.empty()) result.warnings.push_back(written.note);
   if (!other_settings.empty()) result.warnings.push_back(other_settings);
-  if (const std::string other = frame_count_warning(result.frames, result.settings); !other.empty())
+  if (const std::string other = models::frame_count_warning(result.frames, result.settings); !other.empty())
     result.warnings.push_back(other);
-  if (const std::string wrong = defect(result.frames); wrong.empty()) {
+  if (const std::string wrong = models::defect(result.frames); wrong.empty()) {
     kept.let_go();
   } else {
     const std::string where = kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string();

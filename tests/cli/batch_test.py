@@ -140,6 +140,11 @@ class PromptSets(BatchTest):
         self.fail_with(self.batch(file, 'out', '--share', '4/4'), 2, '--share 4/4')
         self.fail_with(self.run_program('batch', file), 2, '-o DIR')
 
+    def test_threads_are_checked_before_anything_is_made(self):
+        file = self.write('set.txt', 'a\n')
+        self.fail_with(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--threads', '0'), 2, '--threads 0')
+        self.assertFalse((self.folder / 'out').exists())
+
     def test_bad_row_fails_alone(self):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
@@ -114,6 +115,44 @@ TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {
   EXPECT_GT(first.memory.denoise, 0U);
   EXPECT_GT(first.memory.decode, 0U);
 }
+
+/// NaN enters one step's attention. Its second attempt has no watcher, so nothing disturbs that. Runs on a CPU too.
+class FaultyStep : public PipelineOnGpu, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    if (GetParam() != std::string("cpu")) PipelineOnGpu::SetUp();
+  }
+};
+
+TEST_P(FaultyStep, IsRedoneWithFullAttention) {
+  const std::string device = GetParam();
+  const auto pipeline = Pipeline::open(folder(), device, device == "cpu" ? "fp32" : "fp16");
+  GenerateRequest wanted = request();
+  wanted.width = wanted.height = 128;
+  wanted.attention_mode = attention::Mode::sparse;
+  wanted.attention_policy.defaults.topk = 0.2;
+  wanted.attention_policy.dense_operations = 0;  // sequences as short as these run sparse as well
+  GenerateObserver observer;
+  observer.attention = [](const AttentionCall& call) {
+    if (call.context.step == 2 && call.context.layer == 1) call.v.fill_(std::nanf(""));
+  };
+  const GenerateResult result = pipeline->generate(wanted, observer);
+  EXPECT_THAT(result.attention.redone_steps, ::testing::ElementsAre(2));
+  ASSERT_THAT(result.warnings, ::testing::SizeIs(1));
+  EXPECT_THAT(result.warnings[0], ::testing::HasSubstr("step 3 gave NaN or Inf with sparse attention"));
+  EXPECT_TRUE(at::isfinite(result.latents.to(at::kFloat)).all().item<bool>());
+  EXPECT_TRUE(at::isfinite(result.frames).all().item<bool>());
+  ASSERT_THAT(result.attention.per_step, ::testing::SizeIs(4));
+  for (size_t step = 0; step < 4; ++step) {
+    for (const attention::Statistics& layer : result.attention.per_step[step]) {
+      EXPECT_EQ(layer.calls, 1) << step;
+      EXPECT_EQ(layer.sparsity() > 0.1, step != 2) << step << " has sparsity " << layer.sparsity();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, FaultyStep, ::testing::Values("cpu", "cuda"),
+                         [](const auto& each) { return std::string(each.param); });
 
 TEST_F(PipelineOnGpu, WeightsArriveWholeWhateverTheirSize) {
   Uploader uploader(at::Device(at::kCUDA, 0));

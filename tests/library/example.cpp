@@ -17,6 +17,7 @@ int main(int argc, char** argv) {
       std::cerr << "step " << step << " of " << steps << "\n";
       return true;  // false would cancel
     });
+    for (const std::string& warning : video.warnings) std::cerr << "warning: " << warning << "\n";
     std::ofstream file(argv[4], std::ios::binary);
     for (int64_t i = 0, size = video.height * video.width * 3; i < video.frames; ++i) {
       file << "P6\n" << video.width << " " << video.height << "\n255\n";

@@ -5,12 +5,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <thread>
+
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
 const std::string kModel = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
@@ -88,23 +98,121 @@ TEST(Library, FailuresSayWhatTheCommandLineSays) {
   EXPECT_THAT(missing.cause(), HasSubstr("nowhere"));
   EXPECT_EQ(missing.what(), missing.cause() + "\n  remedy: " + missing.remedy());
   EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.device = "tpu"}); }).cause(), StartsWith("--device tpu"));
-  EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.threads = -1}); }).cause(), StartsWith("--threads -1"));
+  EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.device = "cuda:-1"}); }).cause(), StartsWith("--device cuda:-1"));
+  EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cpu", .dtype = "int8"}); }).cause(),
+            "--dtype int8: one of auto, fp32, bf16, fp16 is needed");
+  EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cpu", .offload = true}); }).cause(),
+            "--offload has no effect on a CPU, whose memory is the host's");
+  EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.threads = -1}); }).cause(), "--threads -1 is outside 1 to 4096");
+  EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.threads = 5000}); }).cause(), "--threads 5000 is outside 1 to 4096");
+}
 
-  TextToVideo model(kModel, {.device = "cpu"});
-  const auto refused = [&](const std::function<void(VideoRequest&)>& change) {
-    VideoRequest request = small();
-    change(request);
-    const Failure failure = failure_of([&] { model.generate(request); });
-    EXPECT_EQ(failure.code(), 2);
-    return failure.cause();
+struct Refused {
+  std::function<void(VideoRequest&)> change;
+  std::string cause;
+};
+
+// tests/cli/failures_test.py has the same of the command line.
+TEST(Library, RefusesWhatTheCommandLineRefuses) {
+  const double nan = std::nan("");
+  const std::vector<Refused> cases = {
+      {[](auto& r) { r.steps = 0; }, "--steps 0 is below 1"},
+      {[](auto& r) { r.steps = 1001; }, "--steps 1001 exceeds the scheduler's num_train_timesteps"},
+      {[](auto& r) { r.width = 250; }, "--width 250 is impossible for this model: it must be a multiple of 16"},
+      {[](auto& r) { r.height = 33; }, "--height 33 is impossible for this model: it must be a multiple of 16"},
+      {[](auto& r) { r.width = 0; }, "--width 0 is impossible for this model: it must be a multiple of 16"},
+      {[](auto& r) { r.frames = 8; }, "--frames 8 is impossible for this model: it must be 4k + 1"},
+      {[](auto& r) { r.frames = -3; }, "--frames -3 is impossible for this model: it must be 4k + 1"},
+      {[](auto& r) { r.max_sequence_length = 17; }, "--max-sequence-length 17 exceeds the model's max_text_seq_length"},
+      {[=](auto& r) { r.cfg_scale = nan; }, "--cfg-scale nan is not a finite number from 0 up"},
+      {[](auto& r) { r.cfg_scale = -1; }, "--cfg-scale -1.000000 is not a finite number from 0 up"},
+      {[](auto& r) { r.scheduler = "euler"; }, "--scheduler euler is unknown"},
+      {[](auto& r) { r.topk = 0; }, "attention policy: topk is 0.000000"},
+      {[](auto& r) { r.topk = 1.5; }, "attention policy: topk is 1.500000"},
+      {[=](auto& r) { r.topk = nan; }, "attention policy: topk is nan"},
+      {[](auto& r) { r.cdf = 2; }, "attention policy: cdf is 2.000000"},
+      {[](auto& r) { r.similarity = -2; }, "attention policy: similarity is -2.000000"},
+      {[=](auto& r) { r.pv_threshold = nan; }, "attention policy: pv_threshold is nan"},
+      {[](auto& r) { r.dense_steps = -1; }, "attention policy: dense_steps is -1.000000"},
+      {[](auto& r) { r.topk = r.cdf = 0.5; }, "--topk and --cdf exclude each other"},
+      {[](auto& r) { r.attention = "dense"; }, "--attention dense: one of full, quantized, sparse, check is needed"},
+      {[](auto& r) { r.token_order = "peano"; },
+       "--token-order peano: one of hilbert, native, time-major, morton, random is needed"},
+      {[](auto& r) { r.vae_tiling = "maybe"; }, "--vae-tiling maybe: one of auto, on, off is needed"},
+      {[](auto& r) { r.attention = "full", r.topk = 0.5; },
+       "--topk 0.5 has no effect with --attention full, which computes every block"},
+      {[](auto& r) { r.attention = "quantized", r.dense_layers = 1; },
+       "--dense-layers 1 has no effect with --attention quantized, which computes every block"},
+      {[](auto& r) { r.cfg_scale = 1, r.negative_prompt = "blurry"; },
+       "--negative-prompt blurry has no effect without guidance (--cfg-scale 1)"},
+      {[](auto& r) { r.cfg_scale = 0.5, r.dynamic_cfg = true; },
+       "--dynamic-cfg true has no effect without guidance (--cfg-scale 0.5)"},
   };
-  EXPECT_THAT(refused([](auto& request) { request.frames = 8; }), StartsWith("--frames 8"));
-  EXPECT_THAT(refused([](auto& request) { request.steps = 0; }), StartsWith("--steps 0"));
-  EXPECT_THAT(refused([](auto& request) { request.topk = 2; }), HasSubstr("topk"));
-  EXPECT_THAT(refused([](auto& request) { request.topk = request.cdf = 0.5; }), HasSubstr("exclude"));
-  EXPECT_THAT(refused([](auto& request) { request.attention = "dense"; }), HasSubstr("dense"));
-  EXPECT_THAT(refused([](auto& request) { request.token_order = "peano"; }), HasSubstr("peano"));
-  EXPECT_THAT(refused([](auto& request) { request.vae_tiling = "maybe"; }), StartsWith("--vae-tiling maybe"));
+  TextToVideo model(kModel, {.device = "cpu"});
+  for (const Refused& each : cases) {
+    VideoRequest request = small();
+    each.change(request);
+    bool ran = false;
+    const Failure failure = failure_of([&] { model.generate(request, [&](int64_t, int64_t) { return ran = true; }); });
+    EXPECT_EQ(failure.cause(), each.cause);
+    EXPECT_EQ(failure.code(), 2) << each.cause;
+    EXPECT_THAT(failure.remedy(), ::testing::Not(IsEmpty())) << each.cause;
+    EXPECT_FALSE(ran) << each.cause;
+  }
+}
+
+/// Copies the model, its decoder's last bias being this fp16 number, given by its bits.
+void copy_model(const std::filesystem::path& to, uint16_t half) {
+  std::filesystem::copy(kModel, to, std::filesystem::copy_options::recursive);
+  const std::filesystem::path path = to / "vae" / "diffusion_pytorch_model.safetensors";
+  std::ifstream in(path, std::ios::binary);
+  std::string data{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  uint64_t header = 0;
+  std::memcpy(&header, data.data(), sizeof header);
+  const std::string key = "\"data_offsets\":[";
+  const size_t entry = data.find("\"decoder.conv_out.conv.bias\"");
+  ASSERT_LT(entry, header);
+  size_t begin = 0, end = 0;
+  ASSERT_EQ(std::sscanf(data.c_str() + data.find(key, entry) + key.size(), "%zu,%zu", &begin, &end), 2);
+  for (size_t at = begin; at < end; at += sizeof half) std::memcpy(&data[8 + header + at], &half, sizeof half);
+  std::ofstream(path, std::ios::binary) << data;
+}
+
+TEST(Library, SaysThatAVideoIsBlackOrHoldsNoNumbers) {
+  struct Fault {
+    uint16_t half;
+    const char* defect;
+  };
+  for (const Fault& fault : {Fault{0xF000, "is black"}, Fault{0x7E00, "holds values that are no numbers"}}) {
+    const test::TemporaryFolder folder;
+    copy_model(folder.path() / "model", fault.half);
+    TextToVideo model((folder.path() / "model").string(), {.device = "cpu"});
+    const Video video = model.generate(small());
+    EXPECT_THAT(video.defect, StartsWith(fault.defect));
+    EXPECT_THAT(video.warnings, ElementsAre("the video " + video.defect));
+  }
+}
+
+TEST(Library, SaysThatThereAreMoreFramesThanWereAskedFor) {
+  TextToVideo model(kModel, {.device = "cpu"});
+  VideoRequest request = small();
+  request.frames = 5;
+  const Video video = model.generate(request);
+  EXPECT_EQ(video.frames, 8);
+  EXPECT_THAT(video.warnings, ElementsAre(HasSubstr("makes 8 frames where 5 were asked for")));
+  EXPECT_THAT(video.defect, IsEmpty());
+}
+
+TEST(Library, ObjectsRunInDifferentThreads) {
+  TextToVideo first(kModel, {.device = "cpu"}), second(kModel, {.device = "cpu"});
+  VideoRequest other = small();
+  other.seed = 43;
+  const std::vector<float> expected = first.generate(small()).pixels, expected_other = second.generate(other).pixels;
+  Video video;
+  std::thread thread([&] { video = first.generate(small()); });
+  EXPECT_EQ(second.generate(other).pixels, expected_other);
+  thread.join();
+  EXPECT_EQ(video.pixels, expected);
 }
 
 TEST(Library, ChoosesAttentionAsAsked) {
@@ -114,6 +222,7 @@ TEST(Library, ChoosesAttentionAsAsked) {
   request.topk = 0.2;
   EXPECT_GT(model.generate(request).sparsity, 0.1);
   request.attention = "full";
+  request.topk.reset();
   EXPECT_EQ(model.generate(request).sparsity, 0);
 }
 

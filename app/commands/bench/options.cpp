@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "hilbert/error.h"
+#include "models/device.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -128,7 +129,7 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   check_range("--turn", options.turn_ms, 0, 60'000);
   check_range("--repetitions", options.repetitions, 1, 100'000);
   check_range("--accuracy-rows", options.accuracy_rows, 0, 1 << 20);
-  check_range("--threads", options.threads, 1, 4096);
+  if (options.threads) models::check_threads(*options.threads);
   AttentionPlan plan;
   plan.modes = parse_modes(options.modes);
   if (!plan.has(Mode::sparse)) refuse_selection_options(options);

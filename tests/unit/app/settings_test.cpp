@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
+#include "models/device.h"
+#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -121,6 +123,22 @@ TEST(Settings, NumbersBeyondTheirRangeAreErrors) {
   Settings settings;
   settings.add(Source::command_line, {{"steps", "9223372036854775808"}});
   EXPECT_THROW(settings.whole("steps"), Error);
+}
+
+TEST(Settings, RefuseAChoiceInTheWordsOfTheLibrary) {
+  const auto words = [](const auto& parse) -> std::string {
+    try {
+      parse("mist");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const auto dtype = [](const char* text) { models::resolve_dtype(text, at::kCPU, at::kFloat); };
+  EXPECT_EQ(cause_of(Source::command_line, {{"attention", "mist"}}), words(attention::parse_mode));
+  EXPECT_EQ(cause_of(Source::command_line, {{"token_order", "mist"}}), words(hilbert::parse_token_order));
+  EXPECT_EQ(cause_of(Source::command_line, {{"vae_tiling", "mist"}}), words(models::parse_vae_tiling));
+  EXPECT_EQ(cause_of(Source::command_line, {{"dtype", "mist"}}), words(dtype));
 }
 
 TEST(OptionTable, KeysAreFirstLongNames) {

@@ -15,7 +15,6 @@ namespace sparsereel::hilbert {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr TokenOrder kOrders[] = {TokenOrder::hilbert, TokenOrder::native, TokenOrder::time_major, TokenOrder::morton,
                                   TokenOrder::random};
@@ -141,8 +140,7 @@ TEST(TokenOrder, NamesRoundTrip) {
     parse_token_order("peano");
     FAIL() << "accepted an unknown name";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("'peano'"));
-    EXPECT_EQ(error.remedy(), "use one of hilbert, native, time-major, morton, random");
+    EXPECT_STREQ(error.what(), "--token-order peano: one of hilbert, native, time-major, morton, random is needed");
     EXPECT_EQ(error.exit_code(), 2);
   }
 }

@@ -1,0 +1,23 @@
+// Judges frames by their largest value and their number; see frames.h.
+#include "models/frames.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace sparsereel::models {
+
+std::string defect(const at::Tensor& frames) {
+  const auto brightest = frames.max().item<float>();  // NaN where any value is
+  if (!std::isfinite(brightest)) return "holds values that are no numbers (try --dtype fp32)";
+  return brightest < 2.0F / 255 ? "is black" : "";
+}
+
+std::string frame_count_warning(const at::Tensor& frames, const GenerateSettings& settings) {
+  if (frames.size(0) == settings.num_frames) return {};
+  return "the decoder makes " + std::to_string(frames.size(0)) + " frames where " +
+         std::to_string(settings.num_frames) +
+         " were asked for, as the reference does for an even number of latent frames";
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,17 @@
+// What is wrong with a finished video that no error shows.
+#pragma once
+
+#include <string>
+
+#include "models/pipeline.h"
+
+namespace sparsereel::models {
+
+/// frames as in GenerateResult. "is black" (no value reaches 2/255), "holds values that are no numbers ..."; empty
+/// where nothing is wrong.
+std::string defect(const at::Tensor& frames);
+
+/// That the decoder makes another number of frames than was asked for; empty where it does not.
+std::string frame_count_warning(const at::Tensor& frames, const GenerateSettings& settings);
+
+}  // namespace sparsereel::models
