@@ -6,11 +6,10 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 template <typename T, int D, RowSteps kSteps>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256                     ? (kSteps == RowSteps::rotary ? 2 : 3)
-                                                    : kSteps == RowSteps::rotary ? 4
-                                                    : D == 128                   ? (kSteps == RowSteps::none ? 5 : 4)
-                                                    : kSteps == RowSteps::none   ? 7
-                                                                                 : 5)
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? (kSteps == RowSteps::rotary ? 2 : 3)
+                                                    : kSteps == RowSteps::none && D == 64    ? 7
+                                                    : kSteps == RowSteps::rotary && D == 128 ? 4
+                                                                                             : 5)
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;

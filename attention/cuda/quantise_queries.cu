@@ -5,10 +5,9 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 template <typename T, int D, RowSteps kSteps>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256                     ? 3
-                                                    : kSteps == RowSteps::none   ? 8
-                                                    : kSteps == RowSteps::rotary ? 4
-                                                                                 : 5)
+__global__ void __launch_bounds__(kQuantiseThreads, D == 256                   ? 3
+                                                    : kSteps == RowSteps::none ? 8
+                                                                               : 5)
     quantise_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;

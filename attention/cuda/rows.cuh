@@ -70,9 +70,10 @@ __device__ inline void load_row(const float* from, float (&x)[kLaneElements]) {
   }
 }
 
-/// Cosines and sines for eight elements, as they come from memory.
+/// Cosines and sines of four pairs, as they come from memory: all of eight elements of which pairs are neighbours, half
+/// of what elements i and i + head_dim / 2 need.
 struct Angles {
-  uint4 pairs[2];  // four each; the second where pairs are (i, i + head_dim / 2)
+  uint4 pairs;
 };
 
 /// What kernels do to a row before anything else.
@@ -107,16 +108,9 @@ class RowPrologue {
     if (bias != nullptr) load_row(bias + first, bias_);
   }
 
-  /// What apply() needs from memory, to be asked for early. No branch, so that many loads run at once.
+  /// What apply() needs from memory first, to be asked for early. No branch, so that many loads run at once.
   __device__ Angles angles(int token) const {
-    Angles angles{};
-    if (!kRotary || p_.rotary == nullptr) return angles;
-    const int half = head_dim_ / 2, column = real() ? column_ : 0;
-    const auto* row = static_cast<const __half2*>(p_.rotary) + min(token, p_.rotary_tokens - 1) * half;
-    const auto* from = reinterpret_cast<const uint4*>(row + (p_.interleaved ? column / 2 : column % half));
-    angles.pairs[0] = __ldg(from);
-    if (!p_.interleaved) angles.pairs[1] = __ldg(from + 1);
-    return angles;
+    return kRotary && p_.rotary != nullptr ? Angles{__ldg(pairs_of(token))} : Angles{};
   }
 
   /// All lanes of the row call this together.
@@ -166,21 +160,28 @@ class RowPrologue {
     }
     if (token >= p_.rotary_tokens || !real()) return;
     if (p_.interleaved) {
-      rotate_by<2>(angles, x, other);
+      rotate_by<2>(angles, 0, x, other);
     } else {
-      rotate_by<1>(angles, x, other);
+      rotate_by<1>(angles, 0, x, other);
+      rotate_by<1>({__ldg(pairs_of(token) + 1)}, kLaneElements / 2, x, other);
     }
   }
 
-  /// kShared: elements that one pair's angle serves.
+  __device__ const uint4* pairs_of(int token) const {
+    const int half = head_dim_ / 2, column = real() ? column_ : 0;
+    const auto* row = static_cast<const __half2*>(p_.rotary) + min(token, p_.rotary_tokens - 1) * half;
+    return reinterpret_cast<const uint4*>(row + (p_.interleaved ? column / 2 : column % half));
+  }
+
+  /// Four angles, each for the next kShared elements.
   template <int kShared>
-  __device__ static void rotate_by(const Angles& angles, float (&x)[kLaneElements],
+  __device__ static void rotate_by(const Angles& angles, int first, float (&x)[kLaneElements],
                                    const float (&other)[kLaneElements]) {
-    const auto* pair = reinterpret_cast<const __half2*>(angles.pairs);
+    const auto* pair = reinterpret_cast<const __half2*>(&angles.pairs);
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) {
+    for (int i = 0; i < 4 * kShared; ++i) {
       const float2 turn = __half22float2(pair[i / kShared]);
-      x[i] = x[i] * turn.x + other[i] * turn.y;
+      x[first + i] = x[first + i] * turn.x + other[first + i] * turn.y;
     }
   }
 
