@@ -15,6 +15,7 @@
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/commands/finish_video.h"
+#include "app/nearest.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
 #include "models/device.h"
@@ -32,6 +33,8 @@ const std::set<std::string>& keys_of_one_video() {
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("batch: a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
   if (options.folder.empty()) throw bad_input("batch: the folder is missing", "say where the videos go with -o DIR");
+  require_choice("--format " + options.format, options.format, {"mp4", "gif", "y4m", "safetensors"},
+                 "see 'sparsereel batch --help'");
   for (const std::string& key : keys_of_one_video()) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
@@ -157,14 +160,16 @@ const std::vector<std::string>& batch_keys() {
 }
 
 void add_batch_options(CLI::App& command, BatchOptions& options) {
-  command.add_option("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)")
-      ->type_name("FILE");
-  command.add_option("-o,--output", options.folder, "folder of the videos and manifests")->type_name("DIR");
-  command.add_option("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)")
-      ->type_name("i/n");
-  command.add_option("--format", options.format, "of the videos (default mp4)")
-      ->check(CLI::IsMember({"mp4", "gif", "y4m", "safetensors"}));
-  command.add_option("--status", options.status, "say what the manifests in this folder add up to")->type_name("DIR");
+  const char* set = "Prompt set";
+  const char* output = find_option("output")->group.c_str();
+  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
+    command.add_option(names, value, help)->type_name(type)->group(group);
+  };
+  add("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)", "FILE", set);
+  add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
+  add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
+  add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);
+  add("--format", options.format, "of the videos (default mp4)", "mp4,gif,y4m,safetensors", output);
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {

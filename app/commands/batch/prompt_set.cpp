@@ -183,7 +183,8 @@ SetFormat set_format(const fs::path& file) {
   if (extension == ".jsonl") return SetFormat::jsonl;
   if (extension == ".csv") return SetFormat::csv;
   if (extension == ".yaml" || extension == ".yml") return SetFormat::yaml;
-  throw bad_input(file.string() + ": a prompt set of this kind is not read", "use .txt, .jsonl, .csv or .yaml");
+  throw bad_input(file.string() + ": a prompt set of this kind is not read",
+                  did_you_mean(extension, {".txt", ".jsonl", ".csv", ".yaml"}, "use .txt, .jsonl, .csv or .yaml"));
 }
 
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {
@@ -16,6 +17,7 @@ constexpr const char* kPrompt = "a red circle moving to the right on a blue back
 std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
   std::vector<hilbert::TokenOrder> orders;
   for (const std::string& item : split(text, ',')) {
+    require_choice(at_item("--token-order", text, item), item, find_option("token_order")->choices, "give one of them");
     const hilbert::TokenOrder order = hilbert::parse_token_order(item);
     if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
   }
