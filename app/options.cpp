@@ -138,14 +138,8 @@ std::string model_name(const RunOptions& run) {
   return run.random_weights ? "random weights of " + name : name;
 }
 
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file) {
-  return collect_settings(command_line, config_file, {}, {});
-}
-
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file,
-                          const std::map<std::string, std::string>& row, const std::string& place) {
-  Settings settings;
-  settings.add(Source::row, row, place);
+void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
+                      const std::string& config_file) {
   settings.add(Source::command_line, command_line);
   if (!config_file.empty()) {
     const YamlOptions config = read_config_file(config_file);
@@ -155,7 +149,7 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
   if (const auto random_weights = settings.text("random_weights")) {
     const ModelConfig config = read_architecture(*random_weights).config;
     settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
-    return settings;
+    return;
   }
   const auto folder = models::ModelFolder::open(model_path(settings));
   std::string file;
@@ -163,7 +157,6 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
   const auto transformer = models::parse_cogvideox_config(json, file);
   const auto matched = find_model_config(data_folder() / "configs", folder.component_class("transformer"), transformer);
   if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string(), matched->places);
-  return settings;
 }
 
 const std::vector<std::string>& decode_keys() {

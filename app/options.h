@@ -48,12 +48,10 @@ struct GenerateOptions {
   std::optional<TunedProfile> profile;            // its policy is the request's
 };
 
-/// Command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws Error
-/// for an unreadable file or model.
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file);
-/// The same with the values of a prompt set's row, which come before all others; `place`: its file and line.
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file,
-                          const std::map<std::string, std::string>& row, const std::string& place);
+/// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws
+/// Error for an unreadable file or model; what was added before is there for Settings::with_place().
+void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
+                      const std::string& config_file);
 
 /// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.
 std::filesystem::path model_path(const Settings& settings);

@@ -119,6 +119,19 @@ void expand_size(std::map<std::string, Setting>& added) {
   added["height"] = {height, size.source, size.file, size.mark};
 }
 
+/// The cause begins with the file, or with what is in it, or says that it cannot be written: "a.mp4: no such file",
+/// "model/vae/config.json: ...", "cannot write /home/x/a.mp4: ...".
+bool names_file(std::string_view cause, const std::string& file) {
+  constexpr std::string_view kWrite = "cannot write ";
+  if (cause.starts_with(kWrite)) {
+    cause.remove_prefix(kWrite.size());
+    const size_t folder = cause.find("/" + file);
+    if (folder != std::string_view::npos) cause.remove_prefix(folder + 1);
+  }
+  if (file.empty() || !cause.starts_with(file)) return false;
+  return cause.size() == file.size() || std::string_view(" /:.").find(cause[file.size()]) != std::string_view::npos;
+}
+
 }  // namespace
 
 void Settings::add(Source source, const std::map<std::string, std::string>& values, const std::string& file,
@@ -167,13 +180,20 @@ std::string Settings::describe(const std::string& key) const {
 
 Error Settings::with_place(const Error& error) const {
   const std::string cause = error.what();
+  std::string file, value;  // the label and the longest name of a file that the cause names
   for (const auto& [key, setting] : values_) {
     if (setting.source == Source::command_line) continue;
     const std::string placed = label(key, setting.source, setting.file, setting.mark);
+    if (cause.starts_with(placed)) return error;
     for (const std::string& name : {option_name(key) + " ", "attention policy: " + key + " "})
       if (cause.starts_with(name)) return {error.exit_code(), placed + " " + cause.substr(name.size()), error.remedy()};
+    if (find_option(key)->kind != ValueKind::file || setting.value.size() <= value.size()) continue;
+    if (!names_file(cause, setting.value)) continue;
+    file = placed;
+    value = setting.value;
   }
-  return error;
+  if (file.empty() || error.exit_code() != 2) return error;
+  return {error.exit_code(), file + ": " + cause, error.remedy()};
 }
 
 std::optional<std::string> Settings::text(const std::string& key) const {

@@ -84,8 +84,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows,
   } catch (const Error& error) {
     if (!own("model") && !own("random_weights") && !own("device") && !own("dtype") && !own("offload")) throw;
     for (PlannedRow* row : rows) {
-      row->cause = error.what();
-      row->remedy = error.remedy();
+      row->fail(error);
       renderer.fail(*row);
     }
     return nullptr;
@@ -141,8 +140,7 @@ std::string summary(const Tally& tally, const BatchOptions& options, double seco
 void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
-  for (const PlannedRow* row : tally.failed)
-    std::cerr << row->place << ": " << row->cause << "\n  remedy: " << row->remedy << "\n";
+  for (const PlannedRow* row : tally.failed) std::cerr << row->cause << "\n  remedy: " << row->remedy << "\n";
   throw run_failure(std::to_string(tally.failed.size()) + " of the rows failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
 }

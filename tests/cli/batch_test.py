@@ -140,11 +140,29 @@ class PromptSets(BatchTest):
         self.fail_with(self.batch(file, 'out', '--share', '4/4'), 2, '--share 4/4')
         self.fail_with(self.run_program('batch', file), 2, '-o DIR')
 
+    def test_row_renders_a_recipe_again(self):
+        self.succeed(self.generate('--seed', '5', '--steps', '3', '--frames', '5', '--threads', '1', '-o', 'one.mp4'))
+        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"from": "one.mp4", "output": "again.mp4"}\n{"from": "one.mp4", "seed": 6}\n'), 'out', '--frames', '5'))
+        self.assertEqual((self.folder / 'out' / 'again.mp4').read_bytes(), (self.folder / 'one.mp4').read_bytes())
+        self.assertEqual([line['seed'] for line in sorted(self.manifest(), key=lambda line: line['row'])], [42, 5, 6])
+
+    def test_bad_values_are_named_by_their_places(self):
+        file = self.write('set.yaml', '- prompt: a\n  width: 100\n- prompt: b\n  attention: full\n  topk: 0.3\n- {prompt: c, model: nowhere}\n')
+        result = self.batch(file.name)
+        self.assertEqual(result.returncode, 1)
+        causes = result.stderr.splitlines()[:-2:2]
+        self.assertEqual(len(causes), 3, result.stderr)
+        for place in ('set.yaml:2:10: width 100 is', 'set.yaml:5:9: topk 0.3 has no effect', 'set.yaml:6:22: model: nowhere: is not a folder'):
+            self.assertTrue(any(cause.startswith(place) and cause.count('set.yaml') == 1 for cause in causes), result.stderr)
+        config = self.write('my.yaml', 'init_latents: missing.safetensors\n').name
+        self.assertIn('set.txt:1: my.yaml:1:15: init_latents: missing.safetensors: cannot be opened',
+                      self.batch(self.write('set.txt', 'a\n').name, 'out', '--config', config).stderr)
+
     def test_bad_row_fails_alone(self):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')
         self.assertEqual(result.returncode, 1)
-        for word in ('set.csv:3', '--width 100', '96 or 112', 'set.csv:4', 'missing.safetensors', '2 of the rows failed'):
+        for word in ('set.csv:3: width 100', '96 or 112', 'set.csv:4: init_latents: missing.safetensors', '2 of the rows failed'):
             self.assertIn(word, result.stderr)
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0003-d.mp4'])
         self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])

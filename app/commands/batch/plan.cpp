@@ -34,16 +34,23 @@ void attempt(PlannedRow& row, const std::function<void()>& part) {
   try {
     part();
   } catch (const Error& error) {
-    row.cause = error.what();
-    row.remedy = error.remedy();
+    row.fail(error);
   }
 }
 
-Settings merge(const PromptRow& row, const std::string& place, const SetSettings& set) {
-  const bool own_model = row.values.contains("model") || row.values.contains("random_weights");
-  Settings settings = own_model ? collect_settings(set.command_line, set.config_file, row.values, place) : set.merged;
-  settings.add(Source::row, row.values, place);
-  return settings;
+/// A row's own model or recipe decides about configs anew.
+void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
+  const bool own = row.values.contains("model") || row.values.contains("random_weights") || row.values.contains("from");
+  if (!own) settings = set.merged;
+  settings.add(Source::row, row.values, row.source(file), row.places);
+  if (own) collect_settings(settings, set.command_line, set.config_file);
+}
+
+/// Given in the row, or by the recipe that the row renders again.
+bool has_own_seed(const PromptRow& row, const Settings& settings) {
+  const Setting* seed = settings.find("seed");
+  return seed != nullptr &&
+         (seed->source == Source::row || (seed->source == Source::recipe && row.values.contains("from")));
 }
 
 /// Processes that share a machine's GPUs take one each, unless the device is named.
@@ -60,9 +67,9 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
   planned.index = index;
   planned.place = options.set.string() + ":" + std::to_string(row.line);
   attempt(planned, [&] {
-    planned.settings = merge(row, planned.place, set);
+    merge(planned.settings, row, set, options.set.string());
     planned.options = read_generate_options(planned.settings);
-    if (!row.values.contains("seed")) planned.options.request.seed += static_cast<uint64_t>(index);
+    if (!has_own_seed(row, planned.settings)) planned.options.request.seed += static_cast<uint64_t>(index);
     choose_device(planned, share);
   });
   const auto named = row.values.find("output");
@@ -126,6 +133,13 @@ void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned
 
 }  // namespace
 
+void PlannedRow::fail(const Error& error) {
+  cause = settings.with_place(error).what();
+  const std::string file = place.substr(0, place.rfind(':') + 1);
+  if (!cause.starts_with(file)) cause.insert(0, place + ": ");
+  remedy = error.remedy();
+}
+
 std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
                                   const BatchOptions& options, const Share& share) {
   std::vector<PlannedRow> planned;
@@ -150,7 +164,7 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
   attempt(row, [&] {
     GenerateOptions& options = row.options;
     if (output_kind(options.run.output) == OutputKind::png_folder)
-      throw bad_input(row.place + ": the output " + row.output + " is a folder of PNGs",
+      throw bad_input("the output " + row.output + " is a folder of PNGs",
                       "a set's videos are files: name a .mp4, .gif, .y4m or .safetensors");
     check_outputs(row.settings, options.run);
     models::GenerateRequest request = options.request;

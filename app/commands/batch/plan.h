@@ -40,7 +40,9 @@ struct PlannedRow {
   at::Tensor text;        // its embeddings, on the CPU
   std::vector<std::string> warnings;
   int64_t resumed_at_step = 0;
-  std::string cause, remedy;  // why the row is bad; empty: it is not
+  std::string cause, remedy;  // why the row is bad, with the place of the row or of its value; empty: it is not
+
+  void fail(const Error& error);
 };
 
 /// Merges the settings of this share's rows and names their videos. Rows whose own values are impossible are kept with
