@@ -11,7 +11,6 @@
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/checkpoint/model_hash.h"
 #include "models/checkpoint/sha256.h"
 
 namespace sparsereel::app {
@@ -38,15 +37,11 @@ std::string read_prompt(const Settings& settings, bool needed) {
 }
 
 /// The request's policy becomes the profile's; --dense-steps and --dense-layers beside --profile win over its own.
-TunedProfile apply_profile(const Settings& settings, const RunOptions& run, attention::Policy& policy) {
+TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) {
   const fs::path file = settings.text("profile", "");
   for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"})
     refuse_idle(settings, key, "profile", "with --profile, which has a policy for each head");
   const attention::Profile profile = attention::read_profile(file);
-  if (profile.model_sha256 != models::model_hash(open_model(run)))
-    throw bad_input(settings.describe("profile") + " was made for another model (" + profile.model +
-                        "): the hashes of " + "configs and weight headers differ from those of " + run.model.string(),
-                    "use that model, or make a profile of this one with 'sparsereel tune'");
   const attention::HeadPolicy defaults = policy.defaults;
   const int64_t dense_steps = policy.dense_steps, dense_layers = policy.dense_layers;
   policy = attention::policy_of(profile);
@@ -56,7 +51,11 @@ TunedProfile apply_profile(const Settings& settings, const RunOptions& run, atte
   };
   if (beside("dense_steps")) policy.dense_steps = dense_steps;
   if (beside("dense_layers")) policy.dense_layers = dense_layers;
-  return {.file = file, .sha256 = models::sha256(attention::to_yaml(profile)), .made_with = profile.made_with};
+  return {.file = file,
+          .sha256 = models::sha256(attention::to_yaml(profile)),
+          .model = profile.model,
+          .model_sha256 = profile.model_sha256,
+          .made_with = profile.made_with};
 }
 
 models::VaeTiling read_tiling(const Settings& settings) {
@@ -81,6 +80,15 @@ attention::Policy read_untuned_policy(const Settings& settings) {
   policy.dense_layers = settings.whole("dense_layers").value_or(0);
   attention::validate(policy);
   return policy;
+}
+
+void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
+                   const models::Pipeline& pipeline) {
+  if (!profile || profile->model_sha256 == pipeline.model_hash()) return;
+  throw bad_input(settings.describe("profile") + " was made for another model (" + profile->model +
+                      "): the hashes of configs and weight headers differ from those of " +
+                      model_path(settings).string(),
+                  "use that model, or make a profile of this one with 'sparsereel tune'");
 }
 
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
@@ -210,7 +218,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.height = settings.whole("height");
   request.num_frames = settings.whole("frames");
   request.attention_policy = read_untuned_policy(settings);
-  if (settings.has("profile")) options.profile = apply_profile(settings, options.run, request.attention_policy);
+  if (settings.has("profile")) options.profile = apply_profile(settings, request.attention_policy);
   request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
   request.vae_tiling = options.run.vae_tiling;
   if (request.guidance_scale.value_or(6) <= 1) {

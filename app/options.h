@@ -31,10 +31,11 @@ struct RunOptions {
   bool quiet = false;
 };
 
-/// The file of --profile, checked against the model.
+/// The file of --profile.
 struct TunedProfile {
   std::filesystem::path file;
-  std::string sha256;  // of its content
+  std::string sha256;               // of its content
+  std::string model, model_sha256;  // that it was made for
   attention::ProfileSetting made_with;
 };
 
@@ -68,6 +69,10 @@ RunOptions read_run_options(const Settings& settings);
 /// Throws Error naming the option that is out of range or would have no effect. `prompt_needed` is false for `config
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
+
+/// Throws Error where the profile was made for another model than the pipeline's.
+void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
+                   const models::Pipeline& pipeline);
 
 /// The policy of --topk and the like, whatever --profile says.
 attention::Policy read_untuned_policy(const Settings& settings);

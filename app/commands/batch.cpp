@@ -193,7 +193,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
-  remove_leftovers(planned, options.folder);  // under the manifest's lock
+  remove_leftovers(planned);  // under the manifest's lock
   Tally tally;
   tally.rows = static_cast<int64_t>(rows.size());
   tally.share = static_cast<int64_t>(planned.size());

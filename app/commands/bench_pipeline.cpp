@@ -136,6 +136,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (!options.output.empty()) output.emplace(options.output);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const auto pipeline = open_pipeline(plan.run);
+  check_profile(settings, plan.profile, *pipeline);
   const nlohmann::json architecture = architecture_of(open_model(plan.run));
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["settings"] = settings_report(plan, *pipeline, architecture);

@@ -412,7 +412,7 @@ class Shares(BatchTest):
         self.batch(file, 'out', '--steps', '2', '--share', '1/3')
         text = self.succeed(self.run_program('batch', '--status', 'out')).stdout
         self.assertIn('2 of 4 rows done, 1 failed, 1 missing', text)
-        self.assertIn('--width 100', text)
+        self.assertIn('set.csv:3: width 100', text)
         (self.folder / 'out' / '0000-a.mp4').unlink()
         self.assertIn('1 of 4 rows done', self.succeed(self.run_program('batch', '--status', 'out')).stdout)
         self.fail_with(self.run_program('batch', '--status', '.'), 2, 'manifest')
@@ -483,6 +483,18 @@ class KilledRuns(BatchTest):
         for stranger in strangers:
             (self.folder / 'out' / stranger).unlink()
         self.assertEqual(self.videos(), videos)
+
+    def test_leavings_of_contact_sheets_and_latents_are_removed(self):
+        for folder in ('sheets', 'latents'):
+            (self.folder / folder).mkdir()
+        row = {'prompt': 'a', 'frames': 5, 'contact_sheet': 'sheets/a.png', 'save_latents': str(self.folder / 'latents' / 'a.safetensors')}
+        file = self.write('set.jsonl', json.dumps(row) + '\n')
+        strangers = {'sheets/.b.12.partial.png', 'latents/.b.12.partial.safetensors', 'sheets/.a.12.png'}
+        for left in ('sheets/.a.12.partial.png', 'latents/.a.12-1.partial.safetensors', *strangers):
+            self.write(left, 'x')
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        left = {str(path.relative_to(self.folder)) for folder in ('sheets', 'latents') for path in (self.folder / folder).iterdir()}
+        self.assertEqual(left, strangers | {'sheets/a.png', 'latents/a.safetensors'})
 
 
 if __name__ == '__main__':

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -167,6 +169,7 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
       throw bad_input("the output " + row.output + " is a folder of PNGs",
                       "a set's videos are files: name a .mp4, .gif, .y4m or .safetensors");
     check_outputs(row.settings, options.run);
+    check_profile(row.settings, options.profile, pipeline);
     models::GenerateRequest request = options.request;
     if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
     const models::GenerateSettings resolved = pipeline.resolve(request);
@@ -200,18 +203,24 @@ const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<Mani
   return found == entries.rend() ? nullptr : &*found;
 }
 
-void remove_leftovers(const std::vector<PlannedRow>& rows, const fs::path& folder) {
-  std::error_code error;
-  std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string target = models::AtomicFile::target_of(entry.path().filename().string());
-    if (target.empty()) continue;
-    const bool ours = std::any_of(rows.begin(), rows.end(), [&](const PlannedRow& row) {
-      return target == row.output || target.starts_with(row.output + ".");  // its checkpoint, latents, recipe
-    });
-    if (ours) leftovers.push_back(entry.path());
+void remove_leftovers(const std::vector<PlannedRow>& rows) {
+  std::map<fs::path, std::set<std::string>> names;  // of the rows' files, by folder
+  for (const PlannedRow& row : rows) {
+    for (const fs::path& file : {row.options.run.output, row.options.run.contact_sheet, row.options.save_latents})
+      if (!file.empty()) names[fs::absolute(file).parent_path()].insert(file.filename().string());
   }
-  for (const fs::path& file : leftovers) fs::remove(file, error);
+  for (const auto& [folder, ours] : names) {
+    std::error_code error;
+    std::vector<fs::path> leftovers;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const std::string target = models::AtomicFile::target_of(entry.path().filename().string());
+      bool known = ours.contains(target);  // or a file beside ours: its checkpoint, latents, recipe
+      for (size_t dot = target.find('.'); dot != std::string::npos && !known; dot = target.find('.', dot + 1))
+        known = ours.contains(target.substr(0, dot));
+      if (known) leftovers.push_back(entry.path());
+    }
+    for (const fs::path& file : leftovers) fs::remove(file, error);
+  }
 }
 
 }  // namespace sparsereel::app::sets

@@ -62,7 +62,8 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline);
 const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
                                    const std::filesystem::path& folder);
 
-/// Removes the temporaries that killed runs left of these rows' files in the folder; nobody else may be rendering them.
-void remove_leftovers(const std::vector<PlannedRow>& rows, const std::filesystem::path& folder);
+/// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents; nobody else may be
+/// rendering them.
+void remove_leftovers(const std::vector<PlannedRow>& rows);
 
 }  // namespace sparsereel::app::sets

@@ -115,6 +115,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
   plan.request = given.request;
+  plan.profile = given.profile;
   plan.untuned = read_untuned_policy(settings);
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.contenders = make_contenders(settings, options);

@@ -116,6 +116,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
   plan.run = given.run;
   plan.request = given.request;
+  plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`
   if (!options.prompts.empty() && settings.has("prompt"))
     throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
   plan.prompts =
