@@ -23,6 +23,7 @@
 #include "app/commands/inspect.h"
 #include "app/commands/reference.h"
 #include "app/commands/tune.h"
+#include "app/commands/tune/state.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
@@ -179,6 +180,7 @@ void run(int argc, char** argv, RunReport& report) {
   tune_command->callback([&] {
     collect_settings(collected, arguments.values, arguments.config);
     check_distinct({{"--output", tune_options.output},
+                    {"the search beside --output", tuning::state_beside(tune_options.output)},
                     {"--heat-map", tune_options.heat_map},
                     {"--report", collected.text("report", "")},
                     {"the file of prompts", tune_options.prompts},

@@ -150,6 +150,7 @@ const std::vector<OptionSpec>& option_table() {
 }
 
 const OptionSpec* find_option(std::string_view key) {
+  if (key.empty()) return nullptr;  // what key_of() makes of short names
   for (const OptionSpec& spec : option_table()) {
     std::istringstream names(spec.names);
     for (std::string name; std::getline(names, name, ',');)

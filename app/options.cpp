@@ -24,6 +24,7 @@ std::string read_prompt_file(const Settings& settings) {
   if (!file || fs::is_directory(name))
     throw bad_input(option + " cannot be read", "check the path and its permissions");
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the byte order mark of some editors
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
   if (text.empty()) throw bad_input(option + " is empty", "write the prompt into it");
   return text;
@@ -119,7 +120,10 @@ void refuse_idle(const Settings& settings, const std::string& idle, const std::s
 }
 
 fs::path model_path(const Settings& settings) {
-  if (const auto model = settings.text("model")) return *model;
+  if (const auto model = settings.text("model")) {
+    if (model->empty()) throw bad_input("--model is empty", "name a folder, or leave it out for the tiny model");
+    return *model;
+  }
   if (const auto file = settings.text("random_weights")) return *file;
   fs::path tiny = data_folder() / "assets" / "tiny";
   if (fs::is_directory(tiny)) return tiny;

@@ -179,7 +179,10 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
       throw bad_input(
           "--status " + options.status.string() + " renders nothing: FILE, -o and --share mean nothing to it",
           "leave them out, or leave out --status");
-    check_distinct({{"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
+    std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
+    for (const std::filesystem::path& manifest : manifests_in(options.status))
+      files.push_back({"a manifest to sum", manifest});
+    check_distinct(files);
     begin_report();
     return show_status(options.status, report);
   }

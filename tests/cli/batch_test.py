@@ -128,6 +128,12 @@ class PromptSets(BatchTest):
             self.assertEqual(result.returncode, 2, result.stderr)
         for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'sheet.png'), ('set.txt', 'out/manifest.0.jsonl')):
             self.fail_with(self.batch(set_file, 'out', '--report', report), 2, 'are the same file', report)
+        for name in ('manifest.0.jsonl', 'manifest.1.jsonl'):
+            (model / name).write_text('')
+            for given in (['--status', model], [self.write('latents.jsonl', json.dumps({'prompt': 'a', 'save_latents': str(model / name)}) + '\n'), '-o', model]):
+                self.fail_with(self.run_program('batch', *given, '--quiet', *([] if given[0] != '--status' else ['--report', model / name])), 2, 'are the same file', name)
+            (model / name).unlink()
+        (self.folder / 'latents.jsonl').unlink()
         self.fail_with(self.batch('save.jsonl', 'out', '--init-latents', 'latents.safetensors'), 2, 'are the same file', 'save.jsonl:1')
         self.fail_with(self.batch('own.jsonl', model, '--report', model / '0000-a.mp4'), 2, 'are the same file', 'own.jsonl:1')
         self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}, before)
@@ -405,6 +411,16 @@ class Shares(BatchTest):
         self.assertEqual(self.videos(), self.videos('whole'))
         self.check_consistent(5)
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 5)
+
+    def test_status_of_what_is_no_manifest(self):
+        (self.folder / 'out').mkdir()
+        self.write('out/manifest.0.jsonl', 'no JSON\n')
+        result = self.run_program('batch', '--status', 'out')
+        self.assertEqual(result.returncode, 2)
+        for words in ('warning: out/manifest.0.jsonl:1: ', 'error: out holds no manifest.*.jsonl with a line in it'):
+            self.assertIn(words, result.stderr)
+        (self.folder / 'out' / 'manifest.1.jsonl').mkdir()
+        self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out/manifest.1.jsonl is a folder')
 
     def test_status_sums_the_manifests(self):
         file = self.write('set.csv', 'prompt,width\na,\nb,100\nc,\nd,\n')

@@ -80,6 +80,11 @@ class Tune(CommandLineTest):
         self.assertGreater(counts[0], 0)
         self.assertEqual(*counts)
 
+    def test_what_is_no_search_is_named_with_its_remedy(self):
+        (self.folder / 'p.yaml.search').write_text('garbage')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search', 'delete it and tune anew')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', 'p.yaml.search'), 2, 'are the same file: p.yaml.search')
+
     def test_profile_is_checked(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))
         text = (self.folder / 'p.yaml').read_text()

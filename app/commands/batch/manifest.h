@@ -31,7 +31,10 @@ struct ManifestEntry {
 std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::string& file,
                                           std::vector<std::string>& warnings);
 
-/// The lines of every manifest.*.jsonl in the folder, earliest first.
+/// Every manifest.*.jsonl in the folder. Throws Error where the folder cannot be read.
+std::vector<std::filesystem::path> manifests_in(const std::filesystem::path& folder);
+
+/// Their lines, earliest first.
 std::vector<ManifestEntry> read_manifests(const std::filesystem::path& folder, std::vector<std::string>& warnings);
 
 /// Where a share's manifest is.

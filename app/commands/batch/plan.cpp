@@ -116,7 +116,12 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
   files.reads("the prompt set", options.set);
   files.reads("--config", set.config_file);
   for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
-  files.writes("the manifest", manifest_path(options.folder, share.rank));
+  const fs::path own = manifest_path(options.folder, share.rank);
+  files.writes("the manifest", own);
+  if (fs::is_directory(options.folder)) {
+    for (const fs::path& manifest : manifests_in(options.folder))
+      if (manifest != own) files.reads("another share's manifest", manifest);
+  }
   files.writes("--report", set.merged.text("report", ""));
 }
 

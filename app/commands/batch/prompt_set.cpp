@@ -1,8 +1,6 @@
 // One reader a format, and the checks that all share; see prompt_set.h.
 #include "app/commands/batch/prompt_set.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -15,6 +13,7 @@
 #include "app/commands/batch/names.h"
 #include "app/nearest.h"
 #include "app/settings.h"
+#include "app/yaml_text.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
 
@@ -27,15 +26,6 @@ constexpr const char* kFieldsAre = "fields are the long option names of 'sparser
 
 std::string at(const std::string& file, int64_t line) {
   return file + ":" + std::to_string(line);
-}
-
-Mark mark_of(const YAML::Mark& mark) {
-  return {mark.line + 1, mark.column + 1};
-}
-
-/// "set.yaml:3:5"
-std::string at(const std::string& file, const YAML::Mark& mark) {
-  return at(file, mark.line + 1) + ":" + std::to_string(mark.column + 1);
 }
 
 std::vector<std::string> names_of_options() {
@@ -139,15 +129,15 @@ std::vector<PromptRow> parse_csv_rows(std::string_view text, const std::string& 
 PromptRow yaml_row(const YAML::Node& node, const std::string& file) {
   PromptRow row{.line = node.Mark().line + 1, .values = {}, .places = {}};
   if (node.IsScalar()) {
-    add_field(row, "prompt", node.Scalar(), at(file, node.Mark()));
+    add_field(row, "prompt", node.Scalar(), place_in(file, node.Mark()));
     row.places["prompt"] = {mark_of(node.Mark()), mark_of(node.Mark())};
     return row;
   }
   if (!node.IsMap())
-    throw bad_input(at(file, node.Mark()) + ": this is neither a prompt nor a map of options",
+    throw bad_input(place_in(file, node.Mark()) + ": this is neither a prompt nor a map of options",
                     "write '- a red ball' or '- {prompt: a red ball, seed: 7}'");
   for (const auto& entry : node) {
-    const std::string place = at(file, entry.first.Mark());
+    const std::string place = place_in(file, entry.first.Mark());
     if (!entry.first.IsScalar() || !(entry.second.IsScalar() || entry.second.IsNull()))
       throw bad_input(place + ": a field is not one name with a single value", "write lines of the form 'steps: 25'");
     const std::optional<std::string> value =
@@ -159,18 +149,14 @@ PromptRow yaml_row(const YAML::Node& node, const std::string& file) {
 }
 
 std::vector<PromptRow> parse_yaml(std::string_view text, const std::string& file) {
-  // yaml-cpp reports by exceptions that do not know the file: here they become our own.
-  try {
-    const YAML::Node node = YAML::Load(std::string(text));
-    std::vector<PromptRow> rows;
-    if (node.IsNull()) return rows;
-    if (!node.IsSequence())
-      throw bad_input(file + ": this is no list of rows", "begin each row with '- ', as in '- prompt: a red ball'");
-    for (const YAML::Node& row : node) rows.push_back(yaml_row(row, file));
-    return rows;
-  } catch (const YAML::Exception& error) {
-    throw bad_input(at(file, error.mark) + ": not valid YAML: " + error.msg, "correct the file");
-  }
+  const YAML::Node node = load_yaml(std::string(text), file);
+  std::vector<PromptRow> rows;
+  if (node.IsNull()) return rows;
+  if (!node.IsSequence())
+    throw bad_input(place_in(file, node.Mark()) + ": this is no list of rows",
+                    "begin each row with '- ', as in '- prompt: a red ball'");
+  for (const YAML::Node& row : node) rows.push_back(yaml_row(row, file));
+  return rows;
 }
 
 std::vector<PromptRow> parse(std::string_view text, SetFormat format, const std::string& file) {

@@ -31,7 +31,9 @@ void refuse_idle_selection(const Settings& settings, const PipelineOptions& opti
     return;
   }
   const std::string why = "with --modes " + options.modes;
-  if (options.topk) throw bad_input("--topk has no effect " + why, "leave it out, or add sparse to --modes");
+  for (const auto& [name, given] :
+       {std::pair{"--topk", options.topk.has_value()}, {"--heat-map", !options.heat_map.empty()}})
+    if (given) throw bad_input(std::string(name) + " has no effect " + why, "leave it out, or add sparse to --modes");
   for (const char* key : {"similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"})
     refuse_idle(settings, key, "modes", why);
 }

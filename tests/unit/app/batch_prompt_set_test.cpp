@@ -55,6 +55,7 @@ TEST(PromptSet, YamlTakesPromptsAndMaps) {
 TEST(PromptSet, UnknownFieldIsNamedWithItsLineAndTheNearest) {
   EXPECT_TRUE(refused("{\"prompt\": \"a\"}\n{\"stpes\": 3}\n", SetFormat::jsonl, {"set:2", "stpes"}));
   EXPECT_TRUE(refused("prompt,guidance\na,1\n", SetFormat::csv, {"set:1", "guidance"}));
+  EXPECT_TRUE(refused("prompt,\na,b\n", SetFormat::csv, {"set:1", "the field \"\" is unknown"}));
   EXPECT_TRUE(refused("- a\n- prompt: b\n  tokp: 1\n", SetFormat::yaml, {"set:3:3", "tokp"}));
   try {
     parse("{\"stpes\": 3}\n", SetFormat::jsonl);
@@ -79,7 +80,8 @@ TEST(PromptSet, MalformedFileIsNamedWithItsLine) {
   EXPECT_TRUE(refused("prompt\n\"a\"b\n", SetFormat::csv, {"set:2", "quote"}));
   EXPECT_TRUE(refused("prompt\na\"b\n", SetFormat::csv, {"set:2", "quote"}));
   EXPECT_TRUE(refused("- a\n- {b\n", SetFormat::yaml, {"set:", "YAML"}));
-  EXPECT_TRUE(refused("prompt: a\n", SetFormat::yaml, {"list"}));
+  EXPECT_TRUE(refused("prompt: a\n", SetFormat::yaml, {"set:1:1", "list"}));
+  EXPECT_TRUE(refused("- a\n---\n- b\n", SetFormat::yaml, {"set:2:1", "second document"}));
   EXPECT_TRUE(refused("- [a]\n", SetFormat::yaml, {"set:1:3"}));
 }
 
