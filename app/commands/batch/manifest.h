@@ -12,7 +12,7 @@
 namespace sparsereel::app::sets {
 
 /// The fields of a line that the program reads again; the others are for people and scripts.
-struct ManifestEntry {
+struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
   int64_t row = 0;                        // in the set, from 0
   int64_t rows = 0;                       // of the set
   std::string output;                     // the video's name in the folder

@@ -68,8 +68,8 @@ const std::vector<Workload>& known_workloads() {
 
 Workload find_workload(const std::string& name) {
   const std::vector<Workload>& known = known_workloads();
-  std::vector<std::string> names;
-  for (const Workload& workload : known) names.push_back(workload.name);
+  std::vector<std::string> names(known.size());
+  std::transform(known.begin(), known.end(), names.begin(), [](const Workload& workload) { return workload.name; });
   require_choice("--workload " + name, name, names, "give one of them, or --shape B,H,N,D");
   return *std::find_if(known.begin(), known.end(), [&](const Workload& workload) { return workload.name == name; });
 }
