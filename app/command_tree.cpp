@@ -10,7 +10,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr size_t kColumns = 100;  // of a help text
+constexpr size_t kColumns = 100;  // of a text
 constexpr size_t kIndent = 30;    // where the explanations begin
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -27,10 +27,11 @@ OptionInfo describe_option(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
   if (option.get_items_expected_max() > 0) info.value = option.get_type_name();
-  // Choices are written into the type's name by whoever adds the option: lower-case words, "auto,on,off".
-  const bool listed =
-      info.value.find(',') != std::string::npos &&
-      std::none_of(info.value.begin(), info.value.end(), [](unsigned char c) { return std::isupper(c); });
+  // Choices are written into the type's name by whoever adds the option: words and numbers, "auto,on,off"; what has
+  // capitals only, "B,H,N,D", is a form.
+  const bool listed = info.value.find(',') != std::string::npos &&
+                      std::any_of(info.value.begin(), info.value.end(),
+                                  [](unsigned char c) { return std::islower(c) || std::isdigit(c); });
   if (listed) {
     info.choices = split(info.value, ',');
     info.value = kWord;
@@ -45,24 +46,12 @@ std::string path_of(const CLI::App& app) {
   const std::string above = path_of(*app.get_parent());
   return above + (above.empty() ? "" : " ") + app.get_name();
 }
-/// "  -s, --seed N              seed of the noise", wrapped at word ends.
+
+/// "  -s, --seed N              seed of the noise"
 std::string row(const std::string& term, const std::string& explanation) {
-  std::string text = "  " + term, line;
-  if (term.size() + 3 > kIndent) {
-    text += "\n";
-    line.assign(kIndent, ' ');
-  } else {
-    line = text + std::string(kIndent - text.size(), ' ');
-    text.clear();
-  }
-  for (const std::string& word : split(explanation, ' ')) {
-    if (line.size() > kIndent && line.size() + word.size() + 1 > kColumns) {
-      text += line + "\n";
-      line.assign(kIndent, ' ');
-    }
-    line += (line.size() > kIndent ? " " : "") + word;
-  }
-  return text + line + "\n";
+  const std::string start = "  " + term;
+  if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
+  return start + "\n" + wrapped(explanation, kIndent);
 }
 
 std::string with_choices(const OptionInfo& option) {
@@ -84,6 +73,20 @@ std::string term_of(const OptionInfo& option) {
 }
 
 }  // namespace
+
+std::string wrapped(const std::string& text, size_t indent, std::string line) {
+  std::string lines;
+  line.resize(std::max(line.size(), indent), ' ');
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (line.size() > indent && line.size() + word.size() + 1 > kColumns) {
+      lines += line + "\n";
+      line.assign(indent, ' ');
+    }
+    line += (line.size() > indent ? " " : "") + word;
+  }
+  return lines + line + "\n";
+}
 
 CommandInfo describe(const CLI::App& app) {
   CommandInfo info{

@@ -20,6 +20,7 @@ struct OptionInfo {
   bool positional = false;
 
   bool is_file() const { return value == "FILE"; }
+  bool is_folder() const { return value == "DIR"; }
 };
 
 struct CommandInfo {
@@ -39,6 +40,9 @@ std::vector<const CommandInfo*> all_commands(const CommandInfo& program);
 
 /// The placeholder of options that take one of a list of words; the words are behind the help's text.
 constexpr const char* kWord = "WORD";
+
+/// `line` and then the words of `text` at `indent`, over as many lines of at most 100 columns as it takes.
+std::string wrapped(const std::string& text, size_t indent, std::string line = {});
 
 /// What --help prints: at most 100 columns, a heading a group, the first of each option's long names.
 std::string help_text(const CommandInfo& command);

@@ -1,9 +1,6 @@
 // Reads YAML into option values and picks the model config that fits a checkpoint.
 #include "app/config_file.h"
 
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -14,6 +11,7 @@
 #include <vector>
 
 #include "app/nearest.h"
+#include "app/yaml_text.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
@@ -25,21 +23,11 @@ namespace fs = std::filesystem;
 constexpr int kDeepest = 20;
 constexpr int kMostNodes = 20'000;
 
-Mark mark_of(const YAML::Mark& mark) {
-  return {mark.line + 1, mark.column + 1};
-}
-
-/// "my.yaml:3:8"
-std::string at(const fs::path& file, const YAML::Mark& mark) {
-  const Mark position = mark_of(mark);
-  if (position.line == 0) return file.string();
-  return file.string() + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
-}
-
 /// Throws for what would be read in part or without end: keys that are not text, or stand there twice.
 void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
   if (depth > kDeepest || ++nodes > kMostNodes)
-    throw bad_input(at(file, node.Mark()) + ": the file is nested too deeply or too large", "write it without aliases");
+    throw bad_input(place_in(file, node.Mark()) + ": the file is nested too deeply or too large",
+                    "write it without aliases");
   if (!node.IsMap() && !node.IsSequence()) return;
   std::set<std::string> keys;
   for (const auto& entry : node) {
@@ -48,57 +36,26 @@ void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& no
       continue;
     }
     if (!entry.first.IsScalar())
-      throw bad_input(at(file, entry.first.Mark()) + ": a key is not a single word",
+      throw bad_input(place_in(file, entry.first.Mark()) + ": a key is not a single word",
                       "write lines of the form 'steps: 25'");
     if (!keys.insert(entry.first.Scalar()).second)
-      throw bad_input(at(file, entry.first.Mark()) + ": " + entry.first.Scalar() + " stands there twice", "keep one");
+      throw bad_input(place_in(file, entry.first.Mark()) + ": " + entry.first.Scalar() + " stands there twice",
+                      "keep one");
     check_tree(entry.second, file, depth + 1, nodes);
   }
 }
 
-/// Hears of documents only. yaml-cpp's own LoadAll never ends on a text such as ",".
-class DocumentCounter : public YAML::EventHandler {
- public:
-  void OnDocumentStart(const YAML::Mark& mark) override { last = mark; }
-  void OnDocumentEnd() override { ++count; }
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-
-  int count = 0;
-  YAML::Mark last;
-};
-
-void require_one_document(const std::string& text, const fs::path& file) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  DocumentCounter documents;
-  while (documents.count < 2 && parser.HandleNextDocument(documents)) {
-  }
-  if (documents.count > 1)
-    throw bad_input(at(file, documents.last) + ": a second document begins", "write one map of keys to values");
-}
-
 /// The file's one document; nothing but comments is null.
 YAML::Node parse(const std::string& text, const fs::path& file) {
-  // yaml-cpp reports by exceptions that do not know the file: here they become our own.
-  try {
-    require_one_document(text, file);
-    YAML::Node document = YAML::Load(text);
-    int nodes = 0;
-    check_tree(document, file, 0, nodes);
-    return document;
-  } catch (const YAML::Exception& error) {
-    throw bad_input(at(file, error.mark) + ": this is not valid YAML: " + error.msg, "correct the file");
-  }
+  YAML::Node document = load_yaml(text, file);
+  int nodes = 0;
+  check_tree(document, file, 0, nodes);
+  return document;
 }
 
 std::string read_text(const fs::path& path) {
-  if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": no such file", "check the path");
+  if (!fs::is_regular_file(path))
+    throw bad_input(path.string() + (fs::exists(path) ? ": it is no file" : ": no such file"), "check the path");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw bad_input(path.string() + " cannot be read", "check its permissions");
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -106,7 +63,7 @@ std::string read_text(const fs::path& path) {
 
 void require_map(const YAML::Node& node, const fs::path& file, const std::string& what) {
   if (!node.IsMap())
-    throw bad_input(at(file, node.Mark()) + ": " + what + " is not a map of keys to values",
+    throw bad_input(place_in(file, node.Mark()) + ": " + what + " is not a map of keys to values",
                     "write lines of the form 'steps: 25'");
 }
 
@@ -115,8 +72,9 @@ YamlOptions option_values(const YAML::Node& node, const fs::path& file, const st
   for (const auto& entry : node) {
     const std::string key = entry.first.Scalar();
     if (!entry.second.IsScalar())
-      throw bad_input(at(file, entry.second.Mark()).append(": ").append(prefix).append(key) + " is not a single value",
-                      "write one number or text after the colon, or remove the key");
+      throw bad_input(
+          place_in(file, entry.second.Mark()).append(": ").append(prefix).append(key) + " is not a single value",
+          "write one number or text after the colon, or remove the key");
     options.values[key] = entry.second.Scalar();
     options.places[key] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
   }
@@ -129,8 +87,9 @@ void check_keys(const YAML::Node& node, const fs::path& file, const std::string&
   for (const auto& entry : node) {
     const std::string key = entry.first.Scalar();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      throw bad_input(at(file, entry.first.Mark()).append(": the key ").append(prefix).append(key) + " is unknown",
-                      did_you_mean(key, known, remedy));
+      throw bad_input(
+          place_in(file, entry.first.Mark()).append(": the key ").append(prefix).append(key) + " is unknown",
+          did_you_mean(key, known, remedy));
   }
 }
 
@@ -175,8 +134,9 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
              "match has class, layers, heads and patch_size_t");
   for (const auto& entry : node["match"])
     if (!entry.second.IsScalar() && !entry.second.IsNull())
-      throw bad_input(at(file, entry.second.Mark()) + ": match." + entry.first.Scalar() + " is not a single value",
-                      "write the transformer's value, or null");
+      throw bad_input(
+          place_in(file, entry.second.Mark()) + ": match." + entry.first.Scalar() + " is not a single value",
+          "write the transformer's value, or null");
   return node;
 }
 
@@ -222,7 +182,7 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
   const YAML::Node node = parse_model_config(text, file);
   const YAML::Node transformer_class = node["match"]["class"];
   if (!transformer_class || !transformer_class.IsScalar())
-    throw bad_input(at(file, node["match"].Mark()) + ": match.class is missing",
+    throw bad_input(place_in(file, node["match"].Mark()) + ": match.class is missing",
                     "name the transformer's class, as its config.json does");
   if (!node["architecture"])
     throw bad_input(file.string() + ": architecture is missing",

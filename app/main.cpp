@@ -23,6 +23,7 @@
 #include "app/commands/inspect.h"
 #include "app/commands/reference.h"
 #include "app/commands/tune.h"
+#include "app/commands/tune/state.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
@@ -105,7 +106,7 @@ void run(int argc, char** argv, RunReport& report) {
   Arguments arguments;
   Settings collected;
   const auto settings = [&](const char* command) {
-    collected = collect_settings(arguments.values, arguments.config);
+    collect_settings(collected, arguments.values, arguments.config);
     check_distinct_files(collected, arguments.config, arguments.path);
     start_report(collected.text("report", ""), collected.flag("json"), command, report);
     return collected;
@@ -122,7 +123,7 @@ void run(int argc, char** argv, RunReport& report) {
   add_batch_options(*batch_command, batch_options);
   add_options(*batch_command, arguments, batch_keys());
   batch_command->callback([&] {
-    collected = collect_settings(arguments.values, arguments.config);
+    collect_settings(collected, arguments.values, arguments.config);
     const sets::SetSettings set{.command_line = arguments.values, .config_file = arguments.config, .merged = collected};
     batch(set, batch_options, report);
   });
@@ -150,7 +151,7 @@ void run(int argc, char** argv, RunReport& report) {
   add_bench_pipeline_options(*bench_pipeline_command, pipeline_options);
   add_options(*bench_pipeline_command, arguments, bench::pipeline_keys());
   bench_pipeline_command->callback([&] {
-    collected = collect_settings(arguments.values, arguments.config);
+    collect_settings(collected, arguments.values, arguments.config);
     check_distinct({{"--output", pipeline_options.output},
                     {"--report", collected.text("report", "")},
                     {"--against", pipeline_options.against},
@@ -177,8 +178,9 @@ void run(int argc, char** argv, RunReport& report) {
   add_tune_options(*tune_command, tune_options);
   add_options(*tune_command, arguments, tuning::tune_keys());
   tune_command->callback([&] {
-    collected = collect_settings(arguments.values, arguments.config);
+    collect_settings(collected, arguments.values, arguments.config);
     check_distinct({{"--output", tune_options.output},
+                    {"the search beside --output", tuning::state_beside(tune_options.output)},
                     {"--heat-map", tune_options.heat_map},
                     {"--report", collected.text("report", "")},
                     {"the file of prompts", tune_options.prompts},
@@ -201,7 +203,7 @@ void run(int argc, char** argv, RunReport& report) {
   CLI::App* show_command = config_command->add_subcommand("show", "what would run, and where each value comes from");
   add_options(*show_command, arguments, {});
   show_command->callback([&] {
-    collected = collect_settings(arguments.values, arguments.config);
+    collect_settings(collected, arguments.values, arguments.config);
     show_config(collected);
   });
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::app {
 namespace {
 
@@ -44,6 +46,23 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
                          const std::string& otherwise) {
   const std::string name = nearest(word, candidates);
   return name.empty() ? otherwise : "did you mean " + name + "? " + otherwise;
+}
+
+bool is_choice(std::string_view word, const std::vector<std::string>& choices) {
+  return std::any_of(choices.begin(), choices.end(), [&](const std::string& choice) {
+    if (!is_pattern(choice)) return choice == word;
+    const std::string_view start = std::string_view(choice).substr(0, choice.size() - 1);
+    return word.starts_with(start) && word.size() > start.size() &&
+           word.find_first_not_of("0123456789", start.size()) == std::string_view::npos;
+  });
+}
+
+void require_choice(const std::string& what, std::string_view word, const std::vector<std::string>& choices,
+                    const std::string& otherwise) {
+  if (is_choice(word, choices)) return;
+  std::string known;
+  for (const std::string& choice : choices) known += (known.empty() ? "" : ", ") + choice;
+  throw bad_input(what + ": one of " + known + " is needed", did_you_mean(word, choices, otherwise));
 }
 
 }  // namespace sparsereel::app

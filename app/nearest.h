@@ -15,4 +15,16 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
                          const std::string& otherwise);
 
+/// A choice that stands for many: "cuda:N" for cuda:0, cuda:1 and so on.
+inline bool is_pattern(std::string_view choice) {
+  return choice.ends_with(":N");
+}
+/// `word` is one of the choices, or one that a pattern among them stands for.
+bool is_choice(std::string_view word, const std::vector<std::string>& choices);
+
+/// Throws Error where `word` is none of `choices`: "--format cvs: one of md, csv, json is needed", "did you mean csv?
+/// see ...". `what` is how the error names the value: "--format cvs".
+void require_choice(const std::string& what, std::string_view word, const std::vector<std::string>& choices,
+                    const std::string& otherwise);
+
 }  // namespace sparsereel::app

@@ -46,7 +46,12 @@ std::vector<OptionSpec> make_table() {
        sampling,
        {}},
       {"dynamic_cfg", "--dynamic-cfg,!--no-dynamic-cfg", flag, "let guidance grow over the steps", sampling, {}},
-      {"scheduler", "--scheduler", text, "ddim or dpm (default: the checkpoint's)", sampling, {}},
+      {"scheduler",
+       "--scheduler",
+       choice,
+       "sampler (default: the checkpoint's)",
+       sampling,
+       {"ddim", "dpm", "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
 
       {"attention",
        "--attention",
@@ -88,7 +93,7 @@ std::vector<OptionSpec> make_table() {
        attention,
        {"hilbert", "native", "time-major", "morton", "random"}},
 
-      {"device", "--device", text, "auto, cpu, cuda or cuda:N (default auto)", machine, {}},
+      {"device", "--device", choice, "where it runs (default auto)", machine, {"auto", "cpu", "cuda", "cuda:N"}},
       {"dtype",
        "--dtype",
        choice,
@@ -145,6 +150,7 @@ const std::vector<OptionSpec>& option_table() {
 }
 
 const OptionSpec* find_option(std::string_view key) {
+  if (key.empty()) return nullptr;  // what key_of() makes of short names
   for (const OptionSpec& spec : option_table()) {
     std::istringstream names(spec.names);
     for (std::string name; std::getline(names, name, ',');)

@@ -11,7 +11,6 @@
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/checkpoint/model_hash.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
 #include "models/request.h"
@@ -27,6 +26,7 @@ std::string read_prompt_file(const Settings& settings) {
   if (!file || fs::is_directory(name))
     throw bad_input(option + " cannot be read", "check the path and its permissions");
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the byte order mark of some editors
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
   if (text.empty()) throw bad_input(option + " is empty", "write the prompt into it");
   return text;
@@ -40,15 +40,11 @@ std::string read_prompt(const Settings& settings, bool needed) {
 }
 
 /// The request's policy becomes the profile's; --dense-steps and --dense-layers beside --profile win over its own.
-TunedProfile apply_profile(const Settings& settings, const RunOptions& run, attention::Policy& policy) {
+TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) {
   const fs::path file = settings.text("profile", "");
   for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"})
     refuse_idle(settings, key, "profile", "with --profile, which has a policy for each head");
   const attention::Profile profile = attention::read_profile(file);
-  if (profile.model_sha256 != models::model_hash(open_model(run)))
-    throw bad_input(settings.describe("profile") + " was made for another model (" + profile.model +
-                        "): the hashes of " + "configs and weight headers differ from those of " + run.model.string(),
-                    "use that model, or make a profile of this one with 'sparsereel tune'");
   const attention::HeadPolicy defaults = policy.defaults;
   const int64_t dense_steps = policy.dense_steps, dense_layers = policy.dense_layers;
   policy = attention::policy_of(profile);
@@ -58,7 +54,11 @@ TunedProfile apply_profile(const Settings& settings, const RunOptions& run, atte
   };
   if (beside("dense_steps")) policy.dense_steps = dense_steps;
   if (beside("dense_layers")) policy.dense_layers = dense_layers;
-  return {.file = file, .sha256 = models::sha256(attention::to_yaml(profile)), .made_with = profile.made_with};
+  return {.file = file,
+          .sha256 = models::sha256(attention::to_yaml(profile)),
+          .model = profile.model,
+          .model_sha256 = profile.model_sha256,
+          .made_with = profile.made_with};
 }
 
 void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
@@ -74,6 +74,15 @@ attention::Policy read_untuned_policy(const Settings& settings) {
                               .pv_threshold = settings.number("pv_threshold"),
                               .dense_steps = settings.whole("dense_steps"),
                               .dense_layers = settings.whole("dense_layers")});
+}
+
+void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
+                   const models::Pipeline& pipeline) {
+  if (!profile || profile->model_sha256 == pipeline.model_hash()) return;
+  throw bad_input(settings.describe("profile") + " was made for another model (" + profile->model +
+                      "): the hashes of configs and weight headers differ from those of " +
+                      model_path(settings).string(),
+                  "use that model, or make a profile of this one with 'sparsereel tune'");
 }
 
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
@@ -104,7 +113,10 @@ void refuse_idle(const Settings& settings, const std::string& idle, const std::s
 }
 
 fs::path model_path(const Settings& settings) {
-  if (const auto model = settings.text("model")) return *model;
+  if (const auto model = settings.text("model")) {
+    if (model->empty()) throw bad_input("--model is empty", "name a folder, or leave it out for the tiny model");
+    return *model;
+  }
   if (const auto file = settings.text("random_weights")) return *file;
   fs::path tiny = data_folder() / "assets" / "tiny";
   if (fs::is_directory(tiny)) return tiny;
@@ -127,14 +139,8 @@ std::string model_name(const RunOptions& run) {
   return run.random_weights ? "random weights of " + name : name;
 }
 
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file) {
-  return collect_settings(command_line, config_file, {}, {});
-}
-
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file,
-                          const std::map<std::string, std::string>& row, const std::string& place) {
-  Settings settings;
-  settings.add(Source::row, row, place);
+void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
+                      const std::string& config_file) {
   settings.add(Source::command_line, command_line);
   if (!config_file.empty()) {
     const YamlOptions config = read_config_file(config_file);
@@ -144,7 +150,7 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
   if (const auto random_weights = settings.text("random_weights")) {
     const ModelConfig config = read_architecture(*random_weights).config;
     settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
-    return settings;
+    return;
   }
   const auto folder = models::ModelFolder::open(model_path(settings));
   std::string file;
@@ -152,7 +158,6 @@ Settings collect_settings(const std::map<std::string, std::string>& command_line
   const auto transformer = models::parse_cogvideox_config(json, file);
   const auto matched = find_model_config(data_folder() / "configs", folder.component_class("transformer"), transformer);
   if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string(), matched->places);
-  return settings;
 }
 
 const std::vector<std::string>& decode_keys() {
@@ -205,7 +210,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.height = settings.whole("height");
   request.num_frames = settings.whole("frames");
   request.attention_policy = read_untuned_policy(settings);
-  if (settings.has("profile")) options.profile = apply_profile(settings, options.run, request.attention_policy);
+  if (settings.has("profile")) options.profile = apply_profile(settings, request.attention_policy);
   request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
   request.vae_tiling = options.run.vae_tiling;
   if (request.guidance_scale)

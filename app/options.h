@@ -31,10 +31,11 @@ struct RunOptions {
   bool quiet = false;
 };
 
-/// The file of --profile, checked against the model.
+/// The file of --profile.
 struct TunedProfile {
   std::filesystem::path file;
-  std::string sha256;  // of its content
+  std::string sha256;               // of its content
+  std::string model, model_sha256;  // that it was made for
   attention::ProfileSetting made_with;
 };
 
@@ -48,12 +49,10 @@ struct GenerateOptions {
   std::optional<TunedProfile> profile;            // its policy is the request's
 };
 
-/// Command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws Error
-/// for an unreadable file or model.
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file);
-/// The same with the values of a prompt set's row, which come before all others; `place`: its file and line.
-Settings collect_settings(const std::map<std::string, std::string>& command_line, const std::string& config_file,
-                          const std::map<std::string, std::string>& row, const std::string& place);
+/// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws
+/// Error for an unreadable file or model; what was added before is there for Settings::with_place().
+void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
+                      const std::string& config_file);
 
 /// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.
 std::filesystem::path model_path(const Settings& settings);
@@ -70,6 +69,10 @@ RunOptions read_run_options(const Settings& settings);
 /// Throws Error naming the option that is out of range or would have no effect. `prompt_needed` is false for `config
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
+
+/// Throws Error where the profile was made for another model than the pipeline's.
+void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
+                   const models::Pipeline& pipeline);
 
 /// The policy of --topk and the like, whatever --profile says.
 attention::Policy read_untuned_policy(const Settings& settings);

@@ -68,32 +68,27 @@ std::optional<bool> parse_flag(const std::string& text) {
   return std::nullopt;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string result;
-  for (const std::string& word : words) result += (result.empty() ? "" : ", ") + word;
-  return result;
-}
-
-/// What is wrong with a value of this kind; empty where nothing is.
-std::string problem(const OptionSpec& spec, const std::string& value) {
+/// Throws where the value is none of the option's kind; `what` is how the error names it.
+void check_value(const OptionSpec& spec, const std::string& what, const std::string& value) {
+  const std::string help = "see 'sparsereel generate --help'";
+  const auto require = [&](bool right, const char* needed) {
+    if (!right) throw bad_input(what + ": " + needed + " is needed", help);
+  };
   switch (spec.kind) {
     case ValueKind::text:
     case ValueKind::file:
-      return {};
+      return;
     case ValueKind::whole:
-      return parse<int64_t>(value) || parse<uint64_t>(value) ? "" : "a whole number is needed";
+      return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number");
     case ValueKind::number: {
       const auto number = parse<double>(value);
-      return number && std::isfinite(*number) ? "" : "a number is needed";
+      return require(number && std::isfinite(*number), "a number");
     }
     case ValueKind::flag:
-      return parse_flag(value) ? "" : "true or false is needed";
+      return require_choice(what, value, {"true", "false", "on", "off", "yes", "no"}, help);
     case ValueKind::choice:
-      return std::find(spec.choices.begin(), spec.choices.end(), value) != spec.choices.end()
-                 ? ""
-                 : "one of " + joined(spec.choices) + " is needed";
+      return require_choice(what, value, spec.choices, help);
   }
-  return {};
 }
 
 /// The option of this name; throws where there is none, or where the value is none of its kind.
@@ -104,9 +99,7 @@ const OptionSpec& checked_option(const std::string& given, const std::string& va
     throw bad_input(label("the key " + given, source, file, place.key) + " is unknown",
                     did_you_mean(given, known_keys(),
                                  "keys are the long option names of 'sparsereel generate --help' with _ for -"));
-  if (const std::string wrong = problem(*spec, value); !wrong.empty())
-    throw bad_input(label(given, source, file, place.value) + " " + value + ": " + wrong,
-                    did_you_mean(value, spec->choices, "see 'sparsereel generate --help'"));
+  check_value(*spec, label(given, source, file, place.value) + " " + value, value);
   return *spec;
 }
 
@@ -124,6 +117,19 @@ void expand_size(std::map<std::string, Setting>& added) {
   added.erase(place);
   added["width"] = {width, size.source, size.file, size.mark};
   added["height"] = {height, size.source, size.file, size.mark};
+}
+
+/// The cause begins with the file, or with what is in it, or says that it cannot be written: "a.mp4: no such file",
+/// "model/vae/config.json: ...", "cannot write /home/x/a.mp4: ...".
+bool names_file(std::string_view cause, const std::string& file) {
+  constexpr std::string_view kWrite = "cannot write ";
+  if (cause.starts_with(kWrite)) {
+    cause.remove_prefix(kWrite.size());
+    const size_t folder = cause.find("/" + file);
+    if (folder != std::string_view::npos) cause.remove_prefix(folder + 1);
+  }
+  if (file.empty() || !cause.starts_with(file)) return false;
+  return cause.size() == file.size() || std::string_view(" /:.").find(cause[file.size()]) != std::string_view::npos;
 }
 
 }  // namespace
@@ -174,13 +180,20 @@ std::string Settings::describe(const std::string& key) const {
 
 Error Settings::with_place(const Error& error) const {
   const std::string cause = error.what();
+  std::string file, value;  // the label and the longest name of a file that the cause names
   for (const auto& [key, setting] : values_) {
     if (setting.source == Source::command_line) continue;
     const std::string placed = label(key, setting.source, setting.file, setting.mark);
+    if (cause.starts_with(placed)) return error;
     for (const std::string& name : {option_name(key) + " ", "attention policy: " + key + " "})
       if (cause.starts_with(name)) return {error.exit_code(), placed + " " + cause.substr(name.size()), error.remedy()};
+    if (find_option(key)->kind != ValueKind::file || setting.value.size() <= value.size()) continue;
+    if (!names_file(cause, setting.value)) continue;
+    file = placed;
+    value = setting.value;
   }
-  return error;
+  if (file.empty() || error.exit_code() != 2) return error;
+  return {error.exit_code(), file + ": " + cause, error.remedy()};
 }
 
 std::optional<std::string> Settings::text(const std::string& key) const {

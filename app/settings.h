@@ -64,8 +64,8 @@ class Settings {
   bool has(const std::string& key) const { return find(key) != nullptr; }
   /// How an error names a value: "--steps 0" or "my.yaml:3:8: steps 0".
   std::string describe(const std::string& key) const;
-  /// An error of later stages, which know options by their names only ("--frames 8 ..."), with the place in the file
-  /// that gave the value ("my.yaml:3:9: frames 8 ...").
+  /// An error of later stages, which know options by their names only ("--frames 8 ..."), or files by theirs ("a.mp4:
+  /// no such file"), with the place in the file that gave the value ("my.yaml:3:9: frames 8 ...").
   Error with_place(const Error& error) const;
 
   std::optional<std::string> text(const std::string& key) const;

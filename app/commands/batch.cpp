@@ -15,6 +15,7 @@
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/commands/finish_video.h"
+#include "app/nearest.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
 #include "models/device.h"
@@ -32,6 +33,8 @@ const std::set<std::string>& keys_of_one_video() {
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("batch: a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
   if (options.folder.empty()) throw bad_input("batch: the folder is missing", "say where the videos go with -o DIR");
+  require_choice("--format " + options.format, options.format, {"mp4", "gif", "y4m", "safetensors"},
+                 "see 'sparsereel batch --help'");
   for (const std::string& key : keys_of_one_video()) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
@@ -82,8 +85,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows,
   } catch (const Error& error) {
     if (!own("model") && !own("random_weights") && !own("device") && !own("dtype") && !own("offload")) throw;
     for (PlannedRow* row : rows) {
-      row->cause = error.what();
-      row->remedy = error.remedy();
+      row->fail(error);
       renderer.fail(*row);
     }
     return nullptr;
@@ -139,8 +141,7 @@ std::string summary(const Tally& tally, const BatchOptions& options, double seco
 void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
-  for (const PlannedRow* row : tally.failed)
-    std::cerr << row->place << ": " << row->cause << "\n  remedy: " << row->remedy << "\n";
+  for (const PlannedRow* row : tally.failed) std::cerr << row->cause << "\n  remedy: " << row->remedy << "\n";
   throw run_failure(std::to_string(tally.failed.size()) + " of the rows failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
 }
@@ -158,14 +159,16 @@ const std::vector<std::string>& batch_keys() {
 }
 
 void add_batch_options(CLI::App& command, BatchOptions& options) {
-  command.add_option("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)")
-      ->type_name("FILE");
-  command.add_option("-o,--output", options.folder, "folder of the videos and manifests")->type_name("DIR");
-  command.add_option("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)")
-      ->type_name("i/n");
-  command.add_option("--format", options.format, "of the videos (default mp4)")
-      ->check(CLI::IsMember({"mp4", "gif", "y4m", "safetensors"}));
-  command.add_option("--status", options.status, "say what the manifests in this folder add up to")->type_name("DIR");
+  const char* set = "Prompt set";
+  const char* output = find_option("output")->group.c_str();
+  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
+    command.add_option(names, value, help)->type_name(type)->group(group);
+  };
+  add("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)", "FILE", set);
+  add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
+  add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
+  add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);
+  add("--format", options.format, "of the videos (default mp4)", "mp4,gif,y4m,safetensors", output);
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
@@ -177,7 +180,10 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
       throw bad_input(
           "--status " + options.status.string() + " renders nothing: FILE, -o and --share mean nothing to it",
           "leave them out, or leave out --status");
-    check_distinct({{"--report", set.merged.text("report", "")}, {"--config", set.config_file}});
+    std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
+    for (const std::filesystem::path& manifest : manifests_in(options.status))
+      files.push_back({"a manifest to sum", manifest});
+    check_distinct(files);
     begin_report();
     return show_status(options.status, report);
   }
@@ -191,7 +197,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
-  remove_leftovers(planned, options.folder);  // under the manifest's lock
+  remove_leftovers(planned);  // under the manifest's lock
   Tally tally;
   tally.rows = static_cast<int64_t>(rows.size());
   tally.share = static_cast<int64_t>(planned.size());

@@ -61,8 +61,9 @@ void check_memory(const Run& run, const bench::Workload& workload, int64_t copie
   const double needed = bench::input_bytes(workload.shape, run.dtype, copies) + beside;
   const uint64_t available = models::free_memory(run.device);
   if (needed > static_cast<double>(available))
-    throw bad_input("shape " + workload.shape.text() + " needs about " + human_bytes(static_cast<uint64_t>(needed)) +
-                        ", " + human_bytes(available) + " are free on " + run.device.str(),
+    throw bad_input("shape " + workload.shape.text() + " needs about " +
+                        human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + ", " + human_bytes(available) +
+                        " are free on " + run.device.str(),
                     "choose fewer tokens, heads or a smaller batch");
 }
 

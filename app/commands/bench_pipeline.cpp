@@ -123,7 +123,7 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
       "steps of each run, all of them timed; quality needs a model's usual number (default 4)", "N", measuring);
   add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N", measuring);
   add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N", measuring);
-  add("--format", options.format, "md, csv, json (default: by the output's ending, else md)", "FORMAT", output);
+  add("--format", options.format, "of the tables (default: by the output's ending, else md)", "md,csv,json", output);
   add("-o,--output", options.output, "write the tables to this file in place of stdout", "FILE", output);
 }
 
@@ -136,6 +136,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (!options.output.empty()) output.emplace(options.output);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const auto pipeline = open_pipeline(plan.run);
+  check_profile(settings, plan.profile, *pipeline);
   const nlohmann::json architecture = architecture_of(open_model(plan.run));
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["settings"] = settings_report(plan, *pipeline, architecture);

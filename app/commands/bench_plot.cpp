@@ -11,6 +11,8 @@
 namespace sparsereel::app {
 namespace {
 
+constexpr const char* kRemedy = "give the --report (or --json) of 'sparsereel bench pipeline' or 'bench attention'";
+
 using bench::number_of;
 using nlohmann::json;
 
@@ -58,10 +60,7 @@ std::string title_of(const json& report) {
 
 PlotData plot_of(const json& report, const std::string& file) {
   const json rows = report.is_object() ? report.value("rows", json()) : json();
-  const auto fail = [&](const std::string& what) {
-    return bad_input(file + ": " + what,
-                     "give the --report (or --json) of 'sparsereel bench pipeline' or 'bench attention'");
-  };
+  const auto fail = [&](const std::string& what) { return bad_input(file + ": " + what, kRemedy); };
   if (!rows.is_array()) throw fail("rows is missing or no array");
   std::vector<json> drawn;
   bool decibels = false, steps = false;
@@ -87,7 +86,7 @@ PlotData plot_of(const json& report, const std::string& file) {
 
 void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report) {
   check_png("--output", output);
-  const PlotData data = plot_of(models::read_json(file), file.string());
+  const PlotData data = plot_of(models::read_json(file, kRemedy), file.string());
   write_plot(output, data);
   report.last_line = output.string() + ": " + std::to_string(data.rows.size()) + " bars";
 }

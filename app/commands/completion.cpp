@@ -5,7 +5,6 @@
 #include <map>
 
 #include "app/nearest.h"
-#include "hilbert/error.h"
 
 namespace sparsereel::app {
 namespace {
@@ -34,6 +33,13 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
     text += word;
   }
   return text;
+}
+
+/// What can be typed as it stands: "cuda:N" cannot.
+std::string words_of(const OptionInfo& option) {
+  std::vector<std::string> words = option.choices;
+  std::erase_if(words, is_pattern);
+  return joined(words);
 }
 
 /// " bench pipeline": how the scripts for bash and fish know the command that the line has come to.
@@ -70,9 +76,11 @@ std::string bash_values(const CommandInfo& command) {
     for (const std::string& name : option.names) patterns.push_back(literal(state(command).append(" ").append(name)));
     text.append("    ").append(joined(patterns, "|")).append(") ");
     if (!option.choices.empty())
-      text += "words=" + literal(joined(option.choices)) + " ;;\n";
+      text += "words=" + literal(words_of(option)) + " ;;\n";
     else if (option.is_file())
-      text += "files=yes ;;\n";
+      text += "files=file ;;\n";
+    else if (option.is_folder())
+      text += "files=directory ;;\n";
     else
       text += "return ;;\n";
   }
@@ -88,7 +96,7 @@ std::string bash_script(const CommandInfo& program) {
       if (!option.positional) options.insert(options.end(), option.names.begin(), option.names.end());
     words.append("      ").append(literal(state(*command))).append(") options=").append(literal(joined(options)));
     words.append(" words=").append(literal(joined(plain_words(*command))));
-    words.append(takes_file(*command) ? " files=yes ;;\n" : " ;;\n");
+    words.append(takes_file(*command) ? " files=file ;;\n" : " ;;\n");
   }
   return "# bash completion for sparsereel, written by 'sparsereel completion bash'\n"
          "_sparsereel() {\n"
@@ -110,8 +118,8 @@ std::string bash_script(const CommandInfo& program) {
          "      esac\n"
          "      if [ \"${current#-}\" != \"$current\" ]; then words=$options files=; fi ;;\n"
          "  esac\n"
-         "  if [ \"$files\" ]; then compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$current\"); "
-         "return; fi\n"
+         "  if [ \"$files\" ]; then compopt -o filenames; mapfile -t COMPREPLY < <(compgen -A \"$files\" -- "
+         "\"$current\"); return; fi\n"
          "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
          "}\n"
          "complete -F _sparsereel sparsereel\n";
@@ -120,8 +128,9 @@ std::string bash_script(const CommandInfo& program) {
 /// One argument of zsh's _arguments: '(-s --seed)'{-s,--seed}'[seed of the noise]:N:'
 std::string zsh_option(const OptionInfo& option) {
   std::string action;
-  if (!option.choices.empty()) action = "(" + joined(option.choices) + ")";
+  if (!option.choices.empty()) action = "(" + words_of(option) + ")";
   if (option.is_file()) action = "_files";
+  if (option.is_folder()) action = "_files -/";
   if (option.positional) return literal(":" + option.names.front() + ":" + action);
   const std::string help = replaced(option.help, {{'[', "\\["}, {']', "\\]"}, {':', "\\:"}, {'\\', "\\\\"}});
   std::string value;
@@ -168,9 +177,11 @@ std::string fish_option(const OptionInfo& option) {
   for (const std::string& name : option.names)
     text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   if (!option.choices.empty())
-    text += " -x -a " + literal(joined(option.choices));
+    text += " -x -a " + literal(words_of(option));
   else if (option.is_file())
     text += " -r -F";
+  else if (option.is_folder())
+    text += " -x -a '(__fish_complete_directories)'";
   else if (!option.value.empty())
     text += " -x";
   return text + " -d " + literal(option.help);
@@ -201,7 +212,7 @@ std::string fish_script(const CommandInfo& program) {
       else if (option.is_file())
         text += start + " -F\n";
       else if (!option.choices.empty())
-        text += start + " -a " + literal(joined(option.choices)) + "\n";
+        text += start + " -a " + literal(words_of(option)) + "\n";
     }
   }
   return text;
@@ -212,9 +223,8 @@ std::string fish_script(const CommandInfo& program) {
 std::string completion_script(const CommandInfo& program, const std::string& shell) {
   if (shell == "bash") return bash_script(program);
   if (shell == "zsh") return zsh_script(program);
-  if (shell == "fish") return fish_script(program);
-  throw bad_input("completion for " + shell + " is not known: one of bash, zsh, fish is needed",
-                  did_you_mean(shell, {"bash", "zsh", "fish"}, "see 'sparsereel completion --help'"));
+  require_choice("completion for " + shell, shell, {"bash", "zsh", "fish"}, "see 'sparsereel completion --help'");
+  return fish_script(program);
 }
 
 }  // namespace sparsereel::app

@@ -76,6 +76,7 @@ void show_config(const Settings& settings) {
   GenerateOptions options = read_generate_options(settings, false);
   if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
   const auto pipeline = open_pipeline(options.run);
+  check_profile(settings, options.profile, *pipeline);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   const models::GenerateSettings resolved = pipeline->resolve(options.request);
   nlohmann::json values = make_recipe(options, resolved, *pipeline, {});

@@ -82,6 +82,7 @@ void generate(const Settings& settings, RunReport& report) {
   if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
 
   const auto pipeline = open_pipeline(options.run);
+  check_profile(settings, options.profile, *pipeline);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   report.content["model"] = fs::canonical(options.run.model).string();
   report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});

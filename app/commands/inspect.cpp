@@ -33,7 +33,8 @@ void print_component(const models::ComponentSummary& component) {
 }
 
 void inspect_checkpoint(const fs::path& path, bool json) {
-  const Settings settings = collect_settings({{"model", path.string()}}, "");
+  Settings settings;
+  collect_settings(settings, {{"model", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
   const models::CheckpointSummary summary = models::summarize(path, made_for);
   if (json) {

@@ -2,11 +2,9 @@
 #include "app/commands/reference.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "app/nearest.h"
 #include "app/settings.h"
-#include "hilbert/error.h"
 
 namespace sparsereel::app {
 namespace {
@@ -109,19 +107,6 @@ std::vector<Entry> manual(const CommandInfo& program) {
   return entries;
 }
 
-std::string wrapped(const std::string& text, size_t indent) {
-  std::string result, line(indent, ' ');
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (line.size() > indent && line.size() + word.size() + 1 > 100) {
-      result += line + "\n";
-      line.assign(indent, ' ');
-    }
-    line += (line.size() > indent ? " " : "") + word;
-  }
-  return result + line + "\n";
-}
-
 std::string as_text(const std::vector<Entry>& entries) {
   std::string text;
   for (const Entry& entry : entries) {
@@ -161,10 +146,8 @@ std::string as_man(const std::vector<Entry>& entries) {
 }  // namespace
 
 std::string reference(const CommandInfo& program, const std::string& format) {
-  if (format == "text") return as_text(manual(program));
-  if (format == "man") return as_man(manual(program));
-  throw bad_input("--format " + format + ": one of text, man is needed",
-                  did_you_mean(format, {"text", "man"}, "see 'sparsereel reference --help'"));
+  require_choice("--format " + format, format, {"text", "man"}, "see 'sparsereel reference --help'");
+  return format == "text" ? as_text(manual(program)) : as_man(manual(program));
 }
 
 }  // namespace sparsereel::app

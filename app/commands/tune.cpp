@@ -14,7 +14,6 @@
 #include "attention/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
-#include "models/checkpoint/model_hash.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
 
@@ -236,7 +235,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
     throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
                     "choose another --dtype or --device");
   const models::ModelFolder folder = open_model(plan.run);
-  const std::string model = models::model_hash(folder);
+  const std::string& model = pipeline->model_hash();
   report.content["machine"] = bench::machine_report(pipeline->device());
 
   const c10::InferenceMode guard;

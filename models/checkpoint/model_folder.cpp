@@ -106,15 +106,15 @@ Error no_weights(const fs::path& folder) {
 
 }  // namespace
 
-json read_json(const fs::path& path) {
+json read_json(const fs::path& path, const std::string& given) {
+  const std::string remedy = given.empty() ? kDownloadAgain : given;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw bad_input(path.string() + ": does not exist", kDownloadAgain);
-  if (!fs::is_regular_file(status)) throw bad_input(path.string() + ": is not a file", kDownloadAgain);
+  if (!fs::exists(status)) throw bad_input(path.string() + ": does not exist", remedy);
+  if (!fs::is_regular_file(status)) throw bad_input(path.string() + ": is not a file", remedy);
   const uintmax_t size = fs::file_size(path, error);
   if (!error && size > kMaxJsonBytes)
-    throw bad_input(path.string() + ": " + std::to_string(size) + " bytes are too many for a JSON file",
-                    kDownloadAgain);
+    throw bad_input(path.string() + ": " + std::to_string(size) + " bytes are too many for a JSON file", remedy);
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
@@ -123,7 +123,7 @@ json read_json(const fs::path& path) {
   const std::string content = std::move(text).str();
   if (is_git_lfs_pointer(content))
     throw bad_input(path.string() + ": is a Git LFS pointer", "run 'git lfs pull' in that folder");
-  return parse_json(content, path.string(), kDownloadAgain);
+  return parse_json(content, path.string(), remedy);
 }
 
 std::map<std::string, std::string> parse_weight_map(const json& index, const std::string& file) {

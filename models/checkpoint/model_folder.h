@@ -14,8 +14,9 @@
 
 namespace sparsereel::models {
 
-/// Reads a JSON file; throws Error naming the file (and the line) when it is missing or malformed.
-nlohmann::json read_json(const std::filesystem::path& path);
+/// Reads a JSON file; throws Error naming the file (and the line) when it is missing or malformed. `remedy`: where it
+/// is no part of a checkpoint.
+nlohmann::json read_json(const std::filesystem::path& path, const std::string& remedy = {});
 
 /// Checks the content of a model_index.json and returns its pipeline class: a known family (family.h) that names every
 /// component it needs, each of a supported class. Throws Error naming `file` and the entry.

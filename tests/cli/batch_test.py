@@ -128,6 +128,12 @@ class PromptSets(BatchTest):
             self.assertEqual(result.returncode, 2, result.stderr)
         for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'sheet.png'), ('set.txt', 'out/manifest.0.jsonl')):
             self.fail_with(self.batch(set_file, 'out', '--report', report), 2, 'are the same file', report)
+        for name in ('manifest.0.jsonl', 'manifest.1.jsonl'):
+            (model / name).write_text('')
+            for given in (['--status', model], [self.write('latents.jsonl', json.dumps({'prompt': 'a', 'save_latents': str(model / name)}) + '\n'), '-o', model]):
+                self.fail_with(self.run_program('batch', *given, '--quiet', *([] if given[0] != '--status' else ['--report', model / name])), 2, 'are the same file', name)
+            (model / name).unlink()
+        (self.folder / 'latents.jsonl').unlink()
         self.fail_with(self.batch('save.jsonl', 'out', '--init-latents', 'latents.safetensors'), 2, 'are the same file', 'save.jsonl:1')
         self.fail_with(self.batch('own.jsonl', model, '--report', model / '0000-a.mp4'), 2, 'are the same file', 'own.jsonl:1')
         self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}, before)
@@ -145,11 +151,29 @@ class PromptSets(BatchTest):
         self.fail_with(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--threads', '0'), 2, '--threads 0')
         self.assertFalse((self.folder / 'out').exists())
 
+    def test_row_renders_a_recipe_again(self):
+        self.succeed(self.generate('--seed', '5', '--steps', '3', '--frames', '5', '--threads', '1', '-o', 'one.mp4'))
+        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n{"from": "one.mp4", "output": "again.mp4"}\n{"from": "one.mp4", "seed": 6}\n'), 'out', '--frames', '5'))
+        self.assertEqual((self.folder / 'out' / 'again.mp4').read_bytes(), (self.folder / 'one.mp4').read_bytes())
+        self.assertEqual([line['seed'] for line in sorted(self.manifest(), key=lambda line: line['row'])], [42, 5, 6])
+
+    def test_bad_values_are_named_by_their_places(self):
+        file = self.write('set.yaml', '- prompt: a\n  width: 100\n- prompt: b\n  attention: full\n  topk: 0.3\n- {prompt: c, model: nowhere}\n')
+        result = self.batch(file.name)
+        self.assertEqual(result.returncode, 1)
+        causes = result.stderr.splitlines()[:-2:2]
+        self.assertEqual(len(causes), 3, result.stderr)
+        for place in ('set.yaml:2:10: width 100 is', 'set.yaml:5:9: topk 0.3 has no effect', 'set.yaml:6:22: model: nowhere: is not a folder'):
+            self.assertTrue(any(cause.startswith(place) and cause.count('set.yaml') == 1 for cause in causes), result.stderr)
+        config = self.write('my.yaml', 'init_latents: missing.safetensors\n').name
+        self.assertIn('set.txt:1: my.yaml:1:15: init_latents: missing.safetensors: cannot be opened',
+                      self.batch(self.write('set.txt', 'a\n').name, 'out', '--config', config).stderr)
+
     def test_bad_row_fails_alone(self):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')
         self.assertEqual(result.returncode, 1)
-        for word in ('set.csv:3', '--width 100', '96 or 112', 'set.csv:4', 'missing.safetensors', '2 of the rows failed'):
+        for word in ('set.csv:3: width 100', '96 or 112', 'set.csv:4: init_latents: missing.safetensors', '2 of the rows failed'):
             self.assertIn(word, result.stderr)
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0003-d.mp4'])
         self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])
@@ -393,13 +417,23 @@ class Shares(BatchTest):
         self.check_consistent(5)
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 5)
 
+    def test_status_of_what_is_no_manifest(self):
+        (self.folder / 'out').mkdir()
+        self.write('out/manifest.0.jsonl', 'no JSON\n')
+        result = self.run_program('batch', '--status', 'out')
+        self.assertEqual(result.returncode, 2)
+        for words in ('warning: out/manifest.0.jsonl:1: ', 'error: out holds no manifest.*.jsonl with a line in it'):
+            self.assertIn(words, result.stderr)
+        (self.folder / 'out' / 'manifest.1.jsonl').mkdir()
+        self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out/manifest.1.jsonl is a folder')
+
     def test_status_sums_the_manifests(self):
         file = self.write('set.csv', 'prompt,width\na,\nb,100\nc,\nd,\n')
         self.batch(file, 'out', '--steps', '2', '--share', '0/3')
         self.batch(file, 'out', '--steps', '2', '--share', '1/3')
         text = self.succeed(self.run_program('batch', '--status', 'out')).stdout
         self.assertIn('2 of 4 rows done, 1 failed, 1 missing', text)
-        self.assertIn('--width 100', text)
+        self.assertIn('set.csv:3: width 100', text)
         (self.folder / 'out' / '0000-a.mp4').unlink()
         self.assertIn('1 of 4 rows done', self.succeed(self.run_program('batch', '--status', 'out')).stdout)
         self.fail_with(self.run_program('batch', '--status', '.'), 2, 'manifest')
@@ -470,6 +504,18 @@ class KilledRuns(BatchTest):
         for stranger in strangers:
             (self.folder / 'out' / stranger).unlink()
         self.assertEqual(self.videos(), videos)
+
+    def test_leavings_of_contact_sheets_and_latents_are_removed(self):
+        for folder in ('sheets', 'latents'):
+            (self.folder / folder).mkdir()
+        row = {'prompt': 'a', 'frames': 5, 'contact_sheet': 'sheets/a.png', 'save_latents': str(self.folder / 'latents' / 'a.safetensors')}
+        file = self.write('set.jsonl', json.dumps(row) + '\n')
+        strangers = {'sheets/.b.12.partial.png', 'latents/.b.12.partial.safetensors', 'sheets/.a.12.png'}
+        for left in ('sheets/.a.12.partial.png', 'latents/.a.12-1.partial.safetensors', *strangers):
+            self.write(left, 'x')
+        self.succeed(self.batch(file, 'out', '--steps', '2'))
+        left = {str(path.relative_to(self.folder)) for folder in ('sheets', 'latents') for path in (self.folder / folder).iterdir()}
+        self.assertEqual(left, strangers | {'sheets/a.png', 'latents/a.safetensors'})
 
 
 if __name__ == '__main__':

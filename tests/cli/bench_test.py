@@ -92,6 +92,7 @@ class BenchAttention(CommandLineTest):
                                  (['--shape', '1,1,64,64', '--dtype', 'int8'], ['int8']),
                                  (['--shape', '1,1,64,64', '--device', 'tpu'], ['tpu']),
                                  (['--shape', '4096,4096,4096,128', '--device', 'cpu'], ['GiB']),
+                                 (['--shape', '1073741824,1073741824,1024,1024', '--device', 'cpu'], ['needs about 9', 'GiB']),
                                  (['--shape', '1,1,64,64', '-o', 'none/a.md'], ['none']),
                                  (['--shape', '1,1,64,64', '--report', 'none/a.json'], ['none']),
                                  (['--shape', '1,1,64,64', '--text-tokens', '65'], ['--text-tokens 65'])):
@@ -202,13 +203,15 @@ class BenchPipeline(CommandLineTest):
         for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']), (['--modes', 'full', '--topk', '0.5'], ['no effect']),
                                  (['--modes', 'full', '--token-order', 'native,hilbert'], ['--token-order']), (['--token-order', 'spiral'], ['spiral']),
                                  (['--modes', 'full', '--similarity', '0.5'], ['--similarity', 'no effect']),
-                                 (['--repetitions', 0], ['--repetitions']), (['--steps', 0], ['--steps']), (['--against', 'none.json'], ['none.json']),
+                                 (['--repetitions', 0], ['--repetitions']), (['--steps', 0], ['--steps']), (['--against', 'none.json'], ['none.json', 'diffusers_report.py']),
+                                 (['--modes', 'full', '--heat-map', 'h.png'], ['--heat-map', 'no effect']),
                                  (['-m', MODEL], ['--model', '--random-weights']), (['--random-weights', 'none.yaml'], ['none.yaml'])):
             with self.subTest(arguments=arguments):
                 given = SMALL if arguments[0] != '--random-weights' else SMALL[:2]
                 self.fail_with(self.bench(*(given if arguments[0] != '--steps' else [*SMALL[:8], '--quiet']), *arguments), 2, *words)
         (self.folder / 'r.json').write_text('{}')
         self.fail_with(self.run_program('bench', 'plot', 'r.json'), 2, 'r.json')
+        self.fail_with(self.run_program('bench', 'plot', 'none.json'), 2, 'none.json', 'bench pipeline')
         self.fail_with(self.run_program('bench', 'plot', 'r.json', '-o', 'r.jpg'), 2, 'r.jpg')
         self.assertEqual(self.names(), ['r.json'])
 

@@ -195,7 +195,7 @@ class Generate(CommandLineTest):
                 shutil.rmtree(model)
 
     def test_prompt_file(self):
-        (self.folder / 'prompt.txt').write_text(PROMPT + '\n')
+        (self.folder / 'prompt.txt').write_text('\ufeff' + PROMPT + '\r\n', newline='')
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '--steps', 2, '-o', 'a.safetensors'))
         read = floats(read_safetensors(self.folder / 'a.safetensors')['frames'])
         self.assertEqual(read, self.frames('b.safetensors'))

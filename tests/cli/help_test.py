@@ -46,9 +46,10 @@ class Help(CommandLineTest):
     def test_reference_explains_every_option(self):
         text = self.text('reference')
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        sections = dict(section.split('\n', 1) for section in re.split(r'\n\n(?=sparsereel \w|[A-Z])', text))
         for command in self.commands():
-            for option in self.options(*command) - {'--help'}:
-                self.assertIn(option, text)
+            section = next((body for title, body in sections.items() if re.fullmatch(' '.join(['sparsereel', *command]) + '( [A-Z]+)?', title)), '')
+            self.assertLessEqual(self.options(*command) - {'--help'}, set(re.findall(r'--[a-z][a-z0-9-]*', section)), command)
         for word in ('--num-inference-steps', 'In YAML: cfg_scale', 'one of full, quantized, sparse, check', 'EXIT STATUS', 'sparsereel decode LATENTS'):
             self.assertIn(word, ' '.join(text.split()))
         man = self.text('reference', '--format', 'man')
@@ -72,6 +73,8 @@ class Help(CommandLineTest):
 
     def check_completion(self, complete):
         (self.folder / 'clip one.mp4').write_text('')
+        (self.folder / 'folder.mp4').write_text('')
+        (self.folder / 'folder one').mkdir()
         self.assertIn('generate', complete('sparsereel', ''))
         self.assertNotIn('attention', complete('sparsereel', ''))
         self.assertEqual(set(complete('sparsereel', 'bench', '')) & {'attention', 'pipeline', 'plot', 'generate'}, {'attention', 'pipeline', 'plot'})
@@ -84,6 +87,10 @@ class Help(CommandLineTest):
         self.assertEqual([name.replace('\\', '') for name in complete('sparsereel', 'generate', '--from', 'cl')], ['clip one.mp4'])
         self.assertEqual([name.replace('\\', '') for name in complete('sparsereel', 'inspect', 'cl')], ['clip one.mp4'])
         self.assertEqual([word for word in complete('sparsereel', 'generate', '--seed', '') if word], [])
+        self.assertEqual(set(complete('sparsereel', 'batch', '--format', '')), {'mp4', 'gif', 'y4m', 'safetensors'})
+        self.assertEqual(set(complete('sparsereel', 'generate', '--device', '')), {'auto', 'cpu', 'cuda'})
+        for option in ('-o', '--status'):
+            self.assertEqual([name.replace('\\', '').rstrip('/') for name in complete('sparsereel', 'batch', option, 'fo')], ['folder one'], option)
         for command in self.commands():
             offered = set(complete('sparsereel', *command, '--'))
             self.assertLessEqual(self.options(*command), offered, command)
@@ -102,6 +109,7 @@ class Help(CommandLineTest):
         script = 'autoload -U compinit; compinit -u -D; source ./_sparsereel; print $_comps[sparsereel]; whence -w _sparsereel_bench_plot'
         result = subprocess.run(['zsh', '-f', '-c', script], capture_output=True, text=True, cwd=self.folder)
         self.assertEqual((result.stdout, result.stderr), ('_sparsereel\n_sparsereel_bench_plot: function\n', ''))
+        self.assertIn(":DIR:_files -/'", self.text('completion', 'zsh'))
 
     def test_wrong_words_are_answered_with_the_nearest_right_ones(self):
         for arguments, meant in ((['generat', '-p', 'x'], 'did you mean generate?'), (['bench', 'atention'], 'did you mean attention?'),
@@ -111,6 +119,26 @@ class Help(CommandLineTest):
                                  (['reference', '--format', 'mna'], 'did you mean man?'), (['--verison'], 'did you mean --version?')):
             self.fail_with(self.run_program(*arguments), 2, meant)
         self.assertNotIn('did you mean', self.run_program('generate', '--zzzzzz').stderr)
+
+    def test_wrong_values_are_answered_with_all_choices_and_the_nearest(self):
+        attention = ['bench', 'attention', '--shape', '1,1,64,64']
+        (self.folder / 'set.txt').write_text('a\n')
+        for arguments, choices, meant in (
+                (['generate', '-p', 'x', '--scheduler', 'dmp'], 'ddim, dpm', 'dpm'), (['generate', '-p', 'x', '--device', 'cdua'], 'auto, cpu, cuda, cuda:N', 'cuda'),
+                (['generate', '-p', 'x', '--device', 'cuda:x'], 'auto, cpu, cuda, cuda:N', 'cuda:N'), (['tune', '-p', 'x', '--device', 'cup'], 'auto, cpu', 'cpu'),
+                ([*attention, '--modes', 'full,spares'], 'full, quantized, sparse', 'sparse'), ([*attention, '--format', 'cvs'], 'md, csv, json', 'csv'),
+                (['bench', 'attention', '--workload', 'mochi,cogvideox-2'], 'cogvideox-2b, cogvideox-5b, mochi', 'cogvideox-2b'),
+                ([*attention, '--data', 'gausian'], 'gaussian, structured', 'gaussian'), ([*attention, '--dtype', 'fp23'], 'auto, fp32, bf16, fp16', 'fp32'),
+                ([*attention, '--device', 'cdua'], 'auto, cpu, cuda', 'cuda'), ([*attention, '--selection-rows', '127'], '64, 128, 192', '128'),
+                ([*attention, '--text-tokens', 'modle'], 'model', 'model'), (['bench', 'pipeline', '--modes', 'ful'], 'full, quantized, sparse', 'full'),
+                (['bench', 'pipeline', '--format', 'jsno'], 'md, csv, json', 'json'), (['bench', 'pipeline', '--token-order', 'native,hilbret'], 'hilbert, native, time-major', 'hilbert'),
+                (['batch', 'set.txt', '-o', 'out', '--format', 'mp5'], 'mp4, gif, y4m, safetensors', 'mp4'), (['batch', 'set.jsnl', '-o', 'out'], '.txt, .jsonl, .csv', '.jsonl')):
+            self.fail_with(self.run_program(*arguments), 2, choices, f'did you mean {meant}?')
+
+    def test_options_of_batch_stand_in_their_groups(self):
+        groups = dict(group.split('\n', 1) for group in self.text('batch', '--help').split('\n\n') if '\n' in group)
+        for option, group in (('--output DIR', 'Output and reports'), ('--format WORD', 'Output and reports'), ('--share i/n', 'Prompt set'), ('--status DIR', 'Prompt set')):
+            self.assertIn(option, groups[group])
 
 
 if __name__ == '__main__':

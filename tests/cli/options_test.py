@@ -118,6 +118,26 @@ class Options(CommandLineTest):
                             ('device: tpu\n', 'my.yaml:1:9: device tpu')):
             self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text)), 2, place)
 
+    def test_files_that_cannot_be_used_are_named_by_their_place(self):
+        (self.folder / 'folder').mkdir()
+        (self.folder / 'text').write_text('no tensors\n')
+        for key, value in (('model', 'nowhere'), ('model', 'folder'), ('random_weights', 'nowhere.yaml'), ('random_weights', 'text'), ('from', 'nowhere.mp4'),
+                           ('from', 'text'), ('prompt_file', 'nowhere.txt'), ('output', 'nowhere/a.mp4'), ('output', 'a.xyz'), ('output', 'my.yaml'),
+                           ('save_latents', 'nowhere/a.safetensors'), ('init_latents', 'nowhere.safetensors'), ('init_latents', 'text'),
+                           ('contact_sheet', 'nowhere/a.png'), ('contact_sheet', 'a.jpg'), ('report', 'nowhere/a.json'), ('profile', 'nowhere.yaml'),
+                           ('profile', 'text')):
+            with self.subTest(key=key, value=value):
+                given = [] if key in ('model', 'random_weights', 'from') else ['-m', MODEL]
+                prompt = [] if key == 'prompt_file' else ['-p', PROMPT]
+                name = self.config(f'quiet: true\n{key}:  {value}\n')
+                result = self.run_program('generate', *given, *prompt, '--steps', 1, '--config', name)
+                self.fail_with(result, 2, f'my.yaml:2:{len(key) + 4}: {key}')
+                self.assertEqual(result.stderr.count('my.yaml:2'), 1, result.stderr)
+
+    def test_names_inside_of_longer_ones_are_not_taken_for_a_file(self):
+        name = self.config('output: a\nsave_latents: nowhere\n')
+        self.fail_with(self.run_program('config', 'show', '-m', 'nowhere-else', '--config', name), 2, 'error: nowhere-else: is not a folder')
+
     def test_wrong_values_in_a_file_name_file_and_key(self):
         for text in ('steps: many\n', 'steps: [1, 2]\n', 'dynamic_cfg: maybe\n', 'attention: dense\n', 'steps:\n'):
             result = self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text))
@@ -134,6 +154,9 @@ class Options(CommandLineTest):
     def test_same_option_twice_in_a_file(self):
         for text in ('steps: 3\nnum_inference_steps: 4\n', 'topk: 0.5\ncdf: 0.9\n'):
             self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text)), 2, 'my.yaml')
+
+    def test_empty_name_of_a_model(self):
+        self.fail_with(self.run_program('config', 'show', '--config', self.config('model: ""\n')), 2, 'my.yaml:1:8: model is empty')
 
     def test_missing_file(self):
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', 'none.yaml'), 2, 'none.yaml')

@@ -1,5 +1,7 @@
 """`tune` and `--profile`: the search ends in time, goes on after an interruption, and its profile is loaded and checked; traces."""
+import ctypes
 import json
+import os
 import signal
 import struct
 import subprocess
@@ -56,6 +58,32 @@ class Tune(CommandLineTest):
             self.assertGreaterEqual(tuned['ssim'], untuned['ssim'])
             rows = 192 if tune['fell_back'] else 64  # of the untuned policy; of a CPU's
             self.assertIn(f'selection_rows: {rows}\n', (self.folder / 'p.yaml').read_text())
+
+    def opens(self, path, *arguments):
+        """How often a successful run opens a file."""
+        opened, closed = 0x20, 0x10  # equal events in a row would count as one
+        libc = ctypes.CDLL(None)
+        descriptor = libc.inotify_init()
+        self.addCleanup(os.close, descriptor)
+        self.assertGreaterEqual(libc.inotify_add_watch(descriptor, os.fsencode(path), opened | closed), 0)
+        self.succeed(self.run_program(*arguments))
+        return sum(mask & opened != 0 for _, mask, _, _ in struct.iter_unpack('iIII', os.read(descriptor, 1 << 16)))
+
+    def test_a_set_reads_the_model_once_for_its_profile(self):
+        model = self.copy_of_the_model()
+        self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0, '--size', '64x64', '--steps', 1, '--samples', 1, model=model))
+        counts = []
+        for rows in (1, 5):
+            (self.folder / 'set.txt').write_text('a\n' * rows)
+            counts.append(self.opens(model / 'vae' / 'config.json', 'batch', 'set.txt', '-o', f'out{rows}', '-m', model, '--profile', 'p.yaml', '--steps', 1,
+                                     '--frames', 5, '--device', 'cpu', '--quiet'))
+        self.assertGreater(counts[0], 0)
+        self.assertEqual(*counts)
+
+    def test_what_is_no_search_is_named_with_its_remedy(self):
+        (self.folder / 'p.yaml.search').write_text('garbage')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search', 'delete it and tune anew')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', 'p.yaml.search'), 2, 'are the same file: p.yaml.search')
 
     def test_profile_is_checked(self):
         self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))

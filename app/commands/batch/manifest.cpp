@@ -103,7 +103,7 @@ std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::stri
   return entries;
 }
 
-std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<std::string>& warnings) {
+std::vector<fs::path> manifests_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -112,9 +112,14 @@ std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<st
   }
   if (error) throw bad_input(folder.string() + " cannot be read: " + error.message(), "name the folder of a set");
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<std::string>& warnings) {
   std::vector<ManifestEntry> entries;
-  for (const fs::path& file : files) {
+  for (const fs::path& file : manifests_in(folder)) {
     std::ifstream stream(file, std::ios::binary);
+    if (fs::is_directory(file)) throw bad_input(file.string() + " is a folder", "move it elsewhere");
     const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
     if (!stream) throw bad_input(file.string() + " cannot be read", "check its permissions");
     const auto lines = parse_manifest(text, file.string(), warnings);

@@ -12,7 +12,7 @@
 namespace sparsereel::app::sets {
 
 /// The fields of a line that the program reads again; the others are for people and scripts.
-struct ManifestEntry {
+struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
   int64_t row = 0;                        // in the set, from 0
   int64_t rows = 0;                       // of the set
   std::string output;                     // the video's name in the folder
@@ -31,7 +31,10 @@ struct ManifestEntry {
 std::vector<ManifestEntry> parse_manifest(std::string_view text, const std::string& file,
                                           std::vector<std::string>& warnings);
 
-/// The lines of every manifest.*.jsonl in the folder, earliest first.
+/// Every manifest.*.jsonl in the folder. Throws Error where the folder cannot be read.
+std::vector<std::filesystem::path> manifests_in(const std::filesystem::path& folder);
+
+/// Their lines, earliest first.
 std::vector<ManifestEntry> read_manifests(const std::filesystem::path& folder, std::vector<std::string>& warnings);
 
 /// Where a share's manifest is.

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -34,16 +36,23 @@ void attempt(PlannedRow& row, const std::function<void()>& part) {
   try {
     part();
   } catch (const Error& error) {
-    row.cause = error.what();
-    row.remedy = error.remedy();
+    row.fail(error);
   }
 }
 
-Settings merge(const PromptRow& row, const std::string& place, const SetSettings& set) {
-  const bool own_model = row.values.contains("model") || row.values.contains("random_weights");
-  Settings settings = own_model ? collect_settings(set.command_line, set.config_file, row.values, place) : set.merged;
-  settings.add(Source::row, row.values, place);
-  return settings;
+/// A row's own model or recipe decides about configs anew.
+void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
+  const bool own = row.values.contains("model") || row.values.contains("random_weights") || row.values.contains("from");
+  if (!own) settings = set.merged;
+  settings.add(Source::row, row.values, row.source(file), row.places);
+  if (own) collect_settings(settings, set.command_line, set.config_file);
+}
+
+/// Given in the row, or by the recipe that the row renders again.
+bool has_own_seed(const PromptRow& row, const Settings& settings) {
+  const Setting* seed = settings.find("seed");
+  return seed != nullptr &&
+         (seed->source == Source::row || (seed->source == Source::recipe && row.values.contains("from")));
 }
 
 /// Processes that share a machine's GPUs take one each, unless the device is named.
@@ -60,9 +69,9 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
   planned.index = index;
   planned.place = options.set.string() + ":" + std::to_string(row.line);
   attempt(planned, [&] {
-    planned.settings = merge(row, planned.place, set);
+    merge(planned.settings, row, set, options.set.string());
     planned.options = read_generate_options(planned.settings);
-    if (!row.values.contains("seed")) planned.options.request.seed += static_cast<uint64_t>(index);
+    if (!has_own_seed(row, planned.settings)) planned.options.request.seed += static_cast<uint64_t>(index);
     choose_device(planned, share);
   });
   const auto named = row.values.find("output");
@@ -107,7 +116,12 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
   files.reads("the prompt set", options.set);
   files.reads("--config", set.config_file);
   for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
-  files.writes("the manifest", manifest_path(options.folder, share.rank));
+  const fs::path own = manifest_path(options.folder, share.rank);
+  files.writes("the manifest", own);
+  if (fs::is_directory(options.folder)) {
+    for (const fs::path& manifest : manifests_in(options.folder))
+      if (manifest != own) files.reads("another share's manifest", manifest);
+  }
   files.writes("--report", set.merged.text("report", ""));
 }
 
@@ -125,6 +139,13 @@ void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned
 }
 
 }  // namespace
+
+void PlannedRow::fail(const Error& error) {
+  cause = settings.with_place(error).what();
+  const std::string file = place.substr(0, place.rfind(':') + 1);
+  if (!cause.starts_with(file)) cause.insert(0, place + ": ");
+  remedy = error.remedy();
+}
 
 std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
                                   const BatchOptions& options, const Share& share) {
@@ -150,9 +171,10 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
   attempt(row, [&] {
     GenerateOptions& options = row.options;
     if (output_kind(options.run.output) == OutputKind::png_folder)
-      throw bad_input(row.place + ": the output " + row.output + " is a folder of PNGs",
+      throw bad_input("the output " + row.output + " is a folder of PNGs",
                       "a set's videos are files: name a .mp4, .gif, .y4m or .safetensors");
     check_outputs(row.settings, options.run);
+    check_profile(row.settings, options.profile, pipeline);
     models::GenerateRequest request = options.request;
     if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
     const models::GenerateSettings resolved = pipeline.resolve(request);
@@ -186,18 +208,24 @@ const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<Mani
   return found == entries.rend() ? nullptr : &*found;
 }
 
-void remove_leftovers(const std::vector<PlannedRow>& rows, const fs::path& folder) {
-  std::error_code error;
-  std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string target = models::AtomicFile::target_of(entry.path().filename().string());
-    if (target.empty()) continue;
-    const bool ours = std::any_of(rows.begin(), rows.end(), [&](const PlannedRow& row) {
-      return target == row.output || target.starts_with(row.output + ".");  // its checkpoint, latents, recipe
-    });
-    if (ours) leftovers.push_back(entry.path());
+void remove_leftovers(const std::vector<PlannedRow>& rows) {
+  std::map<fs::path, std::set<std::string>> names;  // of the rows' files, by folder
+  for (const PlannedRow& row : rows) {
+    for (const fs::path& file : {row.options.run.output, row.options.run.contact_sheet, row.options.save_latents})
+      if (!file.empty()) names[fs::absolute(file).parent_path()].insert(file.filename().string());
   }
-  for (const fs::path& file : leftovers) fs::remove(file, error);
+  for (const auto& [folder, ours] : names) {
+    std::error_code error;
+    std::vector<fs::path> leftovers;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const std::string target = models::AtomicFile::target_of(entry.path().filename().string());
+      bool known = ours.contains(target);  // or a file beside ours: its checkpoint, latents, recipe
+      for (size_t dot = target.find('.'); dot != std::string::npos && !known; dot = target.find('.', dot + 1))
+        known = ours.contains(target.substr(0, dot));
+      if (known) leftovers.push_back(entry.path());
+    }
+    for (const fs::path& file : leftovers) fs::remove(file, error);
+  }
 }
 
 }  // namespace sparsereel::app::sets

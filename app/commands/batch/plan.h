@@ -40,7 +40,9 @@ struct PlannedRow {
   at::Tensor text;        // its embeddings, on the CPU
   std::vector<std::string> warnings;
   int64_t resumed_at_step = 0;
-  std::string cause, remedy;  // why the row is bad; empty: it is not
+  std::string cause, remedy;  // why the row is bad, with the place of the row or of its value; empty: it is not
+
+  void fail(const Error& error);
 };
 
 /// Merges the settings of this share's rows and names their videos. Rows whose own values are impossible are kept with
@@ -60,7 +62,8 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline);
 const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
                                    const std::filesystem::path& folder);
 
-/// Removes the temporaries that killed runs left of these rows' files in the folder; nobody else may be rendering them.
-void remove_leftovers(const std::vector<PlannedRow>& rows, const std::filesystem::path& folder);
+/// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents; nobody else may be
+/// rendering them.
+void remove_leftovers(const std::vector<PlannedRow>& rows);
 
 }  // namespace sparsereel::app::sets

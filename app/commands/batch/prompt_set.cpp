@@ -1,8 +1,6 @@
 // One reader a format, and the checks that all share; see prompt_set.h.
 #include "app/commands/batch/prompt_set.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -15,6 +13,7 @@
 #include "app/commands/batch/names.h"
 #include "app/nearest.h"
 #include "app/settings.h"
+#include "app/yaml_text.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
 
@@ -56,16 +55,17 @@ const OptionSpec* field(std::string name, const std::string& place) {
   return spec;
 }
 
-/// Adds one field to a row; an empty value is none.
-void add_field(PromptRow& row, const std::string& name, const std::optional<std::string>& value,
-               const std::string& place) {
-  const std::string& key = field(name, place)->key;
-  if (!value || value->empty()) return;
-  if (key == "output" && !is_plain_name(*value))
+/// Adds one field to a row, an empty value being none, and returns the option that it is.
+const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::optional<std::string>& value,
+                            const std::string& place) {
+  const OptionSpec* spec = field(name, place);
+  if (!value || value->empty()) return spec;
+  if (spec->key == "output" && !is_plain_name(*value))
     throw bad_input(place + ": output " + models::in_quotes(*value) + " is no plain file name",
                     "give a name without a folder: videos go where -o says");
-  if (!row.values.emplace(key, *value).second)
-    throw bad_input(place + ": " + key + " is given twice", "give it once");
+  if (!row.values.emplace(spec->key, *value).second)
+    throw bad_input(place + ": " + spec->key + " is given twice", "give it once");
+  return spec;
 }
 
 std::vector<PromptRow> parse_lines(std::string_view text) {
@@ -76,7 +76,7 @@ std::vector<PromptRow> parse_lines(std::string_view text) {
     ++number;
     const size_t begin = line.find_first_not_of(" \t\r"), end = line.find_last_not_of(" \t\r");
     if (begin == std::string::npos || line[begin] == '#') continue;
-    rows.push_back({.line = number, .values = {{"prompt", line.substr(begin, end + 1 - begin)}}});
+    rows.push_back({.line = number, .values = {{"prompt", line.substr(begin, end + 1 - begin)}}, .places = {}});
   }
   return rows;
 }
@@ -99,7 +99,7 @@ std::vector<PromptRow> parse_jsonl(std::string_view text, const std::string& fil
     if (!object.is_object())
       throw bad_input(place + ": this is no JSON object",
                       "write for example {\"prompt\": \"a red ball\", \"seed\": 7}");
-    PromptRow row{.line = number, .values = {}};
+    PromptRow row{.line = number, .values = {}, .places = {}};
     for (const auto& [name, value] : object.items()) add_field(row, name, text_of(value, name, place), place);
     rows.push_back(std::move(row));
   }
@@ -119,7 +119,7 @@ std::vector<PromptRow> parse_csv_rows(std::string_view text, const std::string& 
       throw bad_input(
           place + ": " + std::to_string(fields.size()) + " fields under " + std::to_string(names.size()) + " names",
           "give as many as the first line names, and put quotes around text with commas");
-    PromptRow row{.line = records[i].line, .values = {}};
+    PromptRow row{.line = records[i].line, .values = {}, .places = {}};
     for (size_t j = 0; j < names.size(); ++j) add_field(row, names[j], fields[j], place);
     rows.push_back(std::move(row));
   }
@@ -127,38 +127,36 @@ std::vector<PromptRow> parse_csv_rows(std::string_view text, const std::string& 
 }
 
 PromptRow yaml_row(const YAML::Node& node, const std::string& file) {
-  PromptRow row{.line = node.Mark().line + 1, .values = {}};
+  PromptRow row{.line = node.Mark().line + 1, .values = {}, .places = {}};
   if (node.IsScalar()) {
-    add_field(row, "prompt", node.Scalar(), at(file, row.line));
+    add_field(row, "prompt", node.Scalar(), place_in(file, node.Mark()));
+    row.places["prompt"] = {mark_of(node.Mark()), mark_of(node.Mark())};
     return row;
   }
   if (!node.IsMap())
-    throw bad_input(at(file, row.line) + ": this is neither a prompt nor a map of options",
+    throw bad_input(place_in(file, node.Mark()) + ": this is neither a prompt nor a map of options",
                     "write '- a red ball' or '- {prompt: a red ball, seed: 7}'");
   for (const auto& entry : node) {
-    const std::string place = at(file, entry.first.Mark().line + 1);
+    const std::string place = place_in(file, entry.first.Mark());
     if (!entry.first.IsScalar() || !(entry.second.IsScalar() || entry.second.IsNull()))
       throw bad_input(place + ": a field is not one name with a single value", "write lines of the form 'steps: 25'");
     const std::optional<std::string> value =
         entry.second.IsNull() ? std::nullopt : std::optional<std::string>(entry.second.Scalar());
-    add_field(row, entry.first.Scalar(), value, place);
+    const OptionSpec* spec = add_field(row, entry.first.Scalar(), value, place);
+    row.places[spec->key] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
   }
   return row;
 }
 
 std::vector<PromptRow> parse_yaml(std::string_view text, const std::string& file) {
-  // yaml-cpp reports by exceptions that do not know the file: here they become our own.
-  try {
-    const YAML::Node node = YAML::Load(std::string(text));
-    std::vector<PromptRow> rows;
-    if (node.IsNull()) return rows;
-    if (!node.IsSequence())
-      throw bad_input(file + ": this is no list of rows", "begin each row with '- ', as in '- prompt: a red ball'");
-    for (const YAML::Node& row : node) rows.push_back(yaml_row(row, file));
-    return rows;
-  } catch (const YAML::Exception& error) {
-    throw bad_input(at(file, error.mark.line + 1) + ": not valid YAML: " + error.msg, "correct the file");
-  }
+  const YAML::Node node = load_yaml(std::string(text), file);
+  std::vector<PromptRow> rows;
+  if (node.IsNull()) return rows;
+  if (!node.IsSequence())
+    throw bad_input(place_in(file, node.Mark()) + ": this is no list of rows",
+                    "begin each row with '- ', as in '- prompt: a red ball'");
+  for (const YAML::Node& row : node) rows.push_back(yaml_row(row, file));
+  return rows;
 }
 
 std::vector<PromptRow> parse(std::string_view text, SetFormat format, const std::string& file) {
@@ -183,14 +181,15 @@ SetFormat set_format(const fs::path& file) {
   if (extension == ".jsonl") return SetFormat::jsonl;
   if (extension == ".csv") return SetFormat::csv;
   if (extension == ".yaml" || extension == ".yml") return SetFormat::yaml;
-  throw bad_input(file.string() + ": a prompt set of this kind is not read", "use .txt, .jsonl, .csv or .yaml");
+  throw bad_input(file.string() + ": a prompt set of this kind is not read",
+                  did_you_mean(extension, {".txt", ".jsonl", ".csv", ".yaml"}, "use .txt, .jsonl, .csv or .yaml"));
 }
 
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<PromptRow> rows = parse(text, format, file);
-  for (const PromptRow& row : rows) Settings().add(Source::row, row.values, at(file, row.line));
+  for (const PromptRow& row : rows) Settings().add(Source::row, row.values, row.source(file), row.places);
   return rows;
 }
 

@@ -8,11 +8,19 @@
 #include <string_view>
 #include <vector>
 
+#include "app/settings.h"
+
 namespace sparsereel::app::sets {
 
 struct PromptRow {
   int64_t line = 0;                           // in the file, from 1
   std::map<std::string, std::string> values;  // option key -> text; what a row leaves empty is not given
+  Places places;                              // of the values in a .yaml
+
+  /// What the row's values are known by: "set.csv:3"; of a .yaml, whose values have places of their own, "set.yaml".
+  std::string source(const std::string& file) const {
+    return places.empty() ? file + ":" + std::to_string(line) : file;
+  }
 };
 
 enum class SetFormat { txt, jsonl, csv, yaml };

@@ -39,9 +39,7 @@ auto attempt(PlannedRow& row, const Part& part) -> std::optional<decltype(part()
   } catch (const models::DiskError&) {
     throw;
   } catch (...) {
-    const Error error = models::as_error(std::current_exception());
-    row.cause = error.what();
-    row.remedy = error.remedy();
+    row.fail(models::as_error(std::current_exception()));
   }
   return std::nullopt;
 }

@@ -46,6 +46,7 @@ Sums add_up(const std::vector<ManifestEntry>& entries, const fs::path& folder) {
 void show_status(const fs::path& folder, RunReport& report) {
   std::vector<std::string> warnings;
   const std::vector<ManifestEntry> entries = read_manifests(folder, warnings);
+  print_warnings(warnings);
   if (entries.empty())
     throw bad_input(folder.string() + " holds no manifest.*.jsonl with a line in it", "name the folder of a set");
   const Sums sums = add_up(entries, folder);
@@ -57,7 +58,6 @@ void show_status(const fs::path& folder, RunReport& report) {
                            {"failures", sums.failures}};
   report.content["seconds"] = sums.seconds;
   report.content["warnings"] = warnings;
-  print_warnings(warnings);
   std::ostringstream text;
   text << folder.string() << ": " << sums.done << " of " << sums.rows << " rows done, " << sums.failed << " failed, "
        << missing << " missing";

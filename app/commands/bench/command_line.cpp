@@ -33,10 +33,8 @@ void add_selection(CLI::App& command, bench::AttentionOptions& options) {
   command.add_option("--topk", options.topk, "fractions of the key blocks kept, comma list (default 0.5,0.3,0.1)")
       ->type_name("X,X")
       ->group(group);
-  command
-      .add_option("--selection-rows", options.selection_rows,
-                  "queries that share one selection: 64, 128, 192 (default 192)")
-      ->type_name("N")
+  command.add_option("--selection-rows", options.selection_rows, "queries that share one selection (default 192)")
+      ->type_name("64,128,192")
       ->group(group);
   command.add_option("--similarity", options.similarity, "blocks less self-similar stay dense (default -0.1: none)")
       ->type_name("X")
@@ -50,15 +48,15 @@ void add_selection(CLI::App& command, bench::AttentionOptions& options) {
 
 void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
   const char* group = "Measuring";
-  command.add_option("--device", options.device, "auto, cpu, cuda or cuda:N (default auto)")
-      ->type_name("DEVICE")
+  command.add_option("--device", options.device, "where it runs (default auto)")
+      ->type_name("auto,cpu,cuda,cuda:N")
       ->group(group);
-  command.add_option("--dtype", options.dtype, "auto, bf16, fp16, fp32 (default auto: bf16 on a GPU, fp32 on a CPU)")
-      ->type_name("DTYPE")
+  command.add_option("--dtype", options.dtype, "arithmetic (default auto: bf16 on a GPU, fp32 on a CPU)")
+      ->type_name("auto,fp32,bf16,fp16")
       ->group(group);
   command.add_option("--threads", options.threads, "CPU threads (default: all cores)")->type_name("N")->group(group);
-  command.add_option("--data", options.data, "gaussian, or structured like a trained model's (default gaussian)")
-      ->type_name("KIND")
+  command.add_option("--data", options.data, "plain, or like a trained model's (default gaussian)")
+      ->type_name("gaussian,structured")
       ->group(group);
   command.add_option("-s,--seed", options.seed, "seed of the data (default 42)")->type_name("N")->group(group);
   command.add_option("--warmup", options.warmup, "rounds that do not count (default 5, on a CPU 1)")
@@ -81,8 +79,8 @@ void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
 
 void add_output(CLI::App& command, bench::AttentionOptions& options) {
   const char* group = "Output and reports";
-  command.add_option("--format", options.format, "md, csv, json (default: by the output's ending, else md)")
-      ->type_name("FORMAT")
+  command.add_option("--format", options.format, "of the table (default: by the output's ending, else md)")
+      ->type_name("md,csv,json")
       ->group(group);
   command.add_option("-o,--output", options.output, "write the table to this file in place of stdout")
       ->type_name("FILE")

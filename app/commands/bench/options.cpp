@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <limits>
 
+#include "app/nearest.h"
+#include "app/settings.h"
 #include "hilbert/error.h"
 #include "models/device.h"
 
@@ -14,10 +16,7 @@ namespace {
 
 using attention::Mode;
 
-/// "--modes full,fast: 'fast' "
-std::string at_item(std::string option, const std::string& list, const std::string& item) {
-  return option.append(" ").append(list).append(": '").append(item).append("' ");
-}
+constexpr const char* kHelp = "give one of them";
 
 /// -1: as many as the model has.
 int64_t parse_text_tokens(const std::string& text) {
@@ -25,7 +24,8 @@ int64_t parse_text_tokens(const std::string& text) {
   int64_t tokens = -1;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
   if (error != std::errc{} || stop != text.data() + text.size() || tokens < 0)
-    throw bad_input("--text-tokens " + text + " is no number of tokens", "give 0 or more, or 'model'");
+    throw bad_input("--text-tokens " + text + " is no number of tokens",
+                    did_you_mean(text, {"model"}, "give 0 or more, or 'model'"));
   return tokens;
 }
 
@@ -64,7 +64,11 @@ void refuse_selection_options(const AttentionOptions& options) {
 
 attention::Policy make_policy(const AttentionOptions& options) {
   attention::Policy policy;
-  if (options.selection_rows) policy.selection_rows = *options.selection_rows;
+  if (options.selection_rows) {
+    const std::string rows = std::to_string(*options.selection_rows);
+    require_choice("--selection-rows " + rows, rows, {"64", "128", "192"}, kHelp);
+    policy.selection_rows = *options.selection_rows;
+  }
   if (options.similarity) policy.defaults.similarity = *options.similarity;
   if (options.pv_threshold) policy.defaults.pv_threshold = *options.pv_threshold;
   attention::validate(policy);
@@ -72,18 +76,20 @@ attention::Policy make_policy(const AttentionOptions& options) {
 }
 
 Data parse_data(const std::string& text) {
-  if (text == "gaussian") return Data::gaussian;
-  if (text == "structured") return Data::structured;
-  throw bad_input("--data " + text + " is unknown", "use gaussian or structured");
+  require_choice("--data " + text, text, {"gaussian", "structured"}, kHelp);
+  return text == "gaussian" ? Data::gaussian : Data::structured;
 }
 
 }  // namespace
 
+std::string at_item(std::string option, const std::string& list, const std::string& item) {
+  return option.append(" ").append(list).append(": '").append(item).append("'");
+}
+
 std::vector<Mode> parse_modes(const std::string& text) {
   std::vector<Mode> modes;
   for (const std::string& item : split(text, ',')) {
-    if (item != "full" && item != "quantized" && item != "sparse")
-      throw bad_input(at_item("--modes", text, item) + "is no mode to measure", "use full, quantized, sparse");
+    require_choice(at_item("--modes", text, item), item, {"full", "quantized", "sparse"}, kHelp);
     const Mode mode = attention::parse_mode(item);
     if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
   }
@@ -96,7 +102,7 @@ std::vector<double> parse_fractions(const std::string& text) {
     double value = 0;
     const auto [stop, error] = std::from_chars(item.data(), item.data() + item.size(), value);
     if (error != std::errc{} || stop != item.data() + item.size() || !(value > 0 && value <= 1))
-      throw bad_input(at_item("--topk", text, item) + "is no fraction above 0 and at most 1",
+      throw bad_input(at_item("--topk", text, item) + " is no fraction above 0 and at most 1",
                       "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1");
     values.push_back(value);
   }
@@ -106,10 +112,8 @@ std::vector<double> parse_fractions(const std::string& text) {
 Format parse_format(const std::optional<std::string>& format, const std::string& output) {
   const std::string ending = std::filesystem::path(output).extension().string();
   const std::string text = format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
-  if (text == "md") return Format::markdown;
-  if (text == "csv") return Format::csv;
-  if (text == "json") return Format::json;
-  throw bad_input("--format " + text + " is unknown", "use md, csv or json");
+  require_choice("--format " + text, text, {"md", "csv", "json"}, kHelp);
+  return text == "csv" ? Format::csv : text == "json" ? Format::json : Format::markdown;
 }
 
 void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most) {
@@ -130,6 +134,7 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   check_range("--repetitions", options.repetitions, 1, 100'000);
   check_range("--accuracy-rows", options.accuracy_rows, 0, 1 << 20);
   if (options.threads) models::check_threads(*options.threads);
+  Settings().add(Source::command_line, {{"device", options.device}, {"dtype", options.dtype}});
   AttentionPlan plan;
   plan.modes = parse_modes(options.modes);
   if (!plan.has(Mode::sparse)) refuse_selection_options(options);

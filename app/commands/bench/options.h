@@ -53,6 +53,9 @@ struct AttentionPlan {
   bool has(attention::Mode mode) const;
 };
 
+/// How errors name an item of a list: "--modes full,fast: 'fast'".
+std::string at_item(std::string option, const std::string& list, const std::string& item);
+
 /// "full,sparse"; a mode given twice counts once. Throws Error naming the item that is no mode to measure.
 std::vector<attention::Mode> parse_modes(const std::string& text);
 

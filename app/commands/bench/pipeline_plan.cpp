@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {
@@ -16,6 +17,7 @@ constexpr const char* kPrompt = "a red circle moving to the right on a blue back
 std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
   std::vector<hilbert::TokenOrder> orders;
   for (const std::string& item : split(text, ',')) {
+    require_choice(at_item("--token-order", text, item), item, find_option("token_order")->choices, "give one of them");
     const hilbert::TokenOrder order = hilbert::parse_token_order(item);
     if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
   }
@@ -29,7 +31,9 @@ void refuse_idle_selection(const Settings& settings, const PipelineOptions& opti
     return;
   }
   const std::string why = "with --modes " + options.modes;
-  if (options.topk) throw bad_input("--topk has no effect " + why, "leave it out, or add sparse to --modes");
+  for (const auto& [name, given] :
+       {std::pair{"--topk", options.topk.has_value()}, {"--heat-map", !options.heat_map.empty()}})
+    if (given) throw bad_input(std::string(name) + " has no effect " + why, "leave it out, or add sparse to --modes");
   for (const char* key : {"similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"})
     refuse_idle(settings, key, "modes", why);
 }
@@ -113,6 +117,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
   plan.request = given.request;
+  plan.profile = given.profile;
   plan.untuned = read_untuned_policy(settings);
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.contenders = make_contenders(settings, options);

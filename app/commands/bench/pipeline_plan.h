@@ -39,7 +39,8 @@ struct PipelineContender {
 struct PipelinePlan {
   RunOptions run;
   models::GenerateRequest request;  // but for what the contender says; its policy is the profile's where one is given
-  attention::Policy untuned;        // of the contenders without it
+  std::optional<TunedProfile> profile;
+  attention::Policy untuned;  // of the contenders without it
   std::vector<PipelineContender> contenders;
   int64_t video_steps = 50;  // of a whole video, which is extrapolated to
   std::optional<int64_t> warmup, repetitions;

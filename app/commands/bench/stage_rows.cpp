@@ -192,10 +192,10 @@ nlohmann::json stage_json(const std::vector<StageRow>& rows) {
 }
 
 std::vector<StageRow> read_rival(const std::string& file) {
-  const nlohmann::json json = models::read_json(file);
+  const std::string remedy = "make it with tests/bench/diffusers_report.py";
+  const nlohmann::json json = models::read_json(file, remedy);
   const auto rows = json.is_object() ? json.find("rows") : json.end();
-  if (rows == json.end() || !rows->is_array())
-    throw bad_input(file + ": rows is missing or no array", "make it with tests/bench/diffusers_report.py");
+  if (rows == json.end() || !rows->is_array()) throw bad_input(file + ": rows is missing or no array", remedy);
   std::vector<StageRow> rivals;
   for (size_t i = 0; i < rows->size(); ++i)
     rivals.push_back(rival_row((*rows)[i], file + ": rows[" + std::to_string(i) + "]"));

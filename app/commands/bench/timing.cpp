@@ -43,11 +43,15 @@ size_t calls_of(double turn_ms, double call_ms) {
 
 }  // namespace
 
+double Timer::now() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 void Timer::time(const std::function<void()>& call) {
   if (device_.is_cpu()) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = clock_();
     call();
-    times_.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    times_.push_back(clock_() - start);
     return;
   }
   // CUDA's library is loaded at run time, so streams and events come through c10's virtual interface.

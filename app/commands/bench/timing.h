@@ -18,7 +18,11 @@ namespace sparsereel::app::bench {
 /// host time counts only where the device waits for the host.
 class Timer {
  public:
-  explicit Timer(c10::Device device) : device_(device) {}
+  /// Milliseconds of a CPU's clock; where it begins does not matter.
+  using Clock = std::function<double()>;
+  static double now();
+
+  explicit Timer(c10::Device device, Clock clock = now) : device_(device), clock_(std::move(clock)) {}
 
   /// Runs the call; a call that throws leaves no time behind.
   void time(const std::function<void()>& call);
@@ -27,6 +31,7 @@ class Timer {
 
  private:
   c10::Device device_;
+  Clock clock_;
   std::vector<double> times_;                               // CPU
   std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
 };

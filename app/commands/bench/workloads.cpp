@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 
+#include "app/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {
@@ -65,13 +66,12 @@ const std::vector<Workload>& known_workloads() {
   return table;
 }
 
-Workload find_workload(std::string_view name) {
-  std::string names;
-  for (const Workload& workload : known_workloads()) {
-    if (workload.name == name) return workload;
-    names += (names.empty() ? "" : ", ") + workload.name;
-  }
-  throw bad_input("--workload " + std::string(name) + " is unknown", "use " + names + ", or --shape B,H,N,D");
+Workload find_workload(const std::string& name) {
+  const std::vector<Workload>& known = known_workloads();
+  std::vector<std::string> names(known.size());
+  std::transform(known.begin(), known.end(), names.begin(), [](const Workload& workload) { return workload.name; });
+  require_choice("--workload " + name, name, names, "give one of them, or --shape B,H,N,D");
+  return *std::find_if(known.begin(), known.end(), [&](const Workload& workload) { return workload.name == name; });
 }
 
 std::vector<std::string> split(std::string_view text, char separator) {

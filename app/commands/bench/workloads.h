@@ -32,7 +32,7 @@ struct Workload {
 const std::vector<Workload>& known_workloads();
 
 /// Throws Error listing the known names.
-Workload find_workload(std::string_view name);
+Workload find_workload(const std::string& name);
 
 /// "1,4,2336,64;2,30,17776,64" -> two shapes; ';' and white space separate. Throws Error naming the one that is not
 /// four whole numbers above 0.

@@ -79,7 +79,8 @@ std::vector<std::string> read_prompts(const std::filesystem::path& file) {
     const std::string place = file.string() + ":" + std::to_string(row.line);
     for (const auto& [key, value] : row.values)
       if (key != "prompt")
-        throw bad_input(place + ": " + key + " cannot be tuned on: a search has one setting for all prompts",
+        throw bad_input(std::string(place).append(": ").append(key) +
+                            " cannot be tuned on: a search has one setting for all prompts",
                         "give it on the command line, and rows that hold a prompt alone");
     const auto prompt = row.values.find("prompt");
     if (prompt == row.values.end()) throw bad_input(place + ": there is no prompt", "give each row one");
@@ -116,6 +117,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
   plan.run = given.run;
   plan.request = given.request;
+  plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`
   if (!options.prompts.empty() && settings.has("prompt"))
     throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
   plan.prompts =

@@ -156,14 +156,16 @@ TuneState load_state(const fs::path& path, const std::string& key, const attenti
   TuneState fresh;
   fresh.key = key;
   if (!fs::exists(path)) return fresh;
-  const models::SafetensorsFile file(path);
-  const auto found = file.header().metadata.find("search");
-  if (found == file.header().metadata.end()) throw damaged(path);
   try {
+    const models::SafetensorsFile file(path);
+    const auto found = file.header().metadata.find("search");
+    if (found == file.header().metadata.end()) throw damaged(path);
     const json text = json::parse(found->second);
     return text.at("key") == key ? read(file, text, search, limits) : fresh;
   } catch (const json::exception&) {
     throw damaged(path);
+  } catch (const Error& error) {
+    throw bad_input(error.what(), damaged(path).remedy());
   }
 }
 

@@ -55,7 +55,8 @@ TEST(PromptSet, YamlTakesPromptsAndMaps) {
 TEST(PromptSet, UnknownFieldIsNamedWithItsLineAndTheNearest) {
   EXPECT_TRUE(refused("{\"prompt\": \"a\"}\n{\"stpes\": 3}\n", SetFormat::jsonl, {"set:2", "stpes"}));
   EXPECT_TRUE(refused("prompt,guidance\na,1\n", SetFormat::csv, {"set:1", "guidance"}));
-  EXPECT_TRUE(refused("- a\n- prompt: b\n  tokp: 1\n", SetFormat::yaml, {"set:3", "tokp"}));
+  EXPECT_TRUE(refused("prompt,\na,b\n", SetFormat::csv, {"set:1", "the field \"\" is unknown"}));
+  EXPECT_TRUE(refused("- a\n- prompt: b\n  tokp: 1\n", SetFormat::yaml, {"set:3:3", "tokp"}));
   try {
     parse("{\"stpes\": 3}\n", SetFormat::jsonl);
   } catch (const Error& error) {
@@ -66,7 +67,7 @@ TEST(PromptSet, UnknownFieldIsNamedWithItsLineAndTheNearest) {
 TEST(PromptSet, WrongValueIsNamedWithItsLine) {
   EXPECT_TRUE(refused("prompt,steps\na,3\nb,x\n", SetFormat::csv, {"set:3", "steps", "whole number"}));
   EXPECT_TRUE(refused("{\"prompt\": [1]}\n", SetFormat::jsonl, {"set:1", "prompt"}));
-  EXPECT_TRUE(refused("- prompt: a\n  attention: fast\n", SetFormat::yaml, {"set:1", "attention", "sparse"}));
+  EXPECT_TRUE(refused("- prompt: a\n  attention: fast\n", SetFormat::yaml, {"set:2:14", "attention", "sparse"}));
   EXPECT_TRUE(refused("{\"frames\": 5, \"num_frames\": 9}\n", SetFormat::jsonl, {"set:1", "frames", "twice"}));
   EXPECT_TRUE(refused("{\"size\": \"64x64\", \"width\": 9}\n", SetFormat::jsonl, {"set:1", "size", "width"}));
 }
@@ -79,8 +80,9 @@ TEST(PromptSet, MalformedFileIsNamedWithItsLine) {
   EXPECT_TRUE(refused("prompt\n\"a\"b\n", SetFormat::csv, {"set:2", "quote"}));
   EXPECT_TRUE(refused("prompt\na\"b\n", SetFormat::csv, {"set:2", "quote"}));
   EXPECT_TRUE(refused("- a\n- {b\n", SetFormat::yaml, {"set:", "YAML"}));
-  EXPECT_TRUE(refused("prompt: a\n", SetFormat::yaml, {"list"}));
-  EXPECT_TRUE(refused("- [a]\n", SetFormat::yaml, {"set:1"}));
+  EXPECT_TRUE(refused("prompt: a\n", SetFormat::yaml, {"set:1:1", "list"}));
+  EXPECT_TRUE(refused("- a\n---\n- b\n", SetFormat::yaml, {"set:2:1", "second document"}));
+  EXPECT_TRUE(refused("- [a]\n", SetFormat::yaml, {"set:1:3"}));
 }
 
 TEST(PromptSet, OutputStaysInTheFolder) {
