@@ -37,13 +37,13 @@ __global__ void __launch_bounds__(128 * hopper::Tile<D>::kWarpgroups, 1)
   const int tile = static_cast<int>(blockIdx.x);
   hopper::Output<T> output(p, buffers, shared);
   float shift[2];
-  output.add_parts(hopper::first_slot_of(sizes, tile), hopper::last_slot_of(sizes, tile), shift);
+  output.add_parts(hopper::slot_of(hopper::first_share_of(sizes, tile), tile),
+                   hopper::slot_of(hopper::last_share_of(sizes, tile), tile), shift);
   output.write(hopper::TileIndex(sizes, hopper::whole_tiles(sizes) + tile), shift);
 }
 
-template <typename Kernel>
-void run(Kernel* kernel, int grid, int threads, int bytes, const Call& call) {
-  if (grid == 0) return;
+template <typename Function>
+void run(Function* kernel, int grid, int threads, int bytes, const Call& call) {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   kernel<<<static_cast<unsigned>(grid), threads, bytes, call.stream>>>(call.problem, call.sizes, call.buffers);
 }
@@ -51,7 +51,9 @@ void run(Kernel* kernel, int grid, int threads, int bytes, const Call& call) {
 template <int D>
 void launch_whole(const Call& call) {
   using T = hopper::Tile<D>;
-  const int grid = std::min(hopper::whole_tiles(call.sizes), call.sizes.processors);
+  const int whole = hopper::whole_tiles(call.sizes);
+  if (whole == 0) return;
+  const int grid = std::min(whole, call.sizes.processors);
   const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, T::kBytes, call); };
   const bool skips = call.problem.selection.skips_pv;
   if (call.problem.causal) {

@@ -11,6 +11,7 @@ template <typename T>
 class Output {
   static constexpr int D = T::D, kOutputs = T::kOutputs;
   static constexpr int kConsumers = 128 * T::kWarpgroups;
+  static_assert(part_floats(D) == kConsumers * (kOutputs + 2), "room for a part");
 
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; the last four sum P

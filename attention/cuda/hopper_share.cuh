@@ -10,12 +10,10 @@ namespace sparsereel::attention::cuda::hopper {
 
 /// Lengths along the shared tiles are counted in 1 / processors of a tile: a share is shared_tiles long.
 struct Part {
-  int slot;      // where it lies in memory: the parts of a tile lie side by side
   int from, to;  // of its tile
 
   __device__ Part(const Sizes& sizes, int share, int tile)
-      : slot(share + tile),
-        from(max(share * sizes.shared_tiles - tile * sizes.processors, 0)),
+      : from(max(share * sizes.shared_tiles - tile * sizes.processors, 0)),
         to(min((share + 1) * sizes.shared_tiles - tile * sizes.processors, sizes.processors)) {}
 
   /// The entry of a list of `length` where `at` lies; a stage of the pipeline belongs to one part.
@@ -31,11 +29,16 @@ __device__ inline int first_tile_of(const Sizes& sizes, int share) {
 __device__ inline int last_tile_of(const Sizes& sizes, int share) {
   return ((share + 1) * sizes.shared_tiles - 1) / sizes.processors;
 }
-__device__ inline int first_slot_of(const Sizes& sizes, int tile) {
-  return tile * sizes.processors / sizes.shared_tiles + tile;
+__device__ inline int first_share_of(const Sizes& sizes, int tile) {
+  return tile * sizes.processors / sizes.shared_tiles;
 }
-__device__ inline int last_slot_of(const Sizes& sizes, int tile) {
-  return ((tile + 1) * sizes.processors - 1) / sizes.shared_tiles + tile;
+__device__ inline int last_share_of(const Sizes& sizes, int tile) {
+  return ((tile + 1) * sizes.processors - 1) / sizes.shared_tiles;
+}
+
+/// Where a share's part of a tile lies in memory: the parts of a tile lie side by side.
+__device__ inline int slot_of(int share, int tile) {
+  return share + tile;
 }
 
 /// Query tiles that are not shared; the shared ones follow.

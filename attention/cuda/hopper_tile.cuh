@@ -146,11 +146,11 @@ class Producer {
   }
 
   __device__ void produce_share(int share) {
-    for (int shared = first_tile_of(sizes_, share); shared <= last_tile_of(sizes_, share); ++shared) {
-      const int index = whole_tiles(sizes_) + shared;
+    for (int mine = first_tile_of(sizes_, share); mine <= last_tile_of(sizes_, share); ++mine) {
+      const int index = whole_tiles(sizes_) + mine;
       const TileIndex tile(sizes_, index);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      const Part part(sizes_, share, shared);
+      const Part part(sizes_, share, mine);
       const int begin = Part::entry(sizes_, part.from, list.length, T::kStageRecords);
       const int end = Part::entry(sizes_, part.to, list.length, T::kStageRecords);
       await_consumers();

@@ -105,12 +105,12 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim) {
 }
 
 size_t scratch_bytes(const Problem& problem, Kernel kernel) {
-  return Buffers(problem, Sizes(problem, kernel), nullptr).bytes;
+  return Buffers(problem, Sizes(problem, kernel), kernel, nullptr).bytes;
 }
 
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream) {
   const Sizes sizes(problem, kernel);
-  const Buffers buffers(problem, sizes, scratch);
+  const Buffers buffers(problem, sizes, kernel, scratch);
   const Call call{problem, sizes, buffers, stream};
   return launched([&] {
     prepare(call, kernel);

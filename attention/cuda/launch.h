@@ -1,8 +1,8 @@
 // The CUDA attention kernels as plain functions: raw pointers, strides and a stream. No torch, no CUDA header.
 //
-// One call runs, in one stream and without waiting for the device:
-//   statistics (mean of K, centre and largest |V|) -> quantise (8-bit records, pooled means) -> select (bitmap of the
-//   blocks that matter) -> lists (key blocks of each query tile) -> attention over the lists.
+// One call runs, without waiting for the device, in the caller's stream and two beside it that start and end there:
+//   statistics (mean of K, centre and largest |V|) -> quantise (8-bit records, pooled means) -> select and lists (the
+//   key blocks that matter to each query tile) -> attention over the lists.
 // All scratch lives in one buffer of scratch_bytes() that the caller owns.
 #pragma once
 
@@ -112,7 +112,7 @@ struct PrologueRows {
   Element element = Element::bf16;
   View in{}, out{};               // rows start on 16 bytes
   Prologue prologue{};            // not across heads; its weights and biases are not read
-  const float* weight = nullptr;  // [head_dim]; null: ones
+  const float* weight = nullptr;  // [head_dim], like the bias on 16 bytes; null: ones
   const float* bias = nullptr;
 };
 

@@ -70,7 +70,9 @@ SPARSEREEL_HOST_DEVICE constexpr int half_value_offset(int key, int column) {
 /// A list entry: key block in the low 20 bits, then 2 bits for each group of 64 query rows of the tile.
 enum class Cover : uint32_t { none = 0, whole = 1, causal = 2 };  // causal: each row sees its own part of the block
 constexpr int kBlockBits = 20;
-constexpr uint32_t kWholeForAll = 0b010101U << kBlockBits;  // of up to three groups
+SPARSEREEL_HOST_DEVICE constexpr uint32_t whole_for(int groups) {  // the first ones, of up to three
+  return (0b010101U << kBlockBits) & ((1U << (kBlockBits + 2 * groups)) - 1);
+}
 SPARSEREEL_HOST_DEVICE constexpr int entry_block(uint32_t entry) {
   return entry & ((1 << kBlockBits) - 1);
 }

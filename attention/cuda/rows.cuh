@@ -26,7 +26,7 @@ __device__ inline float row_max(float x) {
 __device__ const uint4 kZeroPiece{};
 
 /// Eight columns of the rows of one (batch, head) of a tensor, zeros past head_dim. Each row starts on 16 bytes and
-/// holds a multiple of eight elements; two of them are less than 4 GB apart.
+/// holds a multiple of eight elements; neighbours are less than 4 GB apart.
 template <typename T>
 class Rows {
  public:
@@ -108,7 +108,8 @@ class RowPrologue {
     if (bias != nullptr) load_row(bias + first, bias_);
   }
 
-  /// What apply() needs from memory first, to be asked for early. No branch, so that many loads run at once.
+  /// What apply() needs from memory first, to be asked for early: without a branch that differs between lanes, many
+  /// loads run at once.
   __device__ Angles angles(int token) const {
     return kRotary && p_.rotary != nullptr ? Angles{__ldg(pairs_of(token))} : Angles{};
   }

@@ -9,6 +9,7 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr size_t kAlignment = 1024;
+constexpr int kMostParts = 8;  // of a tile: one CTA adds them up
 // Entries that a tile computes in the time that sharing it costs, and some more: measured.
 #ifdef SPARSEREEL_RACECHECK
 constexpr float kEntriesWorthSharing = 5;  // so that the check sees it with short sequences
@@ -44,13 +45,14 @@ int listed_tiles(const Problem& problem, int query_tiles, Kernel kernel) {
 }
 
 /// Entries of every tile's list, where all are alike and their number is known before they are made; else 0.
-float entries_of_each(const Problem& problem, int key_blocks) {
+float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
   const Selection& selection = problem.selection;
   if (problem.causal || problem.key_lengths != nullptr) return 0;
   const auto blocks = static_cast<float>(key_blocks);
   if (selection.kind == Selection::Kind::dense) return blocks;
-  const bool alike = selection.kind == Selection::Kind::predict && selection.heads == nullptr &&
-                     selection.all.kind == HeadChoice::Kind::topk && !selection.similarity && problem.text_tokens == 0;
+  const bool alike = selection.kind == Selection::Kind::predict && selection.rows == tile_rows(kernel) &&
+                     selection.heads == nullptr && selection.all.kind == HeadChoice::Kind::topk &&
+                     !selection.similarity && problem.text_tokens == 0;
   return alike ? selection.all.topk * blocks : 0;
 }
 
@@ -58,8 +60,9 @@ float entries_of_each(const Problem& problem, int key_blocks) {
 int shared_tiles(const Problem& problem, const Sizes& sizes, Kernel kernel) {
   if (kernel != Kernel::hopper || sizes.processors == 0) return 0;
   const int left = sizes.batch_heads * sizes.query_tiles % sizes.processors;
+  if (left * kMostParts < sizes.processors) return 0;
   const float idle = static_cast<float>(sizes.processors - left) / static_cast<float>(sizes.processors);
-  return idle * entries_of_each(problem, sizes.key_blocks) > kEntriesWorthSharing ? left : 0;
+  return idle * entries_of_each(problem, kernel, sizes.key_blocks) > kEntriesWorthSharing ? left : 0;
 }
 
 }  // namespace
@@ -80,7 +83,7 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
       stat_stride(std::max(problem.keys / kStatSamples, 1)) {}
 
-Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
+Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch) {
   const int64_t bh = sizes.batch_heads, D = sizes.D;
   const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bh * sizes.key_blocks;
   const bool predicts = problem.selection.kind == Selection::Kind::predict;
@@ -105,7 +108,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, void* scratch) {
   carver.take(k_mean, k_blocks * D, predicts);
   carver.take(k_similarity, k_blocks, compares);
   carver.take(scores, bh * ceil_div(sizes.selection_tiles, 16) * 16 * sizes.selectable_keys,
-              predicts && sizes.selectable_keys > kMaxSharedScores);
+              predicts && sizes.selectable_keys > max_shared_scores(kernel));
   carver.take(bitmap, bh * sizes.selection_tiles * sizes.map_words, predicts);
   carver.take(lists, bh * sizes.query_tiles * sizes.key_blocks);
   carver.take(tile_lists, bh * sizes.query_tiles);

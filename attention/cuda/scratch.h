@@ -11,10 +11,13 @@ constexpr int tile_rows(Kernel kernel) {
   return kernel == Kernel::hopper ? 192 : 128;
 }
 
-/// Pooled scores of 16 selection tiles fit into shared memory up to this many key blocks.
-constexpr int kMaxSharedScores = 3072;
+/// Pooled scores of 16 selection tiles fit into shared memory up to this many key blocks. GPUs of compute
+/// capability 8.6 and 8.9 grant a CTA 99 KB, Hopper 227.
+constexpr int max_shared_scores(Kernel kernel) {
+  return kernel == Kernel::hopper ? 3072 : 1400;
+}
 
-/// Floats of a part of a query tile of the Hopper kernel: of 384 threads O and P's sums, then the two rows' shifts.
+/// Floats of a part of a query tile of the Hopper kernel: O and P's sums of 384 threads, then their two rows' shifts.
 SPARSEREEL_HOST_DEVICE constexpr int part_floats(int D) {
   return 384 * ((D + kOnesRows) / 2 + 2);
 }
@@ -46,7 +49,7 @@ struct TileList {
 
 /// Pointers into the scratch memory. [bh] means batch * heads.
 struct Buffers {
-  Buffers(const Problem& problem, const Sizes& sizes, void* scratch);
+  Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch);
 
   uint8_t* q;            // [bh][query_blocks] Q records
   uint8_t* k;            // [bh][key_blocks] K records

@@ -178,18 +178,19 @@ class TileSelector {
   __device__ int write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
     const int64_t at = static_cast<int64_t>(bh_) * sizes_.query_tiles + tile;
     uint32_t* list = buffers_.lists + at * sizes_.key_blocks;
+    const int groups = ceil_div(min(p_.selection.rows, p_.queries - tile * p_.selection.rows), kRecord);
     int length = 0;
     each_word(ceil_div(visible, 32), candidates, cut, [&](int word, uint32_t bits) {
       const int block = word * 32 + lane(), left = visible - word * 32;
       if (left < 32) bits &= (1U << left) - 1;
-      if ((bits >> lane() & 1) != 0) list[length + __popc(bits & before())] = block | kWholeForAll;
+      if ((bits >> lane() & 1) != 0) list[length + __popc(bits & before())] = block | whole_for(groups);
       length += __popc(bits);
     });
     if (lane() == 0) {
       if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
       buffers_.tile_lists[at] = {max(length, 1), length > 0 ? 1 : 0};
     }
-    return length * ceil_div(min(p_.selection.rows, p_.queries - tile * p_.selection.rows), kRecord);
+    return length * groups;
   }
 
   const Problem& p_;

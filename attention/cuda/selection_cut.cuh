@@ -121,7 +121,7 @@ __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, con
 /// The fewest that hold `share` of the mass.
 __device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
   const float top = from_ordered(candidates.largest());
-  if (isnan(top)) return {1, kAllTies};
+  if (!isfinite(top)) return {1, kAllTies};
   const float wanted = share * candidates.mass_from(1, top);
   uint32_t threshold = 0;
   for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
