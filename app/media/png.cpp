@@ -154,8 +154,9 @@ void check_png_folder(const fs::path& path) {
   std::error_code error;
   if (target.filename().native().size() > NAME_MAX)
     throw bad_input(path.string() + ": the name of the folder is too long", "choose a shorter name");
-  if (fs::exists(target) && !fs::is_directory(target))
-    throw bad_input(path.string() + " is a file, not a folder for PNGs", "choose another name");
+  for (const fs::path& place : {path, target})  // a link to a pipe (/dev/stdout) resolves to a name that is not there
+    if (fs::exists(place, error) && !fs::is_directory(place, error))
+      throw bad_input(path.string() + " is a file, not a folder for PNGs", "choose another name");
   if (fs::is_directory(target) && !fs::is_empty(target, error))
     throw bad_input(path.string() + ": the folder for PNGs is not empty", "name a new folder, or empty it first");
   if (!fs::is_directory(target.parent_path()))
