@@ -36,8 +36,8 @@ void check(const GenerateSettings& settings, double needed, c10::Device device) 
   if (needed <= static_cast<double>(obtainable)) return;
   throw bad_input("a video of " + std::to_string(settings.width) + " x " + std::to_string(settings.height) +
                       " pixels and " + std::to_string(settings.num_frames) + " frames needs at least " +
-                      human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + " of memory, there are " + human_bytes(obtainable) +
-                      " on " + device.str(),
+                      human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + " of memory, there are " +
+                      human_bytes(obtainable) + " on " + device.str(),
                   "choose a smaller width, height or num_frames");
 }
 

@@ -16,7 +16,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited, read_safetensors
+from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited, limited_memory, read_safetensors
 
 ROWS = int(os.environ.get('SPARSEREEL_BATCH_ROWS', '6'))
 KILLS = int(os.environ.get('SPARSEREEL_BATCH_KILLS', '4'))

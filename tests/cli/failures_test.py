@@ -72,7 +72,7 @@ class Failures(CommandLineTest):
         for size in (['--width', 16000000, '--height', 16000000], ['--frames', 1600000001], ['--size', '9223372036854775792x16'],
                      ['--width', 16000000, '--height', 16000000, '--frames', 1600000001]):
             for command in (['generate', '-p', PROMPT, *model, '-o', 'clip.mp4'], ['generate', '-p', PROMPT, *model, '-o', 'frames'],
-                            ['config', 'show', *model], ['bench', 'pipeline', *model], ['tune', *model, '-o', 'profile.yaml']):
+                            ['config', 'show', *model], ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
                 with self.subTest(command=command[:2], size=size):
                     start = time.monotonic()
                     # were they not refused, they would not take the machine's memory either
@@ -210,6 +210,11 @@ class Failures(CommandLineTest):
 
     def test_output_on_a_read_only_file_system(self):
         self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
+
+    def test_output_on_a_device_or_a_pipe(self):
+        for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe here
+            with self.subTest(name=name):
+                self.fail_with(self.generate('-o', name), 2, name, 'choose another name')
 
     def test_disk_too_small_for_the_latents_warns_and_leaves_nothing(self):
         result = self.generate('-o', 'clip.safetensors', **limited(512))
