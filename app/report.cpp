@@ -2,8 +2,6 @@
 #include "app/report.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -12,7 +10,6 @@
 #include "app/file_hash.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
-#include "models/device.h"
 
 namespace sparsereel::app {
 namespace {
@@ -192,20 +189,6 @@ int finish(RunReport& report, int exit_code, const std::string& cause, const std
     std::cout << report.last_line << std::endl;
   }
   return exit_code;
-}
-
-std::string human_bytes(uint64_t bytes) {
-  constexpr double kMebibyte = 1024.0 * 1024.0;
-  const double mebibytes = static_cast<double>(bytes) / kMebibyte;
-  std::array<char, 32> text{};
-  if (mebibytes < 1) {
-    std::snprintf(text.data(), text.size(), "%.1f KiB", mebibytes * 1024);
-  } else if (mebibytes < 1024) {
-    std::snprintf(text.data(), text.size(), "%.1f MiB", mebibytes);
-  } else {
-    std::snprintf(text.data(), text.size(), "%.1f GiB", mebibytes / 1024);
-  }
-  return text.data();
 }
 
 std::string shell_quoted(const std::filesystem::path& path) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/options.h"
+#include "models/device.h"
 
 namespace sparsereel::app {
 
@@ -47,7 +48,7 @@ nlohmann::json memory_report(at::Device device, const models::StageMemory& stage
 /// Returns exit_code. Throws Error when the report cannot be written; the next call only prints it.
 int finish(RunReport& report, int exit_code, const std::string& cause = {}, const std::string& remedy = {});
 
-std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
+using models::human_bytes;
 std::string shell_quoted(const std::filesystem::path& path);
 
 }  // namespace sparsereel::app

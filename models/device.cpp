@@ -9,7 +9,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -84,13 +86,16 @@ std::optional<uint64_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-uint64_t available_by_meminfo() {
-  std::ifstream stream("/proc/meminfo");
-  std::string key;
-  for (uint64_t kib = 0; stream >> key >> kib; stream.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
+/// Of a line "key:  1234 kB" in a file of /proc; 0 where there is none.
+uint64_t bytes_in(const char* file, const std::string& key) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(key + ":")) return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
   return 0;
+}
+
+uint64_t available_by_meminfo() {
+  return bytes_in("/proc/meminfo", "MemAvailable");
 }
 
 /// What the control group still allows: its limit less what it uses, page cache counted as free as the kernel can drop
@@ -178,6 +183,33 @@ void check_threads(int64_t threads) {
 
 uint64_t free_memory(c10::Device device) {
   return device.is_cpu() ? std::min(available_by_meminfo(), available_by_cgroup()) : free_gpu_memory(device);
+}
+
+uint64_t obtainable_memory(c10::Device device) {
+  if (!device.is_cpu()) {
+    const uint64_t unused = free_gpu_memory(device);
+    const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+    return unused + static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).current);
+  }
+  const uint64_t available = available_by_meminfo();
+  if (available == 0) return std::numeric_limits<uint64_t>::max();  // no /proc
+  const uint64_t held = bytes_in("/proc/self/status", "RssAnon") + bytes_in("/proc/self/status", "VmSwap");
+  const uint64_t swap = bytes_in("/proc/meminfo", "SwapFree");
+  return std::min(available + swap, available_by_cgroup()) + held;
+}
+
+std::string human_bytes(uint64_t bytes) {
+  constexpr double kMebibyte = 1024.0 * 1024.0;
+  const double mebibytes = static_cast<double>(bytes) / kMebibyte;
+  std::array<char, 32> text{};
+  if (mebibytes < 1) {
+    std::snprintf(text.data(), text.size(), "%.1f KiB", mebibytes * 1024);
+  } else if (mebibytes < 1024) {
+    std::snprintf(text.data(), text.size(), "%.1f MiB", mebibytes);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.1f GiB", mebibytes / 1024);
+  }
+  return text.data();
 }
 
 void synchronize(c10::Device device) {

@@ -23,6 +23,12 @@ void check_threads(int64_t threads);
 /// Bytes that can still be allocated: MemAvailable of a CPU (the cgroup's limit where lower), free memory of a GPU.
 uint64_t free_memory(c10::Device device);
 
+/// Bytes that this process can come to have at most: what is free, the host's swap, and what it holds already, which it
+/// may give back by then. The largest number where that is unknown.
+uint64_t obtainable_memory(c10::Device device);
+
+std::string human_bytes(uint64_t bytes);  // "1.3 GiB", "16.2 MiB"
+
 /// Waits until everything enqueued on a GPU is done; nothing to wait for on a CPU.
 void synchronize(c10::Device device);
 

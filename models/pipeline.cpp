@@ -16,6 +16,7 @@
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
+#include "models/memory_need.h"
 #include "models/request.h"
 #include "models/text/random_ids.h"
 #include "models/text/t5_encoder.h"
@@ -93,7 +94,9 @@ class CogVideoXPipeline final : public Pipeline {
     return model_hash_;
   }
   GenerateSettings resolve(const GenerateRequest& request) const override {
-    return resolve_request(request, dit_config_, vae_config_, scheduler_config_);
+    GenerateSettings settings = resolve_request(request, dit_config_, vae_config_, scheduler_config_);
+    check_memory(settings, least_memory(settings, request.decode, dit_config_, device_, dtype_), device_);
+    return settings;
   }
   void check_weights() const override;
   GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer) override;

@@ -122,7 +122,7 @@ class Pipeline {
   virtual at::ScalarType dtype() const = 0;
   virtual const std::string& model_hash() const = 0;  // of checkpoint/model_hash.h
   /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the option and,
-  /// for impossible sizes, the two nearest possible values.
+  /// for impossible sizes, the two nearest possible values; also for a video that cannot fit into memory.
   virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;
   virtual GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) = 0;
   /// Latents as saved (diffusers' layout and scale) -> frames as in GenerateResult.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 namespace sparsereel::models {
@@ -29,7 +30,8 @@ void require_positive(const char* option, int64_t value) {
 void require_step(const char* option, int64_t value, int64_t step, int64_t base) {
   if (value >= std::max<int64_t>(base, 1) && (value - base) % step == 0) return;
   const int64_t first = base > 0 ? base : step;
-  const int64_t below = std::max(first, base + (value - base) / step * step);
+  const int64_t last = std::numeric_limits<int64_t>::max() - step;
+  const int64_t below = std::max(first, base + (std::clamp<int64_t>(value, 0, last) - base) / step * step);
   const int64_t above = below + step;
   std::ostringstream cause, remedy;
   cause << option << " " << value << " is impossible for this model: "

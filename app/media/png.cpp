@@ -96,6 +96,8 @@ class UnfinishedFolder {
 fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads to no path
+    throw bad_input(path.string() + " is a file, not a folder for PNGs", "choose another name");
   if (!fs::is_symlink(folder, error)) return folder;
   fs::path target = fs::weakly_canonical(folder, error);
   if (error) throw_system(path, error.value());
@@ -154,8 +156,6 @@ void check_png_folder(const fs::path& path) {
   std::error_code error;
   if (target.filename().native().size() > NAME_MAX)
     throw bad_input(path.string() + ": the name of the folder is too long", "choose a shorter name");
-  if (fs::exists(target) && !fs::is_directory(target))
-    throw bad_input(path.string() + " is a file, not a folder for PNGs", "choose another name");
   if (fs::is_directory(target) && !fs::is_empty(target, error))
     throw bad_input(path.string() + ": the folder for PNGs is not empty", "name a new folder, or empty it first");
   if (!fs::is_directory(target.parent_path()))

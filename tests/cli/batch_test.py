@@ -16,7 +16,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited, read_safetensors
+from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited, limited_memory, read_safetensors
 
 ROWS = int(os.environ.get('SPARSEREEL_BATCH_ROWS', '6'))
 KILLS = int(os.environ.get('SPARSEREEL_BATCH_KILLS', '4'))
@@ -179,6 +179,15 @@ class PromptSets(BatchTest):
         self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])
         self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()),
                          [(0, 'done'), (1, 'failed'), (2, 'failed'), (3, 'done')])
+
+    def test_row_that_no_memory_holds_fails_alone(self):
+        file = self.write('set.csv', 'prompt,width\na,\nb,16000000\nc,\n')
+        result = self.batch(file, 'out', '--steps', '1', **limited_memory(8 << 30))
+        self.assertEqual(result.returncode, 1)
+        for word in ('set.csv:3: a video of 16000000 x ', 'needs at least', 'choose a smaller width, height or num_frames'):
+            self.assertIn(word, result.stderr)
+        self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()), [(0, 'done'), (1, 'failed'), (2, 'done')])
+        self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0002-c.mp4'])
 
     def test_encoder_that_does_not_open_fails_its_row_alone(self):
         file = self.write('set.jsonl', '{"prompt": "a"}\n{"prompt": "b", "codec": "mjpeg"}\n{"prompt": "c"}\n{"prompt": "d"}\n')

@@ -6,10 +6,11 @@ import shlex
 import shutil
 import struct
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROMPT, CommandLineTest, limited
+from support import MODEL, PROMPT, CommandLineTest, limited, limited_memory
 
 
 class Failures(CommandLineTest):
@@ -64,6 +65,21 @@ class Failures(CommandLineTest):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.generate(*arguments), 2, *words)
         self.assertEqual(self.names(), [])
+
+    def test_videos_that_no_memory_holds_are_refused_at_once(self):
+        model = ['-m', MODEL, '--device', 'cpu', '--steps', 1]
+        remedy = 'choose a smaller width, height or num_frames'
+        for size in (['--width', 16000000, '--height', 16000000], ['--frames', 1600000001], ['--size', '9223372036854775792x16'],
+                     ['--width', 16000000, '--height', 16000000, '--frames', 1600000001]):
+            for command in (['generate', '-p', PROMPT, *model, '-o', 'clip.mp4'], ['generate', '-p', PROMPT, *model, '-o', 'frames'],
+                            ['config', 'show', *model], ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
+                with self.subTest(command=command[:2], size=size):
+                    start = time.monotonic()
+                    # were they not refused, they would not take the machine's memory either
+                    result = self.run_program(*command, *size, **limited_memory(8 << 30))
+                    self.assertLess(time.monotonic() - start, 10)  # half a second on an idle machine
+                    self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'there are', remedy)
+                    self.assertEqual(self.names(), [])
 
     def test_offloading_from_a_cpu_is_refused(self):
         self.fail_with(self.generate('--offload'), 2, '--offload')
@@ -194,6 +210,11 @@ class Failures(CommandLineTest):
 
     def test_output_on_a_read_only_file_system(self):
         self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
+
+    def test_output_on_a_device_or_a_pipe(self):
+        for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe here
+            with self.subTest(name=name):
+                self.fail_with(self.generate('-o', name), 2, name, 'choose another name')
 
     def test_disk_too_small_for_the_latents_warns_and_leaves_nothing(self):
         result = self.generate('-o', 'clip.safetensors', **limited(512))

@@ -44,6 +44,13 @@ def limited(size):
     return {'preexec_fn': limit}
 
 
+def limited_memory(size):
+    """No more than `size` bytes of addresses: what asks for more fails."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    return {'preexec_fn': limit}
+
+
 class CommandLineTest(unittest.TestCase):
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix='sparsereel-cli-'))

@@ -107,6 +107,16 @@ TEST(Library, FailuresSayWhatTheCommandLineSays) {
   EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.threads = 5000}); }).cause(), "--threads 5000 is outside 1 to 4096");
 }
 
+TEST(Library, AVideoThatNoMemoryHoldsIsRefused) {
+  TextToVideo model(kModel, {.device = "cpu"});
+  VideoRequest request = small();
+  request.width = 16000000;
+  const Failure failure = failure_of([&] { model.generate(request); });
+  EXPECT_EQ(failure.code(), 2);
+  EXPECT_THAT(failure.cause(), StartsWith("a video of 16000000 x "));
+  EXPECT_EQ(failure.remedy(), "choose a smaller width, height or num_frames");
+}
+
 struct Refused {
   std::function<void(VideoRequest&)> change;
   std::string cause;

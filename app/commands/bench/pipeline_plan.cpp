@@ -125,7 +125,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
   plan.warmup = options.warmup;
   plan.repetitions = options.repetitions;
-  plan.decode = !options.no_decode;
+  plan.decode = plan.request.decode = !options.no_decode;
   plan.format = parse_format(options.format, options.output);
   return plan;
 }

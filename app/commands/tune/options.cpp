@@ -128,6 +128,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.min_ssim = options.min_ssim;
   plan.samples = options.samples;
   plan.videos = std::min<int64_t>(options.videos, static_cast<int64_t>(plan.prompts.size()));
+  plan.request.decode = plan.videos > 0;
   plan.output = options.output;
   plan.heat_map = options.heat_map;
   return plan;

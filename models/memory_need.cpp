@@ -1,0 +1,62 @@
+// The largest tensors of the two stages that grow with the video; see memory_need.h.
+#include "models/memory_need.h"
+
+#include <algorithm>
+#include <string>
+
+#include "hilbert/error.h"
+#include "models/device.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kColours = 3;
+
+/// Elements of the video.
+double pixels(const GenerateSettings& settings) {
+  return kColours * static_cast<double>(settings.num_frames) * static_cast<double>(settings.height) *
+         static_cast<double>(settings.width);
+}
+
+/// Elements of the denoiser while a block's attention runs: q, k and v, what they were projected from, and the tokens
+/// that the block's result is added to.
+double block_elements(const GenerateSettings& settings, const CogVideoXConfig& transformer) {
+  const int64_t depth = transformer.patch_size_t.value_or(1);
+  const auto groups = static_cast<double>((settings.latent_frames + depth - 1) / depth);
+  const auto rows = static_cast<double>(settings.latent_height / transformer.patch_size);
+  const auto columns = static_cast<double>(settings.latent_width / transformer.patch_size);
+  const double tokens = groups * rows * columns + static_cast<double>(settings.max_sequence_length);
+  const auto channels = static_cast<double>(transformer.num_attention_heads * transformer.attention_head_dim);
+  const double batch = settings.guidance_scale > 1 ? 2 : 1;
+  return 5 * batch * tokens * channels;
+}
+
+void check(const GenerateSettings& settings, double needed, c10::Device device) {
+  const uint64_t obtainable = obtainable_memory(device);
+  if (needed <= static_cast<double>(obtainable)) return;
+  throw bad_input("a video of " + std::to_string(settings.width) + " x " + std::to_string(settings.height) +
+                      " pixels and " + std::to_string(settings.num_frames) + " frames needs at least " +
+                      human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + " of memory, there are " +
+                      human_bytes(obtainable) + " on " + device.str(),
+                  "choose a smaller width, height or num_frames");
+}
+
+}  // namespace
+
+MemoryNeed least_memory(const GenerateSettings& settings, bool decode, const CogVideoXConfig& transformer,
+                        c10::Device device, c10::ScalarType dtype) {
+  const auto element = static_cast<double>(c10::elementSize(dtype));
+  const double denoising = block_elements(settings, transformer) * element;
+  // The decoder's video, in tiles or not, and the frames that it is turned into.
+  const double video = decode ? pixels(settings) * element : 0;
+  const double frames = decode ? pixels(settings) * static_cast<double>(sizeof(float)) : 0;
+  if (device.is_cpu()) return {.host = std::max(denoising, video + frames)};
+  return {.host = frames, .device = std::max(denoising, video)};
+}
+
+void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10::Device device) {
+  check(settings, need.host, c10::kCPU);
+  if (!device.is_cpu()) check(settings, need.device, device);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,141 @@
+// What a video needs at the very least: never more than making it takes, and exact for sizes that overflow integers.
+#include "models/memory_need.h"
+
+#include <ATen/ATen.h>
+#include <malloc.h>
+
+#include <fstream>
+#include <limits>
+
+#include "models/device.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::throws_error;
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+const char* const kRemedy = "choose a smaller width, height or num_frames";
+
+GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) {
+  GenerateSettings settings;
+  settings.guidance_scale = 6;
+  settings.max_sequence_length = 226;
+  settings.width = width;
+  settings.height = height;
+  settings.num_frames = num_frames;
+  settings.latent_frames = (num_frames - 1) / 4 + 1;
+  settings.latent_height = height / 8;
+  settings.latent_width = width / 8;
+  return settings;
+}
+
+MemoryNeed cpu_need(const GenerateSettings& settings, bool decode = true) {
+  return least_memory(settings, decode, {}, at::kCPU, at::kFloat);
+}
+
+/// Of this process; 0 where there is no /proc.
+uint64_t status_bytes(const std::string& key) {
+  std::ifstream stream("/proc/self/status");
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(key)) return std::stoull(line.substr(key.size())) * 1024;
+  return 0;
+}
+
+/// Peak resident memory counts from here on, and what was freed no longer.
+void reset_peak() {
+  ::malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+GenerateRequest request_of(int64_t side, int64_t num_frames) {
+  GenerateRequest request;
+  request.prompt = "a red circle";
+  request.num_inference_steps = 1;
+  request.width = request.height = side;
+  request.num_frames = num_frames;
+  return request;
+}
+
+TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
+  const GenerateSettings settings = settings_of(720, 480, 49);
+  const double video = 49.0 * 480 * 720 * 3, block = 5.0 * 2 * (13 * 30 * 45 + 226) * 1920;
+  EXPECT_EQ(cpu_need(settings).host, block * 4);
+  EXPECT_EQ(cpu_need(settings).device, 0);
+  GenerateSettings without_guidance = settings_of(7200, 4800, 1);
+  without_guidance.guidance_scale = 1;
+  EXPECT_EQ(cpu_need(without_guidance, /*decode=*/false).host, 5.0 * (300 * 450 + 226) * 1920 * 4);
+  const MemoryNeed on_gpu = least_memory(settings, true, {}, at::Device(at::kCUDA, 0), at::kBFloat16);
+  EXPECT_EQ(on_gpu.host, video * 4);
+  EXPECT_EQ(on_gpu.device, block * 2);
+  CogVideoXConfig narrow;
+  narrow.num_attention_heads = 1;
+  EXPECT_EQ(least_memory(settings, true, narrow, at::kCPU, at::kFloat).host, video * 8);
+  EXPECT_EQ(least_memory(settings, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
+}
+
+TEST(MemoryNeed, SizesBeyondIntegersDoNotWrap) {
+  const double frames = 16e6 * 16e6 * 4001;
+  EXPECT_GE(cpu_need(settings_of(16000000, 16000000, 4001)).host, frames * 24);
+  EXPECT_GE(cpu_need(settings_of(kMost, kMost, kMost)).host, 1e57);
+  for (const GenerateSettings& settings :
+       {settings_of(16000000, 16000000, 4001), settings_of(kMost, 16, 1), settings_of(16, kMost, 1),
+        settings_of(16, 16, kMost), settings_of(kMost, kMost, kMost)})
+    EXPECT_TRUE(throws_error([&] { check_memory(settings, cpu_need(settings), at::kCPU); },
+                             {std::to_string(settings.width) + " x " + std::to_string(settings.height) +
+                                  " pixels and " + std::to_string(settings.num_frames) + " frames needs at least ",
+                              " GiB of memory, there are ", " on cpu"}));
+}
+
+TEST(MemoryNeed, RefusesExactlyWhatIsMoreThanThereIs) {
+  const GenerateSettings settings = settings_of(64, 64, 9);
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  EXPECT_NO_THROW(check_memory(settings, {.host = there_is / 2}, at::kCPU));
+  try {
+    check_memory(settings, {.host = there_is * 2}, at::kCPU);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.remedy(), kRemedy);
+  }
+}
+
+TEST(MemoryNeed, ThereIsWhatIsFreeAndWhatThisProcessHolds) {
+  const at::Tensor held = at::ones({64 << 20});  // 256 MiB, touched
+  EXPECT_GE(obtainable_memory(at::kCPU), static_cast<uint64_t>(held.nbytes()));
+  const uint64_t free = free_memory(at::kCPU), obtainable = obtainable_memory(at::kCPU);
+  EXPECT_GT(static_cast<double>(obtainable), static_cast<double>(free) + 0.5 * static_cast<double>(held.nbytes()));
+}
+
+TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
+  const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  for (const auto& [side, frames] :
+       {std::pair<int64_t, int64_t>{16000000, 33}, {256, 16000001}, {kMost / 16 * 16, 1}}) {
+    const GenerateRequest request = request_of(side, frames);
+    EXPECT_TRUE(throws_error([&] { pipeline->resolve(request); }, {"needs at least"})) << side;
+    EXPECT_TRUE(throws_error([&] { pipeline->generate(request); }, {"needs at least"})) << side;
+  }
+  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(kMost, 1)); }, {"--width", "multiple of 16"}));
+  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"--frames", "4k + 1"}));
+}
+
+TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
+  const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  CogVideoXConfig tiny;
+  tiny.num_attention_heads = 4;
+  for (const bool decode : {true, false}) {
+    GenerateRequest request = request_of(decode ? 192 : 256, decode ? 9 : 33);
+    request.decode = decode;
+    reset_peak();
+    const uint64_t before = status_bytes("VmRSS:");
+    const GenerateResult result = pipeline->generate(request);
+    const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
+    const double least = least_memory(result.settings, decode, tiny, at::kCPU, at::kFloat).host;
+    EXPECT_GT(least, 5e6);
+    EXPECT_LT(least, taken);
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models
