@@ -138,13 +138,16 @@ uint64_t available_by_cgroup() {
   return least;
 }
 
+c10::DeviceIndex index_of(c10::Device device) {
+  return device.has_index() ? device.index() : c10::DeviceIndex{0};
+}
+
 uint64_t free_gpu_memory(c10::Device device) {
   at::globalContext().lazyInitDevice(device.type());
   auto* allocator = c10::getDeviceAllocator(device.type());
-  const auto index = device.has_index() ? device.index() : c10::DeviceIndex{0};
-  const uint64_t unclaimed = allocator->getMemoryInfo(index).first;
+  const uint64_t unclaimed = allocator->getMemoryInfo(index_of(device)).first;
   // What libtorch's allocator holds but does not use can be given out again.
-  const auto stats = allocator->getDeviceStats(index);
+  const auto stats = allocator->getDeviceStats(index_of(device));
   const auto& reserved = stats.reserved_bytes.at(kAllSizes);
   const auto& allocated = stats.allocated_bytes.at(kAllSizes);
   return unclaimed + static_cast<uint64_t>(std::max<int64_t>(reserved.current - allocated.current, 0));
@@ -188,7 +191,7 @@ uint64_t free_memory(c10::Device device) {
 uint64_t obtainable_memory(c10::Device device) {
   if (!device.is_cpu()) {
     const uint64_t unused = free_gpu_memory(device);
-    const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+    const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index_of(device));
     return unused + static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).current);
   }
   const uint64_t available = available_by_meminfo();

@@ -13,7 +13,8 @@ std::vector<uint8_t> rgb8(const FramesView& frames, int64_t index) {
   const size_t count = result.size();
   for (size_t i = 0; i < count; ++i) {
     const float value = source[i] > 0 ? std::min(source[i], 1.0F) : 0.0F;  // NaN compares false
-    // Rounds as lround() does, but compiles to vectors.
+    // Rounds as lround() does where nothing is negative, but compiles to vectors.
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings)
     target[i] = static_cast<uint8_t>(static_cast<int>(value * 255.0F + 0.5F));
   }
   return result;
