@@ -37,9 +37,8 @@ __global__ void __launch_bounds__(128 * hopper::Tile<D>::kWarpgroups, 1)
   const int tile = static_cast<int>(blockIdx.x);
   hopper::Output<T> output(p, buffers, shared);
   float shift[2];
-  output.add_parts(hopper::slot_of(hopper::first_share_of(sizes, tile), tile),
-                   hopper::slot_of(hopper::last_share_of(sizes, tile), tile), shift);
-  output.write(hopper::TileIndex(sizes, hopper::whole_tiles(sizes) + tile), shift);
+  output.add_parts(sizes.shares.first_slot(tile), sizes.shares.last_slot(tile), shift);
+  output.write(hopper::TileIndex(sizes, sizes.whole_tiles + tile), shift);
 }
 
 template <typename Function>
@@ -51,9 +50,8 @@ void run(Function* kernel, int grid, int threads, int bytes, const Call& call) {
 template <int D>
 void launch_whole(const Call& call) {
   using T = hopper::Tile<D>;
-  const int whole = hopper::whole_tiles(call.sizes);
-  if (whole == 0) return;
-  const int grid = std::min(whole, call.sizes.processors);
+  if (call.sizes.whole_tiles == 0) return;
+  const int grid = std::min(call.sizes.whole_tiles, call.sizes.shares.processors);
   const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, T::kBytes, call); };
   const bool skips = call.problem.selection.skips_pv;
   if (call.problem.causal) {
@@ -66,10 +64,10 @@ void launch_whole(const Call& call) {
 template <int D>
 void launch_shared(const Call& call) {
   using T = hopper::Tile<D>;
-  const auto attend = [&](auto* kernel) { run(kernel, call.sizes.processors, T::kThreads, T::kBytes, call); };
+  const auto attend = [&](auto* kernel) { run(kernel, call.sizes.shares.processors, T::kThreads, T::kBytes, call); };
   call.problem.selection.skips_pv ? attend(hopper_attention<D, false, true, true>)
                                   : attend(hopper_attention<D, false, false, true>);
-  run(add_parts<D>, call.sizes.shared_tiles, 128 * T::kWarpgroups, T::kSumBytes, call);
+  run(add_parts<D>, call.sizes.shares.tiles, 128 * T::kWarpgroups, T::kSumBytes, call);
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ class Consumer {
   __device__ void finish_tile(int index, const TileIndex& tile) {
     output_.add_saved();
     if constexpr (kParts) {
-      output_.leave_part(slot_of(blockIdx.x, index - whole_tiles(sizes_)), softmax_.shift);
+      output_.leave_part(Shares::slot(blockIdx.x, index - sizes_.whole_tiles), softmax_.shift);
     } else {
       output_.write(tile, softmax_.shift);
     }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attention/cuda/hopper_ptx.cuh"
-#include "attention/cuda/hopper_share.cuh"
+#include "attention/cuda/kernels.h"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -132,8 +132,7 @@ class Producer {
 
  private:
   __device__ void produce_tiles() {
-    const int tiles = whole_tiles(sizes_);
-    for (int index = blockIdx.x; index < tiles;) {
+    for (int index = blockIdx.x; index < sizes_.whole_tiles;) {
       await_consumers();
       const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
       const TileIndex tile(sizes_, index);
@@ -146,17 +145,15 @@ class Producer {
   }
 
   __device__ void produce_share(int share) {
-    for (int mine = first_tile_of(sizes_, share); mine <= last_tile_of(sizes_, share); ++mine) {
-      const int index = whole_tiles(sizes_) + mine;
+    for (int mine = sizes_.shares.first_tile(share); mine <= sizes_.shares.last_tile(share); ++mine) {
+      const int index = sizes_.whole_tiles + mine;
       const TileIndex tile(sizes_, index);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      const Part part(sizes_, share, mine);
-      const int begin = Part::entry(sizes_, part.from, list.length, T::kStageRecords);
-      const int end = Part::entry(sizes_, part.to, list.length, T::kStageRecords);
+      const Part part = sizes_.shares.part(share, mine, list.length, T::kStageRecords);
       await_consumers();
-      announce({index, max(ceil_div(end - begin, T::kStageRecords), 1), list.plain, largest_score(tile)});
+      announce({index, max(ceil_div(part.end - part.begin, T::kStageRecords), 1), list.plain, largest_score(tile)});
       load_queries(tile);
-      load_keys(tile, list.length, begin, end);
+      load_keys(tile, list.length, part.begin, part.end);
     }
   }
 

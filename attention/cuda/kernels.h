@@ -26,7 +26,7 @@ void launch_half_values(const Call& call);
 void launch_select(const Call& call);
 /// Lists of key blocks for the other query tiles, counted.
 void launch_lists(const Call& call, int tile_rows);
-/// Attention over the lists. The Hopper kernel's shared_tiles have launches of their own, beside the others.
+/// Attention over the lists. The Hopper kernel's shared tiles have launches of their own, beside the others.
 void launch_hopper(const Call& call);
 void launch_hopper_shared(const Call& call);
 void launch_ampere(const Call& call);

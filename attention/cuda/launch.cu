@@ -73,7 +73,7 @@ void prepare(const Call& call, Kernel kernel) {
 
 /// The shared tiles wait beside the others for multiprocessors that are done.
 void attend_on_hopper(const Call& call) {
-  if (call.sizes.shared_tiles == 0) return launch_hopper(call);
+  if (call.sizes.shares.tiles == 0) return launch_hopper(call);
   const SideStreams& side = side_streams();
   side.order(SideStreams::kPrepared, call.stream, side.values());
   launch_hopper(call);

@@ -57,12 +57,14 @@ float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
 }
 
 /// Tiles left over when every multiprocessor has had equally many, if idling during those costs more than sharing them.
-int shared_tiles(const Problem& problem, const Sizes& sizes, Kernel kernel) {
-  if (kernel != Kernel::hopper || sizes.processors == 0) return 0;
-  const int left = sizes.batch_heads * sizes.query_tiles % sizes.processors;
-  if (left * kMostParts < sizes.processors) return 0;
-  const float idle = static_cast<float>(sizes.processors - left) / static_cast<float>(sizes.processors);
-  return idle * entries_of_each(problem, kernel, sizes.key_blocks) > kEntriesWorthSharing ? left : 0;
+Shares shares_of(const Problem& problem, const Sizes& sizes, Kernel kernel) {
+  const int processors = kernel == Kernel::hopper ? multiprocessors() : 0;
+  if (processors == 0) return {0, 0};
+  const int left = sizes.batch_heads * sizes.query_tiles % processors;
+  const float idle = static_cast<float>(processors - left) / static_cast<float>(processors);
+  const bool worth = left * kMostParts >= processors &&
+                     idle * entries_of_each(problem, kernel, sizes.key_blocks) > kEntriesWorthSharing;
+  return {processors, worth ? left : 0};
 }
 
 }  // namespace
@@ -78,8 +80,8 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(kernel == Kernel::ampere ? 2 * D * kRecord : (D + kOnesRows) * kRecord),
-      processors(multiprocessors()),
-      shared_tiles(cuda::shared_tiles(problem, *this, kernel)),
+      shares(shares_of(problem, *this, kernel)),
+      whole_tiles(batch_heads * query_tiles - shares.tiles),
       stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
       stat_stride(std::max(problem.keys / kStatSamples, 1)) {}
 
@@ -113,7 +115,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(lists, bh * sizes.query_tiles * sizes.key_blocks);
   carver.take(tile_lists, bh * sizes.query_tiles);
   carver.take(next_tile, 1);
-  carver.take(parts, int64_t{sizes.processors + sizes.shared_tiles} * part_floats(sizes.D), sizes.shared_tiles > 0);
+  carver.take(parts, int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0);
   bytes = carver.used();
 }
 

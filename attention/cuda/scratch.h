@@ -3,6 +3,7 @@
 
 #include "attention/cuda/launch.h"
 #include "attention/cuda/records.h"
+#include "attention/cuda/shares.h"
 
 namespace sparsereel::attention::cuda {
 
@@ -35,10 +36,10 @@ struct Sizes {
   int selectable_keys;  // leading key blocks that hold no text
   int map_words;        // 32-bit words of a row of the bitmap
   int value_record_bytes;
-  int processors;    // multiprocessors of the GPU
-  int shared_tiles;  // query tiles at the end that are computed in parts, see hopper_share.cuh; fewer than processors
-  int stat_chunks;   // partial sums of the statistics
-  int stat_stride;   // every how many tokens the statistics look at one
+  Shares shares;    // of the query tiles at the end that are computed in parts, if any
+  int whole_tiles;  // of all (batch, head); the shared ones follow
+  int stat_chunks;  // partial sums of the statistics
+  int stat_stride;  // every how many tokens the statistics look at one
 };
 
 /// What a kernel knows of a tile's list before it reads it.
@@ -74,7 +75,7 @@ struct Buffers {
   uint32_t* lists;       // [bh][query_tiles][key_blocks] entries, ascending
   TileList* tile_lists;  // [bh][query_tiles]
   int* next_tile;        // the persistent kernel's counter
-  float* parts;          // [processors + shared_tiles] parts of shared tiles; null without such tiles
+  float* parts;          // [shares.slots()] parts of shared tiles; null without such tiles
   size_t bytes;          // of all together
 };
 
