@@ -140,7 +140,7 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
   for (const auto& layer : profile.heads)
     for (const attention::ProfileHead& head : layer) beyond += head.error > plan.bounds.l2 ? 1 : 0;
   if (!found.fell_back.empty())
-    warnings.push_back(found.fell_back + ", which the profile holds now");
+    warnings.push_back("the profile holds the untuned policy: " + found.fell_back);
   else if (beyond > 0)
     warnings.push_back(std::to_string(beyond) +
                        " heads keep the untuned policy beyond the bounds: within them the profile would be slower");

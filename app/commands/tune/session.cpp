@@ -279,7 +279,7 @@ bool Session::compare_videos(Found& found) {
   if (found.tuned->step_seconds > found.untuned->step_seconds)
     fall_back(found, "no policy within the bounds was faster than the untuned one");
   else if (!found.passed && passes(*found.untuned))
-    fall_back(found, "only the untuned policy reaches the quality floor");
+    fall_back(found, "only the untuned policy reaches the quality floor; smaller --l1 and --l2 may find others");
   return complete;
 }
 
