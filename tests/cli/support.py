@@ -13,8 +13,9 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = os.environ.get('SPARSEREEL', str(ROOT / 'build' / 'sparsereel'))
-MODEL = os.environ.get('SPARSEREEL_TEST_MODEL', str(ROOT / 'tests' / 'parity' / 'data' / 'pipeline'))
+# Absolute, since tests run in folders of their own.
+PROGRAM = os.path.abspath(os.environ.get('SPARSEREEL', ROOT / 'build' / 'sparsereel'))
+MODEL = os.path.abspath(os.environ.get('SPARSEREEL_TEST_MODEL', ROOT / 'tests' / 'parity' / 'data' / 'pipeline'))
 PROMPT = 'a red circle moving to the right on a blue background'
 
 
