@@ -32,7 +32,7 @@ at::Tensor tensor(const models::SafetensorsFile& file, const models::TensorEntry
 
 at::Tensor tensor(const models::SafetensorsFile& file, const std::string& name, at::ScalarType dtype, int64_t rank) {
   const models::TensorEntry* entry = file.find(name);
-  const at::Tensor found = entry == nullptr ? at::Tensor() : tensor(file, *entry);
+  at::Tensor found = entry == nullptr ? at::Tensor() : tensor(file, *entry);
   if (found.defined() && found.scalar_type() == dtype && found.dim() == rank) return found;
   throw bad_input(file.path().string() + ": the tensor " + name + " is missing or of another kind",
                   "remove the file: the run then begins at its first step");
@@ -103,9 +103,9 @@ fs::path checkpoint_beside(const fs::path& output) {
 }
 
 void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
-  const auto [blocks, measured] = statistics_tensors(state.per_step);
+  const std::pair<at::Tensor, at::Tensor> statistics = statistics_tensors(state.per_step);
   std::vector<models::TensorView> views = {view_of(kLatents, state.latents), view_of(kGenerator, state.generator),
-                                           view_of(kBlocks, blocks), view_of(kMeasured, measured)};
+                                           view_of(kBlocks, statistics.first), view_of(kMeasured, statistics.second)};
   for (const auto& [name, history] : state.scheduler) views.push_back(view_of(kHistory + name, history));
   const nlohmann::json run = {{"step", state.step},
                               {"redone_steps", state.redone_steps},
