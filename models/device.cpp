@@ -216,19 +216,19 @@ std::string human_bytes(uint64_t bytes) {
 }
 
 void synchronize(c10::Device device) {
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(index_of(device));
 }
 
 uint64_t peak_memory(c10::Device device) {
   if (device.is_cpu()) return 0;
-  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index_of(device));
   return static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).peak);
 }
 
 void reset_peak_memory(c10::Device device) {
   if (device.is_cpu()) return;
   at::globalContext().lazyInitDevice(device.type());
-  c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
+  c10::getDeviceAllocator(device.type())->resetPeakStats(index_of(device));
 }
 
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored) {

@@ -1,6 +1,7 @@
 // K less its mean -> int8 records with four scales, and the mean and self-similarity of 64 keys for the block
 // selection.
 #include "attention/cuda/quantise.cuh"
+#include "attention/cuda/warp.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
@@ -83,8 +84,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? (kSteps == RowSte
   if (threadIdx.x >= 32) return;
   float total_square = 0;
   for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) total_square += total[c] * total[c];
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) total_square += __shfl_xor_sync(~0U, total_square, lanes);
+  total_square = warp_sum(total_square);
   if (threadIdx.x == 0) buffers.k_similarity[record] = total_square / static_cast<float>(max(1, real * real));
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "attention/cuda/warp.cuh"
+
 namespace sparsereel::attention::cuda {
 
 /// Unsigned integers in the order of the floats; NaN above all. 0 is free to mean "no candidate".
@@ -15,12 +17,6 @@ __device__ inline uint32_t ordered(float x) {
 
 __device__ inline float from_ordered(uint32_t key) {
   return __uint_as_float((key & 0x80000000U) != 0 ? key & 0x7FFFFFFFU : ~key);
-}
-
-__device__ inline float warp_sum(float x) {
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
-  return x;
 }
 
 /// What a threshold for a number of candidates is guessed from.

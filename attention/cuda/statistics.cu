@@ -5,6 +5,7 @@
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/rows.cuh"
 #include "attention/cuda/visible.cuh"
+#include "attention/cuda/warp.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
@@ -113,10 +114,6 @@ __global__ void token_moments(Problem p, float* out) {
       static_cast<const T*>(view.data) + index / tokens * view.batch_stride + index % tokens * view.token_stride;
   const int size = p.heads * p.head_dim;
   const auto element = [&](int i) { return to_float(row[i / p.head_dim * view.head_stride + i % p.head_dim]); };
-  const auto warp_sum = [](float x) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
-    return x;
-  };
   float mean = 0;
   if (p.prologue.norm == Prologue::Norm::layer) {
     float sum = 0;

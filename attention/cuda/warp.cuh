@@ -1,0 +1,13 @@
+// What a warp's lanes compute together.
+#pragma once
+
+namespace sparsereel::attention::cuda {
+
+/// Sum over the warp, the same in every lane.
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
+  return x;
+}
+
+}  // namespace sparsereel::attention::cuda
