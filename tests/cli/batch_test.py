@@ -1,72 +1,14 @@
-"""`batch`: prompt sets, manifests, resuming, shares, and that nothing that is finished is ever lost.
-
-The long form of the killed runs, as the README reports it:
-  SPARSEREEL_BATCH_ROWS=24 SPARSEREEL_BATCH_KILLS=10 SPARSEREEL_TEST_MODEL=assets/tiny SPARSEREEL_BATCH_OPTIONS='--size 64x64 --frames 5 --steps 4' \\
-    python3 tests/cli/batch_test.py KilledRuns
-"""
-import hashlib
+"""`batch`: prompt sets, manifests, resuming, and what is told on the way."""
 import json
 import os
 import pty
-import random
-import shutil
 import signal
 import subprocess
 import time
 import unittest
-from pathlib import Path
 
-from support import MODEL, PROGRAM, PROMPT, CommandLineTest, limited, limited_memory, read_safetensors
-
-ROWS = int(os.environ.get('SPARSEREEL_BATCH_ROWS', '6'))
-KILLS = int(os.environ.get('SPARSEREEL_BATCH_KILLS', '4'))
-OPTIONS = os.environ.get('SPARSEREEL_BATCH_OPTIONS', '--steps 6').split()
-COLOURS = ('red', 'green', 'blue', 'yellow', 'orange', 'white')
-SHAPES = ('circle', 'square', 'star', 'ring')
-
-
-class BatchTest(CommandLineTest):
-    def write(self, name, text):
-        path = self.folder / name
-        path.write_text(text)
-        return path
-
-    def prompts(self, count=ROWS):
-        """A set of `count` rows; some repeat a prompt, one has a seed of its own."""
-        rows = [{'prompt': f'a {COLOURS[i % 6]} {SHAPES[i // 2 % 4]} moving'} for i in range(count)]
-        rows[-1]['seed'] = 1234
-        return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
-
-    def arguments(self, file, folder, *more):
-        return ['batch', file, '-o', folder, '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet', *more]
-
-    def batch(self, file, folder='out', *more, **options):
-        return self.run_program(*self.arguments(file, folder, *more), **options)
-
-    def set_report(self, *arguments, **options):
-        return json.loads(self.succeed(self.batch(*arguments, '--json', **options)).stdout)['set']
-
-    def manifest(self, folder='out'):
-        """Every line of every manifest; each has to be whole."""
-        lines = []
-        for path in sorted((self.folder / folder).glob('manifest.*.jsonl')):
-            text = path.read_text()
-            self.assertTrue(text == '' or text.endswith('\n'), path)
-            lines += [json.loads(line) for line in text.splitlines()]
-        return lines
-
-    def videos(self, folder='out'):
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in (self.folder / folder).iterdir() if not path.name.startswith('manifest.')}
-
-    def check_consistent(self, rows, folder='out'):
-        """One video a row, nothing else in the folder, and the last line of each row names it by its hash."""
-        videos, last = self.videos(folder), {}
-        for line in self.manifest(folder):
-            last[line['row']] = line
-        self.assertEqual(sorted(last), list(range(rows)))
-        self.assertEqual({line['output']: line['sha256'] for line in last.values()}, videos)
-        self.assertTrue(all(line['state'] == 'done' for line in last.values()))
+from batch_support import BatchTest
+from support import MODEL, PROGRAM, PROMPT, limited, limited_memory, read_safetensors
 
 
 class PromptSets(BatchTest):
@@ -400,131 +342,6 @@ class Checkpoints(BatchTest):
         (self.folder / 'clip.mp4.checkpoint.safetensors').write_bytes(b'\x08\0\0\0\0\0\0\0{"a": 1}')
         result = self.succeed(self.generate('--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertIn('clip.mp4.checkpoint.safetensors is not used', result.stderr)
-
-
-class Shares(BatchTest):
-    def test_ranks_of_every_launcher_share_the_rows(self):
-        file = self.prompts(6)
-        launchers = {'torchrun': ('RANK', 'WORLD_SIZE'), 'mpirun': ('OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE'),
-                     'mpich': ('PMI_RANK', 'PMI_SIZE'), 'slurm': ('SLURM_PROCID', 'SLURM_STEP_NUM_TASKS')}
-        for name, (rank, size) in launchers.items():
-            report = self.set_report(file, name, '--steps', '1', '--frames', '1', env={**os.environ, rank: '1', size: '4'})
-            self.assertEqual((report['rank'], report['shares'], report['rendered']), (1, 4, 2), name)
-            self.assertEqual(sorted(line['row'] for line in self.manifest(name)), [1, 5])
-        self.fail_with(self.batch(file, 'out', env={**os.environ, 'RANK': 'x', 'WORLD_SIZE': '4'}), 2, 'RANK=x')
-
-    def test_batch_script_of_slurm_is_no_share(self):
-        report = self.set_report(self.prompts(2), 'out', '--steps', '1', '--frames', '1', env={**os.environ, 'SLURM_PROCID': '0', 'SLURM_NTASKS': '8'})
-        self.assertEqual((report['rendered'], report['shares']), (2, 1))
-
-    def test_shares_make_the_videos_of_a_whole_run(self):
-        file = self.prompts(5)
-        self.succeed(self.batch(file, 'whole', '--steps', '2'))
-        for rank in (2, 0, 1):
-            self.succeed(self.batch(file, 'out', '--steps', '2', '--share', f'{rank}/3'))
-        self.assertEqual(self.videos(), self.videos('whole'))
-        self.check_consistent(5)
-        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 5)
-
-    def test_status_of_what_is_no_manifest(self):
-        (self.folder / 'out').mkdir()
-        self.write('out/manifest.0.jsonl', 'no JSON\n')
-        result = self.run_program('batch', '--status', 'out')
-        self.assertEqual(result.returncode, 2)
-        for words in ('warning: out/manifest.0.jsonl:1: ', 'error: out holds no manifest.*.jsonl with a line in it'):
-            self.assertIn(words, result.stderr)
-        (self.folder / 'out' / 'manifest.1.jsonl').mkdir()
-        self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out/manifest.1.jsonl is a folder')
-
-    def test_status_sums_the_manifests(self):
-        file = self.write('set.csv', 'prompt,width\na,\nb,100\nc,\nd,\n')
-        self.batch(file, 'out', '--steps', '2', '--share', '0/3')
-        self.batch(file, 'out', '--steps', '2', '--share', '1/3')
-        text = self.succeed(self.run_program('batch', '--status', 'out')).stdout
-        self.assertIn('2 of 4 rows done, 1 failed, 1 missing', text)
-        self.assertIn('set.csv:3: width 100', text)
-        (self.folder / 'out' / '0000-a.mp4').unlink()
-        self.assertIn('1 of 4 rows done', self.succeed(self.run_program('batch', '--status', 'out')).stdout)
-        self.fail_with(self.run_program('batch', '--status', '.'), 2, 'manifest')
-        for more in ([file], ['-o', 'out'], ['--share', '0/3']):
-            self.fail_with(self.run_program('batch', '--status', 'out', *more), 2, '--status out')
-
-    @unittest.skipUnless(shutil.which('mpirun'), 'mpirun is not installed (openmpi-bin)')
-    def test_mpirun_whose_rank_is_killed_loses_no_row(self):
-        rows = 2 * ROWS
-        file = self.prompts(rows)
-        arguments = [*map(str, self.arguments(file, 'out', *OPTIONS))]
-        launcher = ['mpirun', '--allow-run-as-root', '--oversubscribe', '--mca', 'orte_abort_on_non_zero_status', '0', '-n', '4']
-        killer = '''[ "$OMPI_COMM_WORLD_RANK" = 2 ] || exec "$@"
-            "$@" & until [ -s out/manifest.2.jsonl ] || ! kill -0 $!; do sleep 0.01; done; kill -KILL $!; wait $!'''
-        victim = ['bash', '-c', killer, 'rank', PROGRAM, *arguments]
-        subprocess.run([*launcher, *victim], cwd=self.folder, capture_output=True, timeout=300)
-        first = self.manifest()
-        result = subprocess.run([*launcher, PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=300)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.check_consistent(rows)
-        rendered = [line['row'] for line in self.manifest()]
-        self.assertEqual(sorted(rendered), list(range(rows)), 'a row was rendered twice')
-        self.assertLess(len(first), rows, 'the rank was not killed in time')
-
-
-class KilledRuns(BatchTest):
-    def checkpoints(self):
-        """What changes whenever a checkpoint is written."""
-        return {(path.name, path.stat().st_ino) for path in (self.folder / 'out').glob('[!.]*.checkpoint.safetensors') if path.exists()}
-
-    def run_and_kill(self, file, lines, delay):
-        """Kills a run so many seconds after it wrote as many manifest lines, then a checkpoint; whether it still ran."""
-        lines += len(self.manifest()) if (self.folder / 'out').exists() else 0
-        process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--checkpoint-every', '1', *OPTIONS))], cwd=self.folder,
-                                   stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        manifest = self.folder / 'out' / 'manifest.0.jsonl'
-        while process.poll() is None and (not manifest.exists() or manifest.read_bytes().count(b'\n') < lines):
-            time.sleep(0.001)
-        before = self.checkpoints()
-        while process.poll() is None and self.checkpoints() <= before:
-            time.sleep(0.001)
-        time.sleep(delay)
-        process.kill()
-        return process.wait() == -signal.SIGKILL
-
-    def test_killed_at_random_moments_the_videos_are_those_of_one_run(self):
-        file = self.prompts()
-        self.succeed(self.batch(file, 'whole', *OPTIONS))
-        generator = random.Random(6)
-        killed = sum(self.run_and_kill(file, lines=generator.randint(0, 1), delay=generator.uniform(0, 0.1)) for _ in range(KILLS))
-        report = self.set_report(file, 'out', '--checkpoint-every', '1', *OPTIONS)
-        print(f'{ROWS} rows, killed {killed} times, {report["rendered"]} left to the last run')
-        self.assertGreater(killed, 0)
-        self.assertEqual(self.videos(), self.videos('whole'))
-        done = [line for line in self.manifest() if line['state'] == 'done']
-        self.assertEqual(len({line['row'] for line in done}), ROWS)
-        self.assertLessEqual(len(done), ROWS + killed)
-
-    def test_leavings_of_killed_runs_are_removed(self):
-        file = self.prompts(2)
-        self.succeed(self.batch(file, 'out', '--steps', '2'))
-        videos = self.videos()
-        name = sorted(videos)[0]
-        strangers = ('.mine.12.partial.mp4', f'.{name}', 'notes.txt')
-        for left in (f'.{name[:-4]}.12.partial.mp4', f'.{name}.checkpoint.12-1.partial.safetensors', f'{name}.checkpoint.safetensors', *strangers):
-            (self.folder / 'out' / left).write_text('x')
-        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 2)
-        for stranger in strangers:
-            (self.folder / 'out' / stranger).unlink()
-        self.assertEqual(self.videos(), videos)
-
-    def test_leavings_of_contact_sheets_and_latents_are_removed(self):
-        for folder in ('sheets', 'latents'):
-            (self.folder / folder).mkdir()
-        row = {'prompt': 'a', 'frames': 5, 'contact_sheet': 'sheets/a.png', 'save_latents': str(self.folder / 'latents' / 'a.safetensors')}
-        file = self.write('set.jsonl', json.dumps(row) + '\n')
-        strangers = {'sheets/.b.12.partial.png', 'latents/.b.12.partial.safetensors', 'sheets/.a.12.png'}
-        for left in ('sheets/.a.12.partial.png', 'latents/.a.12-1.partial.safetensors', *strangers):
-            self.write(left, 'x')
-        self.succeed(self.batch(file, 'out', '--steps', '2'))
-        left = {str(path.relative_to(self.folder)) for folder in ('sheets', 'latents') for path in (self.folder / folder).iterdir()}
-        self.assertEqual(left, strangers | {'sheets/a.png', 'latents/a.safetensors'})
 
 
 if __name__ == '__main__':
