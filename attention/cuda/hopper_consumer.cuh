@@ -31,12 +31,11 @@ class Consumer {
     for (int round = 0;; ++round) {
       ptx::barrier_wait(barriers_.query_full(), round & 1);
       const Work work = *reinterpret_cast<const Work*>(shared_ + T::kWork);
-      const int index = uniform(work.index);
-      if (index < 0) break;
-      const TileIndex tile(sizes_, index);
+      const TileIndex tile(uniform(work.bh), uniform(work.tile));
+      if (tile.bh < 0) break;
       start_tile(tile, work);
       run_stages(uniform(work.stages));
-      finish_tile(index, tile);
+      finish_tile(tile, work.slot);
     }
   }
 
@@ -198,10 +197,10 @@ class Consumer {
     if (mask_.lane == 0 || T::kArrivals == kConsumers) ptx::barrier_arrive(barrier);
   }
 
-  __device__ void finish_tile(int index, const TileIndex& tile) {
+  __device__ void finish_tile(const TileIndex& tile, int slot) {
     output_.add_saved();
     if constexpr (kParts) {
-      output_.leave_part(Shares::slot(blockIdx.x, index - sizes_.whole_tiles), softmax_.shift);
+      output_.leave_part(slot, softmax_.shift);
     } else {
       output_.write(tile, softmax_.shift);
     }

@@ -44,7 +44,7 @@ struct Tile {
   static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
   static constexpr int kBarriers = kQueryScales + kRows * 4;
   static constexpr int kWork = (kBarriers + 8 * (4 * kStages + 2) + 15) / 16 * 16;
-  static constexpr int kSkipVotes = kWork + 16;  // bytes [2][kWarpgroups][4]
+  static constexpr int kSkipVotes = kWork + 32;  // bytes [2][kWarpgroups][4]
   static constexpr int kBytes = kSkipVotes + 8 * kWarpgroups;
   static_assert(kBytes <= 232448, "shared memory of an SM");
   static_assert(kEntries % 16 == 0 && kQueryScales % 16 == 0 && kBarriers % 8 == 0, "alignment");
@@ -92,17 +92,28 @@ struct Cursor {
 };
 
 /// Query tile `index` of all: heads in order, since a head's K and V stay in the L2 cache; inside a head from the last
-/// rows up, since text rows and the late rows of a causal mask have the longest lists.
+/// rows up, since the late rows of a causal mask have the longest lists. Tiles with text rows, which use every block
+/// where others use a few, come before all others: started late they would be what everything waits for.
 struct TileIndex {
   int bh, tile;
-  __device__ TileIndex(const Sizes& sizes, int index)
-      : bh(index / sizes.query_tiles), tile(sizes.query_tiles - 1 - index % sizes.query_tiles) {}
+  __device__ TileIndex(int bh, int tile) : bh(bh), tile(tile) {}
+  __device__ TileIndex(const Sizes& sizes, int index) {
+    int tiles = sizes.query_tiles - sizes.listed_tiles, last = sizes.query_tiles - 1;
+    if (const int first = tiles * sizes.batch_heads; index >= first) {
+      index -= first;
+      tiles = sizes.listed_tiles;
+      last = tiles - 1;
+    }
+    bh = index / tiles;
+    tile = last - index % tiles;
+  }
   __device__ int64_t list(const Sizes& sizes) const { return static_cast<int64_t>(bh) * sizes.query_tiles + tile; }
 };
 
 /// What the producer tells the consumers of the next tile.
 struct alignas(16) Work {
-  int index;  // of the tile, or -1: no more
+  int bh, tile;  // bh -1: no more
+  int slot;      // for a tile in parts
   int stages;
   int plain;            // as in TileList
   float largest_score;  // no score of the head is larger in magnitude, log2 units
@@ -126,7 +137,7 @@ class Producer {
       produce_tiles();
     }
     await_consumers();
-    announce({-1, 0, 0, 0});
+    announce({-1, 0, 0, 0, 0, 0});
     ptx::barrier_arrive(barriers_.query_full());
   }
 
@@ -137,7 +148,7 @@ class Producer {
       const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
       const TileIndex tile(sizes_, index);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      announce({index, ceil_div(list.length, T::kStageRecords), list.plain, largest_score(tile)});
+      announce({tile.bh, tile.tile, 0, ceil_div(list.length, T::kStageRecords), list.plain, largest_score(tile)});
       load_queries(tile);
       load_keys(tile, list.length, 0, list.length);
       index = next;
@@ -146,12 +157,12 @@ class Producer {
 
   __device__ void produce_share(int share) {
     for (int mine = sizes_.shares.first_tile(share); mine <= sizes_.shares.last_tile(share); ++mine) {
-      const int index = sizes_.whole_tiles + mine;
-      const TileIndex tile(sizes_, index);
+      const TileIndex tile(sizes_, sizes_.whole_tiles + mine);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
       const Part part = sizes_.shares.part(share, mine, list.length, T::kStageRecords);
       await_consumers();
-      announce({index, max(ceil_div(part.end - part.begin, T::kStageRecords), 1), list.plain, largest_score(tile)});
+      const int stages = max(ceil_div(part.end - part.begin, T::kStageRecords), 1);
+      announce({tile.bh, tile.tile, Shares::slot(share, mine), stages, list.plain, largest_score(tile)});
       load_queries(tile);
       load_keys(tile, list.length, part.begin, part.end);
     }
