@@ -40,9 +40,6 @@ class Consumer {
   }
 
  private:
-  /// Of the tile; the thread's other row is 8 further.
-  __device__ static int first_row(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
-
   __device__ void start_tile(const TileIndex& tile, const Work& work) {
     const int thread = ptx::thread(), row = first_row(thread);
     const float* scales = reinterpret_cast<const float*>(shared_ + T::kQueryScales);
@@ -63,7 +60,7 @@ class Consumer {
     softmax_.start();
     output_.start();
     until_promotion_ = T::kPromoteEvery;
-    if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + row + p_.keys - p_.queries + 1;
+    if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + p_.keys - p_.queries + 1;
     if constexpr (kSkips) start_skipping(tile, tile.tile * T::kRows + row);
   }
 

@@ -75,13 +75,18 @@ __device__ T uniform(T x) {
   return static_cast<T>(__reduce_max_sync(~0U, static_cast<int>(x)));
 }
 
+/// The first of a thread's two rows of the tile; the other is 8 further.
+__device__ inline int first_row(int thread) {
+  return thread / 32 * 16 + thread % 32 / 4;
+}
+
 /// Which keys of the subtile the group's rows see.
 template <typename T, bool kCausal>
 struct Mask {
   static constexpr int kRecords = T::kSubtileRecords;
 
   int group, lane;
-  int first_hidden = 0;  // causal: the first key that the thread's first row does not see
+  int first_hidden = 0;  // causal: the first key that the tile's first row does not see
   uint32_t entry[kRecords];
 
   __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
@@ -90,7 +95,7 @@ struct Mask {
   __device__ bool hides(int i) const {
     if (!kCausal || cover(i * 2 / kRecord) != Cover::causal) return false;
     const int key = entry_block(entry[i * 2 / kRecord]) * kRecord + i / 4 * 8 % kRecord + lane % 4 * 2 + i % 2;
-    return key >= first_hidden + 8 * (i / 2 % 2);
+    return key >= first_hidden + first_row(ptx::thread()) + 8 * (i / 2 % 2);
   }
 
   __device__ Care care(bool in_range) const {
