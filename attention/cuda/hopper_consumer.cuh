@@ -6,7 +6,6 @@
 
 #include "attention/cuda/hopper_output.cuh"
 #include "attention/cuda/hopper_softmax.cuh"
-#include "attention/cuda/warp.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -181,7 +180,7 @@ class Consumer {
 
   template <int kSubtile>
   __device__ void agree_to_skip() {
-    named_wait(1 + mask_.group, 128);
+    ptx::named_wait(1 + mask_.group, 128);
     const uint32_t votes = *reinterpret_cast<const volatile uint32_t*>(skip_votes(kSubtile));
     if (__any_sync(~0U, votes != 0) || care_ == Care::none) return;
     care_ = Care::none;

@@ -61,6 +61,11 @@ __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+/// A barrier among `threads` threads of a CTA, by number; 0 is __syncthreads().
+__device__ inline void named_wait(int id, int threads) {
+  asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 __device__ inline void matrix_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

@@ -8,7 +8,6 @@
 #include "attention/cuda/output_mma.cuh"
 #include "attention/cuda/shape_mma.cuh"
 #include "attention/cuda/visible.cuh"
-#include "attention/cuda/warp.cuh"
 
 namespace sparsereel::attention::cuda {
 
@@ -217,29 +216,14 @@ class MmaTile {
 
   /// Whether any of the group's 64 rows has a score within the threshold of its maximum; the group's threads call it
   /// together.
-  __device__ bool rises(const RowPairs& block_max) {
+  __device__ bool rises(const RowPairs& block_max) const {
     bool rise = false;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         rise = rise || (query(r, half) < p_.queries && block_max[r][half] + pv_threshold_ > max_[r][half]);
-    return any_of_group(__any_sync(~0U, rise) != 0);
-  }
-
-  /// Whether any warp of the group says so. Votes meet in shared memory in two places by turns: a warp can be one vote
-  /// ahead of another.
-  __device__ bool any_of_group(bool vote) {
-    constexpr int kWarps = Shape::kGroupThreads / 32;
-    __shared__ uint8_t votes[2][Shape::kGroups][kWarps];
-    vote_ ^= 1;
-    volatile uint8_t* now = votes[vote_][group_];
-    if (lane_ == 0) now[threadIdx.x / 32 % kWarps] = vote ? 1 : 0;
-    named_wait(1 + group_, Shape::kGroupThreads);  // barrier 0 is __syncthreads
-    bool any = false;
-#pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) any = any || now[warp] != 0;
-    return any;
+    return any_of_group(1 + group_, Shape::kGroupThreads, rise);  // barrier 0 is __syncthreads
   }
 
   /// Takes the block's maxima in; alpha is what that scales the rows' sums by.
@@ -368,7 +352,6 @@ class MmaTile {
   float pv_threshold_ = kNeverSkip;
   int last_ = -1;    // index of the group's last entry in the list
   int skipped_ = 0;  // blocks
-  int vote_ = 0;     // where the last vote met
 
   uint32_t q_[kRowTiles][kKeySteps][4];
   RowPairs q_scale_;

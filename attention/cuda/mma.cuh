@@ -89,4 +89,20 @@ __device__ inline float fast_exp2(float x) {
   return y;
 }
 
+/// Whether `flag` holds in any of `threads` threads, which alone meet at barrier `id`.
+__device__ inline bool any_of_group(int id, int threads, bool flag) {
+  int any;
+  asm volatile(
+      "{\n"
+      ".reg .pred p, q;\n"
+      "setp.ne.s32 p, %3, 0;\n"
+      "barrier.cta.red.or.pred q, %1, %2, p;\n"
+      "selp.s32 %0, 1, 0, q;\n"
+      "}\n"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(static_cast<int>(flag))
+      : "memory");
+  return any != 0;
+}
+
 }  // namespace sparsereel::attention::cuda

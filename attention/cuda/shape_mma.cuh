@@ -30,7 +30,7 @@ struct MmaShape {
     float k_scale[kKeyGroups];
   };
   static constexpr int kSharedBytes = kStages * static_cast<int>(sizeof(Stage));
-  static_assert(kSharedBytes + 128 <= 99 * 1024);  // and the votes on the P.V skip
+  static_assert(kSharedBytes <= 99 * 1024);
 };
 
 }  // namespace sparsereel::attention::cuda
