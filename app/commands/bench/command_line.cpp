@@ -56,7 +56,7 @@ void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
       ->group(group);
   command.add_option("--threads", options.threads, "CPU threads (default: all cores)")->type_name("N")->group(group);
   command.add_option("--data", options.data, "plain, or like a trained model's (default gaussian)")
-      ->type_name("gaussian,structured")
+      ->type_name("gaussian,structured,smooth")
       ->group(group);
   command.add_option("-s,--seed", options.seed, "seed of the data (default 42)")->type_name("N")->group(group);
   command.add_option("--warmup", options.warmup, "rounds that do not count (default 5, on a CPU 1)")

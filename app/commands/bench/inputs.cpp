@@ -10,6 +10,10 @@
 // F(t): cos and sin of D / 2 angles w t, periods spread evenly in the logarithm from 32 tokens to 4 N. F(s) . F(t)
 // falls with |s - t|, so attention mass gathers near the diagonal; `a` makes the logit's rise at s = t between 4 (a
 // diffuse head) and 16 (a local one), uniform over the heads.
+//
+// `smooth` is the same but for V, which is nearly the same over long stretches, as features of a video are:
+//   v = cos(w t + phase) + 0.2 N(0, 1)      a period from N / 8 to N tokens and a phase for each channel
+// Whatever loses a part of long sums of equal sign in P.V shows in it, and hardly in the other two.
 #include "app/commands/bench/inputs.h"
 
 #include <ATen/ATen.h>
@@ -50,8 +54,16 @@ at::Tensor outlier_gains(int64_t head_dim, double gain, const at::TensorOptions&
   return gains.index_fill_(0, channels, gain);
 }
 
+/// V of `smooth` [N, D].
+at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  const at::Tensor periods = (1 + 7 * at::rand({head_dim}, options)) * (static_cast<double>(tokens) / 8);
+  const at::Tensor phase = 2 * M_PI * at::rand({head_dim}, options);
+  const at::Tensor angle = at::arange(tokens, options).unsqueeze(1) * (2 * M_PI / periods) + phase;
+  return angle.cos() + 0.2 * at::randn({tokens, head_dim}, options);
+}
+
 /// Writes one head's [N, D] into q, k and v.
-void fill_structured_head(const Inputs& inputs, int64_t batch, int64_t head, const at::Tensor& features) {
+void fill_head(const Inputs& inputs, Data data, int64_t batch, int64_t head, const at::Tensor& features) {
   const at::TensorOptions options = features.options();
   const int64_t tokens = features.size(0), head_dim = features.size(1);
   const double rise = 4 + 12 * at::rand({1}).item<double>();
@@ -64,7 +76,8 @@ void fill_structured_head(const Inputs& inputs, int64_t batch, int64_t head, con
   };
   place(inputs.q, smooth() + local + mean(0.5));
   place(inputs.k, (smooth() + local) * outlier_gains(head_dim, 3, options) + mean(2));
-  place(inputs.v, smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
+  place(inputs.v, data == Data::smooth ? slow_values(tokens, head_dim, options)
+                                       : smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
 }
 
 Inputs make_one(const Shape& shape, Data data, const at::TensorOptions& options) {
@@ -77,7 +90,7 @@ Inputs make_one(const Shape& shape, Data data, const at::TensorOptions& options)
   Inputs inputs{.q = at::empty(sizes, options), .k = at::empty(sizes, options), .v = at::empty(sizes, options)};
   const at::Tensor features = position_features(shape.tokens, shape.head_dim, options.dtype(at::kFloat));
   for (int64_t b = 0; b < shape.batch; ++b)
-    for (int64_t h = 0; h < shape.heads; ++h) fill_structured_head(inputs, b, h, features);
+    for (int64_t h = 0; h < shape.heads; ++h) fill_head(inputs, data, b, h, features);
   return inputs;
 }
 

@@ -76,8 +76,8 @@ attention::Policy make_policy(const AttentionOptions& options) {
 }
 
 Data parse_data(const std::string& text) {
-  require_choice("--data " + text, text, {"gaussian", "structured"}, kHelp);
-  return text == "gaussian" ? Data::gaussian : Data::structured;
+  require_choice("--data " + text, text, {"gaussian", "structured", "smooth"}, kHelp);
+  return text == "gaussian" ? Data::gaussian : text == "structured" ? Data::structured : Data::smooth;
 }
 
 }  // namespace

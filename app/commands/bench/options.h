@@ -38,7 +38,7 @@ struct AttentionOptions {
   bool quiet = false;
 };
 
-enum class Data { gaussian, structured };
+enum class Data { gaussian, structured, smooth };
 enum class Format { markdown, csv, json };
 
 /// What to measure, checked, in the order of the rows.

@@ -26,7 +26,7 @@ TEST(Copies, FillMoreThanACache) {
 }
 
 TEST(MadeInputs, RepeatForASeedAndDifferBetweenCopies) {
-  for (const Data data : {Data::gaussian, Data::structured}) {
+  for (const Data data : {Data::gaussian, Data::structured, Data::smooth}) {
     const auto first = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
     const auto again = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
     EXPECT_EQ(first[0].q.sizes(), at::IntArrayRef({2, 300, 3, 32}));
@@ -52,6 +52,17 @@ TEST(StructuredInputs, HaveLargeMeansInK) {
   const double of_means = inputs.k.mean(1).square().mean().item<double>();
   const double around = (inputs.k - inputs.k.mean(1, true)).square().mean().item<double>();
   EXPECT_GT(of_means, around * 0.5);
+}
+
+TEST(SmoothInputs, HaveValuesThatHardlyDifferBetweenNeighbours) {
+  const Shape shape{.batch = 1, .heads = 2, .tokens = 1024, .head_dim = 64};
+  const auto step = [&](Data data) {
+    const at::Tensor v = one_input(data, at::kFloat, shape).v;
+    const at::Tensor blocks = v.unflatten(1, {64, 16}).mean(2);
+    return ((blocks.narrow(1, 1, 63) - blocks.narrow(1, 0, 63)).square().mean() / v.var()).item<double>();
+  };
+  EXPECT_LT(step(Data::smooth), 0.1);
+  EXPECT_GT(step(Data::structured), 0.5);
 }
 
 TEST(StructuredInputs, TakeOddHeadDims) {
