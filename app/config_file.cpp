@@ -57,7 +57,7 @@ std::string read_text(const fs::path& path) {
   if (!fs::is_regular_file(path))
     throw bad_input(path.string() + (fs::exists(path) ? ": it is no file" : ": no such file"), "check the path");
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw bad_input(path.string() + " cannot be read", "check its permissions");
+  if (!file) throw bad_input(path.string() + ": cannot be read", "check its permissions");
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

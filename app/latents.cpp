@@ -16,7 +16,7 @@ SavedLatents load_latents(const std::filesystem::path& path) {
   const models::SafetensorsFile file(path);
   const models::TensorEntry* entry = file.find("latents");
   if (entry == nullptr)
-    throw bad_input(path.string() + " holds no tensor named latents", "name a file made by --save-latents");
+    throw bad_input(path.string() + ": holds no tensor named latents", "name a file made by --save-latents");
   const std::string tensor = path.string() + ": the tensor latents";
   if (entry->shape.size() != 5 || entry->shape[0] != 1)
     throw bad_input(tensor + " is not of shape [1, frames, channels, height, width]",

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "app/config_file.h"
 #include "app/recipe.h"
@@ -130,8 +131,12 @@ models::ModelFolder open_model(const RunOptions& run) {
   return models::ModelFolder::with_random_weights(run.model, architecture.transformer_class, architecture.components);
 }
 
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
+  return models::Pipeline::open(std::move(folder), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
+}
+
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
-  return models::Pipeline::open(open_model(run), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
+  return open_pipeline(run, open_model(run));
 }
 
 std::string model_name(const RunOptions& run) {

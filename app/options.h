@@ -59,7 +59,9 @@ std::filesystem::path model_path(const Settings& settings);
 
 /// The folder, or the architecture that stands for one.
 models::ModelFolder open_model(const RunOptions& run);
-/// Opens `run.model` on the device; nothing but headers is read.
+/// Opens what open_model() gave on the device; nothing but headers is read.
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder);
+/// The same for those who need nothing else of the folder.
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run);
 
 /// The model's name in recipes: its folder's, or "random weights of" its YAML's.

@@ -11,6 +11,8 @@
 namespace sparsereel::app {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// Options of which a source may give only one; a stronger source's choice removes the weaker one's other.
 constexpr std::array<std::pair<const char*, const char*>, 5> kExclusive = {{
     {"model", "random_weights"},
@@ -119,17 +121,27 @@ void expand_size(std::map<std::string, Setting>& added) {
   added["height"] = {height, size.source, size.file, size.mark};
 }
 
-/// The cause begins with the file, or with what is in it, or says that it cannot be written: "a.mp4: no such file",
-/// "model/vae/config.json: ...", "cannot write /home/x/a.mp4: ...".
-bool names_file(std::string_view cause, const std::string& file) {
+constexpr std::string_view kPolicy = "attention policy: ";
+
+/// The option that a cause begins with, as it stands there: "--frames" of "--frames 8 is wrong", "attention policy:
+/// topk" of "attention policy: topk is 3"; empty where it begins otherwise.
+std::string_view leading_option(std::string_view cause) {
+  const bool policy = cause.starts_with(kPolicy);
+  if (!policy && !cause.starts_with("--")) return {};
+  return cause.substr(0, cause.find_first_of(" :", policy ? kPolicy.size() : 0));
+}
+
+/// The cause is about this file: "a.mp4: no such file", "cannot write /home/x/a.mp4: ...", or of a model's folder
+/// "model/vae/config.json: ...". The name ends at the colon: a file "a" has no part in "a prompt is missing".
+bool names_file(std::string_view cause, const std::string& key, const std::string& file) {
   constexpr std::string_view kWrite = "cannot write ";
+  if (file.empty() || cause.starts_with("attention: ")) return false;
   if (cause.starts_with(kWrite)) {
     cause.remove_prefix(kWrite.size());
-    const size_t folder = cause.find("/" + file);
-    if (folder != std::string_view::npos) cause.remove_prefix(folder + 1);
+    std::error_code ignored;
+    if (cause.starts_with(fs::absolute(file, ignored).string() + ":")) return true;
   }
-  if (file.empty() || !cause.starts_with(file)) return false;
-  return cause.size() == file.size() || std::string_view(" /:.").find(cause[file.size()]) != std::string_view::npos;
+  return cause.starts_with(file + ":") || (key == "model" && cause.starts_with((fs::path(file) / "").string()));
 }
 
 }  // namespace
@@ -178,22 +190,33 @@ std::string Settings::describe(const std::string& key) const {
   return label(key, setting->source, setting->file, setting->mark) + " " + setting->value;
 }
 
+std::string Settings::file_named_by(const std::string& cause) const {
+  std::string found;
+  size_t longest = 0;
+  for (const auto& [key, setting] : values_) {
+    if (find_option(key)->kind != ValueKind::file || !names_file(cause, key, setting.value)) continue;
+    if (setting.value.size() < longest) continue;
+    found = setting.value.size() == longest ? "" : key;
+    longest = setting.value.size();
+  }
+  return found;
+}
+
 Error Settings::with_place(const Error& error) const {
   const std::string cause = error.what();
-  std::string file, value;  // the label and the longest name of a file that the cause names
+  const std::string_view option = leading_option(cause);
   for (const auto& [key, setting] : values_) {
     if (setting.source == Source::command_line) continue;
     const std::string placed = label(key, setting.source, setting.file, setting.mark);
     if (cause.starts_with(placed)) return error;
-    for (const std::string& name : {option_name(key) + " ", "attention policy: " + key + " "})
-      if (cause.starts_with(name)) return {error.exit_code(), placed + " " + cause.substr(name.size()), error.remedy()};
-    if (find_option(key)->kind != ValueKind::file || setting.value.size() <= value.size()) continue;
-    if (!names_file(cause, setting.value)) continue;
-    file = placed;
-    value = setting.value;
+    if (option == option_name(key) || option == std::string(kPolicy) + key)
+      return {error.exit_code(), placed + cause.substr(option.size()), error.remedy()};
   }
-  if (file.empty() || error.exit_code() != 2) return error;
-  return {error.exit_code(), file + ": " + cause, error.remedy()};
+  if (!option.empty() || error.exit_code() != 2) return error;
+  const std::string key = file_named_by(cause);
+  const Setting* setting = find(key);
+  if (setting == nullptr || setting->source == Source::command_line) return error;
+  return {error.exit_code(), label(key, setting->source, setting->file, setting->mark) + ": " + cause, error.remedy()};
 }
 
 std::optional<std::string> Settings::text(const std::string& key) const {

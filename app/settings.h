@@ -65,7 +65,8 @@ class Settings {
   /// How an error names a value: "--steps 0" or "my.yaml:3:8: steps 0".
   std::string describe(const std::string& key) const;
   /// An error of later stages, which know options by their names only ("--frames 8 ..."), or files by theirs ("a.mp4:
-  /// no such file"), with the place in the file that gave the value ("my.yaml:3:9: frames 8 ...").
+  /// no such file"), with the place in the file that gave the value ("my.yaml:3:9: frames 8 ..."). Unchanged where the
+  /// cause does not begin with the whole name of an option or, up to its colon, of just one option's file.
   Error with_place(const Error& error) const;
 
   std::optional<std::string> text(const std::string& key) const;
@@ -77,6 +78,8 @@ class Settings {
 
  private:
   bool stronger(const std::string& key, Source source) const;
+  /// The key of the file that the cause is about, the one with the longest name; empty where there is none, or several.
+  std::string file_named_by(const std::string& cause) const;
 
   std::map<std::string, Setting> values_;
 };

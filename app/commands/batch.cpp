@@ -31,8 +31,8 @@ const std::set<std::string>& keys_of_one_video() {
 }
 
 void check_options(const SetSettings& set, const BatchOptions& options) {
-  if (options.set.empty()) throw bad_input("batch: a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
-  if (options.folder.empty()) throw bad_input("batch: the folder is missing", "say where the videos go with -o DIR");
+  if (options.set.empty()) throw bad_input("a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
+  if (options.folder.empty()) throw bad_input("the folder is missing", "say where the videos go with -o DIR");
   require_choice("--format " + options.format, options.format, {"mp4", "gif", "y4m", "safetensors"},
                  "see 'sparsereel batch --help'");
   for (const std::string& key : keys_of_one_video()) {

@@ -135,9 +135,10 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const auto pipeline = open_pipeline(plan.run);
+  const models::ModelFolder folder = open_model(plan.run);
+  const auto pipeline = open_pipeline(plan.run, folder);
   check_profile(settings, plan.profile, *pipeline);
-  const nlohmann::json architecture = architecture_of(open_model(plan.run));
+  const nlohmann::json architecture = architecture_of(folder);
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["settings"] = settings_report(plan, *pipeline, architecture);
   report.content["architecture"] = architecture;

@@ -228,13 +228,13 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   const models::AtomicFile probe(plan.output);  // before any time is spent
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const auto pipeline = open_pipeline(plan.run);
+  const models::ModelFolder folder = open_model(plan.run);
+  const auto pipeline = open_pipeline(plan.run, folder);
   if (const std::string reason =
           attention::unsupported_reason(attention::Mode::sparse, pipeline->device(), pipeline->dtype());
       !reason.empty())
     throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
                     "choose another --dtype or --device");
-  const models::ModelFolder folder = open_model(plan.run);
   const std::string& model = pipeline->model_hash();
   report.content["machine"] = bench::machine_report(pipeline->device());
 

@@ -183,7 +183,7 @@ std::string read_comment(const std::filesystem::path& path) {
   ffmpeg::capture_log();
   AVFormatContext* context = nullptr;
   const int code = avformat_open_input(&context, ("file:" + path.string()).c_str(), nullptr, nullptr);
-  if (code < 0) throw bad_input(path.string() + " could not be read: " + ffmpeg::message(code), "name an MP4 or a GIF");
+  if (code < 0) throw bad_input(path.string() + ": cannot be read: " + ffmpeg::message(code), "name an MP4 or a GIF");
   const AVDictionaryEntry* entry = av_dict_get(context->metadata, "comment", nullptr, 0);
   std::string comment = entry == nullptr ? "" : entry->value;
   avformat_close_input(&context);

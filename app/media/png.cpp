@@ -97,7 +97,7 @@ fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads to no path
-    throw bad_input(path.string() + " is a file, not a folder for PNGs", "choose another name");
+    throw bad_input(path.string() + ": is a file, not a folder for PNGs", "choose another name");
   if (!fs::is_symlink(folder, error)) return folder;
   fs::path target = fs::weakly_canonical(folder, error);
   if (error) throw_system(path, error.value());

@@ -11,6 +11,7 @@
 
 #include "app/media/plot.h"
 #include "app/media/writers.h"
+#include "app/nearest.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/safetensors.h"
@@ -87,7 +88,8 @@ OutputKind output_kind(const fs::path& path) {
   if (text == ".y4m") return OutputKind::y4m;
   if (text == ".safetensors") return OutputKind::safetensors;
   if (text.empty()) return OutputKind::png_folder;
-  throw bad_input(path.string() + ": the extension " + text + " is unknown", std::string("use ") + kKnown);
+  throw bad_input(path.string() + ": the extension " + text + " is unknown",
+                  did_you_mean(text, {".mp4", ".gif", ".y4m", ".safetensors"}, std::string("use ") + kKnown));
 }
 
 void check_output(const fs::path& path, const VideoOptions& options) {

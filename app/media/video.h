@@ -34,7 +34,7 @@ struct WrittenVideo {
 /// What a path's extension asks for; no extension, or a trailing slash, means a folder of PNGs.
 enum class OutputKind { mp4, gif, y4m, safetensors, png_folder };
 
-/// Throws Error listing the known extensions.
+/// Throws Error naming the nearest known extension and listing all of them.
 OutputKind output_kind(const std::filesystem::path& path);
 
 /// Writes frames to `path` by its extension:

@@ -132,8 +132,10 @@ class Help(CommandLineTest):
                 ([*attention, '--device', 'cdua'], 'auto, cpu, cuda', 'cuda'), ([*attention, '--selection-rows', '127'], '64, 128, 192', '128'),
                 ([*attention, '--text-tokens', 'modle'], 'model', 'model'), (['bench', 'pipeline', '--modes', 'ful'], 'full, quantized, sparse', 'full'),
                 (['bench', 'pipeline', '--format', 'jsno'], 'md, csv, json', 'json'), (['bench', 'pipeline', '--token-order', 'native,hilbret'], 'hilbert, native, time-major', 'hilbert'),
-                (['batch', 'set.txt', '-o', 'out', '--format', 'mp5'], 'mp4, gif, y4m, safetensors', 'mp4'), (['batch', 'set.jsnl', '-o', 'out'], '.txt, .jsonl, .csv', '.jsonl')):
+                (['batch', 'set.txt', '-o', 'out', '--format', 'mp5'], 'mp4, gif, y4m, safetensors', 'mp4'), (['batch', 'set.jsnl', '-o', 'out'], '.txt, .jsonl, .csv', '.jsonl'),
+                (['generate', '-p', 'x', '-o', 'v.mp5'], '.mp4, .gif, .y4m, .safetensors', '.mp4'), (['generate', '-p', 'x', '-o', 'v.GFI'], '.mp4, .gif', '.gif')):
             self.fail_with(self.run_program(*arguments), 2, choices, f'did you mean {meant}?')
+        self.assertNotIn('did you mean', self.run_program('generate', '-p', 'x', '-o', 'v.webm').stderr)
 
     def test_options_of_batch_stand_in_their_groups(self):
         groups = dict(group.split('\n', 1) for group in self.text('batch', '--help').split('\n\n') if '\n' in group)

@@ -138,6 +138,18 @@ class Options(CommandLineTest):
         name = self.config('output: a\nsave_latents: nowhere\n')
         self.fail_with(self.run_program('config', 'show', '-m', 'nowhere-else', '--config', name), 2, 'error: nowhere-else: is not a folder')
 
+    def test_files_are_not_blamed_for_errors_that_begin_with_their_names(self):
+        (self.folder / 'a').mkdir()
+        for value, arguments, error in (
+                ('a', ['-m', MODEL], 'a prompt is missing'), ('attention policy', ['-m', MODEL, '-p', PROMPT, '--topk', '1.5'], 'attention policy: topk'),
+                ('--steps', ['-m', MODEL, '-p', PROMPT, '--steps', '0'], '--steps 0 is below 1'),
+                ('a', ['--from', 'a.mp4'], 'a.mp4: no such file'),
+                ('a', ['-m', MODEL, '-p', PROMPT, '--save-latents', 'a/b/c.safetensors'], 'cannot write')):
+            with self.subTest(error=error):
+                name = self.config(f'output: "{value}"\n')
+                result = self.run_program('generate', *arguments, '--config', name)
+                self.fail_with(result, 2, f'error: {error}')
+
     def test_wrong_values_in_a_file_name_file_and_key(self):
         for text in ('steps: many\n', 'steps: [1, 2]\n', 'dynamic_cfg: maybe\n', 'attention: dense\n', 'steps:\n'):
             result = self.run_program('config', 'show', '-m', MODEL, '--config', self.config(text))

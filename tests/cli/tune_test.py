@@ -80,6 +80,15 @@ class Tune(CommandLineTest):
         self.assertGreater(counts[0], 0)
         self.assertEqual(*counts)
 
+    def test_a_measurement_opens_the_model_as_often_as_a_video_does(self):
+        model = self.copy_of_the_model()
+        usual = ['-m', model, '-p', PROMPT, '--size', '64x64', '--frames', 9, '--steps', 1, '--device', 'cpu', '--quiet']
+        counts = [self.opens(model / 'model_index.json', *command, *usual)
+                  for command in (['generate', '-o', 'a.mp4'], ['tune', '-o', 'p.yaml', '--videos', 0, '--samples', 1],
+                                  ['bench', 'pipeline', '--modes', 'full', '--warmup', 0, '--repetitions', 1])]
+        self.assertGreater(counts[0], 0)
+        self.assertEqual(counts, counts[:1] * 3)
+
     def test_what_is_no_search_is_named_with_its_remedy(self):
         (self.folder / 'p.yaml.search').write_text('garbage')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search', 'delete it and tune anew')

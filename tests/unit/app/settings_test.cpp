@@ -116,6 +116,50 @@ TEST(Settings, ErrorsOfLaterStagesGetThePlaceThatGaveTheValue) {
   EXPECT_EQ(placed("attention policy: topk is 3"), "c.yaml:3:7: topk is 3");
   EXPECT_EQ(placed("--width 8 is wrong"), "--width 8 is wrong");
   EXPECT_EQ(placed("--frames-more"), "--frames-more");
+  EXPECT_EQ(placed("--frames: none"), "c.yaml:2:9: frames: none");
+  EXPECT_EQ(placed("c.yaml:2:9: frames 8 is wrong"), "c.yaml:2:9: frames 8 is wrong");
+}
+
+/// The key that with_place() blames for this cause, all of these values being in a file; empty where it blames none.
+std::string blamed(const std::map<std::string, std::string>& values, const std::string& cause,
+                   const std::map<std::string, std::string>& command_line = {}) {
+  Settings settings;
+  settings.add(Source::command_line, command_line);
+  settings.add(Source::config_file, values, "c.yaml");
+  const std::string placed = settings.with_place(bad_input(cause, "r")).what();
+  if (placed == cause) return "";
+  EXPECT_TRUE(placed.starts_with("c.yaml: ") && placed.ends_with(": " + cause)) << placed;
+  return placed.substr(8, placed.size() - cause.size() - 10);
+}
+
+TEST(Settings, ErrorsOfAFileGetThePlaceThatNamedIt) {
+  EXPECT_EQ(blamed({{"output", "a.mp5"}}, "a.mp5: the extension .mp5 is unknown"), "output");
+  EXPECT_EQ(blamed({{"profile", "p.yaml"}}, "p.yaml:3: topk is wrong"), "profile");
+  const std::string written = std::filesystem::absolute("out/a.mp4").string();
+  EXPECT_EQ(blamed({{"output", "out/a.mp4"}}, "cannot write " + written + ": no room"), "output");
+  for (const char* model : {"models/2b", "models/2b/"})
+    EXPECT_EQ(blamed({{"model", model}}, "models/2b/vae/config.json: no such file"), "model");
+}
+
+TEST(Settings, FilesAreNotBlamedForErrorsThatOnlyBeginWithTheirNames) {
+  EXPECT_EQ(blamed({{"output", "a"}}, "a prompt is missing"), "");
+  EXPECT_EQ(blamed({{"output", "no"}}, "no model was given"), "");
+  EXPECT_EQ(blamed({{"output", "--steps"}}, "--steps 0 is below 1"), "");
+  EXPECT_EQ(blamed({{"output", "--init-latents"}}, "--init-latents: the tensor is wrong"), "");
+  EXPECT_EQ(blamed({{"output", "attention policy"}}, "attention policy: topk is 2"), "");
+  EXPECT_EQ(blamed({{"output", "attention"}}, "attention: head_dim 300 is too large"), "");
+  EXPECT_EQ(blamed({{"output", "a"}}, "a.mp4: no such file"), "");
+  EXPECT_EQ(blamed({{"output", "a"}}, "a/b.png: no such folder"), "");
+  EXPECT_EQ(blamed({{"output", "a"}}, "cannot write " + std::filesystem::absolute("a/b.png").string() + ": no room"),
+            "");
+  EXPECT_EQ(blamed({{"output", "b.png"}}, "cannot write " + std::filesystem::absolute("a/b.png").string() + ": ?"), "");
+}
+
+TEST(Settings, OfTwoFilesTheOneThatTheErrorNamesInFullIsBlamed) {
+  const std::string cause = "models/a.mp4: no such file";
+  EXPECT_EQ(blamed({{"model", "models"}, {"from", "models/a.mp4"}}, cause), "from");
+  EXPECT_EQ(blamed({{"model", "models"}}, cause, {{"from", "models/a.mp4"}}), "");
+  EXPECT_EQ(blamed({{"output", "a"}, {"contact_sheet", "a"}}, "a: is a folder"), "");
 }
 
 TEST(Settings, NumbersBeyondTheirRangeAreErrors) {

@@ -99,12 +99,13 @@ TEST_F(Failures, FullDiskLeavesNoContactSheet) {
 
 TEST_F(Failures, UnknownExtensionIsNamedWithTheKnownOnes) {
   try {
-    check_output(folder / "clip.avi", {});
+    check_output(folder / "clip.mp5", {});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 2);
-    EXPECT_THAT(error.what(), HasSubstr(".avi"));
+    EXPECT_THAT(error.what(), HasSubstr(".mp5"));
     EXPECT_THAT(error.remedy(), HasSubstr(".safetensors"));
+    EXPECT_THAT(error.remedy(), HasSubstr("did you mean .mp4?"));
   }
 }
 
