@@ -118,6 +118,7 @@ struct alignas(16) Work {
   int plain;            // as in TileList
   float largest_score;  // no score of the head is larger in magnitude, log2 units
 };
+static_assert(sizeof(Work) == 32, "what Tile leaves it");
 
 /// One thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share.
 template <typename T, bool kParts>

@@ -55,7 +55,8 @@ void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
       ->type_name("auto,fp32,bf16,fp16")
       ->group(group);
   command.add_option("--threads", options.threads, "CPU threads (default: all cores)")->type_name("N")->group(group);
-  command.add_option("--data", options.data, "plain, or like a trained model's (default gaussian)")
+  command
+      .add_option("--data", options.data, "plain, like a trained model's, or that with slow values (default gaussian)")
       ->type_name("gaussian,structured,smooth")
       ->group(group);
   command.add_option("-s,--seed", options.seed, "seed of the data (default 42)")->type_name("N")->group(group);
