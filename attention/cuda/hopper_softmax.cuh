@@ -12,7 +12,7 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-constexpr float kLag = 3;
+constexpr float kLag = 4;
 constexpr float kTop = kE4m3MaxLog2;    // log2 of the largest P
 constexpr float kOffset = kTop - kLag;  // log2 of P at the reference maximum
 constexpr float kNever = -1e30F;        // a score that no key has
@@ -42,7 +42,7 @@ __host__ __device__ constexpr Exp2 exp2_of(int i) {
 
 /// Scores within this many log2 units of 0 keep every sum above in range: P's exponent stays above that of the smallest
 /// float by half a unit and more.
-constexpr float kIntegerRange = 65;
+constexpr float kIntegerRange = 64.5F;
 
 __device__ inline float exp2_approx(float x) {
   float y;

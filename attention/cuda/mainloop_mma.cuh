@@ -58,7 +58,10 @@ class MmaTile {
       __syncthreads();  // block i is there for all, and the stage of block i - 1 is free
       load_block(i + Shape::kStages - 1);
       const Cover cover = entry_cover(entry, group_);
-      if (cover != Cover::none) attend(stages_[stage], entry_block(entry), cover, i == last_);
+      if (cover != Cover::none)
+        attend(stages_[stage], entry_block(entry), cover, i == last_);
+      else if (skips())
+        group_votes(false);
       stage = after(stage);
     }
     if (skipped_ != 0 && p_.counts != nullptr && threadIdx.x % Shape::kGroupThreads == 0)
@@ -142,7 +145,7 @@ class MmaTile {
     // Pads past the last key would reach the sums of fp16 weights and, rounded in another group of keys, the maxima.
     if (cover == Cover::causal || (block + 1) * kRecord > keys_) mask(block, s);
     find_maxima(s, scale, block_max);
-    if (pv_threshold_ < kNeverSkip && !last && !rises(block_max)) {
+    if (skips() && !rises(block_max) && !last) {
       ++skipped_;
       return;
     }
@@ -223,7 +226,15 @@ class MmaTile {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         rise = rise || (query(r, half) < p_.queries && block_max[r][half] + pv_threshold_ > max_[r][half]);
-    return any_of_group(1 + group_, Shape::kGroupThreads, rise);  // barrier 0 is __syncthreads
+    return group_votes(rise);
+  }
+
+  __device__ bool skips() const { return pv_threshold_ < kNeverSkip; }
+
+  /// The groups go through their barriers equally often, used block or not: racecheck loses the order of what
+  /// __syncthreads separates where they do not.
+  __device__ bool group_votes(bool predicate) const {
+    return any_of_group(1 + group_, Shape::kGroupThreads, predicate);  // barrier 0 is __syncthreads
   }
 
   /// Takes the block's maxima in; alpha is what that scales the rows' sums by.
