@@ -14,6 +14,9 @@ __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
   using T = hopper::Tile<D>;
   extern __shared__ __align__(1024) uint8_t shared[];
   if (threadIdx.x == 0) hopper::Barriers<T>{ptx::shared_address(shared) + T::kBarriers}.init();
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * T::kMeanBytes / 16; i += T::kThreads)
+    reinterpret_cast<uint4*>(shared + T::kMeanRing)[i] = {};  // whatever is not loaded meets zeros, and must be finite
+  ptx::bulk_copy_fence();
   __syncthreads();
   if (threadIdx.x / 128 == T::kWarpgroups) {
     ptx::give_registers<T::kProducerRegisters>();
@@ -35,7 +38,7 @@ __global__ void __launch_bounds__(128 * hopper::Tile<D>::kWarpgroups, 1)
   using T = hopper::Tile<D>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const int tile = static_cast<int>(blockIdx.x);
-  hopper::Output<T> output(p, buffers, shared);
+  hopper::Output<T> output(p, buffers, shared, nullptr);
   float shift[2];
   output.add_parts(sizes.shares.first_slot(tile), sizes.shares.last_slot(tile), shift);
   output.write(hopper::TileIndex(sizes, sizes.whole_tiles + tile), shift);
@@ -67,7 +70,7 @@ void launch_shared(const Call& call) {
   const auto attend = [&](auto* kernel) { run(kernel, call.sizes.shares.processors, T::kThreads, T::kBytes, call); };
   call.problem.selection.skips_pv ? attend(hopper_attention<D, false, true, true>)
                                   : attend(hopper_attention<D, false, false, true>);
-  run(add_parts<D>, call.sizes.shares.tiles, 128 * T::kWarpgroups, T::kSumBytes, call);
+  run(add_parts<D>, call.sizes.shares.tiles, 128 * T::kWarpgroups, T::kRows * T::kRowBytes, call);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The computing half of the Hopper kernel: one warpgroup, 64 query rows.
 //
-// P.V adds up in the tensor core's own accumulator, which truncates low bits, so O moves to fp32 sums in shared memory
-// every kPromoteEvery subtiles; the rows of ones (records.h) sum P the same way, so that both lose alike.
+// P.V adds up in the tensor core's own accumulator, which truncates products to 13 bits below the sum. V records are
+// without the mean of their keys, so that what is cut off cancels; the means' part of O goes another way, see Output.
 #pragma once
 
 #include "attention/cuda/hopper_output.cuh"
@@ -22,7 +22,7 @@ class Consumer {
         shared_(shared),
         base_(ptx::shared_address(shared)),
         barriers_{base_ + T::kBarriers},
-        output_(p, buffers, shared + T::kSums) {
+        output_(p, buffers, shared + T::kRowMemory, shared + T::kMeanRing) {
     mask_.group = static_cast<int>(threadIdx.x) / 128;
     mask_.lane = static_cast<int>(threadIdx.x) % 32;
   }
@@ -59,7 +59,6 @@ class Consumer {
     care_ = tile_care_;
     softmax_.start();
     output_.start();
-    until_promotion_ = T::kPromoteEvery;
     if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + p_.keys - p_.queries + 1;
     if constexpr (kSkips) start_skipping(tile, tile.tile * T::kRows + row);
   }
@@ -79,7 +78,7 @@ class Consumer {
       issue_scores<1>(stage);
       finish_scores();
       release(barriers_.key_empty(stage));
-      promote_when_due();
+      note_sums();
       soften<1>(left > 1);
       ring_.advance();
       if (left == 1) {
@@ -87,6 +86,8 @@ class Consumer {
         ptx::matrix_wait();
         output_.hold();
         release(barriers_.value_empty(stage));
+        output_.note_sums();
+        add_means();
         break;
       }
       issue_values<1>(stage);
@@ -94,7 +95,7 @@ class Consumer {
       issue_scores<0>(ring_.stage);
       finish_scores();
       release(barriers_.value_empty(stage));
-      promote_when_due();
+      note_sums();
       soften<0>(left > 2);
     }
   }
@@ -141,10 +142,14 @@ class Consumer {
     output_.hold();
   }
 
-  __device__ void promote_when_due() {
-    if (--until_promotion_ != 0) return;
-    until_promotion_ = T::kPromoteEvery;
-    output_.promote();
+  __device__ void note_sums() {
+    output_.note_sums();
+    if (output_.means_due()) add_means();
+  }
+
+  __device__ void add_means() {
+    const int half = output_.add_means();
+    release(barriers_.means_empty(half));
   }
 
   template <int kSubtile>
@@ -195,7 +200,7 @@ class Consumer {
   }
 
   __device__ void finish_tile(const TileIndex& tile, int slot) {
-    output_.add_saved();
+    output_.add_row_sums();
     if constexpr (kParts) {
       output_.leave_part(slot, softmax_.shift);
     } else {
@@ -223,7 +228,6 @@ class Consumer {
   Output<T> output_;
   bool in_range_;          // no score of the tile exceeds kIntegerRange
   Care tile_care_, care_;  // of every subtile, and of the current one
-  int until_promotion_;
   float skip_below_[2];  // log2 P below which a row does not need a block
   int skipped_ = 0;      // blocks of this tile
 };

@@ -1,7 +1,12 @@
-// O of the Hopper kernel: the tensor core's accumulators of two rows, the fp32 sums behind them, and the way out.
+// O of the Hopper kernel: the tensor core's accumulators of two rows, the part of V's means, and the way out.
+//
+// V records are V less the mean of their 64 keys: O = sum P (V - mean) + sum (sum of P in the block) mean. The second
+// sum is a product in fp16, taken for kMeans blocks at a time, of blocks' sums of P, which the rows of ones leave and
+// which are noted in shared memory, with their means, which the producer has collected.
 #pragma once
 
 #include "attention/cuda/hopper_tile.cuh"
+#include "attention/cuda/mma.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -10,18 +15,21 @@ namespace sparsereel::attention::cuda::hopper {
 template <typename T>
 class Output {
   static constexpr int D = T::D, kOutputs = T::kOutputs;
-  static constexpr int kConsumers = 128 * T::kWarpgroups;
+  static constexpr int kConsumers = 128 * T::kWarpgroups, kWarpBytes = 16 * T::kRowBytes;
   static_assert(part_floats(D) == kConsumers * (kOutputs + 2), "room for a part");
 
  public:
-  float value[kOutputs];  // element i belongs to row (i / 2) % 2; the last four sum P
+  float value[kOutputs];  // element i belongs to row (i / 2) % 2; the last four sum P of the last subtile
 
-  /// sums: float4 [kOutputs / 4][consumers] in shared memory.
-  __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* sums)
-      : p_(p), buffers_(buffers), shared_sums_(sums) {}
+  /// rows: kRowBytes for every row of the tile, in shared memory; means: two times kMeans of them.
+  __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* rows, uint8_t* means)
+      : p_(p), buffers_(buffers), rows_(rows), means_(means) {
+    const int thread = static_cast<int>(threadIdx.x), row = thread % 32 / 4;
+    my_sums_ = sums_of(thread / 32, row) + (T::kSubtileRecords == 1 ? 0 : thread % 4 / 2 * 4);
+  }
 
   __device__ void start() {
-    saved_ = false;
+    row_sum_[0] = row_sum_[1] = 0;
     clear();
   }
 
@@ -32,34 +40,59 @@ class Output {
 
   __device__ void scale(const float (&alpha)[2]) {
 #pragma unroll
-    for (int i = 0; i < kOutputs; ++i) value[i] *= alpha[i / 2 % 2];
-    if (!saved_) return;
-    float4* sums = sums_of(ptx::thread());
+    for (int i = 0; i < D / 2; ++i) value[i] *= alpha[i / 2 % 2];
+    row_sum_[0] *= alpha[0];
+    row_sum_[1] *= alpha[1];
+    scale_noted(alpha);
+  }
+
+  /// Notes the sums of P of the subtile whose P.V is done.
+  __device__ void note_sums() {
+    note(value[D / 2], value[D / 2 + 2]);
+    row_sum_[0] += value[D / 2];
+    row_sum_[1] += value[D / 2 + 2];
+    ptx::clear(value[D / 2]);
+    ptx::clear(value[D / 2 + 2]);
+    noted_ += T::kSubtileRecords;
+  }
+
+  __device__ bool means_due() const { return noted_ % T::kMeans == 0; }
+
+  /// Adds the means' part of the noted blocks, at least one. Returns which half of the means is free then.
+  __device__ int add_means() {
+    const int half = (noted_ - 1) / T::kMeans;
+    for (; noted_ % 16 != 0; noted_ += T::kSubtileRecords) note(0, 0);
+    __syncwarp();
+    const int thread = ptx::thread(), lane = thread % 32, steps = (noted_ - half * T::kMeans) / 16;
+    const uint8_t* sums = rows_ + sums_of(thread / 32, lane / 4) + lane % 4 * 8;
+    uint32_t means = ptx::shared_address(means_) + half * T::kMeanBytes + lane % 16 * T::kMeanPitch + lane / 16 * 16;
 #pragma unroll 1
-    for (int i = 0; i < kOutputs / 4; ++i) {
-      float4& sum = sums[i * kConsumers];
-      sum = make_float4(sum.x * alpha[0], sum.y * alpha[0], sum.z * alpha[1], sum.w * alpha[1]);
+    for (int step = 0; step < steps; ++step) {
+      const uint2 first = *reinterpret_cast<const uint2*>(sums + step * 64);
+      const uint2 second = *reinterpret_cast<const uint2*>(sums + step * 64 + 32);
+      const uint32_t a[4] = {__byte_perm(first.x, first.y, 0x5410), __byte_perm(first.x, first.y, 0x7632),
+                             __byte_perm(second.x, second.y, 0x5410), __byte_perm(second.x, second.y, 0x7632)};
+#pragma unroll
+      for (int i = 0; i < D / 16; ++i) {
+        uint32_t b[4];
+        load_matrices_transposed(b, means + 32 * i);
+        multiply_half(four(8 * i), a, b[0], b[1]);
+        multiply_half(four(8 * i + 4), a, b[2], b[3]);
+      }
+      means += 16 * T::kMeanPitch;
     }
+    noted_ = half == 0 ? T::kMeans : 0;
+    return half;
   }
 
-  /// Moves O into the fp32 sums; the next P.V starts from zero.
-  __device__ void promote() {
-    float4* sums = sums_of(ptx::thread());
+  /// After it the last four of `value` hold the sums of P of all blocks, in parts that add up over four threads.
+  __device__ void add_row_sums() {
+    constexpr float kShare = T::kSubtileRecords == 1 ? 0.25F : 0.5F;
 #pragma unroll
-    for (int i = 0; i < kOutputs / 4; ++i) {
-      if (saved_) add(i, sums[i * kConsumers]);
-      sums[i * kConsumers] = make_float4(value[4 * i], value[4 * i + 1], value[4 * i + 2], value[4 * i + 3]);
+    for (int row = 0; row < 2; ++row) {
+      value[D / 2 + 2 * row] = row_sum_[row] * kShare;
+      value[D / 2 + 2 * row + 1] = 0;
     }
-    saved_ = true;
-    clear();
-  }
-
-  /// After it all of O is in `value`.
-  __device__ void add_saved() {
-    if (!saved_) return;
-    const float4* sums = sums_of(ptx::thread());
-#pragma unroll
-    for (int i = 0; i < kOutputs / 4; ++i) add(i, sums[i * kConsumers]);
   }
 
   /// Divides by the row sums and writes the tile's rows.
@@ -106,8 +139,29 @@ class Output {
     for (int i = 0; i < kOutputs; ++i) value[i] = 0;
   }
 
-  __device__ float4* sums_of(int thread) const {
-    return reinterpret_cast<float4*>(shared_sums_) + thread;
+  __device__ float (&four(int i))[4] { return *reinterpret_cast<float(*)[4]>(value + i); }
+
+  /// Offset of the noted sums of rows r and r + 8 of the warp's 16: kMeans pairs of fp16.
+  __device__ static int sums_of(int warp, int r) {
+    return warp * kWarpBytes + r * (T::kMeans + 2) * 4;
+  }
+
+  /// Sums of the thread's two rows. Four threads have the same; with two records a subtile the first two have those of
+  /// the first one, the others those of the second one.
+  __device__ void note(float sum, float sum8) const {
+    *reinterpret_cast<__half2*>(rows_ + my_sums_ + noted_ % T::kMeans * 4) = __floats2half2_rn(sum, sum8);
+  }
+
+  __device__ void scale_noted(const float (&alpha)[2]) const {
+    const int count = noted_ % T::kMeans, thread = ptx::thread();
+    auto* pairs = reinterpret_cast<__half2*>(rows_ + sums_of(thread / 32, thread % 32 / 4));
+    __syncwarp();
+#pragma unroll 1
+    for (int slot = thread % 4; slot < count; slot += 4) {
+      const float2 sums = __half22float2(pairs[slot]);
+      pairs[slot] = __floats2half2_rn(sums.x * alpha[0], sums.y * alpha[1]);
+    }
+    __syncwarp();
   }
 
   __device__ void add(int i, const float4& saved) {
@@ -125,15 +179,10 @@ class Output {
     return reinterpret_cast<float2*>(part(slot, 0) + kOutputs / 4 * kConsumers) + thread;
   }
 
-  /// Rows are put together in the warp's share of the sums' memory, which is free now, so that V's scales are read and
-  /// rows leave in 16-byte pieces: the accumulators' own layout would take 8 rows for every 128 bytes.
+  /// Rows are put together in the warp's share of rows_, 64 columns at a time, so that V's scales are read and rows
+  /// leave in 16-byte pieces: the accumulators' own layout would take 8 rows for every 128 bytes.
   __device__ void write_rows(const TileIndex& tile, const float (&shift)[2], int warp, int lane) const {
-    constexpr int kPieces = D / 8;             // of 8 elements in a row; a lane has the same one in all its rows
-    constexpr int kRowsAtOnce = 32 / kPieces;  // of the warp's 16
-    const int column = lane % kPieces * 8, first = tile.tile * T::kRows + warp * 16;
-    alignas(16) float scale[8], centre[8];
-    load(buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + column, scale);
-    load(buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + column, centre);
+    const int first = tile.tile * T::kRows + warp * 16;
     float inverse[2];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -144,35 +193,48 @@ class Output {
       const int query = first + lane / 4 + 8 * row;
       if (p_.lse != nullptr && lane % 4 == 0 && query < p_.queries) write_lse(tile, query, shift[row], sum);
     }
-    __syncwarp();
-    uint8_t* staged = shared_sums_ + warp * 512;
+    uint8_t* staged = rows_ + warp * kWarpBytes;
 #pragma unroll
-    for (int i = 0; i < D / 8; ++i) {
+    for (int i = 0; i < D / 64; ++i) {
+      __syncwarp();
 #pragma unroll
-      for (int row = 0; row < 2; ++row)
-        *reinterpret_cast<float2*>(staged + place(lane / 4 + 8 * row, 2 * i + lane % 4 / 2) + lane % 2 * 8) =
-            make_float2(value[4 * i + 2 * row], value[4 * i + 2 * row + 1]);
+      for (int j = 0; j < 8; ++j) {
+#pragma unroll
+        for (int row = 0; row < 2; ++row)
+          *reinterpret_cast<float2*>(staged + place(lane / 4 + 8 * row, 2 * j + lane % 4 / 2) + lane % 2 * 8) =
+              make_float2(value[32 * i + 4 * j + 2 * row], value[32 * i + 4 * j + 2 * row + 1]);
+      }
+      __syncwarp();
+      write_columns(tile, staged, inverse, first, lane, 64 * i);
     }
     __syncwarp();
+  }
+
+  /// 64 columns from `from` on; a lane has the same eight in four of the warp's 16 rows.
+  __device__ void write_columns(const TileIndex& tile, const uint8_t* staged, const float (&inverse)[2], int first,
+                                int lane, int from) const {
+    const int piece = lane % 8, column = from + piece * 8;
+    alignas(16) float scale[8], centre[8];
+    load(buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + column, scale);
+    load(buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + column, centre);
     uint16_t* out = static_cast<uint16_t*>(p_.out.data) + tile.bh / p_.heads * p_.out.batch_stride +
-                    tile.bh % p_.heads * p_.out.head_stride + (first + lane / kPieces) * p_.out.token_stride + column;
-    const int rows = column < p_.head_dim ? p_.queries - first - lane / kPieces : 0;
+                    tile.bh % p_.heads * p_.out.head_stride + (first + lane / 8) * p_.out.token_stride + column;
+    const int rows = column < p_.head_dim ? p_.queries - first - lane / 8 : 0;
 #pragma unroll
-    for (int r = 0; r < 16; r += kRowsAtOnce) {
-      const float factor = __shfl_sync(~0U, inverse[r / 8], (r + lane / kPieces) % 8 * 4);
+    for (int r = 0; r < 16; r += 4) {
+      const float factor = __shfl_sync(~0U, inverse[r / 8], (r + lane / 8) % 8 * 4);
       alignas(16) float x[8];
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         *reinterpret_cast<float4*>(x + 4 * half) =
-            *reinterpret_cast<const float4*>(staged + place(r + lane / kPieces, column / 4 + half));
+            *reinterpret_cast<const float4*>(staged + place(r + lane / 8, 2 * piece + half));
 #pragma unroll
       for (int c = 0; c < 8; ++c) x[c] = fmaf(x[c] * factor, scale[c], factor == 0 ? 0.0F : centre[c]);
       if (r < rows)
         *reinterpret_cast<uint4*>(out) =
             make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
-      out += kRowsAtOnce * p_.out.token_stride;
+      out += 4 * p_.out.token_stride;
     }
-    __syncwarp();
   }
 
   __device__ static void load(const float* from, float (&x)[8]) {
@@ -180,11 +242,9 @@ class Output {
     *reinterpret_cast<float4*>(x + 4) = __ldg(reinterpret_cast<const float4*>(from) + 1);
   }
 
-  /// Offset of 16 bytes of row r (of the warp's 16) in the sums' memory, swizzled against bank conflicts. The warp owns
-  /// 512 bytes of every kConsumers * 16.
+  /// Offset of 16 bytes of row r in the warp's memory, swizzled against bank conflicts.
   __device__ static int place(int r, int chunk) {
-    constexpr int kRowBytes = 4 * D, kRowsTogether = 512 / kRowBytes;
-    return r / kRowsTogether * (kConsumers * 16) + r % kRowsTogether * kRowBytes + (chunk ^ (r & 7)) * 16;
+    return r * T::kRowBytes + (chunk ^ (r & 7)) * 16;
   }
 
   /// Two elements of the output; a in the low half.
@@ -205,8 +265,11 @@ class Output {
 
   const Problem& p_;
   const Buffers& buffers_;
-  uint8_t* const shared_sums_;
-  bool saved_;  // the fp32 sums hold something
+  uint8_t* const rows_;
+  uint8_t* const means_;
+  int my_sums_;      // offset of this thread's first noted sum in rows_
+  int noted_ = 0;    // sums of blocks, counted through both halves of the means
+  float row_sum_[2];
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -51,6 +51,11 @@ __device__ inline void bulk_copy(uint32_t to, const void* from, uint32_t bytes, 
                : "memory");
 }
 
+/// What this thread wrote to shared memory comes before bulk copies to the same place.
+__device__ inline void bulk_copy_fence() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 template <int kRegisters>
 __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -85,6 +90,12 @@ __device__ inline void hold(uint32_t& x) {
 }
 __device__ inline void hold(float& x) {
   asm volatile("" : "+f"(x)::"memory");
+}
+
+/// x = 0 in its own register: of a plain assignment the compiler makes another register, and accumulators that move
+/// serialise the matrix instructions.
+__device__ inline void clear(float& x) {
+  asm volatile("mov.f32 %0, 0f00000000;" : "+f"(x));
 }
 
 /// Descriptor of a K-major operand in shared memory: stride between groups of eight rows, and the swizzle

@@ -19,31 +19,34 @@ struct Tile {
   static constexpr int kStageRecords = 2 * kSubtileRecords;
   static constexpr int kStages = D == 64 ? 4 : 3;
   static constexpr int kOutputs = (D + kOnesRows) / 2;  // accumulators of P.V in a thread
-  static constexpr int kPromoteEvery = 2048 / kKeys;    // subtiles that P.V sums in the tensor core, see Consumer
+  static constexpr int kMeans = 64;                     // blocks whose means join O together, see Output
 #ifdef SPARSEREEL_RACECHECK
   static constexpr int kArrivals = 128 * kWarpgroups;  // racecheck credits an arrival to the arriving thread alone
 #else
   static constexpr int kArrivals = 4 * kWarpgroups;  // a lane speaks for its warp
 #endif
-  static constexpr int kConsumerRegisters = 160;
-  static constexpr int kProducerRegisters = 32;
+  static constexpr int kConsumerRegisters = D == 64 ? 152 : 160;
+  static constexpr int kProducerRegisters = D == 64 ? 56 : 32;
 
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = kRecord * (D + kOnesRows);
+  static constexpr int kValueRecordBytes = kRecord * (D + kOnesRows * ones_sets(D));
+  static constexpr int kMeanPitch = 2 * D + 16;  // of a block's mean: ldmatrix without bank conflicts
+  static constexpr int kMeanBytes = kMeans * kMeanPitch;
   static constexpr int kQueryBytes = kRows * D;
 
   // Offsets in shared memory.
   static constexpr int kQueries = 0;
   static constexpr int kKeyStages = kQueries + kQueryBytes;
   static constexpr int kValueStages = kKeyStages + kStages * kStageRecords * kKeyBytes;
-  static constexpr int kSums =
-      kValueStages + kStages * kStageRecords * kValueBytes;  // float4 [kOutputs / 4][consumers]
-  static constexpr int kSumBytes = kWarpgroups * 128 * kOutputs * 4;
-  static constexpr int kKeyScales = kSums + kSumBytes;
+  static constexpr int kRowMemory = kValueStages + kStages * kStageRecords * kValueBytes;  // see Output
+  static constexpr int kRowBytes = 256;
+  static constexpr int kMeanRing = kRowMemory + kRows * kRowBytes;  // two times kMeans
+  static constexpr int kKeyScales = kMeanRing + 2 * kMeanBytes;
   static constexpr int kEntries = kKeyScales + kStages * kStageRecords * kKeyGroups * 4;
   static constexpr int kQueryScales = kEntries + (kStages * kStageRecords * 4 + 15) / 16 * 16;
   static constexpr int kBarriers = kQueryScales + kRows * 4;
-  static constexpr int kWork = (kBarriers + 8 * (4 * kStages + 2) + 15) / 16 * 16;
+  static constexpr int kWork = (kBarriers + 8 * (4 * kStages + 4) + 15) / 16 * 16;
   static constexpr int kSkipVotes = kWork + 32;  // bytes [2][kWarpgroups][4]
   static constexpr int kBytes = kSkipVotes + 8 * kWarpgroups;
   static_assert(kBytes <= 232448, "shared memory of an SM");
@@ -61,6 +64,7 @@ struct Barriers {
   __device__ uint32_t value_empty(int stage) const { return at(3 * T::kStages + stage); }
   __device__ uint32_t query_full() const { return at(4 * T::kStages); }
   __device__ uint32_t query_empty() const { return at(4 * T::kStages + 1); }
+  __device__ uint32_t means_empty(int half) const { return at(4 * T::kStages + 2 + half); }
 
   __device__ void init() const {
     for (int i = 0; i < T::kStages; ++i) {
@@ -71,6 +75,8 @@ struct Barriers {
     }
     ptx::barrier_init(query_full(), 1);
     ptx::barrier_init(query_empty(), T::kArrivals);
+    ptx::barrier_init(means_empty(0), T::kArrivals);
+    ptx::barrier_init(means_empty(1), T::kArrivals);
     ptx::barrier_init_done();
   }
 
@@ -123,6 +129,8 @@ static_assert(sizeof(Work) == 32, "what Tile leaves it");
 /// One thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share.
 template <typename T, bool kParts>
 class Producer {
+  static constexpr int D = T::D;
+
  public:
   __device__ Producer(const Sizes& sizes, const Buffers& buffers, uint8_t* shared)
       : sizes_(sizes),
@@ -219,18 +227,34 @@ class Producer {
         ptx::bulk_copy(base_ + T::kKeyScales + slot * kKeyGroups * 4, buffers_.k_scale + record * kKeyGroups,
                        kKeyGroups * 4, barriers_.key_full(stage));
       }
+      const int place = (first - begin) % T::kMeans;
+      if (place == 0) ptx::barrier_wait(barriers_.means_empty(means_ & 1), means_ / 2 % 2 ^ 1);
       ptx::barrier_wait(barriers_.value_empty(stage), cursor_.phase ^ 1);
-      ptx::barrier_arrive_expecting(barriers_.value_full(stage), T::kStageRecords * T::kValueBytes);
+      ptx::barrier_arrive_expecting(barriers_.value_full(stage), T::kStageRecords * (T::kValueBytes + 2 * D));
 #pragma unroll
-      for (int r = 0; r < T::kStageRecords; ++r) {
-        const uint8_t* from =
-            first + r < end ? buffers_.v + (head + entry_block(entry[r])) * T::kValueBytes : buffers_.v_null;
-        ptx::bulk_copy(base_ + T::kValueStages + (stage * T::kStageRecords + r) * T::kValueBytes, from, T::kValueBytes,
-                       barriers_.value_full(stage));
-      }
+      for (int r = 0; r < T::kStageRecords; ++r)
+        load_values(stage, r, first + r < end ? head + entry_block(entry[r]) : -1, place + r);
       first += T::kStageRecords;
+      if (place + T::kStageRecords == T::kMeans || first >= end) ++means_;
       cursor_.advance();
     } while (first < end);
+  }
+
+  /// A V record (-1: zeros) and, at `place` of the means, its mean.
+  __device__ void load_values(int stage, int r, int64_t record, int place) {
+    constexpr int kSet = kOnesRows * kRecord;
+    const uint8_t* values = record < 0 ? buffers_.v_null : buffers_.v + record * T::kValueRecordBytes;
+    const void* mean = buffers_.v_mean + record * D;
+    if (record < 0) mean = buffers_.v_null;
+    const uint32_t full = barriers_.value_full(stage);
+    const uint32_t to = base_ + T::kValueStages + (stage * T::kStageRecords + r) * T::kValueBytes;
+    if (r % T::kSubtileRecords == 0) {
+      ptx::bulk_copy(to, values, T::kValueBytes, full);
+    } else {
+      ptx::bulk_copy(to, values, T::kValueBytes - kSet, full);
+      ptx::bulk_copy(to + T::kValueBytes - kSet, values + T::kValueBytes, kSet, full);
+    }
+    ptx::bulk_copy(base_ + T::kMeanRing + means_ % 2 * T::kMeanBytes + place * T::kMeanPitch, mean, 2 * D, full);
   }
 
   const Sizes& sizes_;
@@ -240,6 +264,7 @@ class Producer {
   const Barriers<T> barriers_;
   Cursor<T> cursor_;
   int phase_ = 0;
+  int means_ = 0;  // groups of kMeans loaded
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

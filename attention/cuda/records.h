@@ -4,8 +4,11 @@
 //   tensor cores read them without bank conflicts: chunk ^= row & 7 (D >= 128, wgmma's 128-byte swizzle) or
 //   chunk ^= (row >> 1) & 3 (D = 64, its 64-byte swizzle).
 // V record of e4m3: D + 8 rows (a channel each) x 64 keys, 64-byte swizzle. Keys are permuted inside every 16 so that a
-//   thread's scores become its operand of P.V without shuffles. Row D + r holds 1 for the keys with key % 8 = r: P.V
-//   then sums P as well, in eight parts, because one long sum loses its low bits in the tensor core's accumulator.
+//   thread's scores become its operand of P.V without shuffles. The rows of ones make P.V sum P as well: row D + r
+//   holds 1 for the keys with key % 8 = r.
+// Hopper's V record of e4m3: the same, of V less the mean of the record's keys, which is kept beside in fp16. All rows
+//   of ones hold 1 for every key; with D = 64, where two records are multiplied at a time, there are two sets of them,
+//   for the first and the second one: 1 in the first four rows, or in the last four.
 // V record of fp16 (kernels without e4m3): 64 keys x D, chunk ^= key & 7.
 // Keys past the end repeat the last one in K, and are 0 in V and in its rows of ones: they drop out of numerator and
 //   denominator, so no loop needs a mask.
@@ -23,7 +26,7 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kRecord = 64;    // tokens of a record
 constexpr int kKeyGroups = 4;  // int8 scales of a K record: the keys with equal (key % 8) / 2
-constexpr int kOnesRows = 8;   // rows of a V record that sum P
+constexpr int kOnesRows = 8;   // rows of a V record that sum P, a set
 constexpr float kE4m3Max = 448;
 constexpr float kE4m3MaxLog2 = 8.807354922F;
 constexpr float kLog2e = 1.44269504F;
@@ -42,6 +45,11 @@ SPARSEREEL_HOST_DEVICE constexpr int video_part(int tokens, int text_tokens) {
 
 SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+}
+
+/// Sets of rows of ones in Hopper's V record.
+SPARSEREEL_HOST_DEVICE constexpr int ones_sets(int D) {
+  return D == 64 ? 2 : 1;
 }
 
 /// Byte offset of (row, byte column) in a Q or K record of padded head_dim D.

@@ -56,6 +56,11 @@ float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
   return alike ? selection.all.topk * blocks : 0;
 }
 
+int value_record_bytes(int D, Kernel kernel) {
+  if (kernel == Kernel::ampere) return 2 * D * kRecord;
+  return (D + kOnesRows * (kernel == Kernel::hopper ? ones_sets(D) : 1)) * kRecord;
+}
+
 /// Tiles left over when every multiprocessor has had equally many, if idling during those costs more than sharing them.
 Shares shares_of(const Problem& problem, const Sizes& sizes, Kernel kernel) {
   const int processors = kernel == Kernel::hopper ? multiprocessors() : 0;
@@ -79,7 +84,7 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       listed_tiles(cuda::listed_tiles(problem, query_tiles, kernel)),
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       map_words(ceil_div(key_blocks, 32)),
-      value_record_bytes(kernel == Kernel::ampere ? 2 * D * kRecord : (D + kOnesRows) * kRecord),
+      value_record_bytes(cuda::value_record_bytes(D, kernel)),
       shares(shares_of(problem, *this, kernel)),
       whole_tiles(batch_heads * query_tiles - shares.tiles),
       stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
@@ -100,6 +105,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(longest, 2 * bh);
   carver.take(v_scale, bh * D);
   carver.take(v_centre, bh * D);
+  carver.take(v_mean, k_blocks * D, kernel == Kernel::hopper);
   carver.take(key_mean, bh * D);
   carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
   carver.take(partials, bh * sizes.stat_chunks * 4 * D);

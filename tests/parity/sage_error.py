@@ -140,21 +140,34 @@ def exp2_mixed(log2_p):
     return torch.stack([exp2(groups[:, :, :, i]) for i, exp2 in enumerate(MIX)], 3).flatten(2)
 
 
-def sampled_mean_and_values(k, v):
-    """What attention/cuda/statistics.cu makes of every tokens / 512-th token: mean of K, centre of V, V less it."""
+def sampled_means_and_scale(k, v):
+    """What attention/cuda/statistics.cu makes of every tokens / 512-th token: mean of K, centre and scale of V."""
     stride = max(len(k) // 512, 1)
     sample = v[::stride]
     mean = sample.mean(0)
     real = mean.abs() * math.sqrt(len(sample)) > 0.6 * (sample.amax(0) - sample.amin(0))
     centre = torch.where(real, mean, 0) if stride > 1 else mean
     scale = (sample - centre).abs().amax(0).clamp_min(1e-30) * (8 if stride > 1 else 1) / E4M3_MAX
-    return k[::stride].mean(0), centre, e4m3((v - centre) / scale) * scale
+    return k[::stride].mean(0), centre, scale
+
+
+def values_less_block_means(v):
+    """v [N, D] -> e4m3 [N, D] and what is to be added to it, fp16 [N / 64, D] (attention/cuda/quantise_values.cu)."""
+    blocks = torch.nn.functional.pad(v, (0, 0, 0, -len(v) % 64)).unflatten(0, (-1, 64))
+    count = torch.full((len(blocks), 1), 64, dtype=F64)
+    count[-1] = len(v) - (len(blocks) - 1) * 64
+    mean = blocks.sum(1) / count
+    v8 = e4m3(v - mean.repeat_interleave(64, 0)[: len(v)])
+    lost = torch.nn.functional.pad(v, (0, 0, 0, -len(v) % 64)).sub(
+        torch.nn.functional.pad(v8, (0, 0, 0, -len(v) % 64))).unflatten(0, (-1, 64)).sum(1) / count
+    return v8, lost.half().to(F64)
 
 
 def ours(q, k, v, exp2, lag):
     tokens, head_dim = q.shape
     tile = 128 if head_dim == 64 else 64
-    key_mean, centre, v8 = sampled_mean_and_values(k, v)
+    key_mean, centre, scale = sampled_means_and_scale(k, v)
+    v8, means = values_less_block_means((v - centre) / scale)
     q8 = int8(q, torch.arange(tokens), torch.round)
     k8 = int8(k - key_mean, key_groups(len(k), 64), torch.round)
     out = []
@@ -162,8 +175,12 @@ def ours(q, k, v, exp2, lag):
         s = in_tiles(part @ k8.T * (LOG2E / math.sqrt(head_dim)), tile)
         reference = reference_maxima(s, lag)
         p = e4m3(exp2(s - reference + (math.log2(E4M3_MAX) - lag)))
-        p = (p * torch.exp2(reference - reference[:, -1:])).flatten(1)[:, : len(v)]
-        out.append(p @ v8 / p.sum(1, keepdim=True) + centre)
+        sums = p.flatten(1).unflatten(1, (-1, 64)).sum(2)[:, : len(means)].half().to(F64)
+        weight = torch.exp2(reference - reference[:, -1:])
+        block_weight = weight.repeat_interleave(tile // 64, 1)[:, : len(means), 0]
+        total = (p * weight).sum((1, 2)).unsqueeze(1)
+        o = (p * weight).flatten(1)[:, : len(v)] @ v8 + (sums * block_weight) @ means
+        out.append(o / total * scale + centre)
     return torch.cat(out)
 
 
@@ -259,7 +276,7 @@ def main():
     parser.add_argument("--heads", type=int, default=32)
     parser.add_argument("--queries", type=int, default=256)
     parser.add_argument("--head-dims", default="64,128")
-    parser.add_argument("--lag", type=float, default=3.0)
+    parser.add_argument("--lag", type=float, default=4.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--data", choices=DATA, nargs="*", default=list(DATA))
     parser.add_argument("--file")
