@@ -12,6 +12,7 @@ __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
                      const __grid_constant__ Buffers buffers) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using T = hopper::Tile<D>;
+  constexpr bool kBusyProducer = D == 64 && !kSkips;  // and consumers that do with less; multiples of 8, 65536 in all
   extern __shared__ __align__(1024) uint8_t shared[];
   if (threadIdx.x == 0) hopper::Barriers<T>{ptx::shared_address(shared) + T::kBarriers}.init();
   for (int i = static_cast<int>(threadIdx.x); i < 2 * T::kMeanBytes / 16; i += T::kThreads)
@@ -19,10 +20,10 @@ __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
   ptx::bulk_copy_fence();
   __syncthreads();
   if (threadIdx.x / 128 == T::kWarpgroups) {
-    ptx::give_registers<T::kProducerRegisters>();
+    ptx::give_registers<kBusyProducer ? 56 : 32>();
     if (threadIdx.x % 128 == 0) hopper::Producer<T, kParts>(sizes, buffers, shared).run();
   } else {
-    ptx::take_registers<T::kConsumerRegisters>();
+    ptx::take_registers<kBusyProducer ? 152 : 160>();
     hopper::Consumer<T, kCausal, kSkips, kParts>(p, sizes, buffers, shared).run();
   }
 #else

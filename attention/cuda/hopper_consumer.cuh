@@ -23,8 +23,8 @@ class Consumer {
         base_(ptx::shared_address(shared)),
         barriers_{base_ + T::kBarriers},
         output_(p, buffers, shared + T::kRowMemory, shared + T::kMeanRing) {
-    mask_.group = static_cast<int>(threadIdx.x) / 128;
-    mask_.lane = static_cast<int>(threadIdx.x) % 32;
+    mask_.group = static_cast<int>(threadIdx.x / 128);
+    mask_.lane = static_cast<int>(threadIdx.x % 32);
   }
 
   __device__ void run() {
@@ -54,13 +54,17 @@ class Consumer {
             record_offset<D>(row % kRecord + 8 * (u & 1), k * 32 + thread % 4 * 4 + 16 * (u / 2)));
     }
     release(barriers_.query_empty());
-    in_range_ = work.largest_score < kIntegerRange;
-    tile_care_ = uniform(work.plain == 0 ? Care::mixed : in_range_ ? Care::usual : Care::masks);
+    unmasked_care_ = uniform(care_of(work.largest_score));
+    tile_care_ = uniform(work.plain == 0 ? Care::mixed : unmasked_care_);
     care_ = tile_care_;
     softmax_.start();
     output_.start();
     if constexpr (kCausal) mask_.first_hidden = tile.tile * T::kRows + p_.keys - p_.queries + 1;
     if constexpr (kSkips) start_skipping(tile, tile.tile * T::kRows + row);
+  }
+
+  __device__ static Care care_of(float largest_score) {
+    return largest_score < kPositiveRange ? Care::usual : largest_score < kWrapRange ? Care::far : Care::masks;
   }
 
   /// P.V of a subtile runs beside Q.K of the next one, then the next one's softmax. The warpgroups drift apart by
@@ -133,7 +137,7 @@ class Consumer {
 
   __device__ void finish_scores() {
     if (tile_care_ == Care::mixed) {
-      care_ = uniform(mask_.care(in_range_));
+      care_ = uniform(mask_.care(unmasked_care_));
     } else if (kSkips) {
       care_ = tile_care_;  // which the subtile before may have overruled
     }
@@ -160,9 +164,11 @@ class Consumer {
     const auto rescale = [&](const float(&alpha)[2]) { output_.scale(alpha); };
     bool live = false;
     if (care_ == Care::usual) {
-      live = softmax_.template run<false>(mask_, needed, rescale);
+      live = softmax_.template run<Care::usual>(mask_, needed, rescale);
+    } else if (care_ == Care::far) {
+      live = softmax_.template run<Care::far>(mask_, needed, rescale);
     } else if (care_ == Care::masks) {
-      live = softmax_.template run<true>(mask_, needed, rescale);
+      live = softmax_.template run<Care::masks>(mask_, needed, rescale);
     }
     if (kSkips && mask_.lane == 0) skip_votes(kSubtile)[threadIdx.x / 32 % 4] = live ? 1 : 0;
   }
@@ -226,7 +232,7 @@ class Consumer {
   Mask<T, kCausal> mask_;
   Softmax<T, kCausal> softmax_;
   Output<T> output_;
-  bool in_range_;          // no score of the tile exceeds kIntegerRange
+  Care unmasked_care_;     // of subtiles without masks, by the tile's largest score
   Care tile_care_, care_;  // of every subtile, and of the current one
   float skip_below_[2];  // log2 P below which a row does not need a block
   int skipped_ = 0;      // blocks of this tile

@@ -24,7 +24,7 @@ class Output {
   /// rows: kRowBytes for every row of the tile, in shared memory; means: two times kMeans of them.
   __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* rows, uint8_t* means)
       : p_(p), buffers_(buffers), rows_(rows), means_(means) {
-    const int thread = static_cast<int>(threadIdx.x), row = thread % 32 / 4;
+    const int thread = ptx::thread(), row = thread % 32 / 4;
     my_sums_ = sums_of(thread / 32, row) + (T::kSubtileRecords == 1 ? 0 : thread % 4 / 2 * 4);
   }
 

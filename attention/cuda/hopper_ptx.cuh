@@ -41,6 +41,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int phase) {
 __device__ inline int thread() {
   int index;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  __builtin_assume(index >= 0 && index < 1024);
   return index;
 }
 

@@ -27,9 +27,10 @@ constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits 
 /// (tests/parity/sage_error.py).
 constexpr float kLinearBias = 126.94F;
 
-/// Scores within this many log2 units of 0 keep every sum above in range: P's exponent stays above that of the smallest
-/// float by half a unit and more.
-constexpr float kIntegerRange = 64.5F;
+/// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest float
+/// by a quarter of a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not wrap around.
+constexpr float kPositiveRange = 64.5F;
+constexpr float kWrapRange = 190;
 
 __device__ inline float exp2_approx(float x) {
   float y;
@@ -50,7 +51,8 @@ __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
 /// What the softmax of a subtile has to mind for a group of 64 rows.
 enum class Care : int {
   none,   // the subtile is not for the group
-  masks,  // records that the group does not use, keys that a causal mask hides, or scores beyond kIntegerRange
+  masks,  // records that the group does not use, keys that a causal mask hides, or scores beyond kWrapRange
+  far,    // no masks, scores beyond kPositiveRange
   usual,
   mixed,  // of a whole tile: it depends on the subtile
 };
@@ -85,14 +87,15 @@ struct Mask {
     return key >= first_hidden + first_row(ptx::thread()) + 8 * (i / 2 % 2);
   }
 
-  __device__ Care care(bool in_range) const {
-    bool whole = in_range, covered = false;
+  /// unmasked: where the group uses all keys.
+  __device__ Care care(Care unmasked) const {
+    bool whole = true, covered = false;
 #pragma unroll
     for (int r = 0; r < kRecords; ++r) {
       whole &= cover(r) == Cover::whole;
       covered |= cover(r) != Cover::none;
     }
-    return whole ? Care::usual : covered ? Care::masks : Care::none;
+    return whole ? unmasked : covered ? Care::masks : Care::none;
   }
 };
 
@@ -117,8 +120,9 @@ class Softmax {
   /// Scores -> P. needed(top): whether a subtile with these largest log2 P of the thread's rows is worth its P.V; where
   /// no thread of the warp says so, P becomes 0 and the result false. rescale(alpha): called when reference maxima
   /// rise.
-  template <bool kMasked, typename Needed, typename Rescale>
+  template <Care kCare, typename Needed, typename Rescale>
   __device__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
+    constexpr bool kMasked = kCare == Care::masks;
     if (kMasked && kCausal) hide(mask);
     Line line;
     prepare<kMasked>(mask, line);
@@ -129,7 +133,7 @@ class Softmax {
       return false;
     }
     if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked>(mask, line, rescale);
-    exponentiate<kMasked>(mask, line);
+    exponentiate<kCare>(mask, line);
     return true;
   }
 
@@ -234,7 +238,7 @@ class Softmax {
     rescale(alpha);
   }
 
-  template <bool kMasked>
+  template <Care kCare>
   __device__ void exponentiate(const Mask<T, kCausal>& mask, const Line& line) {
     int bits_scale[2][kRecords];
 #pragma unroll
@@ -245,11 +249,12 @@ class Softmax {
     }
     const auto exponential = [&](int i) {
       const int row = row_of(i), r = record_of(i);
-      if (kMasked) {
+      if (kCare == Care::masks) {
         const float x = fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]);
-        score[i] = mask.hides(i) ? 0 : __float_as_int(exp2_approx(x));
+        score[i] = __float_as_int(exp2_approx(mask.hides(i) ? kNever : x));
       } else {
         score[i] = score[i] * bits_scale[row][r] + bits_shift_[row];
+        if (kCare == Care::far) score[i] = max(score[i], 0);
       }
     };
     const auto pack = [&](int chunk) {

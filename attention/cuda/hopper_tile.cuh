@@ -25,8 +25,6 @@ struct Tile {
 #else
   static constexpr int kArrivals = 4 * kWarpgroups;  // a lane speaks for its warp
 #endif
-  static constexpr int kConsumerRegisters = D == 64 ? 152 : 160;
-  static constexpr int kProducerRegisters = D == 64 ? 56 : 32;
 
   static constexpr int kKeyBytes = kRecord * D;
   static constexpr int kValueBytes = kRecord * (D + kOnesRows);

@@ -17,8 +17,8 @@ __device__ uint32_t e4m3x4(float a, float b, float c, float d) {
 #endif
 }
 
-/// 16 keys of a row of ones. kResidues: 1 for keys with key % 8 = row; else for all keys in the rows of a set (records.h).
-/// left: real keys from the record's start on.
+/// 16 keys of a row of ones. kResidues: 1 for keys with key % 8 = row; else for all keys in the rows of a set
+/// (records.h). left: real keys from the record's start on.
 template <int D, bool kResidues>
 __device__ uint4 ones(int row, int chunk, int left) {
   constexpr uint32_t kOne = 0x38;
@@ -57,6 +57,8 @@ __device__ void add_up(float (&sum)[kLaneElements], float (*shared)[D], int colu
   for (int i = 0; i < kLaneElements; ++i)
     sum[i] = (shared[0][column + i] + shared[1][column + i]) + (shared[2][column + i] + shared[3][column + i]);
 }
+
+constexpr float kHalfMax = 65504;
 
 /// The sums of four e4m3's first and third, and second and fourth.
 __device__ __half2 halves_added(uint32_t e4m3) {
@@ -155,7 +157,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, kMeans ? 5 : 6)
     add_up(sum, column_sums, column);
     Packed<__half> means;
 #pragma unroll
-    for (int c = 0; c < kLaneElements; ++c) means.element[c] = __float2half_rn(mean[c] - sum[c] * share);
+    for (int c = 0; c < kLaneElements; ++c)
+      means.element[c] = __float2half_rn(fminf(fmaxf(mean[c] - sum[c] * share, -kHalfMax), kHalfMax));
     if (threadIdx.x < kRowLanes)
       *reinterpret_cast<uint4*>(buffers.v_mean + (static_cast<int64_t>(bh) * sizes.key_blocks + thread.block) * D +
                                 column) = *reinterpret_cast<const uint4*>(&means);

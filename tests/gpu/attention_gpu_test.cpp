@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <numbers>
 
 #include "attention/attention.h"
 #include "attention/token_gather.h"
@@ -271,9 +272,39 @@ TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
   EXPECT_TRUE(at::isfinite(gpu.out).all().item<bool>());
   Workspace workspace;  // int8 itself errs here, so the comparison is with the same arithmetic on the CPU
   EXPECT_GT(compare(gpu.out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
+  Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 wherever the statistics look
+  unseen.v.select(3, 7).slice(1, 0, 2048, 4).fill_(0);
+  EXPECT_TRUE(at::isfinite(on_gpu(unseen, context).out).all().item<bool>());
   Inputs equal = inputs(1, 200, 200, 1, 128);
   equal.k.fill_(0.5);
   expect_quantized_near_exact(equal);
+}
+
+// What the linear exponentials stand as they are, what they stand with a clamp, and beyond (hopper_softmax.cuh).
+TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
+  const Context context{.mode = Mode::quantized};
+  for (const int64_t head_dim : {64, 128})
+    for (const double gain : {1.5, 2.5, 5.0}) {
+      SCOPED_TRACE(head_dim);
+      SCOPED_TRACE(gain);
+      Inputs x = inputs(1, 700, 1000, 2, head_dim);
+      x.q = (x.q * gain).to(at::kBFloat16).to(at::kFloat);
+      x.k = (x.k * gain).to(at::kBFloat16).to(at::kFloat);
+      Workspace workspace;
+      EXPECT_GT(compare(on_gpu(x, context).out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
+    }
+}
+
+// Thousands of products of one sign: an accumulator that truncates them falls behind by 2 % and more.
+TEST_F(AttendOnGpu, ValuesThatChangeSlowlyAlongTheTokensStayExact) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 192, 16384, 2, head_dim);
+    const at::Tensor phase = at::arange(16384).view({1, -1, 1, 1}) / 9000 + at::rand({1, 1, 2, head_dim});
+    x.v = (at::sin(phase * (2 * std::numbers::pi)) + 0.2 * at::randn_like(x.v)).to(at::kBFloat16).to(at::kFloat);
+    const Context context{.mode = Mode::quantized};
+    EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.012);
+  }
 }
 
 TEST_F(AttendOnGpu, RepeatedCallsGiveTheSameBits) {
