@@ -234,8 +234,8 @@ class Consumer {
   Output<T> output_;
   Care unmasked_care_;     // of subtiles without masks, by the tile's largest score
   Care tile_care_, care_;  // of every subtile, and of the current one
-  float skip_below_[2];  // log2 P below which a row does not need a block
-  int skipped_ = 0;      // blocks of this tile
+  float skip_below_[2];    // log2 P below which a row does not need a block
+  int skipped_ = 0;        // blocks of this tile
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -56,7 +56,9 @@ class Output {
     noted_ += T::kSubtileRecords;
   }
 
-  __device__ bool means_due() const { return noted_ % T::kMeans == 0; }
+  __device__ bool means_due() const {
+    return noted_ % T::kMeans == 0;
+  }
 
   /// Adds the means' part of the noted blocks, at least one. Returns which half of the means is free then.
   __device__ int add_means() {
@@ -139,7 +141,9 @@ class Output {
     for (int i = 0; i < kOutputs; ++i) value[i] = 0;
   }
 
-  __device__ float (&four(int i))[4] { return *reinterpret_cast<float(*)[4]>(value + i); }
+  __device__ float (&four(int i))[4] {
+    return *reinterpret_cast<float(*)[4]>(value + i);
+  }
 
   /// Offset of the noted sums of rows r and r + 8 of the warp's 16: kMeans pairs of fp16.
   __device__ static int sums_of(int warp, int r) {
@@ -267,8 +271,8 @@ class Output {
   const Buffers& buffers_;
   uint8_t* const rows_;
   uint8_t* const means_;
-  int my_sums_;      // offset of this thread's first noted sum in rows_
-  int noted_ = 0;    // sums of blocks, counted through both halves of the means
+  int my_sums_;    // offset of this thread's first noted sum in rows_
+  int noted_ = 0;  // sums of blocks, counted through both halves of the means
   float row_sum_[2];
 };
 

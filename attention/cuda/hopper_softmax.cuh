@@ -27,8 +27,9 @@ constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits 
 /// (tests/parity/sage_error.py).
 constexpr float kLinearBias = 126.94F;
 
-/// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest float
-/// by a quarter of a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not wrap around.
+/// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest
+/// float by a quarter of a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not
+/// wrap around.
 constexpr float kPositiveRange = 64.5F;
 constexpr float kWrapRange = 190;
 

@@ -229,7 +229,9 @@ class MmaTile {
     return group_votes(rise);
   }
 
-  __device__ bool skips() const { return pv_threshold_ < kNeverSkip; }
+  __device__ bool skips() const {
+    return pv_threshold_ < kNeverSkip;
+  }
 
   /// The groups go through their barriers equally often, used block or not: racecheck loses the order of what
   /// __syncthreads separates where they do not.

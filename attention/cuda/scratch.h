@@ -61,7 +61,7 @@ struct Buffers {
   float* longest;        // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
   float* v_scale;        // [bh][D]
   float* v_centre;       // [bh][D]; what V was reduced by
-  uint16_t* v_mean;      // fp16 [bh][key_blocks][D]: what V records were reduced by besides, in units of v_scale; Hopper
+  uint16_t* v_mean;      // fp16 [bh][key_blocks][D]: means taken off besides, units of v_scale; null but on Hopper
   float* key_mean;       // [bh][D]; what K was reduced by
   float* q_dot_mean;     // [bh][queries], q . key_mean * scale; null without lse
   float* partials;       // [bh][stat_chunks][4][D]: sum of K, sum, least and largest of V
