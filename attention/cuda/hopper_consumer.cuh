@@ -206,7 +206,7 @@ class Consumer {
   }
 
   __device__ void finish_tile(const TileIndex& tile, int slot) {
-    output_.add_row_sums();
+    output_.restore_row_sums();
     if constexpr (kParts) {
       output_.leave_part(slot, softmax_.shift);
     } else {

@@ -19,7 +19,7 @@ class Output {
   static_assert(part_floats(D) == kConsumers * (kOutputs + 2), "room for a part");
 
  public:
-  float value[kOutputs];  // element i belongs to row (i / 2) % 2; the last four sum P of the last subtile
+  float value[kOutputs];  // element i belongs to row (i / 2) % 2; D / 2 and D / 2 + 2 sum P of the last subtile
 
   /// rows: kRowBytes for every row of the tile, in shared memory; means: two times kMeans of them.
   __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* rows, uint8_t* means)
@@ -88,7 +88,7 @@ class Output {
   }
 
   /// After it the last four of `value` hold the sums of P of all blocks, in parts that add up over four threads.
-  __device__ void add_row_sums() {
+  __device__ void restore_row_sums() {
     constexpr float kShare = T::kSubtileRecords == 1 ? 0.25F : 0.5F;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {

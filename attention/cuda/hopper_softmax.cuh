@@ -25,12 +25,12 @@ constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits 
 /// multiply-add, where ex2 has a quarter of the rate that the rest of the kernel needs. With this bias it is off by -4%
 /// to +2%, less than rounding to e4m3 is, and the error of attention stays within 1.05 times that of SageAttention 2
 /// (tests/parity/sage_error.py).
-constexpr float kLinearBias = 126.94F;
+constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
 
 /// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest
-/// float by a quarter of a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not
-/// wrap around.
-constexpr float kPositiveRange = 64.5F;
+/// float by half a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not wrap
+/// around.
+constexpr float kPositiveRange = 65;
 constexpr float kWrapRange = 190;
 
 __device__ inline float exp2_approx(float x) {
@@ -231,7 +231,7 @@ class Softmax {
       const float lower = fminf(shift[row], kOffset - highest);
       alpha[row] = exp2_approx(lower - shift[row]);
       shift[row] = lower;
-      bits_shift_[row] = __float2int_rn((lower + kLinearBias) * kExponentUnit);
+      bits_shift_[row] = static_cast<uint32_t>(__float2int_rn(lower * kExponentUnit)) + kLinearBias;
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
         if (!kMasked || mask.cover(r) != Cover::none) line.shift[row][r] = fmaf(-kMagic, line.scale[row][r], lower);
@@ -241,7 +241,7 @@ class Softmax {
 
   template <Care kCare>
   __device__ void exponentiate(const Mask<T, kCausal>& mask, const Line& line) {
-    int bits_scale[2][kRecords];
+    uint32_t bits_scale[2][kRecords];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
@@ -254,7 +254,7 @@ class Softmax {
         const float x = fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]);
         score[i] = __float_as_int(exp2_approx(mask.hides(i) ? kNever : x));
       } else {
-        score[i] = score[i] * bits_scale[row][r] + bits_shift_[row];
+        score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift_[row]);
         if (kCare == Care::far) score[i] = max(score[i], 0);
       }
     };
@@ -274,7 +274,7 @@ class Softmax {
     hold_packed();
   }
 
-  int bits_shift_[2];  // shift for the linear exponentials
+  uint32_t bits_shift_[2];  // shift for the linear exponentials; may wrap around where their sum with a score does not
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -242,8 +242,7 @@ class Producer {
   __device__ void load_values(int stage, int r, int64_t record, int place) {
     constexpr int kSet = kOnesRows * kRecord;
     const uint8_t* values = record < 0 ? buffers_.v_null : buffers_.v + record * T::kValueRecordBytes;
-    const void* mean = buffers_.v_mean + record * D;
-    if (record < 0) mean = buffers_.v_null;
+    const void* mean = record < 0 ? static_cast<const void*>(buffers_.v_null) : buffers_.v_mean + record * D;
     const uint32_t full = barriers_.value_full(stage);
     const uint32_t to = base_ + T::kValueStages + (stage * T::kStageRecords + r) * T::kValueBytes;
     if (r % T::kSubtileRecords == 0) {

@@ -77,7 +77,7 @@ __device__ void unpack_anew(Packed<T>& x) {
 
 /// Channel rows of 64 keys, then the rows of ones. A word of the transpose in shared memory: four keys of a channel.
 /// kMeans: of V less the mean of the record, and that mean. What rounding adds to the sum of the record's keys is taken
-/// off the mean: where all keys weigh the same, O is exact.
+/// off the mean: where all keys weigh the same, it cancels.
 template <typename T, int D, bool kMeans>
 __global__ void __launch_bounds__(kQuantiseThreads, kMeans ? 5 : 6)
     quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,

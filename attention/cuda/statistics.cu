@@ -1,5 +1,5 @@
 // Mean of K, centre and range of V from a sample of the tokens. Any constant vector may be taken off K (softmax does
-// not see it) and off V (it is added back), and e4m3 has room above the sampled maximum, so a sample is as good as all.
+// not see it) and off V (it is added back), and e4m3 has room above the largest value, so a sample is as good as all.
 #include <cfloat>
 
 #include "attention/cuda/kernels.h"
@@ -12,8 +12,11 @@ namespace {
 
 constexpr int kThreads = 256;
 // The largest |v| of the tokens that were not looked at may be this much above that of the sample before it saturates;
-// e4m3 loses nothing by it but range at the small end, of which it has plenty.
-constexpr float kHeadroom = 8;
+// e4m3 loses nothing by it but range at the small end, of which it has plenty. Less the mean of its record even a value
+// that was looked at may be twice as large.
+constexpr float kHeadroom = 8, kHeadroomOfAll = 2;
+
+constexpr float kLeastScale = 1e-30F;  // of a channel that looks constant: its values over this are still finite
 
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Buffers buffers) {
@@ -97,7 +100,8 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const int64_t at = static_cast<int64_t>(bh) * D + c;
   buffers.key_mean[at] = key_sum * inverse;
   buffers.v_centre[at] = centre;
-  buffers.v_scale[at] = fmaxf(range * (sizes.stat_stride > 1 ? kHeadroom : 1.0F) / kE4m3Max, FLT_MIN);
+  const float headroom = sizes.stat_stride > 1 ? kHeadroom : kHeadroomOfAll;
+  buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(centre), 1.0F) * kLeastScale);
 }
 
 /// Mean and 1 / deviation over all heads of a token: one warp a token of q (first) or k.

@@ -261,6 +261,21 @@ TEST_F(AttendOnGpu, PvSkipLeavesOutOnlyWhatHardlyCounts) {
   }
 }
 
+TEST_F(AttendOnGpu, PvSkipGoesWithLongLists) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 200, 9000, 1, head_dim);
+    x.k.narrow(1, 0, 128).mul_(6);
+    x.k = x.k.to(at::kBFloat16).to(at::kFloat);
+    Context context{.mode = Mode::sparse};
+    context.policy.defaults.topk = 1;
+    context.policy.defaults.pv_threshold = 10;
+    const Result gpu = on_gpu(x, context);
+    EXPECT_GT(gpu.statistics.skipped_pv_blocks, 0);
+    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 0.08);
+  }
+}
+
 TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
   Inputs x = inputs(1, 400, 400, 2, 64);
   x.q = (x.q * 20).to(at::kBFloat16).to(at::kFloat);
@@ -296,6 +311,45 @@ TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
 }
 
 // Thousands of products of one sign: an accumulator that truncates them falls behind by 2 % and more.
+TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 256, 256, 1, head_dim);
+    const double gain = 3.6 * std::pow(64.0 / static_cast<double>(head_dim), 0.25);  // scores of 150 log2 units
+    x.q = gain + 0.1 * at::randn_like(x.q);
+    x.k = gain + 0.1 * at::randn_like(x.k);
+    x.k.narrow(1, 128, 128).neg_();
+    x.q = x.q.to(at::kBFloat16).to(at::kFloat);
+    x.k = x.k.to(at::kBFloat16).to(at::kFloat);
+    BlockMap map(1, 1, 4, 4, false);
+    for (int64_t i = 0; i < 4; ++i) map.row(0, 0, i)[2] = map.row(0, 0, i)[3] = 1;
+    Context context{.mode = Mode::sparse, .block_map = map};
+    context.policy.defaults.pv_threshold = 32;
+    EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.1);
+  }
+}
+
+// Their mean, their least and their largest value may differ by less than a bit of them, or by twice what the scale
+// sees.
+TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
+  const Context context{.mode = Mode::quantized};
+  for (const int64_t tokens : {1, 100, 700, 2000}) {
+    SCOPED_TRACE(tokens);
+    Inputs x = inputs(1, tokens, tokens, 2, 64);
+    x.v.fill_(5);
+    EXPECT_LT(compare(on_gpu(x, context).out, x.v).relative_l1, 0.01);
+  }
+  Inputs x = inputs(1, 128, 128, 1, 64);
+  x.v.fill_(-1);
+  x.v.narrow(1, 64, 64).fill_(1);
+  x.v.select(1, 7).fill_(1);
+  x.v.select(1, 100).fill_(-1);
+  x.k.zero_();
+  x.k.select(1, 7).fill_(4);  // all attend to the one value that its block's mean is far from
+  x.q.fill_(4);
+  EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.06);
+}
+
 TEST_F(AttendOnGpu, ValuesThatChangeSlowlyAlongTheTokensStayExact) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);

@@ -131,7 +131,7 @@ def sampled_means_and_scale(k, v):
     mean = sample.mean(0)
     real = mean.abs() * math.sqrt(len(sample)) > 0.6 * (sample.amax(0) - sample.amin(0))
     centre = torch.where(real, mean, 0) if stride > 1 else mean
-    scale = (sample - centre).abs().amax(0).clamp_min(1e-30) * (8 if stride > 1 else 1) / E4M3_MAX
+    scale = (sample - centre).abs().amax(0).clamp_min(1e-30) * (8 if stride > 1 else 2) / E4M3_MAX
     return k[::stride].mean(0), centre, scale
 
 
