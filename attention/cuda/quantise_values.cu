@@ -17,13 +17,13 @@ __device__ uint32_t e4m3x4(float a, float b, float c, float d) {
 #endif
 }
 
-/// 16 keys of a row of ones. kResidues: 1 for keys with key % 8 = row; else for all keys in the rows of a set
+/// 16 keys of a row of ones. kByResidue: 1 for keys with key % 8 = row; else for all keys in the rows of a set
 /// (records.h). left: real keys from the record's start on.
-template <int D, bool kResidues>
+template <int D, bool kByResidue>
 __device__ uint4 ones(int row, int chunk, int left) {
   constexpr uint32_t kOne = 0x38;
   const bool in_set = ones_sets(D) == 1 || row / 4 % 2 == row / kOnesRows;
-  if (!kResidues && left >= kRecord) {
+  if (!kByResidue && left >= kRecord) {
     const uint32_t four = in_set ? kOne * 0x01010101U : 0;
     return make_uint4(four, four, four, four);
   }
@@ -31,14 +31,79 @@ __device__ uint4 ones(int row, int chunk, int left) {
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
     const int key = chunk * 16 + i, position = value_position(i);
-    if (key < left && (kResidues ? i % 8 == row : in_set)) word[position / 4] |= kOne << 8 * (position % 4);
+    if (key < left && (kByResidue ? i % 8 == row : in_set)) word[position / 4] |= kOne << 8 * (position % 4);
   }
   return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-/// The keys of four positions from `word` on, of 16: 0 1 8 9, 2 3 10 11, ...; the order of value_position().
+/// The key of position i of a word of four, of 16 words: 0 1 8 9, 2 3 10 11, ...; the order of value_position().
 __device__ int key_of(int word, int i) {
   return word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;
+}
+
+/// Where the transpose of a record lies in shared memory: words of four keys of a channel.
+template <int D>
+struct Transpose {
+  static constexpr int kWords = kRecord / 4, kStride = D + 2;
+
+  alignas(16) uint32_t word[kWords * kStride];
+
+  __device__ void put(int at, int column, const uint32_t (&words)[kLaneElements]) {
+#pragma unroll
+    for (int c = 0; c < kLaneElements; c += 2)
+      *reinterpret_cast<uint2*>(word + at * kStride + column + c) = make_uint2(words[c], words[c + 1]);
+  }
+
+  /// 16 keys of a channel.
+  __device__ uint4 get(int row, int chunk) const {
+    const uint32_t* from = word + chunk * 4 * kStride + row;
+    return make_uint4(from[0], from[kStride], from[2 * kStride], from[3 * kStride]);
+  }
+};
+
+/// Channel rows of 64 keys, then the rows of ones.
+template <typename T, int D>
+__global__ void __launch_bounds__(kQuantiseThreads, 6)
+    quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                    const __grid_constant__ Buffers buffers) {
+  constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
+  __shared__ Transpose<D> transpose;
+  const RecordThread<D> thread;
+  const int bh = thread.b * p.heads + thread.h, column = thread.column;
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
+  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
+  float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
+  const int64_t at = static_cast<int64_t>(bh) * D + column;
+  load_row(buffers.v_scale + at, inverse);
+  load_row(buffers.v_centre + at, shift);
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    inverse[i] = __fdividef(1.0F, inverse[i]);
+    shift[i] = -shift[i] * inverse[i];
+  }
+#pragma unroll 1
+  for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantiseThreads / kRowLanes) {
+    float x[4][kLaneElements];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = key_of(word, i);
+      unpack(rows.load(first + (key < left ? key : 0)), x[i]);
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) x[i][c] = fmaf(x[i][c], inverse[c], shift[c]);
+      if (key >= left) zero(x[i]);
+    }
+    uint32_t words[kLaneElements];
+#pragma unroll
+    for (int c = 0; c < kLaneElements; ++c) words[c] = e4m3x4(x[0][c], x[1][c], x[2][c], x[3][c]);
+    transpose.put(word, column, words);
+  }
+  __syncthreads();
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_blocks + thread.block) * sizes.value_record_bytes;
+  for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantiseThreads) {
+    const int row = item / 4, chunk = item % 4;
+    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) =
+        row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
+  }
 }
 
 /// Sums of the CTA's columns. A thread brings and gets those of its eight; `shared` is free again after the next
@@ -50,12 +115,23 @@ __device__ void add_up(float (&sum)[kLaneElements], float (*shared)[D], int colu
   for (int i = 0; i < kLaneElements; ++i) {
 #pragma unroll
     for (int lanes = kRowLanes; lanes < 32; lanes *= 2) sum[i] += __shfl_xor_sync(~0U, sum[i], lanes);
-    if (threadIdx.x % 32 < kRowLanes) shared[threadIdx.x / 32][column + i] = sum[i];
+  }
+  if (threadIdx.x % 32 < kRowLanes) {
+#pragma unroll
+    for (int i = 0; i < kLaneElements; i += 4)
+      *reinterpret_cast<float4*>(&shared[threadIdx.x / 32][column + i]) =
+          make_float4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kLaneElements; ++i)
-    sum[i] = (shared[0][column + i] + shared[1][column + i]) + (shared[2][column + i] + shared[3][column + i]);
+  for (int i = 0; i < kLaneElements; i += 4) {
+    const auto four = [&](int warp) { return *reinterpret_cast<const float4*>(&shared[warp][column + i]); };
+    const float4 a = four(0), b = four(1), c = four(2), d = four(3);
+    sum[i] = (a.x + b.x) + (c.x + d.x);
+    sum[i + 1] = (a.y + b.y) + (c.y + d.y);
+    sum[i + 2] = (a.z + b.z) + (c.z + d.z);
+    sum[i + 3] = (a.w + b.w) + (c.w + d.w);
+  }
 }
 
 constexpr float kHalfMax = 65504;
@@ -75,103 +151,92 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
-/// Channel rows of 64 keys, then the rows of ones. A word of the transpose in shared memory: four keys of a channel.
-/// kMeans: of V less the mean of the record, and that mean. What rounding adds to the sum of the record's keys is taken
-/// off the mean: where all keys weigh the same, it cancels.
-template <typename T, int D, bool kMeans>
-__global__ void __launch_bounds__(kQuantiseThreads, kMeans ? 5 : 6)
-    quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-                    const __grid_constant__ Buffers buffers) {
-  constexpr int kRowLanes = D / kLaneElements, kWords = kRecord / 4, kStride = D + 2;
-  constexpr int kRounds = kWords * kRowLanes / kQuantiseThreads;
-  __shared__ uint32_t shared[kWords * kStride];
+/// The same of V less the mean of the record, and that mean. What rounding adds to the sum of the record's keys is
+/// taken off the mean: where all keys weigh the same, it cancels.
+template <typename T, int D>
+__global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
+    quantise_values_less_mean(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                              const __grid_constant__ Buffers buffers) {
+  constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantiseThreads / kRowLanes;
+  constexpr int kRounds = Transpose<D>::kWords / kTogether;
+  __shared__ Transpose<D> transpose;
+  __shared__ float record_mean[D];
+  alignas(16) __shared__ float column_sums[kQuantiseWarps][D];
   const RecordThread<D> thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  const auto word_of = [](int round) {
-    return static_cast<int>(threadIdx.x) / kRowLanes + round * (kQuantiseThreads / kRowLanes);
-  };
-  float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
-  const int64_t at = static_cast<int64_t>(bh) * D + column;
-  load_row(buffers.v_scale + at, inverse);
-  load_row(buffers.v_centre + at, shift);
+  const int first_word = static_cast<int>(threadIdx.x / kRowLanes);
+  Packed<T> kept[kRounds][4];
 #pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) {
-    inverse[i] = __fdividef(1.0F, inverse[i]);
-    shift[i] = -shift[i] * inverse[i];
-  }
-  Packed<T> kept[kMeans ? kRounds : 1][4];
-  const auto load = [&](int round, Packed<T>(&x)[4]) {
+  for (int round = 0; round < kRounds; ++round)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int key = key_of(word_of(round), i);
-      x[i] = rows.load(first + (key < left ? key : 0));
+      const int key = key_of(first_word + round * kTogether, i);
+      kept[round][i] = rows.load(first + (key < left ? key : 0));
+      if (key >= left) kept[round][i] = {};
     }
-  };
-  const auto value = [&](int round, int i, int c) {
-    const float x = fmaf(to_float(kept[kMeans ? round : 0][i].element[c]), inverse[c], shift[c]);
-    return key_of(word_of(round), i) < left ? x : 0.0F;
-  };
-  __shared__ float column_sums[kQuantiseWarps][D];
-  const float share = 1.0F / static_cast<float>(max(min(left, kRecord), 1));
-  float mean[kLaneElements] = {};
-  if constexpr (kMeans) {
+  const int64_t at = static_cast<int64_t>(bh) * D + column;
+  float mean[kLaneElements] = {}, inverse[kLaneElements], centre[kLaneElements];
+  load_row(buffers.v_scale + at, inverse);
+  load_row(buffers.v_centre + at, centre);
 #pragma unroll
-    for (int round = 0; round < kRounds; ++round) load(round, kept[round]);
+  for (int round = 0; round < kRounds; ++round)
 #pragma unroll
-    for (int c = 0; c < kLaneElements; ++c)
+    for (int i = 0; i < 4; ++i) {
+      float x[kLaneElements];
+      unpack(kept[round][i], x);
+      unpack_anew(kept[round][i]);
 #pragma unroll
-      for (int round = 0; round < kRounds; ++round)
-        mean[c] += (value(round, 0, c) + value(round, 1, c)) + (value(round, 2, c) + value(round, 3, c));
-    add_up(mean, column_sums, column);
-#pragma unroll
-    for (int c = 0; c < kLaneElements; ++c) {
-      mean[c] *= share;
-      shift[c] -= mean[c];
+      for (int c = 0; c < kLaneElements; ++c) mean[c] += x[c];
     }
+  add_up(mean, column_sums, column);
+  const float share = reciprocal(static_cast<float>(max(min(left, kRecord), 1)));
 #pragma unroll
-    for (int round = 0; round < kRounds; ++round)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) unpack_anew(kept[round][i]);
+  for (int c = 0; c < kLaneElements; ++c) {
+    inverse[c] = reciprocal(inverse[c]);
+    mean[c] *= share;
+    if (threadIdx.x < kRowLanes) record_mean[column + c] = (mean[c] - centre[c]) * inverse[c];
+    mean[c] *= inverse[c];
   }
-  __half2 rounded[kLaneElements] = {};  // sums
 #pragma unroll
   for (int round = 0; round < kRounds; ++round) {
-    if (!kMeans) load(round, kept[0]);
-    uint32_t word[kLaneElements];
+    const int word = first_word + round * kTogether;
+    float x[4][kLaneElements];
+    uint32_t real = 0, words[kLaneElements];
 #pragma unroll
-    for (int c = 0; c < kLaneElements; ++c) {
-      word[c] = e4m3x4(value(round, 0, c), value(round, 1, c), value(round, 2, c), value(round, 3, c));
-      if constexpr (kMeans) rounded[c] = __hadd2(rounded[c], halves_added(word[c]));
+    for (int i = 0; i < 4; ++i) {
+      unpack(kept[round][i], x[i]);
+      if (key_of(word, i) < left) real |= 0xFFU << 8 * i;
     }
 #pragma unroll
-    for (int c = 0; c < kLaneElements; c += 2)
-      *reinterpret_cast<uint2*>(shared + word_of(round) * kStride + column + c) = make_uint2(word[c], word[c + 1]);
+    for (int c = 0; c < kLaneElements; ++c) {
+      const auto e4m3 = [&](int i) { return fmaf(x[i][c], inverse[c], -mean[c]); };
+      words[c] = e4m3x4(e4m3(0), e4m3(1), e4m3(2), e4m3(3)) & real;
+    }
+    transpose.put(word, column, words);
   }
   __syncthreads();
-  if constexpr (kMeans) {
-    float sum[kLaneElements];
+  const int64_t record = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
+  uint8_t* out = buffers.v + record * sizes.value_record_bytes;
+  uint16_t* means = buffers.v_mean + record * D;
 #pragma unroll
-    for (int c = 0; c < kLaneElements; ++c) sum[c] = __low2float(rounded[c]) + __high2float(rounded[c]);
-    add_up(sum, column_sums, column);
-    Packed<__half> means;
-#pragma unroll
-    for (int c = 0; c < kLaneElements; ++c)
-      means.element[c] = __float2half_rn(fminf(fmaxf(mean[c] - sum[c] * share, -kHalfMax), kHalfMax));
-    if (threadIdx.x < kRowLanes)
-      *reinterpret_cast<uint4*>(buffers.v_mean + (static_cast<int64_t>(bh) * sizes.key_blocks + thread.block) * D +
-                                column) = *reinterpret_cast<const uint4*>(&means);
+  for (int i = 0; i < D * 4 / kQuantiseThreads; ++i) {
+    const unsigned item = threadIdx.x + i * kQuantiseThreads;
+    const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
+    const uint4 keys = transpose.get(row, chunk);
+    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
+    const __half2 pair = __hadd2(__hadd2(halves_added(keys.x), halves_added(keys.y)),
+                                 __hadd2(halves_added(keys.z), halves_added(keys.w)));
+    float sum = __low2float(pair) + __high2float(pair);
+    sum += __shfl_xor_sync(~0U, sum, 1);
+    sum += __shfl_xor_sync(~0U, sum, 2);
+    const float its_mean = fminf(fmaxf(record_mean[row] - sum * share, -kHalfMax), kHalfMax);
+    if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
   }
-  constexpr int kRows = D + kOnesRows * (kMeans ? ones_sets(D) : 1);
-  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_blocks + thread.block) * sizes.value_record_bytes;
-  for (int item = static_cast<int>(threadIdx.x); item < kRows * 4; item += kQuantiseThreads) {
-    const int row = item / 4, chunk = item % 4;
-    const uint32_t* from = shared + chunk * 4 * kStride + row;
-    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) =
-        row < D ? make_uint4(from[0], from[kStride], from[2 * kStride], from[3 * kStride])
-                : ones<D, !kMeans>(row - D, chunk, left);
-  }
+  for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantiseThreads)
+    *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
+        ones<D, false>(item / 4, item % 4, left);
 }
 
 /// Rows of keys.
@@ -204,9 +269,9 @@ void launch(const Call& call) {
         call.problem, call.sizes, call.buffers);
   };
   if constexpr (D <= 128) {
-    if (call.buffers.v_mean != nullptr) return run(quantise_values<T, D, true>);
+    if (call.buffers.v_mean != nullptr) return run(quantise_values_less_mean<T, D>);
   }
-  run(quantise_values<T, D, false>);
+  run(quantise_values<T, D>);
 }
 
 template <typename T, int D>
