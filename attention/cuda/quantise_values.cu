@@ -151,8 +151,8 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
-/// The same of V less the mean of the record, and that mean. What rounding adds to the sum of the record's keys is
-/// taken off the mean: where all keys weigh the same, it cancels.
+/// What quantise_values() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
+/// record's keys is taken off the mean: where all keys weigh the same, it cancels.
 template <typename T, int D>
 __global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
     quantise_values_less_mean(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,

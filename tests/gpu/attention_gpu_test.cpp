@@ -265,7 +265,8 @@ TEST_F(AttendOnGpu, PvSkipGoesWithLongLists) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
     Inputs x = inputs(1, 200, 9000, 1, head_dim);
-    x.k.narrow(1, 0, 128).mul_(6);
+    x.q = (x.q + 1).to(at::kBFloat16).to(at::kFloat);
+    x.k.narrow(1, 0, 128).add_(1.5);  // of all rows the maxima
     x.k = x.k.to(at::kBFloat16).to(at::kFloat);
     Context context{.mode = Mode::sparse};
     context.policy.defaults.topk = 1;
@@ -310,7 +311,7 @@ TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
     }
 }
 
-// Thousands of products of one sign: an accumulator that truncates them falls behind by 2 % and more.
+// A row's maximum may be as far below zero as the largest score is above it.
 TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
@@ -329,8 +330,7 @@ TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
   }
 }
 
-// Their mean, their least and their largest value may differ by less than a bit of them, or by twice what the scale
-// sees.
+// A channel without any spread, and a value that is twice as far from its block's mean as the largest is from zero.
 TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
   const Context context{.mode = Mode::quantized};
   for (const int64_t tokens : {1, 100, 700, 2000}) {
@@ -350,6 +350,7 @@ TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
   EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.06);
 }
 
+// Thousands of products of one sign: an accumulator that truncates them falls behind by more than a percent.
 TEST_F(AttendOnGpu, ValuesThatChangeSlowlyAlongTheTokensStayExact) {
   for (const int64_t head_dim : {64, 128}) {
     SCOPED_TRACE(head_dim);
