@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
   using T = hopper::Tile<D>;
   constexpr bool kBusyProducer = D == 64 && !kSkips;  // and consumers that do with less; multiples of 8, 65536 in all
   extern __shared__ __align__(1024) uint8_t shared[];
-  if (threadIdx.x == 0) hopper::Barriers<T>{ptx::shared_address(shared) + T::kBarriers}.init();
+  if (threadIdx.x == 0) hopper::Barriers<T>{shared_address(shared) + T::kBarriers}.init();
   for (int i = static_cast<int>(threadIdx.x); i < 2 * T::kMeanBytes / 16; i += T::kThreads)
     reinterpret_cast<uint4*>(shared + T::kMeanRing)[i] = {};  // whatever is not loaded meets zeros, and must be finite
   ptx::bulk_copy_fence();
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(128 * hopper::Tile<D>::kWarpgroups, 1)
   using T = hopper::Tile<D>;
   extern __shared__ __align__(1024) uint8_t shared[];
   const int tile = static_cast<int>(blockIdx.x);
-  hopper::Output<T> output(p, buffers, shared, nullptr);
+  hopper::Output<T> output(p, buffers, shared);
   float shift[2];
   output.add_parts(sizes.shares.first_slot(tile), sizes.shares.last_slot(tile), shift);
   output.write(hopper::TileIndex(sizes, sizes.whole_tiles + tile), shift);

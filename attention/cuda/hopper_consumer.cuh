@@ -20,9 +20,9 @@ class Consumer {
       : p_(p),
         sizes_(sizes),
         shared_(shared),
-        base_(ptx::shared_address(shared)),
+        base_(shared_address(shared)),
         barriers_{base_ + T::kBarriers},
-        output_(p, buffers, shared + T::kRowMemory, shared + T::kMeanRing) {
+        output_(p, buffers, shared + T::kRowMemory) {
     mask_.group = static_cast<int>(threadIdx.x / 128);
     mask_.lane = static_cast<int>(threadIdx.x % 32);
   }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "attention/cuda/hopper_tile.cuh"
-#include "attention/cuda/mma.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -21,9 +20,8 @@ class Output {
  public:
   float value[kOutputs];  // element i belongs to row (i / 2) % 2; D / 2 and D / 2 + 2 sum P of the last subtile
 
-  /// rows: kRowBytes for every row of the tile, in shared memory; means: two times kMeans of them.
-  __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* rows, uint8_t* means)
-      : p_(p), buffers_(buffers), rows_(rows), means_(means) {
+  /// rows: kRowBytes for every row of the tile, in shared memory. What add_means() needs lies behind (Tile).
+  __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* rows) : p_(p), buffers_(buffers), rows_(rows) {
     const int thread = ptx::thread(), row = thread % 32 / 4;
     my_sums_ = sums_of(thread / 32, row) + (T::kSubtileRecords == 1 ? 0 : thread % 4 / 2 * 4);
   }
@@ -67,7 +65,8 @@ class Output {
     __syncwarp();
     const int thread = ptx::thread(), lane = thread % 32, steps = (noted_ - half * T::kMeans) / 16;
     const uint8_t* sums = rows_ + sums_of(thread / 32, lane / 4) + lane % 4 * 8;
-    uint32_t means = ptx::shared_address(means_) + half * T::kMeanBytes + lane % 16 * T::kMeanPitch + lane / 16 * 16;
+    uint32_t means = shared_address(rows_ + T::kMeanRing - T::kRowMemory) + half * T::kMeanBytes +
+                     lane % 16 * T::kMeanPitch + lane / 16 * 16;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
       const uint2 first = *reinterpret_cast<const uint2*>(sums + step * 64);
@@ -270,7 +269,6 @@ class Output {
   const Problem& p_;
   const Buffers& buffers_;
   uint8_t* const rows_;
-  uint8_t* const means_;
   int my_sums_;    // offset of this thread's first noted sum in rows_
   int noted_ = 0;  // sums of blocks, counted through both halves of the means
   float row_sum_[2];

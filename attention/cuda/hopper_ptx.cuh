@@ -6,10 +6,6 @@
 
 namespace sparsereel::attention::cuda::ptx {
 
-__device__ inline uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
 /// A barrier in shared memory (mbarrier): completes a phase when `count` threads have arrived and the bytes that they
 /// announced have been copied.
 __device__ inline void barrier_init(uint32_t barrier, int count) {

@@ -33,22 +33,6 @@ constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
 constexpr float kPositiveRange = 65;
 constexpr float kWrapRange = 190;
 
-__device__ inline float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/// Rounds to e4m3; a in the lowest byte.
-__device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
-  uint16_t low, high;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
-  uint32_t packed;
-  asm("mov.b32 %0, {%1, %2};" : "=r"(packed) : "h"(low), "h"(high));
-  return packed;
-}
-
 /// What the softmax of a subtile has to mind for a group of 64 rows.
 enum class Care : int {
   none,   // the subtile is not for the group
@@ -229,7 +213,7 @@ class Softmax {
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 1));
       highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
       const float lower = fminf(shift[row], kOffset - highest);
-      alpha[row] = exp2_approx(lower - shift[row]);
+      alpha[row] = fast_exp2(lower - shift[row]);
       shift[row] = lower;
       bits_shift_[row] = static_cast<uint32_t>(__float2int_rn(lower * kExponentUnit)) + kLinearBias;
 #pragma unroll
@@ -252,7 +236,7 @@ class Softmax {
       const int row = row_of(i), r = record_of(i);
       if (kCare == Care::masks) {
         const float x = fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]);
-        score[i] = __float_as_int(exp2_approx(mask.hides(i) ? kNever : x));
+        score[i] = __float_as_int(fast_exp2(mask.hides(i) ? kNever : x));
       } else {
         score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift_[row]);
         if (kCare == Care::far) score[i] = max(score[i], 0);

@@ -3,6 +3,7 @@
 
 #include "attention/cuda/hopper_ptx.cuh"
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/mma.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -134,7 +135,7 @@ class Producer {
       : sizes_(sizes),
         buffers_(buffers),
         shared_(shared),
-        base_(ptx::shared_address(shared)),
+        base_(shared_address(shared)),
         barriers_{base_ + T::kBarriers} {}
 
   __device__ void run() {
@@ -261,7 +262,7 @@ class Producer {
   const Barriers<T> barriers_;
   Cursor<T> cursor_;
   int phase_ = 0;
-  int means_ = 0;  // groups of kMeans loaded
+  int means_ = 0;  // groups of kMeans loaded; a second Cursor would take a register more, and spill
 };
 
 }  // namespace sparsereel::attention::cuda::hopper

@@ -1,4 +1,5 @@
-// PTX of sm_80 and sm_89 that the portable attention kernel uses, one function an instruction.
+// PTX of sm_80 and sm_89, one function an instruction: all that the portable attention kernel uses, some of it in the
+// Hopper kernel too.
 //
 // Fragments, with g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix fragments for mma"):
 //   A, 16 rows: registers 0..3 are (row g, first half of the depth), (g + 8, first), (g, second), (g + 8, second);

@@ -1,6 +1,7 @@
 // V less its centre -> records of e4m3, transposed, or of fp16 for kernels without e4m3.
 #include <cuda_fp8.h>
 
+#include "attention/cuda/mma.cuh"
 #include "attention/cuda/quantise.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -8,10 +9,7 @@ namespace {
 
 __device__ uint32_t e4m3x4(float a, float b, float c, float d) {
 #if __CUDA_ARCH__ >= 890
-  uint16_t low, high;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
-  return low | static_cast<uint32_t>(high) << 16;
+  return pack_e4m3(a, b, c, d);
 #else
   return 0;  // no kernel for this target reads e4m3
 #endif
@@ -106,34 +104,6 @@ __global__ void __launch_bounds__(kQuantiseThreads, 6)
   }
 }
 
-/// Sums of the CTA's columns. A thread brings and gets those of its eight; `shared` is free again after the next
-/// __syncthreads().
-template <int D>
-__device__ void add_up(float (&sum)[kLaneElements], float (*shared)[D], int column) {
-  constexpr int kRowLanes = D / kLaneElements;
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) {
-#pragma unroll
-    for (int lanes = kRowLanes; lanes < 32; lanes *= 2) sum[i] += __shfl_xor_sync(~0U, sum[i], lanes);
-  }
-  if (threadIdx.x % 32 < kRowLanes) {
-#pragma unroll
-    for (int i = 0; i < kLaneElements; i += 4)
-      *reinterpret_cast<float4*>(&shared[threadIdx.x / 32][column + i]) =
-          make_float4(sum[i], sum[i + 1], sum[i + 2], sum[i + 3]);
-  }
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kLaneElements; i += 4) {
-    const auto four = [&](int warp) { return *reinterpret_cast<const float4*>(&shared[warp][column + i]); };
-    const float4 a = four(0), b = four(1), c = four(2), d = four(3);
-    sum[i] = (a.x + b.x) + (c.x + d.x);
-    sum[i + 1] = (a.y + b.y) + (c.y + d.y);
-    sum[i + 2] = (a.z + b.z) + (c.z + d.z);
-    sum[i + 3] = (a.w + b.w) + (c.w + d.w);
-  }
-}
-
 constexpr float kHalfMax = 65504;
 
 /// The sums of four e4m3's first and third, and second and fourth.
@@ -160,8 +130,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
   constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantiseThreads / kRowLanes;
   constexpr int kRounds = Transpose<D>::kWords / kTogether;
   __shared__ Transpose<D> transpose;
+  alignas(16) __shared__ float raw_mean[D];
   __shared__ float record_mean[D];
-  alignas(16) __shared__ float column_sums[kQuantiseWarps][D];
   const RecordThread<D> thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
@@ -177,9 +147,10 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
       if (key >= left) kept[round][i] = {};
     }
   const int64_t at = static_cast<int64_t>(bh) * D + column;
-  float mean[kLaneElements] = {}, inverse[kLaneElements], centre[kLaneElements];
+  float mean[kLaneElements], inverse[kLaneElements], centre[kLaneElements];
   load_row(buffers.v_scale + at, inverse);
   load_row(buffers.v_centre + at, centre);
+  Pool<D> pool;
 #pragma unroll
   for (int round = 0; round < kRounds; ++round)
 #pragma unroll
@@ -187,15 +158,14 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
       float x[kLaneElements];
       unpack(kept[round][i], x);
       unpack_anew(kept[round][i]);
-#pragma unroll
-      for (int c = 0; c < kLaneElements; ++c) mean[c] += x[c];
+      pool.add(x, 1);
     }
-  add_up(mean, column_sums, column);
   const float share = reciprocal(static_cast<float>(max(min(left, kRecord), 1)));
+  pool.write(share, raw_mean);
+  load_row(raw_mean + column, mean);
 #pragma unroll
   for (int c = 0; c < kLaneElements; ++c) {
     inverse[c] = reciprocal(inverse[c]);
-    mean[c] *= share;
     if (threadIdx.x < kRowLanes) record_mean[column + c] = (mean[c] - centre[c]) * inverse[c];
     mean[c] *= inverse[c];
   }

@@ -114,14 +114,10 @@ def reference_maxima(s, lag):
     return torch.stack(maxima, 2).flatten(0, 1)[: s.shape[0]].unsqueeze(2)
 
 
-def float_of_bits(exponent):
-    """The float with the bits round(exponent * 2^23): 2^(exponent - 127) with its mantissa taken as linear."""
-    bits = torch.round(exponent * 2.0**23).clamp_min(0)
-    return bits.to(torch.int32).view(torch.float32).to(F64)
-
-
 def linear(log2_p):
-    return float_of_bits(log2_p + 126.94)
+    """2^log2_p with a linear mantissa: the float with the bits round((log2_p + 126.94) * 2^23)."""
+    bits = torch.round((log2_p + 126.94) * 2.0**23).clamp_min(0)
+    return bits.to(torch.int32).view(torch.float32).to(F64)
 
 
 def sampled_means_and_scale(k, v):
@@ -163,9 +159,9 @@ def ours(q, k, v, exp2, lag):
         sums = p.flatten(1).unflatten(1, (-1, 64)).sum(2)[:, : len(means)].half().to(F64)
         weight = torch.exp2(reference - reference[:, -1:])
         block_weight = weight.repeat_interleave(tile // 64, 1)[:, : len(means), 0]
-        total = (p * weight).sum((1, 2)).unsqueeze(1)
-        o = (p * weight).flatten(1)[:, : len(v)] @ v8 + (sums * block_weight) @ means
-        out.append(o / total * scale + centre)
+        p = (p * weight).flatten(1)
+        o = p[:, : len(v)] @ v8 + (sums * block_weight) @ means
+        out.append(o / p.sum(1, keepdim=True) * scale + centre)
     return torch.cat(out)
 
 
