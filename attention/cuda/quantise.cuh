@@ -106,11 +106,6 @@ __device__ inline void note_longest(float square, float* longest) {
   atomicMax(reinterpret_cast<int*>(longest), __float_as_int(sqrtf(most)));
 }
 
-__device__ inline void zero(float (&x)[kLaneElements]) {
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
-}
-
 /// Sums rows over a record; every lane adds its eight columns.
 template <int D>
 class Pool {

@@ -6,11 +6,16 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
+/// As many as registers allow.
+constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
+  const bool rotates = steps == RowSteps::norm_rotary || steps == RowSteps::any;
+  if (D == 256) return rotates ? 2 : 3;
+  if (D == 128) return rotates ? 4 : 5;
+  return !rotates ? 7 : steps == RowSteps::norm_rotary ? 6 : 5;
+}
+
 template <typename T, int D, RowSteps kSteps>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256 ? (kSteps == RowSteps::rotary ? 2 : 3)
-                                                    : kSteps == RowSteps::none && D == 64    ? 7
-                                                    : kSteps == RowSteps::rotary && D == 128 ? 4
-                                                                                             : 5)
+__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
@@ -99,8 +104,10 @@ void launch(const Call& call) {
       return run(quantise_keys<T, D, RowSteps::none>);
     case RowSteps::norm:
       return run(quantise_keys<T, D, RowSteps::norm>);
-    case RowSteps::rotary:
-      return run(quantise_keys<T, D, RowSteps::rotary>);
+    case RowSteps::norm_rotary:
+      return run(quantise_keys<T, D, RowSteps::norm_rotary>);
+    case RowSteps::any:
+      return run(quantise_keys<T, D, RowSteps::any>);
   }
 }
 

@@ -4,10 +4,14 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
+/// As many as registers allow.
+constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
+  if (D == 256) return 3;
+  return steps == RowSteps::none ? 8 : steps == RowSteps::norm ? 7 : steps == RowSteps::norm_rotary ? 6 : 5;
+}
+
 template <typename T, int D, RowSteps kSteps>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 256                   ? 3
-                                                    : kSteps == RowSteps::none ? 8
-                                                                               : 5)
+__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
     quantise_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
   using Thread = RecordThread<D>;
@@ -20,6 +24,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256                   ?
   const int left = p.queries - thread.block * kRecord;  // real queries from the record's start on
   const float to_log2 = p.scale * kLog2e;
   uint8_t* const out = buffers.q + record * kRecord * D;
+  float* const scales = buffers.q_scale + record * kRecord;
   Pool<D> sum, direction;
   float square = 0;  // of this lane's eight columns, the largest over its rows
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
@@ -47,7 +52,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 256                   ?
       const uint2 packed = pack_int8(x, reciprocal(scale));
       *reinterpret_cast<uint2*>(out + thread.offset(first + i)) = packed;
       square = fmaxf(square, static_cast<float>(square_of(packed)) * scale * scale);
-      if (column == 0) buffers.q_scale[record * kRecord + row] = row < left ? scale * to_log2 : 0.0F;
+      if (column == 0) scales[row] = row < left ? scale * to_log2 : 0.0F;
       if (buffers.q_dot_mean != nullptr) {
         float dot = 0;
 #pragma unroll
@@ -78,8 +83,10 @@ void launch(const Call& call) {
       return run(quantise_queries<T, D, RowSteps::none>);
     case RowSteps::norm:
       return run(quantise_queries<T, D, RowSteps::norm>);
-    case RowSteps::rotary:
-      return run(quantise_queries<T, D, RowSteps::rotary>);
+    case RowSteps::norm_rotary:
+      return run(quantise_queries<T, D, RowSteps::norm_rotary>);
+    case RowSteps::any:
+      return run(quantise_queries<T, D, RowSteps::any>);
   }
 }
 

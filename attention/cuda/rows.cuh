@@ -70,24 +70,39 @@ __device__ inline void load_row(const float* from, float (&x)[kLaneElements]) {
   }
 }
 
+__device__ inline void zero(float (&x)[kLaneElements]) {
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
+}
+
 /// Cosines and sines of four pairs, as they come from memory: all of eight elements of which pairs are neighbours, half
 /// of what elements i and i + head_dim / 2 need.
 struct Angles {
   uint4 pairs;
 };
 
-/// What kernels do to a row before anything else.
-enum class RowSteps { none, norm, rotary };  // rotary: after the norm, if there is one
+/// What a kernel does to rows before anything else. `any` finds out row by row; a kernel made for one of the others has
+/// no branch there.
+enum class RowSteps {
+  none,
+  norm,         // per head
+  norm_rotary,  // the same, then a rotary embedding of pairs (2i, 2i + 1)
+  any
+};
 
 inline RowSteps row_steps(const Prologue& prologue) {
-  if (prologue.rotary != nullptr) return RowSteps::rotary;
-  return prologue.norm != Prologue::Norm::none ? RowSteps::norm : RowSteps::none;
+  const bool rotary = prologue.rotary != nullptr;
+  if (prologue.norm == Prologue::Norm::none) return rotary ? RowSteps::any : RowSteps::none;
+  if (prologue.across_heads || (rotary && !prologue.interleaved)) return RowSteps::any;
+  return rotary ? RowSteps::norm_rotary : RowSteps::norm;
 }
 
-/// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane.
-template <int D, RowSteps kSteps = RowSteps::rotary>
+/// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane. Lanes past head_dim hold
+/// zeros, which stay zeros: their weights and biases are 0. Instructions are what this costs, hence addresses that need
+/// one a token, and no branch that lanes take differently.
+template <int D, RowSteps kSteps = RowSteps::any>
 class RowPrologue {
-  static constexpr bool kRotary = kSteps == RowSteps::rotary;
+  static constexpr bool kAny = kSteps == RowSteps::any;
 
  public:
   /// moments: [tokens][2] mean and 1 / deviation of this batch entry, where the norm goes across heads.
@@ -95,10 +110,18 @@ class RowPrologue {
                          int head_dim, int column)
       : p_(prologue),
         moments_(moments),
-        head_dim_(head_dim),
-        column_(column),
-        inverse_size_(1.0F / static_cast<float>(head_dim)) {
-    const int first = (prologue.across_heads ? h * head_dim : 0) + (real() ? column : 0);
+        real_(column < head_dim),
+        inverse_size_(1.0F / static_cast<float>(head_dim)),
+        mean_factor_(prologue.norm == Prologue::Norm::layer ? inverse_size_ : 0),
+        pairs_(static_cast<const uint8_t*>(prologue.rotary)),
+        pair_bytes_(static_cast<uint32_t>(head_dim / 2 * sizeof(__half2))) {
+    const int half = head_dim / 2;
+    if (real_ && has_rotary()) {
+      partner_ = column < half ? column + half : column - half;
+      partner_sign_ = column < half ? -1.0F : 1.0F;
+      pairs_ += sizeof(__half2) * static_cast<size_t>(prologue.interleaved ? column / 2 : min(column, partner_));
+    }
+    const int first = (prologue.across_heads ? h * head_dim : 0) + (real_ ? column : 0);
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
       weight_[i] = 1;
@@ -106,105 +129,97 @@ class RowPrologue {
     }
     if (weight != nullptr) load_row(weight + first, weight_);
     if (bias != nullptr) load_row(bias + first, bias_);
+    if (!real_) {
+      zero(weight_);
+      zero(bias_);
+    }
   }
 
-  /// What apply() needs from memory first, to be asked for early: without a branch that differs between lanes, many
-  /// loads run at once.
+  /// What apply() needs from memory first, to be asked for early, so that many loads run at once.
   __device__ Angles angles(int token) const {
-    return kRotary && p_.rotary != nullptr ? Angles{__ldg(pairs_of(token))} : Angles{};
+    return has_rotary() ? Angles{__ldg(pairs_of(token))} : Angles{};
   }
 
   /// All lanes of the row call this together.
   __device__ void apply(int token, const Angles& angles, float (&x)[kLaneElements]) const {
-    if (p_.norm != Prologue::Norm::none) normalise(token, x);
-    if (kRotary && p_.rotary != nullptr) rotate(token, angles, x);
+    if (!kAny || p_.norm != Prologue::Norm::none) normalise(token, x);
+    if (has_rotary()) rotate(token, angles, x);
   }
 
  private:
-  __device__ bool real() const {
-    return column_ < head_dim_;
+  __device__ bool has_rotary() const {
+    return kSteps == RowSteps::norm_rotary || (kAny && p_.rotary != nullptr);
   }
 
   __device__ void normalise(int token, float (&x)[kLaneElements]) const {
     float mean = 0, inverse = 0;
-    if (p_.across_heads) {
+    if (kAny && p_.across_heads) {
       mean = moments_[2 * token];
       inverse = moments_[2 * token + 1];
     } else {
-      if (p_.norm == Prologue::Norm::layer) {
-        float sum = 0;
+      float sum = 0, square = 0;
 #pragma unroll
-        for (int i = 0; i < kLaneElements; ++i) sum += x[i];
-        mean = row_sum<D>(sum) * inverse_size_;
-      }
-      float square = 0;
+      for (int i = 0; i < kLaneElements; ++i) sum += x[i];
+      mean = row_sum<D>(sum) * mean_factor_;
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) square += (x[i] - mean) * (x[i] - mean);
-      inverse = rsqrtf(fmaf(row_sum<D>(real() ? square : 0.0F), inverse_size_, p_.eps));
+      inverse = rsqrtf(fmaf(row_sum<D>(real_ ? square : 0.0F), inverse_size_, p_.eps));
     }
-    if (!real()) return;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) x[i] = (x[i] - mean) * inverse * weight_[i] + bias_[i];
   }
 
   /// RoFormer's rotation (arXiv 2104.09864).
-  __device__ void rotate(int token, const Angles& angles, float (&x)[kLaneElements]) const {
-    float other[kLaneElements];  // the second element of each pair, with its sign
-    if (p_.interleaved) {
+  __device__ void rotate(int token, Angles angles, float (&x)[kLaneElements]) const {
+    const bool rotated = token < p_.rotary_tokens;
+    if (!kAny || p_.interleaved) {
+      keep_unless(rotated, angles);
 #pragma unroll
       for (int i = 0; i < kLaneElements; i += 2) {
-        other[i] = -x[i + 1];
-        other[i + 1] = x[i];
+        const float2 turn = turn_of(angles, i / 2);
+        const float second = x[i + 1];
+        x[i + 1] = second * turn.x + x[i] * turn.y;
+        x[i] = x[i] * turn.x - second * turn.y;
       }
-    } else {
-      partner_half(x, other);
+      return;
     }
-    if (token >= p_.rotary_tokens || !real()) return;
-    if (p_.interleaved) {
-      rotate_by<2>(angles, 0, x, other);
-    } else {
-      rotate_by<1>(angles, 0, x, other);
-      rotate_by<1>({__ldg(pairs_of(token) + 1)}, kLaneElements / 2, x, other);
+    // Pairs (i, i + head_dim / 2): head_dim is a multiple of 16, so one other lane holds all partners.
+    constexpr int kRowLanes = D / kLaneElements;
+    const int lane = static_cast<int>(threadIdx.x) % 32 / kRowLanes * kRowLanes + partner_ / kLaneElements;
+    Angles rest{__ldg(pairs_of(token) + 1)};
+    keep_unless(rotated, angles);
+    keep_unless(rotated, rest);
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) {
+      const float2 turn = turn_of(i < 4 ? angles : rest, i % 4);
+      x[i] = x[i] * turn.x + partner_sign_ * __shfl_sync(~0U, x[i], lane) * turn.y;
     }
+  }
+
+  /// Cosines of 1 and sines of 0 for tokens that are not rotated.
+  __device__ static void keep_unless(bool rotated, Angles& angles) {
+    constexpr uint32_t kNoTurn = 0x00003C00;
+    if (!rotated) angles.pairs = make_uint4(kNoTurn, kNoTurn, kNoTurn, kNoTurn);
+  }
+
+  __device__ static float2 turn_of(const Angles& angles, int pair) {
+    return __half22float2(reinterpret_cast<const __half2*>(&angles.pairs)[pair]);
   }
 
   __device__ const uint4* pairs_of(int token) const {
-    const int half = head_dim_ / 2, column = real() ? column_ : 0;
-    const auto* row = static_cast<const __half2*>(p_.rotary) + min(token, p_.rotary_tokens - 1) * half;
-    return reinterpret_cast<const uint4*>(row + (p_.interleaved ? column / 2 : column % half));
-  }
-
-  /// Four angles, each for the next kShared elements.
-  template <int kShared>
-  __device__ static void rotate_by(const Angles& angles, int first, float (&x)[kLaneElements],
-                                   const float (&other)[kLaneElements]) {
-    const auto* pair = reinterpret_cast<const __half2*>(&angles.pairs);
-#pragma unroll
-    for (int i = 0; i < 4 * kShared; ++i) {
-      const float2 turn = __half22float2(pair[i / kShared]);
-      x[first + i] = x[first + i] * turn.x + other[first + i] * turn.y;
-    }
-  }
-
-  /// other = (-x[i + head_dim / 2], x[i - head_dim / 2]); head_dim is a multiple of 16, so one other lane holds them.
-  __device__ void partner_half(const float (&x)[kLaneElements], float (&other)[kLaneElements]) const {
-    const int half = head_dim_ / 2, row_lanes = D / kLaneElements;
-    const bool first = column_ < half;
-    const int partner = real() ? (first ? column_ + half : column_ - half) / kLaneElements : 0;
-    const int lane = static_cast<int>(threadIdx.x) % 32 / row_lanes * row_lanes + partner;
-#pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) {
-      const float found = __shfl_sync(~0U, x[i], lane);
-      other[i] = first ? -found : found;
-    }
+    const auto row = static_cast<uint32_t>(min(token, p_.rotary_tokens - 1));
+    return reinterpret_cast<const uint4*>(pairs_ + static_cast<uint64_t>(row) * pair_bytes_);
   }
 
   const Prologue& p_;
   float weight_[kLaneElements], bias_[kLaneElements];
   const float* moments_;
-  const int head_dim_;
-  const int column_;
-  const float inverse_size_;
+  const bool real_;
+  int partner_ = 0;  // first column of the other elements of this lane's pairs, where those are half a row apart
+  float partner_sign_ = 0;
+  const float inverse_size_, mean_factor_;  // 1 / head_dim, and that or 0: RMS norm takes no mean off
+  const uint8_t* pairs_;                    // this lane's of token 0
+  const uint32_t pair_bytes_;
 };
 
 }  // namespace sparsereel::attention::cuda

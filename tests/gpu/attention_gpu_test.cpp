@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <numbers>
+#include <tuple>
+#include <vector>
 
 #include "attention/attention.h"
 #include "attention/token_gather.h"
@@ -230,27 +232,36 @@ TEST_F(AttendOnGpu, AnyStridesWithContiguousHeadDimWork) {
 }
 
 TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
-  const int64_t tokens = 300, text = 44, heads = 3, head_dim = 64;
-  const Inputs x = inputs(2, tokens, tokens, heads, head_dim);
-  for (const auto norm : {Prologue::Norm::none, Prologue::Norm::layer, Prologue::Norm::rms}) {
-    for (const bool across : {false, true}) {
-      for (const bool interleaved : {false, true}) {
+  using Norm = Prologue::Norm;
+  const int64_t tokens = 300, text = 44, heads = 3;
+  const std::vector<std::tuple<Norm, bool>> norms = {
+      {Norm::none, false}, {Norm::layer, false}, {Norm::layer, true}, {Norm::rms, false}, {Norm::rms, true}};
+  enum class Rotary { none, neighbours, halves };
+  for (const int64_t head_dim : {48, 64, 112}) {
+    const Inputs x = inputs(2, tokens, tokens, heads, head_dim);
+    for (const auto& [norm, across] : norms) {
+      for (const Rotary rotary : {Rotary::none, Rotary::neighbours, Rotary::halves}) {
+        SCOPED_TRACE(::testing::Message()
+                     << "head_dim " << head_dim << ", norm " << static_cast<int>(norm)
+                     << (across ? " across heads" : "") << ", rotary " << static_cast<int>(rotary));
         Context context{.text_tokens = text};
         Prologue& p = context.prologue;
         p.norm = norm;
         p.across_heads = across;
-        p.interleaved = interleaved;
+        p.interleaved = rotary == Rotary::neighbours;
         const int64_t size = across ? heads * head_dim : head_dim;
-        if (norm != Prologue::Norm::none) {
+        if (norm != Norm::none) {
           p.q_weight = at::randn({size});
           p.k_weight = at::randn({size});
           p.q_bias = at::randn({size}) * 0.1;
           p.k_bias = at::randn({size}) * 0.1;
         }
         const at::Tensor angles = at::rand({tokens - text, head_dim / 2}) * 6;
-        const at::Tensor full = interleaved ? angles.repeat_interleave(2, 1) : at::cat({angles, angles}, 1);
-        p.rotary_cos = full.cos();
-        p.rotary_sin = full.sin();
+        const at::Tensor full = p.interleaved ? angles.repeat_interleave(2, 1) : at::cat({angles, angles}, 1);
+        if (rotary != Rotary::none) {
+          p.rotary_cos = full.cos();
+          p.rotary_sin = full.sin();
+        }
         expect_quantized_near_exact(x, context);
       }
     }
