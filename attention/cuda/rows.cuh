@@ -112,7 +112,7 @@ class RowPrologue {
         moments_(moments),
         real_(column < head_dim),
         inverse_size_(1.0F / static_cast<float>(head_dim)),
-        mean_factor_(prologue.norm == Prologue::Norm::layer ? inverse_size_ : 0),
+        centres_(prologue.norm == Prologue::Norm::layer),
         pairs_(static_cast<const uint8_t*>(prologue.rotary)),
         pair_bytes_(static_cast<uint32_t>(head_dim / 2 * sizeof(__half2))) {
     const int half = head_dim / 2;
@@ -160,7 +160,8 @@ class RowPrologue {
       float sum = 0, square = 0;
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) sum += x[i];
-      mean = row_sum<D>(sum) * mean_factor_;
+      sum = row_sum<D>(sum);
+      mean = centres_ ? sum * inverse_size_ : 0.0F;
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) square += (x[i] - mean) * (x[i] - mean);
       inverse = rsqrtf(fmaf(row_sum<D>(real_ ? square : 0.0F), inverse_size_, p_.eps));
@@ -217,8 +218,9 @@ class RowPrologue {
   const bool real_;
   int partner_ = 0;  // first column of the other elements of this lane's pairs, where those are half a row apart
   float partner_sign_ = 0;
-  const float inverse_size_, mean_factor_;  // 1 / head_dim, and that or 0: RMS norm takes no mean off
-  const uint8_t* pairs_;                    // this lane's of token 0
+  const float inverse_size_;  // 1 / head_dim
+  const bool centres_;        // RMS norm does not
+  const uint8_t* pairs_;      // this lane's of token 0
   const uint32_t pair_bytes_;
 };
 
