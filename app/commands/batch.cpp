@@ -76,20 +76,9 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows,
     for (const PlannedRow* row : rows) renderer.fail(*row);
     return nullptr;
   }
-  const auto own = [&](const char* key) {
-    const Setting* setting = rows.front()->settings.find(key);
-    return setting != nullptr && setting->source == Source::row;
-  };
-  try {
-    return open_pipeline(rows.front()->options.run);
-  } catch (const Error& error) {
-    if (!own("model") && !own("random_weights") && !own("device") && !own("dtype") && !own("offload")) throw;
-    for (PlannedRow* row : rows) {
-      row->fail(error);
-      renderer.fail(*row);
-    }
-    return nullptr;
-  }
+  std::shared_ptr<models::Pipeline> pipeline;
+  renderer.prepare(rows, [&] { pipeline = open_pipeline(rows.front()->options.run); });
+  return pipeline;
 }
 
 /// The rows that are left to render.

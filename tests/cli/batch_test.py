@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import time
@@ -161,6 +162,36 @@ class PromptSets(BatchTest):
         lines = {line['row']: line for line in self.manifest()}
         self.assertEqual([lines[row]['state'] for row in range(3)], ['done', 'done', 'failed'])
         self.assertEqual([lines[row]['recipe']['dtype'] for row in range(2)], ['fp32', 'bf16'])
+
+    def model_of_mixed_up_weights(self):
+        """A copy of the model that opens, but whose decoder's file holds the text encoder's tensors."""
+        model = self.copy_of_the_model()
+        shutil.copyfile(model / 'text_encoder' / 'model.safetensors', model / 'vae' / 'diffusion_pytorch_model.safetensors')
+        return model.name
+
+    def test_weights_of_a_rows_own_model_fail_that_row_alone(self):
+        model = self.model_of_mixed_up_weights()
+        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': model}) + '\n{"prompt": "b"}\n')
+        for rendered, skipped in ((1, 0), (0, 1)):
+            result = self.batch(file, 'out', '--steps', '2', '--json')
+            self.assertEqual(result.returncode, 1, result.stderr)
+            for word in ('set.jsonl:1: model: model/vae: the weights do not fit', '1 of the rows failed'):
+                self.assertIn(word, result.stderr)
+            report = json.loads(result.stdout)['set']
+            self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped))
+            self.assertEqual([failure['row'] for failure in report['failures']], [0])
+            self.assertEqual({line['row']: line['state'] for line in self.manifest()}, {0: 'failed', 1: 'done'})
+            self.assertEqual(list(self.videos()), ['0001-b.mp4'])
+
+    def test_weights_of_the_commands_own_model_end_the_run(self):
+        file = self.write('set.txt', 'a\n')
+        self.fail_with(self.run_program('batch', file, '-o', 'out', '-m', self.model_of_mixed_up_weights(), '--device', 'cpu', '--quiet'),
+                       2, 'model/vae: the weights do not fit')
+        self.assertEqual(self.manifest(), [])
+
+    def test_every_row_of_a_prompt_warns_that_it_was_cut(self):
+        self.succeed(self.batch(self.write('set.txt', ('word ' * 300 + '\n') * 2), 'out', '--steps', '1'))
+        self.assertEqual([' '.join(line['warnings']).count('the prompt was cut') for line in self.manifest()], [1, 1])
 
 
 class TwoBars(BatchTest):

@@ -5,6 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -28,10 +29,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs a part of a row's rendering; nothing where it fails, and the row then has the cause. What would fail for every
-/// row is thrown on.
+/// Runs a part of these rows' rendering; nothing where it fails, and the rows then have the cause. What would fail for
+/// every row is thrown on.
 template <typename Part>
-auto attempt(PlannedRow& row, const Part& part) -> std::optional<decltype(part())> {
+auto attempt(const std::vector<PlannedRow*>& rows, const Part& part) -> std::optional<decltype(part())> {
   try {
     return part();
   } catch (const models::Cancelled&) {
@@ -39,9 +40,32 @@ auto attempt(PlannedRow& row, const Part& part) -> std::optional<decltype(part()
   } catch (const models::DiskError&) {
     throw;
   } catch (...) {
-    row.fail(models::as_error(std::current_exception()));
+    const Error error = models::as_error(std::current_exception());
+    for (PlannedRow* row : rows)
+      if (row->cause.empty()) row->fail(error);
   }
   return std::nullopt;
+}
+
+/// Whether the row itself names what only one pipeline at a time can serve; else it is the command's choice.
+bool names_pipeline(const PlannedRow& row) {
+  constexpr std::array<const char*, 5> kKeys = {"model", "random_weights", "device", "dtype", "offload"};
+  return std::any_of(kKeys.begin(), kKeys.end(), [&](const char* key) {
+    const Setting* setting = row.settings.find(key);
+    return setting != nullptr && setting->source == Source::row;
+  });
+}
+
+/// What encode_text() gives for a request.
+struct EncodedText {
+  at::Tensor embeddings;  // on the CPU
+  std::vector<std::string> warnings;
+};
+
+EncodedText encode_text(const models::GenerateRequest& request, models::Pipeline& pipeline) {
+  EncodedText text;
+  text.embeddings = pipeline.encode_text(request, &text.warnings).to(at::kCPU);
+  return text;
 }
 
 }  // namespace
@@ -51,12 +75,8 @@ Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally)
 
 void Renderer::render(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline) {
   if (rows.empty()) return;
-  pipeline.check_weights();
   try {
-    encode(rows, pipeline);
-    progress_.stage("load");
-    pipeline.load_transformer();
-    pipeline.load_vae();
+    if (!prepare(rows, [&] { load(rows, pipeline); })) return;
     start_ = std::chrono::steady_clock::now();
     for (PlannedRow* row : rows) {
       show_progress();
@@ -73,23 +93,46 @@ void Renderer::render(const std::vector<PlannedRow*>& rows, models::Pipeline& pi
   }
 }
 
-/// The same texts are encoded once.
+bool Renderer::prepare(const std::vector<PlannedRow*>& rows, const std::function<void()>& part) {
+  if (!names_pipeline(*rows.front())) {
+    part();
+    return true;
+  }
+  const auto prepared = attempt(rows, [&] {
+    part();
+    return true;
+  });
+  if (prepared) return true;
+  for (const PlannedRow* row : rows) fail(*row);
+  return false;
+}
+
+void Renderer::load(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline) {
+  pipeline.check_weights();
+  encode(rows, pipeline);
+  progress_.stage("load");
+  pipeline.load_transformer();
+  pipeline.load_vae();
+}
+
+/// The same texts are encoded once; each of their rows has the warnings.
 void Renderer::encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline) {
   const auto start = std::chrono::steady_clock::now();
   progress_.stage("text");
   if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
   using Key = std::tuple<std::string, std::string, int64_t, bool>;
-  std::map<Key, at::Tensor> texts;
+  std::map<Key, EncodedText> texts;
   int64_t done = 0;
   for (PlannedRow* row : rows) {
     if (interrupted()) throw models::Cancelled{};
     const models::GenerateRequest& request = row->options.request;
-    attempt(*row, [&] {
+    attempt({row}, [&] {
       const models::GenerateSettings settings = pipeline.resolve(request);
-      at::Tensor& text =
+      EncodedText& text =
           texts[{request.prompt, request.negative_prompt, settings.max_sequence_length, settings.guidance_scale > 1}];
-      if (!text.defined()) text = pipeline.encode_text(request, &row->warnings).to(at::kCPU);
-      row->text = text;
+      if (!text.embeddings.defined()) text = encode_text(request, pipeline);
+      row->text = text.embeddings;
+      row->warnings.insert(row->warnings.end(), text.warnings.begin(), text.warnings.end());
       return true;
     });
     progress_.step(++done, static_cast<int64_t>(rows.size()), 0);
@@ -124,7 +167,7 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
 }
 
 void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
-  const auto result = attempt(row, [&] { return generate(row, pipeline); });
+  const auto result = attempt({&row}, [&] { return generate(row, pipeline); });
   row.text.reset();
   if (!result) return fail(row);
   collect();
@@ -142,7 +185,7 @@ void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
 Renderer::Written Renderer::write(PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe) {
   const c10::InferenceMode guard;
   Written written{.row = &row, .seconds = {}, .warnings = row.warnings};
-  const auto entry = attempt(row, [&] { return write_files(row, result, recipe, written); });
+  const auto entry = attempt({&row}, [&] { return write_files(row, result, recipe, written); });
   if (!entry) return written;
   manifest_.append(*entry);
   std::error_code ignored;

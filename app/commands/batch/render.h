@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <string>
@@ -33,6 +34,9 @@ class Renderer {
   /// that fails leaves the others alone. Throws models::DiskError where the disk takes no more, Error where the
   /// manifest cannot be written, and models::Cancelled; the video that was being written is then finished.
   void render(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline);
+  /// Opens or loads what rows of one pipeline_key() share. Where it fails and they name a model or device of their own,
+  /// they have failed, and it is false; an error of what the command names is thrown on.
+  bool prepare(const std::vector<PlannedRow*>& rows, const std::function<void()>& part);
   /// Records a row that failed, or that was bad from the start.
   void fail(const PlannedRow& row);
   /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
@@ -47,6 +51,7 @@ class Renderer {
     std::vector<std::string> warnings;
   };
 
+  void load(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline);
   void encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline);
   void render_row(PlannedRow& row, models::Pipeline& pipeline);
   models::GenerateResult generate(PlannedRow& row, models::Pipeline& pipeline);
