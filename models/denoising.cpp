@@ -99,24 +99,36 @@ void Denoising::add_up_layers() {
   for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
 }
 
-void Denoising::step() {
+/// Changes latents and steps done at its end, where nothing throws any more; step() puts back the rest.
+void Denoising::take_step() {
   attention_.step = done_;
-  std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
-  at::Tensor prediction;
-  try {
-    prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
-  } catch (...) {
-    discard_counts();
-    attention_.per_layer = std::move(before);
-    add_up_layers();
-    throw;
-  }
+  const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
+  const at::Tensor prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
+  at::Tensor next = scheduler_->step(prediction, done_, state_.latents, state_.generator);
+  next = next.to(state_.latents.scalar_type());
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
   add_up_layers();
-  state_.latents =
-      scheduler_->step(prediction, done_, state_.latents, state_.generator).to(state_.latents.scalar_type());
+  state_.latents = std::move(next);
   ++done_;
+}
+
+void Denoising::step() {
+  // A step may fail anywhere, out of memory for one: its sampler has drawn or changed its history by then.
+  AttentionRun attention = attention_;
+  std::vector<std::string> warnings = warnings_;
+  at::Generator generator = state_.generator.clone();
+  const std::map<std::string, at::Tensor> history = scheduler_->state();
+  try {
+    take_step();
+  } catch (...) {
+    discard_counts();
+    attention_ = std::move(attention);
+    warnings_ = std::move(warnings);
+    state_.generator = std::move(generator);
+    scheduler_->restore(history);
+    throw;
+  }
 }
 
 DenoisingState Denoising::state() const {

@@ -40,8 +40,9 @@ class Denoising {
   int64_t done() const { return done_; }
   bool finished() const { return done() == steps(); }
   /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
-  /// is made again with full attention before anything is committed. Where it throws nothing is committed either, and
-  /// nothing counted: another run of the same denoiser may take the next step.
+  /// is made again with full attention before anything is committed. Where it throws, all is as before: nothing is
+  /// committed, counted or drawn, so that the same step may be tried again, or another run of the same denoiser be
+  /// next.
   void step();
   /// Waits for the device.
   DenoisingState state() const;
@@ -60,6 +61,7 @@ class Denoising {
   at::Tensor redo_with_full_attention(int64_t timestep);
   void discard_counts() noexcept;
   void add_up_layers();
+  void take_step();
 
   std::shared_ptr<Dit> dit_;
   GenerateSettings settings_;

@@ -71,6 +71,28 @@ class BreakingDit final : public Dit {
   bool broken_ = false;
 };
 
+/// Predicts what no sampler can use, once, in the middle of a run: the sampler's step throws.
+class MisshapenDit final : public Dit {
+ public:
+  explicit MisshapenDit(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
+
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
+                     AttentionRun& run) override {
+    const at::Tensor prediction = sound_.forward(latents, text, timesteps, run);
+    const bool now = run.step == faulty_step_ && run.mode == Mode::full && !std::exchange(broken_, true);
+    return now ? at::cat({prediction, prediction, prediction}, 2) : prediction;
+  }
+  void collect(AttentionRun& run) override { sound_.collect(run); }
+  hilbert::Grid token_grid(int64_t frames, int64_t height, int64_t width) const override {
+    return {frames, height, width};
+  }
+
+ private:
+  FaultyDit sound_;
+  int64_t faulty_step_;
+  bool broken_ = false;
+};
+
 std::unique_ptr<Denoising> start(std::shared_ptr<Dit> dit, const std::string& scheduler, Mode mode = Mode::sparse) {
   SchedulerConfig config;
   GenerateRequest request;
@@ -140,6 +162,29 @@ TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
   EXPECT_DOUBLE_EQ(broken->attention().statistics.sparsity(), 0.6);
 }
 
+TEST_P(Guard, IsAsBeforeWhereTheSamplerThrew) {
+  for (const int64_t step : {0, 2, 3}) {
+    const auto sound = start(std::make_shared<FaultyDit>(step, std::nanf("")), GetParam());
+    const at::Tensor expected = finish(*sound);
+    const auto broken = start(std::make_shared<MisshapenDit>(step), GetParam());
+    while (broken->done() < step) broken->step();
+    const DenoisingState before = broken->state();
+    const attention::Statistics counted = broken->attention().statistics;
+    EXPECT_ANY_THROW(broken->step()) << step;
+    EXPECT_EQ(broken->done(), step);
+    EXPECT_TRUE(broken->latents().equal(before.latents)) << step;
+    EXPECT_TRUE(broken->state().generator.equal(before.generator)) << step;
+    EXPECT_EQ(broken->state().scheduler.size(), before.scheduler.size()) << step;
+    EXPECT_THAT(broken->attention().per_step, SizeIs(static_cast<size_t>(step)));
+    EXPECT_EQ(broken->attention().statistics.total_blocks, counted.total_blocks) << step;
+    EXPECT_THAT(broken->attention().redone_steps, IsEmpty());
+    EXPECT_THAT(broken->warnings(), IsEmpty());
+    EXPECT_TRUE(finish(*broken).equal(expected)) << step;  // the step is tried again, with the same noise
+    EXPECT_EQ(broken->attention().statistics.total_blocks, sound->attention().statistics.total_blocks) << step;
+    EXPECT_EQ(broken->warnings(), sound->warnings());
+  }
+}
+
 TEST_P(Guard, ResumesAfterAnyStepToTheSameLatentsAndCounts) {
   const auto whole = start(std::make_shared<FaultyDit>(1, std::nanf("")), GetParam());
   std::vector<DenoisingState> states = {whole->state()};
@@ -174,6 +219,8 @@ TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
     }
     EXPECT_EQ(denoising->done(), 1);
     EXPECT_TRUE(denoising->latents().equal(before));
+    EXPECT_THAT(denoising->attention().redone_steps, IsEmpty());
+    EXPECT_THAT(denoising->warnings(), IsEmpty());
   }
 }
 
