@@ -43,6 +43,7 @@ struct Context {
   std::optional<double> scale{};        // default head_dim^-0.5
   bool return_lse = false;
   Prologue prologue{};
+  bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
 };
 
 struct Result {
@@ -61,7 +62,6 @@ struct Workspace {
   at::Tensor scratch;                       // its content means nothing between calls
   at::Tensor counts;                        // int64 [layers, 2]: what GPU kernels counted since collect_counts()
   std::map<int64_t, LayerChoices> choices;  // by layer
-  bool only_prepass = false;                // benchmarks: leave out a GPU call's last step, attention itself
 };
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.

@@ -33,10 +33,10 @@ at::Tensor loadable(const at::Tensor& x) {
 cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
   using Kind = cuda::HeadChoice::Kind;
   const bool dense = every_block || head.dense;
-  return {.kind = dense                               ? Kind::dense
+  return {.topk = head.topk,
+          .kind = dense                               ? Kind::dense
                   : head.selection == Selection::topk ? Kind::topk
                                                       : Kind::cdf,
-          .topk = static_cast<float>(head.topk),
           .cdf = static_cast<float>(head.cdf),
           .similarity = static_cast<float>(head.similarity),
           // With every block asked for nothing is skipped, P.V included.
@@ -101,7 +101,7 @@ class CudaCall {
   Result run() {
     const cuda::Kernel kernel = chosen_kernel();
     void* scratch = reserve(cuda::scratch_bytes(problem_, kernel));
-    const auto steps = workspace_.only_prepass ? cuda::Steps::prepass : cuda::Steps::all;
+    const auto steps = context_.only_prepass ? cuda::Steps::prepass : cuda::Steps::all;
     check_launch(cuda::attention(problem_, kernel, steps, scratch, current_stream(q_.device())), "attention");
     Result result;
     result.out = out_.size(3) == head_dim_ ? out_ : out_.narrow(3, 0, head_dim_);

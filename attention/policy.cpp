@@ -33,8 +33,13 @@ bool is_valid(const HeadPolicy& head) {
 }  // namespace
 
 std::string_view forced_kernel() {
+  constexpr std::array<std::string_view, 6> known = {"hopper", "ada", "ampere", "avx512", "avx2", "portable"};
   const char* name = std::getenv("SPARSEREEL_ATTENTION_KERNEL");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
-  return name == nullptr ? std::string_view() : name;
+  if (name == nullptr || *name == '\0') return {};
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw bad_input("the environment variable SPARSEREEL_ATTENTION_KERNEL is '" + std::string(name) + "'",
+                    "set it to hopper, ada, ampere, avx512, avx2 or portable, or unset it");
+  return name;
 }
 
 std::string_view name(Mode mode) {

@@ -17,7 +17,8 @@ std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 
 /// The kernel that the environment variable SPARSEREEL_ATTENTION_KERNEL names, where the machine can run it: with it
-/// tests and comparisons reach the kernels of older machines. Empty: the fastest.
+/// tests and comparisons reach the kernels of older machines, and short sequences are not run full. Empty: the fastest.
+/// Throws Error for a name that no kernel has.
 std::string_view forced_kernel();
 
 /// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of the

@@ -45,8 +45,8 @@ struct Prologue {
 /// How one head chooses its blocks; the fields are those of attention::HeadPolicy.
 struct HeadChoice {
   enum class Kind : int { topk, cdf, dense };
+  double topk = 1;  // not float: 0.7 of 10 blocks are 7
   Kind kind = Kind::dense;
-  float topk = 1;
   float cdf = 1;
   float similarity = -1;
   float pv_threshold = 32;

@@ -53,7 +53,7 @@ float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
   const bool alike = selection.kind == Selection::Kind::predict && selection.rows == tile_rows(kernel) &&
                      selection.heads == nullptr && selection.all.kind == HeadChoice::Kind::topk &&
                      !selection.similarity && problem.text_tokens == 0;
-  return alike ? selection.all.topk * blocks : 0;
+  return alike ? static_cast<float>(selection.all.topk) * blocks : 0;
 }
 
 int value_record_bytes(int D, Kernel kernel) {

@@ -131,7 +131,7 @@ class TileSelector {
     const Spread spread = all ? Spread{} : candidates.spread();
     Cut cut{1, kAllTies};
     if (spread.count > 0 && choice_.kind == HeadChoice::Kind::topk) {
-      const int wanted = max(1, static_cast<int>(floor(static_cast<double>(choice_.topk) * visible)));
+      const int wanted = max(1, static_cast<int>(floor(choice_.topk * visible)));
       if (wanted < spread.count) cut = cut_by_count(candidates, wanted, spread);
     } else if (spread.count > 0 && choice_.cdf < 1) {
       cut = cut_by_mass(candidates, choice_.cdf);

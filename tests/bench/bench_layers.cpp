@@ -155,7 +155,7 @@ attention::Prologue prologue_of(const Sizes& s, const Activations& a) {
 /// q/k norm and rotary as mode full applies them, and within what the other modes do before attention.
 std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspace& workspace) {
   const at::Tensor qkv = a.wide.narrow(2, 0, 3 * s.channels).view({kBatch, kTokens, 3, s.heads, kHeadDim});
-  attention::Context plain{.mode = attention::Mode::sparse, .text_tokens = kText};
+  attention::Context plain{.mode = attention::Mode::sparse, .text_tokens = kText, .only_prepass = true};
   attention::Context normed = plain;
   normed.prologue = prologue_of(s, a);
   const auto prepass = [&workspace, qkv](const attention::Context& context) {
@@ -163,7 +163,6 @@ std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspac
       attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace);
     };
   };
-  workspace.only_prepass = true;
   const double quantised = 9 * s.elements();  // bf16 in, 8 bits out
   return {{.name = "mode full: q/k norm and rotary",
            .call = [qkv,

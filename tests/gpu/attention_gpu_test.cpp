@@ -190,6 +190,18 @@ TEST_F(AttendOnGpu, ACallersBlockMapIsObeyed) {
   }
 }
 
+TEST_F(AttendOnGpu, TopkKeepsAsManyBlocksAsOnTheCpu) {
+  const Inputs x = inputs(1, 640, 640, 2, 64);  // ten blocks, of which 0.7 are seven: not so in fp32
+  for (const double topk : {0.3, 0.35, 0.7, 0.9}) {
+    SCOPED_TRACE(topk);
+    Context context{.mode = Mode::sparse};
+    context.policy.selection_rows = 64;
+    context.policy.defaults.topk = topk;
+    context.policy.defaults.pv_threshold = 32;
+    EXPECT_EQ(on_gpu(x, context).statistics.kept_blocks, exact(x, context).statistics.kept_blocks);
+  }
+}
+
 TEST_F(AttendOnGpu, SelectionKeepsTheBlocksThatTheCpuKeeps) {
   for (const int64_t rows : {64, 128, 192}) {
     for (const auto selection : {Selection::topk, Selection::cdf}) {

@@ -85,7 +85,7 @@ void predict(Problem& p) {
   p.selection.kind = Selection::Kind::predict;
   p.selection.rows = 192;
   p.selection.similarity = true;
-  p.selection.all = {HeadChoice::Kind::topk, 0.3F, 1, 0.1F, 50};
+  p.selection.all = {0.3, HeadChoice::Kind::topk, 1, 0.1F, 50};
 }
 
 void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across) {
@@ -112,7 +112,7 @@ const Mode modes[] = {
      [](Problem& p, const Extras&) {
        predict(p);
        p.selection.rows = 128;
-       p.selection.all = {HeadChoice::Kind::cdf, 1, 0.6F, 0.1F, 50};
+       p.selection.all = {1, HeadChoice::Kind::cdf, 0.6F, 0.1F, 50};
        p.text_tokens = 30;
      }},
     {"topk with text",

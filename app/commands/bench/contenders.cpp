@@ -83,10 +83,9 @@ Contender ours(Mode mode, std::optional<double> topk, const AttentionPlan& plan,
     return Outcome{.out = result.out, .statistics = result.statistics, .kernel = result.kernel};
   };
   if (device.is_cpu()) return contender;
+  context.only_prepass = true;
   contender.run_prepass = [context, &workspace](const Inputs& inputs) {
-    workspace.only_prepass = true;
     attention::attend(inputs.q, inputs.k, inputs.v, context, workspace);
-    workspace.only_prepass = false;
   };
   return contender;
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "attention_case.h"
+#include "hilbert/error.h"
 
 namespace sparsereel::attention::cpu {
 namespace {
@@ -189,6 +190,8 @@ TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
   }
   setenv(variable, "ampere", 1);  // a GPU's
   EXPECT_STREQ(chosen_tile_kernel().name, tile_kernels().front().name);
+  setenv(variable, "amper", 1);
+  EXPECT_THROW(chosen_tile_kernel(), Error);
   unsetenv(variable);
   EXPECT_STREQ(chosen_tile_kernel().name, tile_kernels().front().name);
 }
