@@ -9,7 +9,6 @@
 #include <string_view>
 #include <thread>
 
-#include "app/media/video.h"
 #include "models/checkpoint/atomic_file.h"
 
 namespace sparsereel::app {
@@ -25,8 +24,7 @@ void wait_for_signals(sigset_t signals) {
     constexpr std::string_view text = "\nstopping after this step; once more to stop at once\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   }
-  models::AtomicFile::remove_all_temporaries();
-  remove_unfinished_png_folder();
+  models::Temporary::remove_all();
   _exit(130);
 }
 

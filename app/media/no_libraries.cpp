@@ -50,8 +50,6 @@ std::string read_comment(const std::filesystem::path& path) {
   return {};
 }
 
-void remove_unfinished_png_folder() noexcept {}
-
 MediaReport media_report() {
   return {};
 }

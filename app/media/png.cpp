@@ -4,11 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
-#include <cstring>
 #include <system_error>
 
 #include "app/media/ffmpeg.h"
@@ -21,75 +19,58 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void throw_system(const fs::path& target, int code) {
-  models::throw_write_error(
-      code, run_failure(target.string() + " could not be written: " + std::generic_category().message(code),
-                        code == ENOSPC || code == EFBIG || code == EDQUOT
-                            ? ffmpeg::no_room_remedy(code)
-                            : "check that the folder is writable, or choose another output"));
-}
-
-/// The folder being filled, for remove_unfinished_png_folder(), which may only read plain memory.
-std::array<char, 4096> unfinished_folder{};
-std::atomic<int> unfinished_files{-1};
-
 fs::path frame_path(const fs::path& folder, int64_t index) {
   std::array<char, 32> name{};
   std::snprintf(name.data(), name.size(), "%06d.png", static_cast<int>(index));
   return folder / name.data();
 }
 
+/// `.name.<pid>.partial` beside the target.
+fs::path unfinished_folder(const fs::path& target) {
+  const std::string suffix = "." + std::to_string(getpid()) + ".partial";
+  const std::string name = "." + target.filename().string();
+  return target.parent_path() / (name.substr(0, NAME_MAX - suffix.size()) + suffix);
+}
+
+/// Writes and flushes; returns the system's error number or 0.
+int write_all(int file, const std::vector<uint8_t>& bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (count >= 0) done += static_cast<size_t>(count);
+    if (count < 0 && errno != EINTR) return errno;
+  }
+  return fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;  // file systems that cannot flush
+}
+
 /// A folder in the making beside its target; removed unless committed.
 class UnfinishedFolder {
  public:
-  explicit UnfinishedFolder(const fs::path& target) : target_(target), path_(target) {
-    const std::string suffix = "." + std::to_string(getpid()) + ".partial";
-    const std::string name = "." + target.filename().string();
-    path_.replace_filename(name.substr(0, NAME_MAX - suffix.size()) + suffix);
+  explicit UnfinishedFolder(const fs::path& target)
+      : target_(target), path_(unfinished_folder(target)), temporary_(path_) {
     std::error_code error;
     fs::remove_all(path_, error);
-    if (!fs::create_directory(path_, error)) throw_system(target_, error.value());
-    const std::string text = fs::absolute(path_).string();
-    if (text.size() < unfinished_folder.size()) {
-      std::memcpy(unfinished_folder.data(), text.c_str(), text.size() + 1);
-      unfinished_files = 0;
-    }
+    if (!fs::create_directory(path_, error)) models::throw_write_failure(target_, error.value());
   }
-  ~UnfinishedFolder() {
-    unfinished_files = -1;
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  UnfinishedFolder(const UnfinishedFolder&) = delete;
-  UnfinishedFolder& operator=(const UnfinishedFolder&) = delete;
 
   void add(int64_t index, const std::vector<uint8_t>& png) {
-    unfinished_files = static_cast<int>(index) + 1;
     const int file = open(frame_path(path_, index).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file < 0) throw_system(target_, errno);
-    size_t done = 0;
-    while (done < png.size()) {
-      const ssize_t count = ::write(file, png.data() + done, png.size() - done);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) {
-        const int code = errno;
-        close(file);
-        throw_system(target_, code);
-      }
-      done += static_cast<size_t>(count);
-    }
-    if (close(file) != 0) throw_system(target_, errno);
+    if (file < 0) models::throw_write_failure(target_, errno);
+    const int error = write_all(file, png);
+    const bool closed = close(file) == 0;
+    if (error != 0 || !closed) models::throw_write_failure(target_, error != 0 ? error : errno);
   }
 
   void commit() {
     // rename() replaces an empty folder and refuses one with files in it.
-    if (std::rename(path_.c_str(), target_.c_str()) != 0) throw_system(target_, errno);
-    path_.clear();
+    if (std::rename(path_.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
+    temporary_.keep();
+    models::flush_to_disk(target_.parent_path());  // the rename itself; the folder is whole either way
   }
 
  private:
-  fs::path target_;
-  fs::path path_;
+  fs::path target_, path_;
+  models::Temporary temporary_;
 };
 
 /// "frames/" and "frames" are the same folder; of a symbolic link, the folder that it points to.
@@ -100,24 +81,11 @@ fs::path resolve_folder(const fs::path& path) {
     throw bad_input(path.string() + ": is a file, not a folder for PNGs", "choose another name");
   if (!fs::is_symlink(folder, error)) return folder;
   fs::path target = fs::weakly_canonical(folder, error);
-  if (error) throw_system(path, error.value());
+  if (error) models::throw_write_failure(path, error.value());
   return target;
 }
 
 }  // namespace
-
-void remove_unfinished_png_folder() noexcept {
-  const int files = unfinished_files;
-  if (files < 0) return;
-  const int folder = open(unfinished_folder.data(), O_DIRECTORY | O_CLOEXEC);
-  for (int i = 0; i < files; ++i) {
-    char name[] = "000000.png";
-    for (int digit = 5, rest = i; digit >= 0; --digit, rest /= 10) name[digit] = static_cast<char>('0' + rest % 10);
-    unlinkat(folder, name, 0);
-  }
-  close(folder);
-  rmdir(unfinished_folder.data());
-}
 
 PngEncoder::PngEncoder(int width, int height, fs::path target) : target_(std::move(target)) {
   ffmpeg::capture_log();

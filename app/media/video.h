@@ -65,9 +65,6 @@ void check_contact_sheet(const std::filesystem::path& path);
 /// read.
 std::string read_recipe(const std::filesystem::path& path);
 
-/// Removes an unfinished folder of PNGs. Only async-signal-safe calls: for a signal handler that ends the process.
-void remove_unfinished_png_folder() noexcept;
-
 /// What this build writes video with, for `doctor`.
 struct MediaReport {
   std::string libraries;                    // "FFmpeg 5.1.9, OpenCV 4.6.0"; empty in a build without them

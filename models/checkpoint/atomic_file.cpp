@@ -1,4 +1,4 @@
-// Atomic output files over POSIX calls, and the list of temporaries that a signal handler may remove.
+// Atomic output files over POSIX calls, and the list of temporaries that an interrupted process removes.
 #include "models/checkpoint/atomic_file.h"
 
 #include <fcntl.h>
@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <climits>
+#include <mutex>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -20,68 +21,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One live temporary. Nodes are pushed on a list that only grows and are used again, so that a signal handler can walk
-/// it at any moment without a lock and without reading freed memory.
-struct Registration {
-  std::atomic<bool> taken = false;
-  std::atomic<bool> live = false;
-  char path[PATH_MAX] = {};
-  Registration* next = nullptr;
+/// What the thread that ends the process on a signal has to remove. Never destroyed: that thread outlives main().
+struct LiveTemporaries {
+  std::mutex mutex;
+  std::set<fs::path> paths;
 };
-std::atomic<Registration*> registrations = nullptr;
 
-Registration* register_temporary(const std::string& path) {
-  Registration* node = registrations.load();
-  for (; node != nullptr; node = node->next) {
-    bool free = false;
-    if (node->taken.compare_exchange_strong(free, true)) break;
-  }
-  if (node == nullptr) {
-    node = new Registration;
-    node->taken = true;
-    node->next = registrations.load();
-    while (!registrations.compare_exchange_weak(node->next, node)) {
-    }
-  }
-  node->path[path.copy(node->path, PATH_MAX - 1)] = '\0';
-  node->live = true;
-  return node;
-}
-
-void unregister_temporary(void* registration) {
-  auto* node = static_cast<Registration*>(registration);
-  node->live = false;
-  node->taken = false;
+LiveTemporaries& live_temporaries() {
+  static auto& live = *new LiveTemporaries;
+  return live;
 }
 
 std::string reason(int error) {
   return std::generic_category().message(error);
-}
-
-Error write_failure(const fs::path& target, int error) {
-  const std::string cause = "cannot write " + target.string() + ": " + reason(error);
-  switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-      return run_failure(cause, "free some space on that disk, or choose another folder");
-    case EFBIG:
-      return run_failure(cause, "raise the file size limit (ulimit -f), or choose another file system");
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return bad_input(cause, "choose a folder that you may write to");
-    case ENOENT:
-    case ENOTDIR:
-      return bad_input(cause, "create the folder " + target.parent_path().string() + " first, or choose another");
-    case ENAMETOOLONG:
-      return bad_input(cause, "choose a shorter file name");
-    default:
-      return run_failure(cause, "check the disk, or choose another folder");
-  }
-}
-
-[[noreturn]] void throw_write_failure(const fs::path& target, int error) {
-  throw_write_error(error, write_failure(target, error));
 }
 
 /// The file to be replaced: an existing symbolic link stays, what it points to is replaced. Anything else than a file
@@ -113,7 +65,30 @@ fs::path temporary_name(const fs::path& target, int attempt) {
   return target.parent_path() / (name + suffix.str());
 }
 
-/// Flushes whatever was written to the file, through any descriptor.
+}  // namespace
+
+Error write_failure(const fs::path& target, int error) {
+  const std::string cause = "cannot write " + target.string() + ": " + reason(error);
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return run_failure(cause, "free some space on that disk, or choose another folder");
+    case EFBIG:
+      return run_failure(cause, "raise the file size limit (ulimit -f), or choose another file system");
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return bad_input(cause, "choose a folder that you may write to");
+    case ENOENT:
+    case ENOTDIR:
+      return bad_input(cause, "create the folder " + target.parent_path().string() + " first, or choose another");
+    case ENAMETOOLONG:
+      return bad_input(cause, "choose a shorter file name");
+    default:
+      return run_failure(cause, "check the disk, or choose another folder");
+  }
+}
+
 int flush_to_disk(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return errno;
@@ -122,7 +97,47 @@ int flush_to_disk(const fs::path& path) {
   return error == EINVAL || error == ENOTSUP ? 0 : error;  // file systems that cannot flush
 }
 
-}  // namespace
+void throw_write_failure(const fs::path& target, int error) {
+  throw_write_error(error, write_failure(target, error));
+}
+
+Temporary::Temporary(fs::path path) : path_(std::move(path)) {
+  LiveTemporaries& live = live_temporaries();
+  const std::lock_guard lock(live.mutex);
+  live.paths.insert(path_);
+}
+
+Temporary::~Temporary() {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  forget();
+}
+
+void Temporary::keep() {
+  forget();
+  path_.clear();
+}
+
+void Temporary::forget() {
+  LiveTemporaries& live = live_temporaries();
+  const std::lock_guard lock(live.mutex);
+  live.paths.erase(path_);
+}
+
+void Temporary::remove_all() noexcept {
+  LiveTemporaries& live = live_temporaries();
+  const std::lock_guard lock(live.mutex);
+  std::error_code error;
+  for (const fs::path& path : live.paths) {
+    // Another thread may still be filling a folder: once it is gone, that thread fails, and waits for the lock.
+    constexpr int kAttempts = 100;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      fs::remove_all(path, error);
+      if (!error) break;
+    }
+  }
+}
 
 void throw_write_error(int system_error, const Error& error) {
   if (system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS || system_error == EIO)
@@ -140,14 +155,11 @@ AtomicFile::AtomicFile(const fs::path& target) : target_(resolve_target(target))
     if (descriptor_ < 0 && errno != EEXIST) break;
   }
   if (descriptor_ < 0) throw_write_failure(target_, errno);
-  registration_ = register_temporary(temporary_.string());
+  unfinished_.emplace(temporary_);
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  if (registration_ == nullptr) return;
-  ::unlink(temporary_.c_str());
-  unregister_temporary(registration_);
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
@@ -166,7 +178,7 @@ void AtomicFile::commit() {
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
   if (const int error = flush_to_disk(temporary_)) throw_write_failure(target_, error);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
-  unregister_temporary(std::exchange(registration_, nullptr));
+  unfinished_->keep();
   flush_to_disk(target_.parent_path());  // the rename itself; the file is whole either way
 }
 
@@ -174,12 +186,6 @@ std::string AtomicFile::target_of(const std::string& name) {
   static const std::regex temporary(R"(\.(.+)\.\d+(-\d+)?\.partial(\.[^.]+)?)");
   std::smatch parts;
   return std::regex_match(name, parts, temporary) ? parts.str(1) + parts.str(3) : "";
-}
-
-void AtomicFile::remove_all_temporaries() noexcept {
-  for (Registration* node = registrations.load(); node != nullptr; node = node->next) {
-    if (node->live) ::unlink(node->path);
-  }
 }
 
 }  // namespace sparsereel::models

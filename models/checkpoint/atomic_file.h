@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "hilbert/error.h"
@@ -19,6 +20,34 @@ class DiskError : public Error {
 
 /// Throws DiskError where the system's error number is such a reason, else a plain Error.
 [[noreturn]] void throw_write_error(int system_error, const Error& error);
+
+/// What went wrong when `target` was written and what to do about it, of the system's error number.
+Error write_failure(const std::filesystem::path& target, int system_error);
+
+/// Throws write_failure(), as throw_write_error() does.
+[[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
+
+/// Flushes a file or folder, whoever wrote it; returns the system's error number or 0.
+int flush_to_disk(const std::filesystem::path& path);
+
+/// A file or folder that is removed at the end, or when a signal ends the process, unless it is kept.
+class Temporary {
+ public:
+  explicit Temporary(std::filesystem::path path);
+  ~Temporary();
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+  void keep();
+
+  /// Removes all that are alive in this process, which is about to end.
+  static void remove_all() noexcept;
+
+ private:
+  void forget();
+
+  std::filesystem::path path_;
+};
 
 /// A file in the making: `dir/.name.<pid>.partial.ext` for the target `dir/name.ext` (the extension is kept, so that
 /// FFmpeg can guess the format). It is filled by write(), or by anybody who opens temporary() by path; commit() makes
@@ -48,15 +77,11 @@ class AtomicFile {
   /// process leaves is known by it.
   static std::string target_of(const std::string& name);
 
-  /// Removes the temporaries of every AtomicFile that is alive in this process. Only async-signal-safe calls: a signal
-  /// handler that is about to end the process may call it.
-  static void remove_all_temporaries() noexcept;
-
  private:
   std::filesystem::path target_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
-  void* registration_ = nullptr;
+  std::optional<Temporary> unfinished_;
 };
 
 }  // namespace sparsereel::models

@@ -17,6 +17,7 @@
 
 #include "app/commands/batch/names.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/json_text.h"
 
 namespace sparsereel::app::sets {
@@ -25,10 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 Error failure(const fs::path& path, int error) {
-  const std::string cause = "cannot write " + path.string() + ": " + std::generic_category().message(error);
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-    return run_failure(cause, "free some space on that disk, then run the same command again: finished videos stay");
-  return bad_input(cause, "choose a folder that you may write to");
+  const Error plain = models::write_failure(path, error);
+  return {plain.exit_code(), plain.what(), plain.remedy() + ", then run the same command again: finished videos stay"};
 }
 
 std::string text_field(const nlohmann::json& line, const char* name) {

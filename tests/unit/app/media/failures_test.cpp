@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "app/media/writers.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
 #include "tests/unit/app/media/clips.h"
 
 namespace sparsereel::app {
@@ -150,12 +153,12 @@ TEST_F(Failures, UnfinishedPngFolderIsRemovedByASecondInterrupt) {
   // In a child, because the function is for a process that is about to end.
   const auto interrupted_while_writing = [&] {
     const FileSizeLimit limit(1 << 20);
-    std::signal(SIGALRM, [](int) {
-      remove_unfinished_png_folder();
-      _exit(130);
-    });
     const Clip large = make_clip(400, 256, 256);
-    ualarm(200000, 0);
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      models::Temporary::remove_all();
+      _exit(130);
+    }).detach();
     write_video(folder / "frames", large.view, {});
     _exit(0);
   };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include "tests/support/temporary_folder.h"
 
@@ -179,20 +180,18 @@ TEST(AtomicFile, FolderOrDeviceAsTargetIsRefused) {
   EXPECT_TRUE(throws_error([] { AtomicFile("/dev/null"); }, {"/dev/null", "device"}));
 }
 
-TEST(AtomicFile, SignalHandlerRemovesEveryLiveTemporary) {
+TEST(AtomicFile, ProcessThatIsEndedRemovesEveryLiveTemporary) {
   const TemporaryFolder folder;
   const pid_t child = ::fork();
   if (child == 0) {
-    std::signal(SIGTERM, [](int) {
-      AtomicFile::remove_all_temporaries();
-      ::_exit(42);
-    });
     AtomicFile done(folder / "done.mp4");
     done.commit();
     AtomicFile first(folder / "a.mp4"), second(folder / "b.gif");
     first.write("x", 1);
-    ::raise(SIGTERM);
-    ::_exit(1);
+    std::thread([] {
+      Temporary::remove_all();
+      ::_exit(42);
+    }).join();
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
