@@ -26,10 +26,15 @@ std::vector<OptionSpec> make_table() {
       {"negative_prompt", "-n,--negative-prompt", text, "what it should not show", prompt, {}},
       {"max_sequence_length", "--max-sequence-length", whole, "prompt tokens (default: the model's)", prompt, {}},
 
-      {"width", "-W,--width", whole, "pixels, a multiple of 16 (default: the model's)", video, {}},
-      {"height", "-H,--height", whole, "pixels, a multiple of 16 (default: the model's)", video, {}},
+      {"width", "-W,--width", whole, "pixels, usually a multiple of 16 (default: the model's)", video, {}},
+      {"height", "-H,--height", whole, "pixels, usually a multiple of 16 (default: the model's)", video, {}},
       {"size", "--size", text, "WxH, in place of --width and --height", video, {}},
-      {"frames", "--frames,--num-frames", whole, "4k + 1 frames (default: the model's)", video, {}},
+      {"frames",
+       "--frames,--num-frames",
+       whole,
+       "usually 1 more than a multiple of 4 (default: the model's)",
+       video,
+       {}},
       {"fps", "--fps", number, "frames per second (default 8, or the model config's)", video, {}},
 
       {"seed", "-s,--seed", whole, "seed of the noise (default 42)", sampling, {}},

@@ -21,6 +21,7 @@
 #include "models/text/random_ids.h"
 #include "models/text/t5_encoder.h"
 #include "models/text/tokenizer.h"
+#include "models/text/unicode.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::models {
@@ -125,7 +126,7 @@ class CogVideoXPipeline final : public Pipeline {
  private:
   at::ScalarType stored_dtype() const;
   void check_components_agree(const std::string& text_file, const std::string& vae_file) const;
-  at::Tensor token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings);
+  at::Tensor token_ids(const char* name, const std::string& text, int64_t length, std::vector<std::string>* warnings);
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
   at::Tensor denoise_stage(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
                            GenerateResult& result);
@@ -177,6 +178,9 @@ void CogVideoXPipeline::check_components_agree(const std::string& text_file, con
   require_equal(vae_file, "latent_channels", vae_config_.latent_channels, "in_channels", dit_config_.in_channels);
   require_equal(transformer_.config_file, "out_channels", dit_config_.out_channels, "in_channels",
                 dit_config_.in_channels);
+  if (transformer_.config.contains("temporal_compression_ratio"))  // else it is only diffusers' default
+    require_equal(vae_file, "temporal_compression_ratio", static_cast<int64_t>(vae_config_.temporal_compression_ratio),
+                  "temporal_compression_ratio", dit_config_.temporal_compression_ratio);
 }
 
 void CogVideoXPipeline::check_weights() const {
@@ -185,14 +189,15 @@ void CogVideoXPipeline::check_weights() const {
   load_cogvideox_vae(folder_.component("vae"), at::kMeta, dtype_);
 }
 
-/// int64 [length]
-at::Tensor CogVideoXPipeline::token_ids(const std::string& text, int64_t length, std::vector<std::string>* warnings) {
+/// int64 [length]. `name`: the prompt's, for the warning.
+at::Tensor CogVideoXPipeline::token_ids(const char* name, const std::string& text, int64_t length,
+                                        std::vector<std::string>* warnings) {
   if (folder_.has_random_weights()) return random_token_ids(text, length, text_config_.vocab_size);
   if (!tokenizer_) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
   const TokenIds tokens = tokenizer_->encode(text, length);
   if (tokens.truncated && warnings != nullptr) {
-    warnings->push_back("the prompt was cut to " + std::to_string(length) + " tokens: \"" + text.substr(0, 60) +
-                        "...\"");
+    warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +
+                        std::string(whole_characters(text, 60)) + "...\"");
   }
   return at::tensor(tokens.ids, at::kLong);
 }
@@ -202,8 +207,8 @@ at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, std::v
   const GenerateSettings settings = resolve(request);
   std::vector<at::Tensor> rows;
   if (settings.guidance_scale > 1.0)
-    rows.push_back(token_ids(request.negative_prompt, settings.max_sequence_length, warnings));
-  rows.push_back(token_ids(request.prompt, settings.max_sequence_length, warnings));
+    rows.push_back(token_ids("negative prompt", request.negative_prompt, settings.max_sequence_length, warnings));
+  rows.push_back(token_ids("prompt", request.prompt, settings.max_sequence_length, warnings));
   const at::Tensor ids = at::stack(rows).to(device_);
   if (text_encoder_) return text_encoder_->forward(ids).to(dtype_);
   return T5Encoder::forward_streamed(folder_.component("text_encoder"), device_, dtype_, ids).to(dtype_);

@@ -19,7 +19,8 @@ enum class VaeTiling { automatic, on, off };
 
 struct DenoisingState;
 
-/// One video. Unset optionals take the checkpoint's default (see Pipeline::defaults()).
+/// One video. Unset optionals take the checkpoint's value, but for steps (50) and guidance (6), which no checkpoint
+/// states; Pipeline::resolve() fills them in.
 struct GenerateRequest {
   std::string prompt;
   std::string negative_prompt;
@@ -95,7 +96,7 @@ struct GenerateObserver {
   std::function<void(const at::Tensor& latents, const GenerateSettings&)>
       latents;                                          // as soon as they are final, before decode
   std::function<void(const AttentionCall&)> attention;  // before each call of the denoiser's attention
-  std::function<bool()> cancelled;                      // polled between steps; true throws Cancelled
+  std::function<bool()> cancelled;  // polled before each step and after each decoded piece; true throws Cancelled
 };
 
 /// Thrown when the observer cancels.

@@ -11,6 +11,10 @@
 namespace sparsereel::models {
 namespace {
 
+// CogVideoXPipeline's own defaults in diffusers: a checkpoint's files say nothing about either.
+constexpr int64_t kSteps = 50;
+constexpr double kGuidanceScale = 6;
+
 /// "ddim", "dpm" or a class name -> class name; empty stays empty.
 std::string scheduler_class(const std::string& text) {
   if (text == "ddim") return "CogVideoXDDIMScheduler";
@@ -35,7 +39,7 @@ void require_step(const char* option, int64_t value, int64_t step, int64_t base)
   const int64_t above = below + step;
   std::ostringstream cause, remedy;
   cause << option << " " << value << " is impossible for this model: "
-        << (base ? "it must be 4k + 1" : "it must be a multiple of " + std::to_string(step));
+        << "it must be " << (base ? std::to_string(base) + " more than " : "") << "a multiple of " << step;
   remedy << "use " << below << " or " << above;
   throw bad_input(cause.str(), remedy.str());
 }
@@ -54,8 +58,8 @@ GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoX
   const int64_t spatial = int64_t{1} << (vae.block_out_channels.size() - 1);
   const int64_t temporal = static_cast<int64_t>(vae.temporal_compression_ratio);
   GenerateSettings settings;
-  settings.num_inference_steps = request.num_inference_steps.value_or(50);
-  settings.guidance_scale = request.guidance_scale.value_or(6.0);
+  settings.num_inference_steps = request.num_inference_steps.value_or(kSteps);
+  settings.guidance_scale = request.guidance_scale.value_or(kGuidanceScale);
   settings.scheduler = request.scheduler.empty() ? scheduler.class_name : scheduler_class(request.scheduler);
   settings.max_sequence_length = request.max_sequence_length.value_or(transformer.max_text_seq_length);
   settings.width = request.width.value_or(transformer.sample_width * spatial);

@@ -13,7 +13,7 @@
 
 namespace sparsereel::models {
 
-/// Fills in the checkpoint's defaults. Throws as Pipeline::resolve().
+/// Fills in what is unset, as GenerateRequest says. Throws as Pipeline::resolve().
 GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoXConfig& transformer,
                                  const CogVideoXVaeConfig& vae, const SchedulerConfig& scheduler);
 

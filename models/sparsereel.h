@@ -44,8 +44,9 @@ struct ModelOptions {
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
-/// One video. Unset optionals take the checkpoint's default; the defaults of configs/ are the command line's only. What
-/// is impossible, out of its range or without effect is refused as there, before anything is computed.
+/// One video. Unset optionals take the checkpoint's value, but for what no checkpoint states: 50 steps, a cfg_scale of
+/// 6, and attention as the command line has it. The defaults of configs/ are the command line's only. What is
+/// impossible, out of its range or without effect is refused as there, before anything is computed.
 struct VideoRequest {
   std::string prompt = {}, negative_prompt = {};  // UTF-8
   uint64_t seed = 42;

@@ -120,13 +120,11 @@ CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const 
   config.block_out_channels = fields.integers("block_out_channels", {128, 256, 256, 512});
   config.latent_channels = fields.integer("latent_channels", 16);
   config.layers_per_block = fields.integer("layers_per_block", 3, 1, kMaxLayers);
-  config.norm_eps = fields.number("norm_eps", 1e-6, 0, 1);
   config.norm_num_groups = fields.integer("norm_num_groups", 32);
   config.temporal_compression_ratio = fields.number("temporal_compression_ratio", 4, 1, 1024);
   config.sample_height = fields.integer("sample_height", 480);
   config.sample_width = fields.integer("sample_width", 720);
   config.scaling_factor = fields.positive_number("scaling_factor", 1.15258426);
-  config.invert_scale_latents = fields.boolean("invert_scale_latents", false);
   config.use_post_quant_conv = fields.boolean("use_post_quant_conv", false);
 
   const size_t blocks = config.block_out_channels.size();
@@ -160,8 +158,6 @@ SchedulerConfig parse_scheduler_config(const nlohmann::json& json, const std::st
   config.beta_schedule =
       fields.choice("beta_schedule", "scaled_linear", {"linear", "scaled_linear", "squaredcos_cap_v2"});
   config.trained_betas = fields.optional_numbers("trained_betas", 0, 1);
-  config.clip_sample = fields.boolean("clip_sample", true);
-  config.clip_sample_range = fields.positive_number("clip_sample_range", 1.0);
   config.set_alpha_to_one = fields.boolean("set_alpha_to_one", true);
   config.steps_offset = fields.integer("steps_offset", 0, 0, config.num_train_timesteps);
   config.prediction_type = fields.choice("prediction_type", "epsilon", {"epsilon", "sample", "v_prediction"});

@@ -50,23 +50,23 @@ struct CogVideoXConfig {
   bool patch_bias = true;
 };
 
-/// diffusers' AutoencoderKLCogVideoX (decoder part).
+/// diffusers' AutoencoderKLCogVideoX (decoder part). Not read, as they change nothing there: norm_eps, which the
+/// decoder's norms ignore, and invert_scale_latents, which concerns encoding an image.
 struct CogVideoXVaeConfig {
   int64_t out_channels = 3;
   std::vector<int64_t> block_out_channels = {128, 256, 256, 512};
   int64_t latent_channels = 16;
   int64_t layers_per_block = 3;
-  double norm_eps = 1e-6;
   int64_t norm_num_groups = 32;
   double temporal_compression_ratio = 4;
   int64_t sample_height = 480;
   int64_t sample_width = 720;
   double scaling_factor = 1.15258426;
-  bool invert_scale_latents = false;
   bool use_post_quant_conv = false;
 };
 
-/// diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler.
+/// diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler. Not read: clip_sample and clip_sample_range, as neither
+/// ever clips.
 struct SchedulerConfig {
   std::string class_name = "CogVideoXDDIMScheduler";
   int64_t num_train_timesteps = 1000;
@@ -74,8 +74,6 @@ struct SchedulerConfig {
   double beta_end = 0.0120;
   std::string beta_schedule = "scaled_linear";  // linear, scaled_linear, squaredcos_cap_v2
   std::vector<double> trained_betas;
-  bool clip_sample = false;
-  double clip_sample_range = 1.0;
   bool set_alpha_to_one = true;
   int64_t steps_offset = 0;
   std::string prediction_type = "v_prediction";  // epsilon, sample, v_prediction

@@ -15,8 +15,6 @@ class Residual {
   /// hidden [B, N, C], changed in place: video_tokens tokens of video, then text.
   Residual(at::Tensor hidden, int64_t video_tokens) : hidden_(std::move(hidden)), video_tokens_(video_tokens) {}
 
-  int64_t video_tokens() const { return video_tokens_; }
-
   /// hidden += gates' gate * update, by the next call of a function below.
   void add(at::Tensor update, const JointModulation& gates) {
     add_pending();

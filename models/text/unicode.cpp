@@ -139,6 +139,16 @@ size_t character_length(std::string_view text) {
   return std::min(announced_length(text[0]), text.size());
 }
 
+std::string_view whole_characters(std::string_view text, size_t most_bytes) {
+  size_t length = 0;
+  while (length < text.size()) {
+    const size_t next = length + character_length(text.substr(length));
+    if (next > most_bytes) break;
+    length = next;
+  }
+  return text.substr(0, length);
+}
+
 size_t white_space_length(std::string_view text) {
   return !text.empty() && contains(kWhiteSpace, first_character(text)) ? character_length(text) : 0;
 }

@@ -1,4 +1,4 @@
-// The little Unicode that tokenising needs: UTF-8, white space, grapheme clusters.
+// The little Unicode that tokenising and its warnings need: UTF-8, white space, grapheme clusters.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,8 @@ namespace sparsereel::models {
 bool is_utf8(std::string_view text);
 /// Bytes of the first character of well-formed, non-empty UTF-8; never more than `text` has.
 size_t character_length(std::string_view text);
+/// The longest beginning of well-formed UTF-8 that has at most so many bytes and ends with a whole character.
+std::string_view whole_characters(std::string_view text, size_t most_bytes);
 /// Bytes of the first white space character (property White_Space), or 0 when `text` starts with something else.
 size_t white_space_length(std::string_view text);
 /// Bytes of the first grapheme cluster of well-formed, non-empty UTF-8 (Unicode annex 29, extended clusters). Left out

@@ -117,7 +117,8 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
     EXPECT_TRUE(throws_error([&] { pipeline->generate(request); }, {"needs at least"})) << side;
   }
   EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(kMost, 1)); }, {"--width", "multiple of 16"}));
-  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"--frames", "4k + 1"}));
+  EXPECT_TRUE(
+      throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"--frames", "1 more than a multiple of 4"}));
 }
 
 TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {

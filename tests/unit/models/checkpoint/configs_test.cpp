@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"scheduler", "trained_betas", json::array({"0.1"}), "not a number"},
         Bad{"scheduler", "trained_betas", 0.1, "not an array"},
         Bad{"scheduler", "steps_offset", -1, "not a whole number"},
-        Bad{"scheduler", "clip_sample", "no", "not true or false"},
+        Bad{"scheduler", "set_alpha_to_one", "no", "not true or false"},
         Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
 
 TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
@@ -152,7 +152,6 @@ TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
   const SchedulerConfig sampler = parse_scheduler_config(scheduler(), "f");
   EXPECT_EQ(sampler.prediction_type, "epsilon");
   EXPECT_EQ(sampler.timestep_spacing, "leading");
-  EXPECT_TRUE(sampler.clip_sample);
   EXPECT_FALSE(sampler.rescale_betas_zero_snr);
   EXPECT_EQ(parse_cogvideox_config(dit(), "f").num_layers, 30);
   EXPECT_EQ(parse_cogvideox_vae_config(vae(), "f").layers_per_block, 3);

@@ -35,6 +35,17 @@ TEST(Utf8, RefusesWhatIsNotWellFormed) {
   for (const std::string_view text : bad) EXPECT_FALSE(is_utf8(text)) << ::testing::PrintToString(text);
 }
 
+TEST(Utf8, IsCutBetweenCharacters) {
+  EXPECT_EQ(whole_characters("abc", 2), "ab");
+  EXPECT_EQ(whole_characters("abc", 3), "abc");
+  EXPECT_EQ(whole_characters("abc", 60), "abc");
+  EXPECT_EQ(whole_characters("", 60), "");
+  const std::string_view text = "a\u00e9\u20ac\U0001F600";  // of 1, 2, 3 and 4 bytes
+  const size_t lengths[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+  for (size_t most = 0; most < std::size(lengths); ++most)
+    EXPECT_EQ(whole_characters(text, most), text.substr(0, lengths[most])) << most;
+}
+
 TEST(WhiteSpace, LengthsOfTheFirstCharacter) {
   EXPECT_EQ(white_space_length(" a"), 1u);
   EXPECT_EQ(white_space_length("\t"), 1u);

@@ -1,0 +1,56 @@
+// What a pipeline refuses of its checkpoint and its requests, and what it warns of, before any denoising.
+#include "models/pipeline.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/model_folder.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using nlohmann::json;
+using test::throws_error;
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+std::shared_ptr<Pipeline> open(const json& transformer, const json& vae) {
+  const json architecture = {{"transformer", transformer},
+                             {"vae", vae},
+                             {"text_encoder", {{"d_model", 4096}, {"feed_forward_proj", "gated-gelu"}}},
+                             {"scheduler", {{"_class_name", "CogVideoXDDIMScheduler"}}}};
+  return Pipeline::open(ModelFolder::with_random_weights("some.yaml", "CogVideoXTransformer3DModel", architecture),
+                        {.device = "cpu"});
+}
+
+TEST(Pipeline, RefusesAVaeOfAnotherStepInTime) {
+  const json halves = {{"temporal_compression_ratio", 2}}, quarters = {{"temporal_compression_ratio", 4}};
+  EXPECT_TRUE(throws_error([&] { open(quarters, halves); },
+                           {"architecture.vae", "temporal_compression_ratio 2 does not fit the transformer's"}));
+  EXPECT_NO_THROW(open(quarters, quarters));
+  EXPECT_NO_THROW(open(json::object(), halves));
+}
+
+TEST(Pipeline, NamesTheStepOfTheFrames) {
+  const json halves = {{"temporal_compression_ratio", 2}};
+  GenerateRequest request;
+  request.num_frames = 4;
+  EXPECT_TRUE(throws_error([&] { open(halves, halves)->resolve(request); },
+                           {"--frames 4 is impossible for this model: it must be 1 more than a multiple of 2"}));
+}
+
+TEST(Pipeline, WarnsOfEachPromptThatIsCut) {
+  GenerateRequest request;
+  request.prompt = "a red circle moves to the right";
+  request.negative_prompt = std::string(59, 'a') + "\u20ac and more";  // the 60th byte is inside a character
+  request.max_sequence_length = 2;
+  std::vector<std::string> warnings;
+  Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto")->encode_text(request, &warnings);
+  EXPECT_THAT(warnings, ElementsAre("the negative prompt was cut to 2 tokens: \"" + std::string(59, 'a') + "...\"",
+                                    StartsWith("the prompt was cut to 2 tokens: \"a red circle")));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
