@@ -11,7 +11,8 @@ namespace sparsereel::app {
 std::string cpu_model() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string text; std::getline(info, text);)
-    if (text.starts_with("model name")) return text.substr(text.find(':') + 2);
+    if (const size_t colon = text.find(": "); text.starts_with("model name") && colon != std::string::npos)
+      return text.substr(colon + 2);
   return "unknown CPU";
 }
 

@@ -1,4 +1,4 @@
-// The program: subcommands, the only place that catches, and exit codes (0 done, 1 failed, 2 bad input, 130
+// The program: subcommands, errors on stderr, and exit codes (0 done, 1 failed, 2 bad input, 130
 // interrupted).
 #include <c10/core/InferenceMode.h>
 #include <sys/stat.h>

@@ -8,8 +8,8 @@
 namespace sparsereel {
 
 /// What went wrong and what to do about it. `what()` is the cause: it names the file and the field or option at fault.
-/// main() is the only place that catches: it prints cause and remedy on stderr, a line each, and exits with
-/// `exit_code()`.
+/// main() prints cause and remedy on stderr, a line each, and exits with `exit_code()`. Elsewhere it is caught only to
+/// become a result (a row of a set, a contender of a benchmark) or to undo what was half done.
 class Error : public std::runtime_error {
  public:
   Error(int exit_code, const std::string& cause, std::string remedy)

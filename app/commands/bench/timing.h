@@ -58,8 +58,8 @@ struct Measurement {
 std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round);
 
-/// Runs the call and returns why it failed (and the remedy) on one line; empty where it did not. A benchmark is the one
-/// place besides main() that catches: what one contender cannot do is a result.
+/// Runs the call and returns why it failed (and the remedy) on one line; empty where it did not. What one
+/// contender of a benchmark cannot do is a result.
 std::string failure_of(const std::function<void()>& call);
 
 }  // namespace sparsereel::app::bench
