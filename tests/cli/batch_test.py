@@ -343,7 +343,8 @@ class Checkpoints(BatchTest):
             report = self.report(*options, '--checkpoint-every', '5', '-o', 'clip.mp4')
             self.assertGreaterEqual(report['resumed_at_step'], 10)
             self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes(), scheduler)
-            self.assertEqual(self.names(), ['clip.mp4', 'whole.mp4'])
+            killed_writing = '.partial.safetensors'  # a checkpoint: SIGKILL leaves no time to remove it
+            self.assertEqual([name for name in self.names() if not name.endswith(killed_writing)], ['clip.mp4', 'whole.mp4'])
             (self.folder / 'clip.mp4').unlink()
 
     def test_run_killed_while_decoding_makes_the_same_video(self):
