@@ -32,17 +32,6 @@ fs::path unfinished_folder(const fs::path& target) {
   return target.parent_path() / (name.substr(0, NAME_MAX - suffix.size()) + suffix);
 }
 
-/// Writes and flushes; returns the system's error number or 0.
-int write_all(int file, const std::vector<uint8_t>& bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = ::write(file, bytes.data() + done, bytes.size() - done);
-    if (count >= 0) done += static_cast<size_t>(count);
-    if (count < 0 && errno != EINTR) return errno;
-  }
-  return fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;  // file systems that cannot flush
-}
-
 /// A folder in the making beside its target; removed unless committed.
 class UnfinishedFolder {
  public:
@@ -56,7 +45,8 @@ class UnfinishedFolder {
   void add(int64_t index, const std::vector<uint8_t>& png) {
     const int file = open(frame_path(path_, index).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file < 0) models::throw_write_failure(target_, errno);
-    const int error = write_all(file, png);
+    int error = models::write_all(file, png.data(), png.size());
+    if (error == 0) error = models::flush_to_disk(file);
     const bool closed = close(file) == 0;
     if (error != 0 || !closed) models::throw_write_failure(target_, error != 0 ? error : errno);
   }

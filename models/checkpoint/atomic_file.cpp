@@ -89,12 +89,28 @@ Error write_failure(const fs::path& target, int error) {
   }
 }
 
+int write_all(int descriptor, const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(descriptor, from, std::min<size_t>(bytes, SSIZE_MAX));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    from += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return 0;
+}
+
+int flush_to_disk(int descriptor) {
+  return ::fsync(descriptor) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+}
+
 int flush_to_disk(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return errno;
-  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  const int error = flush_to_disk(descriptor);
   ::close(descriptor);
-  return error == EINVAL || error == ENOTSUP ? 0 : error;  // file systems that cannot flush
+  return error;
 }
 
 void throw_write_failure(const fs::path& target, int error) {
@@ -163,14 +179,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = ::write(descriptor_, from, std::min<size_t>(bytes, SSIZE_MAX));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_write_failure(target_, errno);
-    from += written;
-    bytes -= static_cast<size_t>(written);
-  }
+  if (const int error = write_all(descriptor_, data, bytes)) throw_write_failure(target_, error);
 }
 
 void AtomicFile::commit() {

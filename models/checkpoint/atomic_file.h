@@ -27,7 +27,12 @@ Error write_failure(const std::filesystem::path& target, int system_error);
 /// Throws write_failure(), as throw_write_error() does.
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
-/// Flushes a file or folder, whoever wrote it; returns the system's error number or 0.
+/// Writes all of it, or returns the system's error number; else 0.
+int write_all(int descriptor, const void* data, size_t bytes);
+
+/// Flushes a file or folder, whoever wrote it; returns the system's error number or 0, which it is too where the file
+/// system cannot flush.
+int flush_to_disk(int descriptor);
 int flush_to_disk(const std::filesystem::path& path);
 
 /// A file or folder that is removed at the end, or when a signal ends the process, unless it is kept.

@@ -160,17 +160,11 @@ ManifestWriter::~ManifestWriter() {
 void ManifestWriter::append(const nlohmann::json& line) {
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const off_t before = ::lseek(descriptor_, 0, SEEK_END);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t written = ::write(descriptor_, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int error = errno;
-      [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);  // else half a line: read as nothing
-      throw failure(path_, error);
-    }
-    done += static_cast<size_t>(written);
+  if (const int error = models::write_all(descriptor_, text.data(), text.size())) {
+    [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before);  // else half a line: read as nothing
+    throw failure(path_, error);
   }
-  if (::fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) throw failure(path_, errno);
+  if (const int error = models::flush_to_disk(descriptor_)) throw failure(path_, error);
 }
 
 std::string utc_now() {
