@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "attention/autotune.h"
+#include "attention/autotune/dense_search.h"
+#include "attention/autotune/head_search.h"
 #include "attention/policy.h"
 
 namespace sparsereel::attention {

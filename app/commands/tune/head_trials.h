@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "attention/autotune.h"
+#include "attention/autotune/head_search.h"
 #include "models/dit/dit.h"
 
 namespace sparsereel::app::tuning {

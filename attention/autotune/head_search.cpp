@@ -1,11 +1,8 @@
-// Ladders, ways to select blocks, and the whole-video search; see autotune.h.
-#include "attention/autotune.h"
+// Ways to select blocks, and which of them a head takes; see head_search.h.
+#include "attention/autotune/head_search.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-
-#include "hilbert/error.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -24,126 +21,13 @@ constexpr double kNeverSkips = 50, kSkipsOften = 2;  // pv_threshold in log2 uni
 // Ways that stay in the race after the first call, and after the second.
 constexpr size_t kAfterFirst = 4, kAfterSecond = 2;
 
-constexpr std::array<int64_t, 12> kDenseSteps = {0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20};
-constexpr int64_t kMostDenseLayers = 2;
-
 HeadChoice dense_choice() {
   HeadChoice dense;
   dense.policy.dense = true;
   return dense;
 }
 
-double take(std::span<const double>& numbers) {
-  if (numbers.empty() || !std::isfinite(numbers.front()))
-    throw bad_input("the saved search is cut short or damaged", "delete it and tune again");
-  const double number = numbers.front();
-  numbers = numbers.subspan(1);
-  return number;
-}
-
-size_t take_index(std::span<const double>& numbers, size_t most) {
-  const double number = take(numbers);
-  if (number < 0 || number > static_cast<double>(most) || number != std::floor(number))
-    throw bad_input("the saved search is damaged", "delete it and tune again");
-  return static_cast<size_t>(number);
-}
-
-void save_trial(const Trial& trial, std::vector<double>& numbers) {
-  numbers.insert(numbers.end(), {trial.error, trial.size, trial.total_blocks, trial.kept_blocks,
-                                 trial.skipped_pv_blocks, trial.calls});
-}
-
-Trial take_trial(std::span<const double>& numbers) {
-  Trial trial;
-  for (double* field :
-       {&trial.error, &trial.size, &trial.total_blocks, &trial.kept_blocks, &trial.skipped_pv_blocks, &trial.calls})
-    *field = take(numbers);
-  const std::array rising = {0.0, trial.skipped_pv_blocks, trial.kept_blocks, trial.total_blocks};
-  if (!std::is_sorted(rising.begin(), rising.end()) || trial.error < 0 || trial.size < 0)
-    throw bad_input("the saved search is damaged", "delete it and tune again");
-  return trial;
-}
-
 }  // namespace
-
-double Trial::work() const {
-  return total_blocks > 0 ? (2 * kept_blocks - skipped_pv_blocks) / (2 * total_blocks) : 1;
-}
-
-Trial& Trial::operator+=(const Trial& other) {
-  error += other.error;
-  size += other.size;
-  total_blocks += other.total_blocks;
-  kept_blocks += other.kept_blocks;
-  skipped_pv_blocks += other.skipped_pv_blocks;
-  calls += other.calls;
-  return *this;
-}
-
-void Ladder::begin_call() {
-  active_ = true;
-  failed_.reset();
-  if (bisected_) {
-    asked_ = edge_ < trials_.size() ? edge_ : edge_ - 1;  // where none passed: the densest
-  } else {
-    low_ = 0;
-    high_ = trials_.size();
-  }
-}
-
-std::optional<size_t> Ladder::wanted() const {
-  if (!active_) return {};
-  if (bisected_) return asked_;
-  return low_ + (high_ - low_) / 2;
-}
-
-std::optional<size_t> Ladder::found() const {
-  return edge_ < trials_.size() ? std::optional(edge_) : std::nullopt;
-}
-
-void Ladder::settle(size_t edge) {
-  edge_ = edge;
-  bisected_ = true;
-  active_ = false;
-}
-
-void Ladder::report(const Trial& trial, double bound) {
-  const size_t point = *wanted();
-  trials_[point] += trial;
-  const bool passes = trials_[point].relative_l1() <= bound;
-  if (!bisected_) {
-    (passes ? high_ : low_) = passes ? point : point + 1;
-    if (low_ == high_) settle(high_);
-    return;
-  }
-  if (passes) {
-    // One step towards sparser a call, which keeps the sums of neighbours comparable.
-    const bool moved = point < edge_;
-    if (moved || point == 0 || failed_) return settle(point);
-    asked_ = point - 1;
-    edge_ = point;
-    return;
-  }
-  if (point < edge_) return settle(edge_);
-  failed_ = point;
-  if (point + 1 >= trials_.size()) return settle(trials_.size());
-  asked_ = point + 1;
-  edge_ = point + 1;
-}
-
-void Ladder::save(std::vector<double>& numbers) const {
-  numbers.push_back(static_cast<double>(edge_));
-  numbers.push_back(bisected_ ? 1 : 0);
-  for (const Trial& trial : trials_) save_trial(trial, numbers);
-}
-
-std::span<const double> Ladder::restore(std::span<const double> numbers) {
-  edge_ = take_index(numbers, trials_.size());
-  bisected_ = take_index(numbers, 1) == 1;
-  active_ = false;
-  for (Trial& trial : trials_) trial = take_trial(numbers);
-  return numbers;
-}
 
 HeadSearch::HeadSearch(const HeadPolicy& untuned, Bounds bounds)
     : untuned_(untuned), bounds_(bounds), pv_(kPvThreshold.size()) {
@@ -280,7 +164,7 @@ HeadChoice HeadSearch::choice() const {
 
 void HeadSearch::save(std::vector<double>& numbers) const {
   numbers.push_back(static_cast<double>(calls_));
-  save_trial(untuned_trial_, numbers);
+  untuned_trial_.save(numbers);
   for (const Way& way : ways_) {
     numbers.push_back(way.dropped ? 1 : 0);
     way.ladder.save(numbers);
@@ -292,13 +176,12 @@ void HeadSearch::save(std::vector<double>& numbers) const {
 
 std::span<const double> HeadSearch::restore(std::span<const double> numbers) {
   calls_ = static_cast<int64_t>(take_index(numbers, 1'000'000'000));
-  untuned_trial_ = take_trial(numbers);
+  untuned_trial_ = Trial::restore(numbers);
   for (Way& way : ways_) {
     way.dropped = take_index(numbers, 1) == 1;
     numbers = way.ladder.restore(numbers);
   }
-  if (std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.dropped; }))
-    throw bad_input("the saved search is damaged", "delete it and tune again");
+  if (std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.dropped; })) throw_damaged();
   pv_base_ = {};
   pv_base_.selection = take_index(numbers, 1) == 1 ? Selection::cdf : Selection::topk;
   for (double* field : {&pv_base_.topk, &pv_base_.cdf, &pv_base_.similarity, &pv_base_.pv_threshold})
@@ -342,60 +225,6 @@ std::vector<double> layer_work(const std::vector<std::vector<HeadChoice>>& heads
     work.push_back(layer.empty() ? 1 : sum / static_cast<double>(layer.size()));
   }
   return work;
-}
-
-DenseSearch::DenseSearch(std::vector<double> layers, int64_t steps, double most_work)
-    : layers_(std::move(layers)), steps_(steps), most_work_(most_work) {
-  for (const int64_t dense : kDenseSteps)
-    if (dense < steps && (dense == 0 || work({.steps = dense}) <= most_work_)) ladder_.push_back(dense);
-  low_ = 1;
-  high_ = ladder_.size();
-}
-
-double DenseSearch::work(const DenseStart& start) const {
-  double sum = 0;
-  for (size_t layer = 0; layer < layers_.size(); ++layer)
-    sum += static_cast<int64_t>(layer) < start.layers ? 1 : layers_[layer];
-  const double sparse_step = layers_.empty() ? 1 : sum / static_cast<double>(layers_.size());
-  const double dense_share = static_cast<double>(start.steps) / static_cast<double>(steps_);
-  return dense_share + (1 - dense_share) * sparse_step;
-}
-
-std::optional<DenseStart> DenseSearch::wanted() const {
-  return wanted_;
-}
-
-void DenseSearch::report(bool passed, double psnr) {
-  const DenseStart tried = *wanted_;
-  const bool better = passed != passed_ ? passed : passed ? work(tried) < work(found_) : psnr > psnr_;
-  if (better) {
-    found_ = tried;
-    passed_ = passed;
-    psnr_ = psnr;
-  }
-  wanted_.reset();
-  if (tried == DenseStart{} && passed) return;  // nothing does less work
-  if (tried.layers == 0 && tried.steps > 0) {
-    const auto place = static_cast<size_t>(std::find(ladder_.begin(), ladder_.end(), tried.steps) - ladder_.begin());
-    (passed ? high_ : low_) = passed ? place : place + 1;
-  }
-  if (tried.layers == 0 && low_ < high_) {
-    wanted_ = DenseStart{.steps = ladder_[low_ + (high_ - low_) / 2]};
-    return;
-  }
-  if (tried.layers < kMostDenseLayers) wanted_ = with_layers(tried.layers + 1);
-}
-
-/// With that many dense layers, the most dense steps that do less work than what passes so far (or that are allowed).
-std::optional<DenseStart> DenseSearch::with_layers(int64_t layers) const {
-  std::optional<DenseStart> best;
-  for (const int64_t steps : ladder_) {
-    const DenseStart start{.steps = steps, .layers = layers};
-    if (layers < static_cast<int64_t>(layers_.size()) &&
-        (passed_ ? work(start) < work(found_) : work(start) <= most_work_))
-      best = start;
-  }
-  return best;
 }
 
 }  // namespace sparsereel::attention
