@@ -39,9 +39,6 @@ std::vector<Gpu> list_gpus(std::string* reason) {
       continue;
     }
     gpu.name = properties.name;
-    gpu.compute_capability = properties.major * 10 + properties.minor;
-    gpu.multiprocessors = properties.multiProcessorCount;
-    gpu.memory_bytes = properties.totalGlobalMem;
     find_machine_code(device, gpu);
   }
   return gpus;

@@ -1,7 +1,6 @@
 // The GPUs that the CUDA runtime sees, and whether this build holds machine code for them. No torch, no CUDA header.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,12 +8,9 @@ namespace sparsereel::attention::cuda {
 
 struct Gpu {
   std::string name;
-  int compute_capability = 0;  // 90 for 9.0
-  int multiprocessors = 0;
-  uint64_t memory_bytes = 0;
   int machine_code = 0;  // architecture of our machine code that would run, e.g. 90; 0: none, see problem
-  bool compiled_from_ptx =
-      false;            // the driver compiled it from the PTX in the build: slower start, no features of the newer chip
+  /// The driver compiled it from the PTX in the build: a slower start, no features of the newer chip.
+  bool compiled_from_ptx = false;
   std::string problem;  // empty, or why kernels of this build cannot run on it
 };
 

@@ -1,6 +1,7 @@
 // Projections of a few rows: a warp takes some outputs and reads their weights once, as fast as memory gives them.
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
+#include "attention/cuda/warp.cuh"
 #include "models/layers/cuda/launch.h"
 
 namespace sparsereel::models::cuda {
@@ -11,6 +12,7 @@ using attention::cuda::load_packed;
 using attention::cuda::Packed;
 using attention::cuda::to_float;
 using attention::cuda::unpack;
+using attention::cuda::warp_sum;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kOutputs = 4;  // of a warp, whose weights are in flight together
@@ -50,9 +52,7 @@ __global__ void __launch_bounds__(kThreads) few_rows_kernel(const __grid_constan
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) {
-      float total = sum[r][o];
-#pragma unroll
-      for (int lanes = 16; lanes > 0; lanes /= 2) total += __shfl_xor_sync(~0U, total, lanes);
+      const float total = warp_sum(sum[r][o]);
       const int output = first + o;
       if (lane != 0 || r >= p.rows || output >= to.outputs) continue;
       to.out[static_cast<int64_t>(r) * to.outputs + output] = total + (bias == nullptr ? 0.0F : to_float(bias[output]));

@@ -5,6 +5,7 @@
 
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
+#include "attention/cuda/warp.cuh"
 #include "models/layers/cuda/launch.h"
 
 namespace sparsereel::models::cuda {
@@ -17,6 +18,7 @@ using attention::cuda::Packed;
 using attention::cuda::store_packed;
 using attention::cuda::to_float;
 using attention::cuda::unpack;
+using attention::cuda::warp_sum;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kChunk = 32 * kLaneElements;  // channels that a warp takes at once
@@ -77,12 +79,6 @@ __device__ void fold(const NormModulate& p, const RowRange& range, const SharedV
         (bias == nullptr ? 0.0F : factor * to_float(bias[c])) + (shift == nullptr ? 0.0F : shift[c]);
     if constexpr (kVectors == 3) vectors.at(kGate, c) = gate == nullptr ? 1.0F : gate[c];
   }
-}
-
-__device__ inline float warp_sum(float x) {
-#pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0U, x, lanes);
-  return x;
 }
 
 /// kChunks chunks of a row; this lane's share of it.
