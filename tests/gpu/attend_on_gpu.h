@@ -1,0 +1,109 @@
+// Inputs of attend(), its result on a GPU and the exact one of a CPU, side by side; skips where there is no GPU.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "attention/attention.h"
+#include "models/device.h"
+
+namespace sparsereel::attention {
+
+struct Inputs {
+  at::Tensor q, k, v;  // CPU fp32, exactly representable in the dtype of the test
+};
+
+struct Errors {
+  double relative_l1, cosine;
+};
+
+inline Errors compare(const at::Tensor& actual, const at::Tensor& expected) {
+  const at::Tensor a = actual.to(at::kCPU, at::kDouble), e = expected.to(at::kDouble);
+  return {.relative_l1 = ((a - e).abs().sum() / e.abs().sum()).item<double>(),
+          .cosine = ((a * e).sum() / (a.norm() * e.norm())).item<double>()};
+}
+
+class AttendOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!models::cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
+    at::manual_seed(1);
+  }
+
+  /// As what `dtype` can hold, in fp32.
+  static at::Tensor rounded(const at::Tensor& x, at::ScalarType dtype = at::kBFloat16) {
+    return x.to(dtype).to(at::kFloat);
+  }
+
+  /// Normal data with a mean in K and in V that every key of a head shares, as real ones have.
+  static Inputs inputs(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim,
+                       at::ScalarType dtype = at::kBFloat16) {
+    const at::Tensor key_mean = at::randn({1, 1, heads, head_dim}),
+                     value_mean = at::randn({1, 1, heads, head_dim}) * 0.3;
+    return {.q = rounded(at::randn({batch, queries, heads, head_dim}), dtype),
+            .k = rounded(at::randn({batch, keys, heads, head_dim}) + key_mean, dtype),
+            .v = rounded(at::randn({batch, keys, heads, head_dim}) + value_mean, dtype)};
+  }
+
+  Result on_gpu(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16) {
+    const auto move = [dtype](const at::Tensor& t) { return t.defined() ? t.to(at::kCUDA, dtype) : t; };
+    context.prologue = on_device(context.prologue);
+    context.policy.dense_operations = 0;  // the kernels, however short the sequence
+    Result result = attend(move(x.q), move(x.k), move(x.v), context, workspace_);
+    std::vector<Statistics> layers(1);
+    collect_counts(workspace_, layers);
+    result.statistics += layers[static_cast<size_t>(context.layer)];
+    return result;
+  }
+
+  static Prologue on_device(Prologue p) {
+    for (at::Tensor* t : {&p.q_weight, &p.q_bias, &p.k_weight, &p.k_bias, &p.rotary_cos, &p.rotary_sin})
+      if (t->defined()) *t = t->to(at::kCUDA);
+    return p;
+  }
+
+  /// Exact attention over the same blocks on the CPU.
+  static Result exact(const Inputs& x, Context context) {
+    Workspace workspace;
+    if (context.mode == Mode::quantized) context.mode = Mode::full;
+    context.policy.defaults.pv_threshold = 32;
+    return attend(x.q, x.k, x.v, context, workspace);
+  }
+
+  void expect_quantized_near_exact(const Inputs& x, Context context = {}, at::ScalarType dtype = at::kBFloat16,
+                                   double bound = 0.06) {
+    context.mode = Mode::quantized;
+    context.return_lse = true;
+    const Result gpu = on_gpu(x, context, dtype), cpu = exact(x, context);
+    const Errors errors = compare(gpu.out, cpu.out);
+    EXPECT_LT(errors.relative_l1, bound);
+    EXPECT_GT(errors.cosine, 0.998);
+    const at::Tensor finite = at::isfinite(cpu.lse);
+    EXPECT_TRUE(at::equal(at::isfinite(gpu.lse.cpu()), finite));
+    const at::Tensor lse_error = (gpu.lse.cpu() - cpu.lse).masked_select(finite).abs();
+    if (lse_error.numel() > 0) {
+      EXPECT_LT(lse_error.max().item<double>(), 0.05);
+    }
+    EXPECT_EQ(gpu.statistics.kept_blocks, gpu.statistics.total_blocks);
+    // Where a single head_dim or token goes wrong the mean hides it.
+    EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), 0.6);
+  }
+
+  void expect_harmless_skips(const Inputs& x) {
+    Context context{.mode = Mode::sparse};
+    context.policy.defaults.topk = 1;
+    context.policy.defaults.pv_threshold = 10;
+    const Result gpu = on_gpu(x, context);
+    EXPECT_GT(gpu.statistics.skipped_pv_blocks, 0);
+    EXPECT_LT(gpu.statistics.skipped_pv_blocks, gpu.statistics.kept_blocks);
+    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 0.08);
+  }
+
+  Workspace workspace_;
+};
+
+}  // namespace sparsereel::attention

@@ -1,0 +1,119 @@
+// attend() on a GPU where numbers are large, far apart or nearly equal, against the CPU.
+#include <cmath>
+#include <numbers>
+
+#include "tests/gpu/attend_on_gpu.h"
+
+namespace sparsereel::attention {
+namespace {
+
+TEST_F(AttendOnGpu, PvSkipLeavesOutOnlyWhatHardlyCounts) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 960, 960, 2, head_dim);
+    x.q = x.q * 2;
+    x.k.narrow(1, 0, 128).mul_(6);  // the first blocks hold the maxima, so later ones can be skipped
+    x.q = rounded(x.q);
+    x.k = rounded(x.k);
+    expect_harmless_skips(x);
+  }
+}
+
+TEST_F(AttendOnGpu, PvSkipGoesWithLongLists) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 200, 9000, 1, head_dim);
+    x.q = rounded(x.q + 1);
+    x.k.narrow(1, 0, 128).add_(1.5);  // of all rows the maxima
+    x.k = rounded(x.k);
+    expect_harmless_skips(x);
+  }
+}
+
+TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
+  Inputs x = inputs(1, 400, 400, 2, 64);
+  x.q = rounded(x.q * 20);
+  x.k = rounded(x.k * 20);
+  x.v.select(3, 5).mul_(300);
+  x.v = rounded(x.v);
+  const Context context{.mode = Mode::quantized};
+  const Result gpu = on_gpu(x, context);
+  EXPECT_TRUE(at::isfinite(gpu.out).all().item<bool>());
+  Workspace workspace;  // int8 itself errs here, so the comparison is with the same arithmetic on the CPU
+  EXPECT_GT(compare(gpu.out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
+  Inputs unseen = inputs(1, 200, 2048, 1, 64);  // a channel that is 0 wherever the statistics look
+  unseen.v.select(3, 7).slice(1, 0, 2048, 4).fill_(0);
+  EXPECT_TRUE(at::isfinite(on_gpu(unseen, context).out).all().item<bool>());
+  Inputs equal = inputs(1, 200, 200, 1, 128);
+  equal.k.fill_(0.5);
+  expect_quantized_near_exact(equal);
+}
+
+// What the linear exponentials stand as they are, what they stand with a clamp, and beyond (hopper_softmax.cuh).
+TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
+  const Context context{.mode = Mode::quantized};
+  for (const int64_t head_dim : {64, 128})
+    for (const double gain : {1.5, 2.5, 5.0}) {
+      SCOPED_TRACE(head_dim);
+      SCOPED_TRACE(gain);
+      Inputs x = inputs(1, 700, 1000, 2, head_dim);
+      x.q = rounded(x.q * gain);
+      x.k = rounded(x.k * gain);
+      Workspace workspace;
+      EXPECT_GT(compare(on_gpu(x, context).out, attend(x.q, x.k, x.v, context, workspace).out).cosine, 0.99);
+    }
+}
+
+// A row's maximum may be as far below zero as the largest score is above it.
+TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 256, 256, 1, head_dim);
+    const double gain = 3.6 * std::pow(64.0 / static_cast<double>(head_dim), 0.25);  // scores of 150 log2 units
+    x.q = gain + 0.1 * at::randn_like(x.q);
+    x.k = gain + 0.1 * at::randn_like(x.k);
+    x.k.narrow(1, 128, 128).neg_();
+    x.q = rounded(x.q);
+    x.k = rounded(x.k);
+    BlockMap map(1, 1, 4, 4, false);
+    for (int64_t i = 0; i < 4; ++i) map.row(0, 0, i)[2] = map.row(0, 0, i)[3] = 1;
+    Context context{.mode = Mode::sparse, .block_map = map};
+    context.policy.defaults.pv_threshold = 32;
+    EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.1);
+  }
+}
+
+// A channel without any spread, and a value that is twice as far from its block's mean as the largest is from zero.
+TEST_F(AttendOnGpu, ConstantAndTwoSidedValuesComeThrough) {
+  const Context context{.mode = Mode::quantized};
+  for (const int64_t tokens : {1, 100, 700, 2000}) {
+    SCOPED_TRACE(tokens);
+    Inputs x = inputs(1, tokens, tokens, 2, 64);
+    x.v.fill_(5);
+    EXPECT_LT(compare(on_gpu(x, context).out, x.v).relative_l1, 0.01);
+  }
+  Inputs x = inputs(1, 128, 128, 1, 64);
+  x.v.fill_(-1);
+  x.v.narrow(1, 64, 64).fill_(1);
+  x.v.select(1, 7).fill_(1);
+  x.v.select(1, 100).fill_(-1);
+  x.k.zero_();
+  x.k.select(1, 7).fill_(4);  // all attend to the one value that its block's mean is far from
+  x.q.fill_(4);
+  EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.06);
+}
+
+// Thousands of products of one sign: an accumulator that truncates them falls behind by more than a percent.
+TEST_F(AttendOnGpu, ValuesThatChangeSlowlyAlongTheTokensStayExact) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = inputs(1, 192, 16384, 2, head_dim);
+    const at::Tensor phase = at::arange(16384).view({1, -1, 1, 1}) / 9000 + at::rand({1, 1, 2, head_dim});
+    x.v = rounded(at::sin(phase * (2 * std::numbers::pi)) + 0.2 * at::randn_like(x.v));
+    const Context context{.mode = Mode::quantized};
+    EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.008);
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
