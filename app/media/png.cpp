@@ -52,6 +52,7 @@ class UnfinishedFolder {
   }
 
   void commit() {
+    if (const int error = models::flush_to_disk(path_); error != 0) models::throw_write_failure(target_, error);
     // rename() replaces an empty folder and refuses one with files in it.
     if (std::rename(path_.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
     temporary_.keep();
