@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "app/nearest.h"
+#include "app/text_file.h"
 #include "app/yaml_text.h"
 #include "hilbert/error.h"
 
@@ -51,14 +50,6 @@ YAML::Node parse(const std::string& text, const fs::path& file) {
   int nodes = 0;
   check_tree(document, file, 0, nodes);
   return document;
-}
-
-std::string read_text(const fs::path& path) {
-  if (!fs::is_regular_file(path))
-    throw bad_input(path.string() + (fs::exists(path) ? ": it is no file" : ": no such file"), "check the path");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw bad_input(path.string() + ": cannot be read", "check its permissions");
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 void require_map(const YAML::Node& node, const fs::path& file, const std::string& what) {

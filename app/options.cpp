@@ -3,12 +3,11 @@
 
 #include <ATen/ATen.h>
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "app/config_file.h"
 #include "app/recipe.h"
+#include "app/text_file.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -22,14 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string read_prompt_file(const Settings& settings) {
-  const std::string name = settings.text("prompt_file", ""), option = settings.describe("prompt_file");
-  std::ifstream file(name, std::ios::binary);
-  if (!file || fs::is_directory(name))
-    throw bad_input(option + " cannot be read", "check the path and its permissions");
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the byte order mark of some editors
+  const std::string file = settings.text("prompt_file", "");
+  std::string text(checked_text(read_text(file), file));
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
-  if (text.empty()) throw bad_input(option + " is empty", "write the prompt into it");
+  if (text.empty()) throw bad_input(settings.describe("prompt_file") + " is empty", "write the prompt into it");
   return text;
 }
 

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "app/text_file.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
@@ -52,7 +53,8 @@ std::string place_in(const fs::path& file, const YAML::Mark& mark) {
 }
 
 YAML::Node load_yaml(const std::string& text, const fs::path& file) {
-  // yaml-cpp reports by exceptions that do not know the file: here they become our own.
+  checked_text(text, file.string());  // yaml-cpp makes other text of what is not UTF-8
+  // It reports by exceptions that do not know the file: here they become our own.
   try {
     require_one_document(text, file);
     return YAML::Load(text);

@@ -15,7 +15,7 @@ Mark mark_of(const YAML::Mark& mark);
 std::string place_in(const std::filesystem::path& file, const YAML::Mark& mark);
 
 /// The text's one document; null where it is nothing but comments. Throws Error naming file, line and column where it
-/// is not well-formed, or where a second document begins.
+/// is not well-formed or not UTF-8, or where a second document begins.
 YAML::Node load_yaml(const std::string& text, const std::filesystem::path& file);
 
 }  // namespace sparsereel::app

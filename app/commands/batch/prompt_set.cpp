@@ -2,8 +2,6 @@
 #include "app/commands/batch/prompt_set.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -13,6 +11,7 @@
 #include "app/commands/batch/names.h"
 #include "app/nearest.h"
 #include "app/settings.h"
+#include "app/text_file.h"
 #include "app/yaml_text.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
@@ -68,7 +67,7 @@ const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::
   return spec;
 }
 
-std::vector<PromptRow> parse_lines(std::string_view text) {
+std::vector<PromptRow> parse_lines(std::string_view text, const std::string& file) {
   std::vector<PromptRow> rows;
   std::istringstream lines{std::string(text)};
   int64_t number = 0;
@@ -76,6 +75,9 @@ std::vector<PromptRow> parse_lines(std::string_view text) {
     ++number;
     const size_t begin = line.find_first_not_of(" \t\r"), end = line.find_last_not_of(" \t\r");
     if (begin == std::string::npos || line[begin] == '#') continue;
+    if (const size_t lone = line.find('\r', begin); lone < end)
+      throw bad_input(at(file, number) + ": a carriage return stands inside of the line",
+                      "end lines with a line feed, as Unix and Windows do");
     rows.push_back({.line = number, .values = {{"prompt", line.substr(begin, end + 1 - begin)}}, .places = {}});
   }
   return rows;
@@ -162,7 +164,7 @@ std::vector<PromptRow> parse_yaml(std::string_view text, const std::string& file
 std::vector<PromptRow> parse(std::string_view text, SetFormat format, const std::string& file) {
   switch (format) {
     case SetFormat::txt:
-      return parse_lines(text);
+      return parse_lines(text, file);
     case SetFormat::jsonl:
       return parse_jsonl(text, file);
     case SetFormat::csv:
@@ -186,20 +188,14 @@ SetFormat set_format(const fs::path& file) {
 }
 
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  std::vector<PromptRow> rows = parse(text, format, file);
+  std::vector<PromptRow> rows = parse(checked_text(text, file), format, file);
   for (const PromptRow& row : rows) Settings().add(Source::row, row.values, row.source(file), row.places);
   return rows;
 }
 
 std::vector<PromptRow> read_prompt_set(const fs::path& file) {
   const SetFormat format = set_format(file);
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream || fs::is_directory(file))
-    throw bad_input(file.string() + ": the prompt set cannot be read", "check the path and its permissions");
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  std::vector<PromptRow> rows = parse_prompt_set(text, format, file.string());
+  std::vector<PromptRow> rows = parse_prompt_set(read_text(file), format, file.string());
   if (rows.empty()) throw bad_input(file.string() + ": there is no row in it", "write a prompt a line, for example");
   return rows;
 }

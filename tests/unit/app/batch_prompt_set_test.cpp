@@ -85,6 +85,24 @@ TEST(PromptSet, MalformedFileIsNamedWithItsLine) {
   EXPECT_TRUE(refused("- [a]\n", SetFormat::yaml, {"set:1:3"}));
 }
 
+TEST(PromptSet, TextThatIsNotUtf8IsNamedWithItsLine) {
+  using enum SetFormat;
+  const std::string utf16(
+      "\xFF\xFE"
+      "a\0\n\0",
+      6),
+      nul("prompt\nred\0ball\n", 16);
+  for (const SetFormat format : {txt, jsonl, csv, yaml}) {
+    EXPECT_TRUE(refused(utf16, format, {"set:1", "UTF-8"}));
+    EXPECT_TRUE(refused(nul, format, {"set:2", "UTF-8"}));
+    EXPECT_TRUE(refused("prompt\ncaf\xE9\n", format, {"set:2", "UTF-8"}));
+  }
+}
+
+TEST(PromptSet, CarriageReturnsDoNotEndLinesOfText) {
+  EXPECT_TRUE(refused("a\rb\r", SetFormat::txt, {"set:1", "carriage return"}));
+}
+
 TEST(PromptSet, OutputStaysInTheFolder) {
   for (const char* name : {"../a.mp4", "/a.mp4", "a/b.mp4", "..", ".a.mp4", "a\\\\b.mp4", "c:a.mp4"})
     EXPECT_TRUE(refused(std::string("{\"output\": \"") + name + "\"}\n", SetFormat::jsonl, {"set:1", "output"}))

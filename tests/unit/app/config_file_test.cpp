@@ -164,6 +164,11 @@ TEST_F(ConfigFiles, WhatIsWrongIsNamedByLineAndColumn) {
            {"size: 64\n", "c.yaml:1:7: size 64 is not of the form"},
            {"steps:\n  - 1\n", "c.yaml:2:3: steps is not a single value"},
            {"[a]: 1\n", "c.yaml:1:1: a key is not a single word"},
+           {"# first\nprompt: caf\xE9\n", "c.yaml:2: this is not UTF-8"},
+           {{"\xFF\xFE"
+             "a\0:\0",
+             6},
+            "c.yaml:1: this is not UTF-8"},
            {"steps: 1\n---\nsteps: 2\n", "c.yaml:2:1: a second document"}})
     EXPECT_THAT(config(text), HasSubstr(wrong)) << text;
 }
