@@ -21,12 +21,8 @@ double pixels(const GenerateSettings& settings) {
 /// Elements of the denoiser while a block's attention runs: q, k and v, what they were projected from, and the tokens
 /// that the block's result is added to.
 double block_elements(const GenerateSettings& settings, const CogVideoXConfig& transformer) {
-  const int64_t depth = transformer.patch_size_t.value_or(1);
-  const int64_t groups = (settings.latent_frames + depth - 1) / depth;
-  const int64_t rows = settings.latent_height / transformer.patch_size;
-  const int64_t columns = settings.latent_width / transformer.patch_size;
-  const double tokens = static_cast<double>(groups) * static_cast<double>(rows) * static_cast<double>(columns) +
-                        static_cast<double>(settings.max_sequence_length);
+  const double tokens = token_count(transformer, settings.latent_frames, settings.latent_height, settings.latent_width,
+                                    settings.max_sequence_length);
   const auto channels = static_cast<double>(transformer.num_attention_heads * transformer.attention_head_dim);
   const double batch = settings.guidance_scale > 1 ? 2 : 1;
   return 5 * batch * tokens * channels;

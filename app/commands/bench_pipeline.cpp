@@ -21,24 +21,19 @@ nlohmann::json architecture_of(const models::ModelFolder& folder) {
   return architecture;
 }
 
-/// Of one guidance pass, text included.
-int64_t token_count(const nlohmann::json& transformer, const models::GenerateSettings& settings) {
-  const models::CogVideoXConfig config = models::parse_cogvideox_config(transformer, "transformer");
-  const int64_t depth = config.patch_size_t.value_or(1), side = config.patch_size;
-  return (settings.latent_frames + depth - 1) / depth * (settings.latent_height / side) *
-             (settings.latent_width / side) +
-         settings.max_sequence_length;
-}
-
 nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Pipeline& pipeline,
                                const nlohmann::json& architecture) {
   const models::GenerateSettings settings = pipeline.resolve(plan.request);
+  const models::CogVideoXConfig transformer =
+      models::parse_cogvideox_config(architecture.at("transformer"), "transformer");
+  const double tokens = models::token_count(transformer, settings.latent_frames, settings.latent_height,
+                                            settings.latent_width, settings.max_sequence_length);
   return {{"model", model_name(plan.run)},
           {"dtype", models::dtype_name(pipeline.dtype())},
           {"width", settings.width},
           {"height", settings.height},
           {"frames", settings.num_frames},
-          {"tokens", token_count(architecture.at("transformer"), settings)},
+          {"tokens", static_cast<int64_t>(tokens)},
           {"text_tokens", settings.max_sequence_length},
           {"batch", settings.guidance_scale > 1 ? 2 : 1},
           {"cfg_scale", settings.guidance_scale},

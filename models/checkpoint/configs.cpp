@@ -110,6 +110,14 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
   return config;
 }
 
+double token_count(const CogVideoXConfig& config, int64_t frames, int64_t height, int64_t width, int64_t text_tokens) {
+  const int64_t depth = config.patch_size_t.value_or(1);
+  const int64_t groups = (frames + depth - 1) / depth, rows = height / config.patch_size,
+                columns = width / config.patch_size;
+  return static_cast<double>(groups) * static_cast<double>(rows) * static_cast<double>(columns) +
+         static_cast<double>(text_tokens);
+}
+
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file) {
   const ConfigFields fields(json, file);
   fields.require_class("AutoencoderKLCogVideoX");

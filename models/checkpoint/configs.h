@@ -89,4 +89,7 @@ CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::st
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file);
 SchedulerConfig parse_scheduler_config(const nlohmann::json& json, const std::string& file);
 
+/// Tokens of one guidance pass, text included; the sizes are the latents'.
+double token_count(const CogVideoXConfig& config, int64_t frames, int64_t height, int64_t width, int64_t text_tokens);
+
 }  // namespace sparsereel::models

@@ -36,17 +36,6 @@ std::string variant_of(const CogVideoXConfig& config) {
   return config.use_rotary_positional_embeddings ? "5b layout (rotary positions)" : "2b layout (sine-cosine positions)";
 }
 
-/// Tokens of one guidance pass at the size that the checkpoint was made for.
-double token_count(const CheckpointSummary& summary, const CogVideoXConfig& config, int64_t spatial) {
-  const int64_t latent_frames = (summary.frames - 1) / config.temporal_compression_ratio + 1;
-  const int64_t depth = config.patch_size_t.value_or(1);
-  const int64_t patches_in_time = (latent_frames + depth - 1) / depth;
-  const int64_t rows = summary.height / spatial / config.patch_size;
-  const int64_t columns = summary.width / spatial / config.patch_size;
-  return static_cast<double>(patches_in_time) * static_cast<double>(rows) * static_cast<double>(columns) +
-         static_cast<double>(config.max_text_seq_length);
-}
-
 MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig& config, int64_t spatial,
                         const std::string& dtype, uint64_t element) {
   std::map<std::string, uint64_t> parameters;
@@ -57,7 +46,11 @@ MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig&
   // width.
   constexpr double kWidths = 10, kPasses = 2;
   const double width = static_cast<double>(config.num_attention_heads * config.attention_head_dim);
-  const double bytes = kPasses * token_count(summary, config, spatial) * kWidths * width * static_cast<double>(element);
+  // At the size that the checkpoint was made for.
+  const int64_t latent_frames = (summary.frames - 1) / config.temporal_compression_ratio + 1;
+  const double tokens =
+      token_count(config, latent_frames, summary.height / spatial, summary.width / spatial, config.max_text_seq_length);
+  const double bytes = kPasses * tokens * kWidths * width * static_cast<double>(element);
   memory.activations = static_cast<uint64_t>(std::min(bytes, 1e18));
   return memory;
 }
