@@ -33,6 +33,9 @@ nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Pi
           {"width", settings.width},
           {"height", settings.height},
           {"frames", settings.num_frames},
+          {"layers", transformer.num_layers},
+          {"heads", transformer.num_attention_heads},
+          {"head_dim", transformer.attention_head_dim},
           {"tokens", static_cast<int64_t>(tokens)},
           {"text_tokens", settings.max_sequence_length},
           {"batch", settings.guidance_scale > 1 ? 2 : 1},
@@ -124,8 +127,6 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
   const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
-  const std::vector<bench::StageRow> rivals =
-      options.against.empty() ? std::vector<bench::StageRow>() : bench::read_rival(options.against);
   if (!options.heat_map.empty()) check_png("--heat-map", options.heat_map);
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
@@ -137,6 +138,8 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["settings"] = settings_report(plan, *pipeline, architecture);
   report.content["architecture"] = architecture;
+  std::vector<bench::StageRow> rivals;
+  if (!options.against.empty()) rivals = bench::read_rival(options.against, report.content["settings"]);
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));

@@ -158,10 +158,12 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.names(), ['a.csv'])
 
     def test_a_checkpoint_and_a_rival_and_a_plot(self):
-        rival = {'rows': [{'mode': 'diffusers eager', 'stage': 'step', 'ms': 12345.0}, {'mode': 'diffusers eager', 'stage': 'decode', 'ms': 9.0}]}
-        (self.folder / 'rival.json').write_text(json.dumps(rival))
-        out = self.succeed(self.bench('--device', 'cpu', '-m', MODEL, '--steps', 1, '--modes', 'full,sparse', '--against', 'rival.json',
-                                      '--report', 'r.json', '--quiet')).stdout
+        rows = [{'mode': 'diffusers eager', 'stage': 'step', 'ms': 12345.0}, {'mode': 'diffusers eager', 'stage': 'decode', 'ms': 9.0}]
+        arguments = ['--device', 'cpu', '-m', MODEL, '--steps', 1, '--modes', 'full,sparse', '--quiet']
+        settings = self.report(*arguments, '--no-decode')['settings']  # as diffusers_report.py repeats them
+        (self.folder / 'rival.json').write_text(json.dumps({'rows': rows, 'settings': settings}))
+        self.fail_with(self.bench(*arguments, '--frames', 5, '--against', 'rival.json'), 2, 'rival.json', 'this run')
+        out = self.succeed(self.bench(*arguments, '--against', 'rival.json', '--report', 'r.json')).stdout
         self.assertIn('| diffusers eager |', out)
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 3 bars\n')
         self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')

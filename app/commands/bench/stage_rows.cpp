@@ -134,6 +134,8 @@ StageRow rival_row(const nlohmann::json& json, const std::string& where) {
     if (found == json.end() || !found->is_string()) throw fail(field, "is missing or no text");
     *text = found->get<std::string>();
   }
+  if (row.mode.empty() || row.mode == "full" || row.mode == "quantized" || row.mode == "sparse")
+    throw fail("mode", "is empty or one of this program's");
   const auto ms = number_of(json, "ms");
   if (!ms || !(*ms > 0)) throw fail("ms", "is missing or no number above 0");
   row.ms = Spread{.median = *ms,
@@ -148,6 +150,17 @@ StageRow rival_row(const nlohmann::json& json, const std::string& where) {
   const auto note = json.find("note");
   if (note != json.end() && note->is_string()) row.note = note->get<std::string>();
   return row;
+}
+
+/// What the times of both depend on.
+void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, const std::string& file) {
+  for (const char* field :
+       {"layers", "heads", "head_dim", "tokens", "text_tokens", "batch", "dtype", "width", "height", "frames"}) {
+    const nlohmann::json value = theirs.is_object() ? theirs.value(field, nlohmann::json()) : nlohmann::json();
+    if (value != ours.at(field))
+      throw bad_input(file + ": settings." + field + " is " + value.dump() + ", this run's is " + ours.at(field).dump(),
+                      "give both the same: tests/bench/diffusers_report.py takes them from this command's --report");
+  }
 }
 
 }  // namespace
@@ -191,11 +204,13 @@ nlohmann::json stage_json(const std::vector<StageRow>& rows) {
   return json;
 }
 
-std::vector<StageRow> read_rival(const std::string& file) {
+std::vector<StageRow> read_rival(const std::string& file, const nlohmann::json& settings) {
   const std::string remedy = "make it with tests/bench/diffusers_report.py";
   const nlohmann::json json = models::read_json(file, remedy);
   const auto rows = json.is_object() ? json.find("rows") : json.end();
-  if (rows == json.end() || !rows->is_array()) throw bad_input(file + ": rows is missing or no array", remedy);
+  if (rows == json.end() || !rows->is_array() || rows->empty())
+    throw bad_input(file + ": rows is missing, empty or no array", remedy);
+  check_settings(json.value("settings", nlohmann::json()), settings, file);
   std::vector<StageRow> rivals;
   for (size_t i = 0; i < rows->size(); ++i)
     rivals.push_back(rival_row((*rows)[i], file + ": rows[" + std::to_string(i) + "]"));

@@ -43,8 +43,9 @@ std::string stage_markdown(const std::vector<StageRow>& rows, int64_t steps);
 std::string stage_csv(const std::vector<StageRow>& rows);
 nlohmann::json stage_json(const std::vector<StageRow>& rows);
 
-/// The rows of a JSON report of a rival (an object with `rows`, each with at least mode, stage and ms). Throws Error
-/// naming file, row and field.
-std::vector<StageRow> read_rival(const std::string& file);
+/// The rows of a JSON report of a rival (an object with `rows`, each with at least mode, stage and ms, and the
+/// `settings` that it was measured with). Throws Error naming file, row and field, also where a setting that decides
+/// about times differs from `settings`, those of this run.
+std::vector<StageRow> read_rival(const std::string& file, const nlohmann::json& settings);
 
 }  // namespace sparsereel::app::bench

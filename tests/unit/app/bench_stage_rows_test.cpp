@@ -84,13 +84,18 @@ TEST(StageJson, HasWhatTheDesignPromises) {
   EXPECT_EQ(json[2]["layer_sparsity"].size(), 2U);
 }
 
+nlohmann::json settings() {
+  return {{"layers", 30},    {"heads", 30},  {"head_dim", 64}, {"tokens", 17776}, {"text_tokens", 226}, {"batch", 2},
+          {"dtype", "bf16"}, {"width", 720}, {"height", 480},  {"frames", 49},    {"seed", 42}};
+}
+
 TEST(Rival, RowsComeWithTheirTimes) {
   const TemporaryFolder folder;
-  write_text(folder / "rival.json", R"({"rows": [
+  write_text(folder / "rival.json", R"({"settings": )" + settings().dump() + R"(, "rows": [
     {"mode": "diffusers eager", "stage": "decode", "ms": 3000}, {"mode": "diffusers eager", "stage": "text", "ms": 1000},
     {"mode": "diffusers compiled", "stage": "step", "ms": 900, "ms_min": 890, "matmul_ms": 1, "attention_ms": 2, "rest_ms": 3, "peak_gib": 12.5}]})");
   std::vector<StageRow> all = rows();
-  for (const StageRow& row : read_rival((folder / "rival.json").string())) all.push_back(row);
+  for (const StageRow& row : read_rival((folder / "rival.json").string(), settings())) all.push_back(row);
   compare_steps(all, 50);
   EXPECT_EQ(all.back().mode, "diffusers compiled");
   EXPECT_DOUBLE_EQ(*all.back().video_seconds, 1 + 45 + 3) << "text and decode are not compiled";
@@ -104,14 +109,41 @@ TEST(Rival, WrongReportsAreNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {"[]", "rows"},
       {"{\"rows\": 1}", "rows"},
+      {"{\"rows\": []}", "rows"},
       {"{\"rows\": [1]}", "rows[0]"},
       {"{\"rows\": [{\"stage\": \"step\", \"ms\": 1}]}", "mode"},
+      {"{\"rows\": [{\"mode\": \"full\", \"stage\": \"step\", \"ms\": 1}]}", "mode"},
       {"{\"rows\": [{\"mode\": \"a\", \"stage\": \"step\"}]}", "ms"},
       {"{\"rows\": [{\"mode\": \"a\", \"stage\": \"s\", \"ms\": 0}]}", "ms"}};
   for (const auto& [text, word] : cases) {
-    write_text(folder / "rival.json", text);
-    EXPECT_TRUE(throws_error([&] { read_rival((folder / "rival.json").string()); }, {"rival.json", word})) << text;
+    nlohmann::json report = nlohmann::json::parse(text);
+    if (report.is_object()) report["settings"] = settings();
+    write_text(folder / "rival.json", report.dump());
+    EXPECT_TRUE(throws_error([&] { read_rival((folder / "rival.json").string(), settings()); }, {"rival.json", word}))
+        << text;
   }
+}
+
+TEST(Rival, AnotherConfigurationIsRefusedByItsField) {
+  const TemporaryFolder folder;
+  const nlohmann::json rows = {{{"mode", "a"}, {"stage", "step"}, {"ms", 1}}};
+  const auto refused = [&](const nlohmann::json& theirs, const std::string& what) {
+    write_text(folder / "rival.json", nlohmann::json{{"rows", rows}, {"settings", theirs}}.dump());
+    return throws_error([&] { read_rival((folder / "rival.json").string(), settings()); }, {"rival.json", what});
+  };
+  for (const char* field :
+       {"layers", "heads", "head_dim", "tokens", "text_tokens", "batch", "width", "height", "frames"}) {
+    nlohmann::json other = settings();
+    other[field] = 7;
+    EXPECT_TRUE(refused(other, std::string("settings.") + field + " is 7"));
+  }
+  nlohmann::json other = settings();
+  other["dtype"] = "fp32";
+  EXPECT_TRUE(refused(other, "settings.dtype is \"fp32\", this run's is \"bf16\""));
+  EXPECT_TRUE(refused(nullptr, "settings.layers is null"));
+  other = settings();
+  other["seed"] = 7;  // no time depends on it
+  EXPECT_FALSE(refused(other, ""));
 }
 
 TEST(Plot, DrawsTheStepsOfAPipeline) {
