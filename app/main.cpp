@@ -170,7 +170,10 @@ void run(int argc, char** argv, RunReport& report) {
       ->type_name("FILE")
       ->required();
   bench_plot_command->add_option("-o,--output", plot_output, "PNG to write (default bench.png)")->type_name("FILE");
-  bench_plot_command->callback([&] { bench_plot(arguments.path, plot_output, report); });
+  bench_plot_command->callback([&] {
+    check_distinct({{"the report", arguments.path}, {"--output", plot_output}});
+    bench_plot(arguments.path, plot_output, report);
+  });
 
   CLI::App* tune_command =
       program.add_subcommand("tune", "how sparse each head may be, under error bounds and in a time budget");

@@ -169,6 +169,16 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
         self.assertEqual(self.names(), ['r.json', 'r.png', 'rival.json'])
 
+    def test_a_plot_never_replaces_its_report(self):
+        report = self.folder / 'r.json'
+        report.write_text(json.dumps({'rows': [{'mode': 'full', 'ms': 1}]}))
+        (self.folder / 'link.png').symlink_to('r.json')
+        os.link(report, self.folder / 'hard.png')
+        before = report.read_text()
+        for name in ('link.png', 'hard.png'):
+            self.fail_with(self.run_program('bench', 'plot', 'r.json', '-o', name), 2, name, 'same file')
+        self.assertEqual((report.read_text(), self.names()), (before, ['hard.png', 'link.png', 'r.json']))
+
     def test_a_config_file_chooses_the_selection(self):
         (self.folder / 'a.yaml').write_text('topk: 0.25\ntoken_order: native\n')
         rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--no-decode')['rows']
