@@ -72,7 +72,7 @@ std::optional<bool> parse_flag(const std::string& text) {
 
 /// Throws where the value is none of the option's kind; `what` is how the error names it.
 void check_value(const OptionSpec& spec, const std::string& what, const std::string& value) {
-  const std::string help = "see 'sparsereel generate --help'";
+  const std::string help = "see the command's --help";
   const auto require = [&](bool right, const char* needed) {
     if (!right) throw bad_input(what + ": " + needed + " is needed", help);
   };
