@@ -34,7 +34,6 @@ struct Run {
   int64_t repetitions = 5;
   int64_t turn_ms = 0;
   int64_t accuracy_rows = 0;
-  uint64_t seed = 42;
 };
 
 Run prepare(const bench::AttentionOptions& options) {
@@ -49,7 +48,6 @@ Run prepare(const bench::AttentionOptions& options) {
   run.repetitions = options.repetitions.value_or(run.device.is_cpu() ? 5 : 20);
   run.turn_ms = options.turn_ms;
   run.accuracy_rows = options.accuracy_rows;
-  run.seed = static_cast<uint64_t>(options.seed);
   return run;
 }
 
@@ -151,7 +149,7 @@ std::vector<Row> measure(const Run& run, const bench::Workload& workload, bench:
   const int64_t copies = bench::copies_beyond_cache(workload.shape, run.dtype);
   check_memory(run, workload, copies);
   const std::vector<bench::Inputs> inputs =
-      bench::make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.seed);
+      bench::make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.plan.seed);
   std::optional<bench::ExactRows> exact;
   if (run.accuracy_rows > 0) exact = bench::exact_attention(inputs.front(), run.accuracy_rows, workload.causal);
 
@@ -167,7 +165,7 @@ std::vector<Row> measure(const Run& run, const bench::Workload& workload, bench:
 }
 
 nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& options) {
-  nlohmann::json settings = {{"data", options.data},   {"seed", run.seed},
+  nlohmann::json settings = {{"data", options.data},   {"seed", run.plan.seed},
                              {"warmup", run.warmup},   {"repetitions", run.repetitions},
                              {"turn_ms", run.turn_ms}, {"accuracy_rows", run.accuracy_rows}};
   if (run.plan.has(Mode::sparse)) {
@@ -183,7 +181,7 @@ nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& op
 std::string summary(const Run& run, const bench::AttentionOptions& options) {
   std::string text = run.device_name;
   if (run.device.is_cpu()) text += ", " + std::to_string(at::get_num_threads()) + " threads";
-  text += ", " + options.data + " data, seed " + std::to_string(run.seed) + ", median of " +
+  text += ", " + options.data + " data, seed " + std::to_string(run.plan.seed) + ", median of " +
           std::to_string(run.repetitions) + " rounds after " + std::to_string(run.warmup) + " to warm up";
   if (run.turn_ms > 0) text += ", turns of " + std::to_string(run.turn_ms) + " ms";
   return text;
@@ -221,6 +219,8 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   }
   watcher.clear();
 
+  if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return row.ms.has_value(); }))
+    throw run_failure("nothing could be measured: " + rows.front().note, "change the shape, the modes or the dtype");
   bench::deliver(render(run, options, rows, report.content), options.output, output, rows.size(), report);
 }
 

@@ -82,6 +82,11 @@ class BenchAttention(CommandLineTest):
             self.assertIsNone(row['ms'])
             self.assertIn('head_dim from 16 to 256', row['note'])
 
+    def test_a_run_that_measures_nothing_fails(self):
+        result = self.bench('--device', 'cpu', '--shape', '1,1,64,512', '--modes', 'sparse', '--repetitions', 1, '--quiet', '-o', 'a.md')
+        self.fail_with(result, 1, 'nothing could be measured', 'head_dim from 16 to 256')
+        self.assertEqual(self.names(), [])
+
     def test_failures(self):
         for arguments, words in (([], ['--workload', '--shape']),
                                  (['--shape', '1,2,3'], ['1,2,3']),
@@ -89,7 +94,7 @@ class BenchAttention(CommandLineTest):
                                  (['--shape', '1,1,64,64', '--topk', '2'], ['--topk 2']),
                                  (['--shape', '1,1,64,64', '--modes', 'full', '--topk', '0.5'], ['no effect']),
                                  (['--shape', '1,1,64,64', '--warmup', 'x'], ['bench attention --help']),
-                                 (['--shape', '1,1,64,64', '--dtype', 'int8'], ['int8']),
+                                 (['--shape', '1,1,64,64', '--dtype', 'int8'], ['int8', "the command's --help"]),
                                  (['--shape', '1,1,64,64', '--device', 'tpu'], ['tpu']),
                                  (['--shape', '4096,4096,4096,128', '--device', 'cpu'], ['GiB']),
                                  (['--shape', '1073741824,1073741824,1024,1024', '--device', 'cpu'], ['needs about 9', 'GiB']),

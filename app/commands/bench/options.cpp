@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <limits>
 
 #include "app/nearest.h"
 #include "app/settings.h"
@@ -41,6 +40,9 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
   const int64_t text_tokens = parse_text_tokens(options.text_tokens);
   for (Workload& workload : workloads) {
     if (text_tokens >= 0) workload.text_tokens = text_tokens;
+    if (text_tokens < 0 && workload.name.empty())
+      throw bad_input("--text-tokens model says nothing about --shape " + workload.shape.text(),
+                      "give a number of tokens, or --workload in place of the shape");
     workload.causal = workload.causal || options.causal;
     if (workload.text_tokens > workload.shape.tokens)
       throw bad_input("--text-tokens " + options.text_tokens + " is more than the " +
@@ -111,6 +113,10 @@ std::vector<double> parse_fractions(const std::string& text) {
 
 Format parse_format(const std::optional<std::string>& format, const std::string& output) {
   const std::string ending = std::filesystem::path(output).extension().string();
+  const std::vector<std::string> known = {"", ".md", ".txt", ".csv", ".json"};
+  if (!format && std::find(known.begin(), known.end(), ending) == known.end())
+    throw bad_input("--output " + output + ": " + ending + " is no table's ending",
+                    did_you_mean(ending, known, "use .md, .csv or .json, or say with --format what to write"));
   const std::string text = format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
   require_choice("--format " + text, text, {"md", "csv", "json"}, kHelp);
   return text == "csv" ? Format::csv : text == "json" ? Format::json : Format::markdown;
@@ -128,14 +134,15 @@ bool AttentionPlan::has(Mode mode) const {
 }
 
 AttentionPlan make_plan(const AttentionOptions& options) {
-  check_range("--seed", options.seed, 0, std::numeric_limits<int64_t>::max());
   check_range("--warmup", options.warmup, 0, 100'000);
   check_range("--turn", options.turn_ms, 0, 60'000);
   check_range("--repetitions", options.repetitions, 1, 100'000);
   check_range("--accuracy-rows", options.accuracy_rows, 0, 1 << 20);
   if (options.threads) models::check_threads(*options.threads);
-  Settings().add(Source::command_line, {{"device", options.device}, {"dtype", options.dtype}});
+  Settings given;
+  given.add(Source::command_line, {{"device", options.device}, {"dtype", options.dtype}, {"seed", options.seed}});
   AttentionPlan plan;
+  plan.seed = given.unsigned_whole("seed").value();
   plan.modes = parse_modes(options.modes);
   if (!plan.has(Mode::sparse)) refuse_selection_options(options);
   plan.workloads = collect_workloads(options);

@@ -26,7 +26,7 @@ struct AttentionOptions {
   std::string dtype = "auto";
   std::optional<int64_t> threads;
   std::string data = "gaussian";
-  int64_t seed = 42;
+  std::string seed = "42";
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   int64_t turn_ms = 0;
@@ -48,6 +48,7 @@ struct AttentionPlan {
   std::vector<double> topk;
   attention::Policy policy;  // of the sparse mode, but for topk
   Data data = Data::gaussian;
+  uint64_t seed = 42;
   Format format = Format::markdown;
 
   bool has(attention::Mode mode) const;
@@ -62,7 +63,8 @@ std::vector<attention::Mode> parse_modes(const std::string& text);
 /// Of --topk. Throws Error naming the item that is not above 0 and at most 1.
 std::vector<double> parse_fractions(const std::string& text);
 
-/// Throws Error for a format other than md, csv and json. Without one the ending of the output decides.
+/// Throws Error for a format other than md, csv and json. Without one the ending of the output decides, .md and .txt
+/// being Markdown like none; Error for others.
 Format parse_format(const std::optional<std::string>& format, const std::string& output);
 
 void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most);

@@ -19,12 +19,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-/// Above 0 and small enough that every product of a shape is exact in 64 bits; 0 for anything else.
+constexpr int64_t kLargest = 1 << 30;  // small enough for the arithmetic on a shape's sizes
+
+/// 1 to kLargest; 0 for anything else.
 int64_t parse_size(std::string_view text) {
   int64_t value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  constexpr int64_t limit = 1 << 30;
-  return error == std::errc{} && stop == text.data() + text.size() && value > 0 && value <= limit ? value : 0;
+  return error == std::errc{} && stop == text.data() + text.size() && value > 0 && value <= kLargest ? value : 0;
 }
 
 Shape parse_shape(const std::string& text) {
@@ -32,7 +33,7 @@ Shape parse_shape(const std::string& text) {
   const std::vector<std::string> items = split(text, ',');
   if (items.size() == sizes.size()) std::transform(items.begin(), items.end(), sizes.begin(), parse_size);
   if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end())
-    throw bad_input("--shape " + text + " is not four whole numbers above 0",
+    throw bad_input("--shape " + text + " is not four whole numbers from 1 to " + std::to_string(kLargest),
                     "write B,H,N,D (batch, heads, tokens, head_dim), e.g. --shape 2,30,17776,64");
   return {.batch = sizes[0], .heads = sizes[1], .tokens = sizes[2], .head_dim = sizes[3]};
 }

@@ -35,7 +35,7 @@ const std::vector<Workload>& known_workloads();
 Workload find_workload(const std::string& name);
 
 /// "1,4,2336,64;2,30,17776,64" -> two shapes; ';' and white space separate. Throws Error naming the one that is not
-/// four whole numbers above 0.
+/// four whole numbers from 1 to 2^30.
 std::vector<Shape> parse_shapes(std::string_view text);
 
 /// "0.5, 0.3" -> {"0.5", "0.3"}; white space around items is dropped, empty items stay.

@@ -6,6 +6,7 @@
 
 #include "app/commands/bench/hardware.h"
 #include "hilbert/error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -43,8 +44,9 @@ TEST(Shapes, AreSeparatedBySemicolonsAndSpaces) {
 
 TEST(Shapes, RefuseWhatIsNotFourSizes) {
   for (const char* text : {"", ";", "1,2,3", "1,2,3,4,5", "1,2,3,0", "1,2,-3,4", "1,2,3,x", "1,2,3,4x", "1,,3,4",
-                           "1.5,2,3,4", "1,2,3,99999999999999999999"})
-    EXPECT_THROW(parse_shapes(text), Error) << text;
+                           "1.5,2,3,4", "1,2,3,99999999999999999999", "1,2,3,1073741825"})
+    EXPECT_TRUE(test::throws_error([&] { parse_shapes(text); }, {"--shape"})) << text;
+  EXPECT_TRUE(test::throws_error([] { parse_shapes("1,2,3,1073741825"); }, {"from 1 to 1073741824"}));
 }
 
 TEST(Shapes, OperationsAreHalvedByCausality) {
@@ -80,12 +82,10 @@ TEST(Plan, HasTheDefaults) {
 TEST(Plan, TakesWorkloadsThenShapes) {
   AttentionOptions options = with_shape("1,2,300,64");
   options.workloads = {"flux, mochi", "sd3.5"};
-  options.text_tokens = "model";
   const AttentionPlan plan = make_plan(options);
   ASSERT_EQ(plan.workloads.size(), 4U);
   EXPECT_EQ(plan.workloads[1].name, "mochi");
-  EXPECT_EQ(plan.workloads[1].text_tokens, 256);
-  EXPECT_EQ(plan.workloads[3].text_tokens, 0);
+  EXPECT_EQ(plan.workloads[3].shape.text(), "1,2,300,64");
 }
 
 TEST(Plan, TextTokensReplaceTheModels) {
@@ -94,6 +94,10 @@ TEST(Plan, TextTokensReplaceTheModels) {
   EXPECT_EQ(make_plan(options).workloads[0].text_tokens, 0);
   options.text_tokens = "7";
   EXPECT_EQ(make_plan(options).workloads[0].text_tokens, 7);
+  options.text_tokens = "model";
+  EXPECT_EQ(make_plan(options).workloads[0].text_tokens, 256);
+  options.shapes = {"1,2,300,64"};
+  EXPECT_THAT(refusal(options), HasSubstr("--text-tokens model says nothing about --shape 1,2,300,64"));
 }
 
 TEST(Plan, DropsAModeGivenTwice) {
@@ -109,6 +113,12 @@ TEST(Plan, GuessesTheFormatFromTheOutput) {
   options.output = "a.json";
   EXPECT_EQ(make_plan(options).format, Format::json);
   options.format = "md";
+  EXPECT_EQ(make_plan(options).format, Format::markdown);
+  options.output = "a.mp4";
+  EXPECT_EQ(make_plan(options).format, Format::markdown);
+  options.format.reset();
+  EXPECT_THAT(refusal(options), HasSubstr("--output a.mp4"));
+  options.output = "a.txt";
   EXPECT_EQ(make_plan(options).format, Format::markdown);
 }
 
@@ -131,7 +141,11 @@ TEST(Plan, RefusesBadValuesByName) {
   EXPECT_THAT(changed([](auto& o) { o.repetitions = 0; }), HasSubstr("--repetitions 0"));
   EXPECT_THAT(changed([](auto& o) { o.warmup = -1; }), HasSubstr("--warmup -1"));
   EXPECT_THAT(changed([](auto& o) { o.accuracy_rows = -1; }), HasSubstr("--accuracy-rows -1"));
-  EXPECT_THAT(changed([](auto& o) { o.seed = -1; }), HasSubstr("--seed -1"));
+  EXPECT_THAT(changed([](auto& o) { o.seed = "-1"; }), HasSubstr("--seed -1"));
+  EXPECT_THAT(changed([](auto& o) { o.seed = "18446744073709551616"; }), HasSubstr("--seed 18446744073709551616"));
+  AttentionOptions largest = with_shape("1,4,256,64");
+  largest.seed = "18446744073709551615";
+  EXPECT_EQ(make_plan(largest).seed, 18446744073709551615U);
 }
 
 TEST(Plan, RefusesSelectionOptionsWithoutTheSparseMode) {
