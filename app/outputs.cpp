@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 /// Without a trailing slash, links followed as far as they lead.
 fs::path resolved(const fs::path& path) {
   std::error_code ignored;
-  const fs::path file = fs::weakly_canonical(fs::absolute(path.has_filename() ? path : path.parent_path()), ignored);
+  const fs::path target = models::behind_links(path.has_filename() ? path : path.parent_path());
+  const fs::path file = fs::weakly_canonical(target, ignored);
   return file.empty() ? path : file;
 }
 

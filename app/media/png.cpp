@@ -70,10 +70,7 @@ fs::path resolve_folder(const fs::path& path) {
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads to no path
     throw bad_input(path.string() + ": is a file, not a folder for PNGs", "choose another name");
-  if (!fs::is_symlink(folder, error)) return folder;
-  fs::path target = fs::weakly_canonical(folder, error);
-  if (error) models::throw_write_failure(path, error.value());
-  return target;
+  return models::behind_links(folder);
 }
 
 }  // namespace

@@ -36,19 +36,17 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// The file to be replaced: an existing symbolic link stays, what it points to is replaced. Anything else than a file
-/// is refused.
+/// The file to be replaced. Anything else than a file is refused.
 fs::path resolve_target(const fs::path& asked) {
   std::error_code error;
-  fs::path target = fs::is_symlink(asked, error) ? fs::weakly_canonical(asked, error) : fs::absolute(asked, error);
-  if (error) throw_write_failure(asked, error.value());
-  const fs::file_status status = fs::status(target, error);
+  const fs::file_status status = fs::status(asked, error);
+  if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // links in a circle, for one
   if (fs::is_directory(status) || !asked.has_filename())
     throw bad_input("cannot write " + asked.string() + ": it is a folder", "give the name of a file");
   if (fs::exists(status) && !fs::is_regular_file(status))
     throw bad_input("cannot write " + asked.string() + ": it is a device or a pipe",
                     "give the name of an ordinary file");
-  return target;
+  return behind_links(asked);
 }
 
 /// `.name.<pid>.partial.ext`; attempts after the first (a leftover of a killed process that had the same id) get a
@@ -79,14 +77,26 @@ Error write_failure(const fs::path& target, int error) {
     case EPERM:
     case EROFS:
       return bad_input(cause, "choose a folder that you may write to");
-    case ENOENT:
     case ENOTDIR:
+      return bad_input(cause, "choose another folder: a file stands where the path has one");
+    case ELOOP:
+      return bad_input(cause, "remove that link, which leads back to itself, or choose another name");
+    case ENOENT:
       return bad_input(cause, "create the folder " + target.parent_path().string() + " first, or choose another");
     case ENAMETOOLONG:
       return bad_input(cause, "choose a shorter file name");
     default:
       return run_failure(cause, "check the disk, or choose another folder");
   }
+}
+
+fs::path behind_links(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // the kernel's own limit
+  std::error_code ignored;
+  fs::path target = fs::absolute(path, ignored);
+  for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, ignored)); ++links)
+    target = target.parent_path() / fs::read_symlink(target, ignored);
+  return target;
 }
 
 int write_all(int descriptor, const void* data, size_t bytes) {
@@ -164,10 +174,12 @@ void throw_write_error(int system_error, const Error& error) {
 AtomicFile::AtomicFile(const fs::path& target) : target_(resolve_target(target)) {
   // The temporary's name is cut to fit, so that only the rename at the end would see it.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
+  struct stat old {};
+  if (::stat(target_.c_str(), &old) == 0) mode_ = old.st_mode & 07777;
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(target_, attempt);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, mode_ ? 0600 : 0666);
     if (descriptor_ < 0 && errno != EEXIST) break;
   }
   if (descriptor_ < 0) throw_write_failure(target_, errno);
@@ -185,6 +197,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
 void AtomicFile::commit() {
   // Some file systems (quotas, network) report a failed write only here.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
+  if (mode_ && ::chmod(temporary_.c_str(), *mode_) != 0) throw_write_failure(target_, errno);
   if (const int error = flush_to_disk(temporary_)) throw_write_failure(target_, error);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
   unfinished_->keep();

@@ -2,6 +2,8 @@
 // torch.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -26,6 +28,10 @@ Error write_failure(const std::filesystem::path& target, int system_error);
 
 /// Throws write_failure(), as throw_write_error() does.
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
+
+/// Where a chain of symbolic links leads, which need not exist; absolute. Throws write_failure() where it leads
+/// nowhere.
+std::filesystem::path behind_links(const std::filesystem::path& path);
 
 /// Writes all of it, or returns the system's error number; else 0.
 int write_all(int descriptor, const void* data, size_t bytes);
@@ -57,7 +63,8 @@ class Temporary {
 /// A file in the making: `dir/.name.<pid>.partial.ext` for the target `dir/name.ext` (the extension is kept, so that
 /// FFmpeg can guess the format). It is filled by write(), or by anybody who opens temporary() by path; commit() makes
 /// it the target. Whatever happens before commit() (an exception, an early return, a full disk) leaves the target as it
-/// was and no temporary behind. Where the target is a symbolic link, the file that it points to is replaced.
+/// was and no temporary behind. Where the target is a symbolic link, the file that it points to is made or replaced. A
+/// file that is replaced leaves its permissions to the new one.
 class AtomicFile {
  public:
   /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
@@ -85,6 +92,7 @@ class AtomicFile {
  private:
   std::filesystem::path target_;
   std::filesystem::path temporary_;
+  std::optional<mode_t> mode_;  // of the file that is replaced
   int descriptor_ = -1;
   std::optional<Temporary> unfinished_;
 };

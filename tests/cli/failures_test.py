@@ -169,12 +169,14 @@ class Failures(CommandLineTest):
     def test_files_of_a_run_are_different_files(self):
         (self.folder / 'report.json').write_text('old')
         (self.folder / 'link.json').symlink_to('report.json')
+        (self.folder / 'dangling.json').symlink_to('b.safetensors')
         for arguments in (['-o', 'a.safetensors', '--save-latents', 'a.safetensors'], ['-o', './a.mp4', '--report', 'a.mp4'],
                           ['-o', 'a.gif', '--report', 'a.gif.json'], ['--contact-sheet', 'a.png', '--report', 'a.png'],
-                          ['-o', 'a', '--contact-sheet', 'a/'], ['--report', 'report.json', '--save-latents', 'link.json']):
+                          ['-o', 'a', '--contact-sheet', 'a/'], ['--report', 'report.json', '--save-latents', 'link.json'],
+                          ['--report', 'dangling.json', '--save-latents', 'b.safetensors']):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.generate(*arguments), 2, *[word for word in arguments if word in ('--report', '--save-latents')][:1])
-        self.assertEqual(self.names(), ['link.json', 'report.json'])
+        self.assertEqual(self.names(), ['dangling.json', 'link.json', 'report.json'])
         self.assertEqual((self.folder / 'report.json').read_text(), 'old')
 
     def test_outputs_never_replace_what_is_read(self):

@@ -1,6 +1,7 @@
 // Output files appear whole or not at all.
 #include "models/checkpoint/atomic_file.h"
 
+#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,6 +21,7 @@ using test::read_text;
 using test::TemporaryFolder;
 using test::throws_error;
 using test::write_text;
+using ::testing::HasSubstr;
 using ::testing::Test;
 
 /// Lets no file of this process grow beyond `bytes`, as a full disk would, for as long as it lives.
@@ -109,6 +111,53 @@ TEST(AtomicFile, ReplacesTheFileBehindASymbolicLink) {
   file.commit();
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.txt"));
   EXPECT_EQ(read_text(folder / "real.txt"), "new");
+}
+
+TEST(AtomicFile, MakesTheFileThatALinkWaitsFor) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "data");
+  std::filesystem::create_symlink("second.txt", folder / "first.txt");
+  std::filesystem::create_symlink("data/real.txt", folder / "second.txt");
+  AtomicFile file(folder / "first.txt");
+  file.write("new", 3);
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "first.txt"));
+  EXPECT_EQ(read_text(folder / "data" / "real.txt"), "new");
+}
+
+TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("b.txt", folder / "a.txt");
+  std::filesystem::create_symlink("a.txt", folder / "b.txt");
+  write_text(folder / "file", "old");
+  const auto remedy = [&](const std::string& name) -> std::string {
+    try {
+      const AtomicFile file(folder / name);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return error.remedy();
+    }
+    return {};
+  };
+  EXPECT_THAT(remedy("a.txt"), HasSubstr("link"));
+  EXPECT_THAT(remedy("file/x.mp4"), HasSubstr("a file stands where"));
+  EXPECT_THAT(remedy("none/x.mp4"), HasSubstr("create the folder"));
+}
+
+TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
+  const TemporaryFolder folder;
+  for (const mode_t mode : {0600U, 0444U, 0664U}) {
+    const std::filesystem::path path = folder / std::to_string(mode);
+    write_text(path, "old");
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    AtomicFile file(path);
+    write_text(file.temporary(), "new");
+    file.commit();
+    struct stat status = {};
+    ASSERT_EQ(::stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, mode);
+    EXPECT_EQ(read_text(path), "new");
+  }
 }
 
 TEST(AtomicFile, NewFileHasTheUsualPermissions) {
