@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
 
@@ -24,9 +26,12 @@ SavedLatents load_latents(const std::filesystem::path& path) {
   using enum models::Dtype;
   if (entry->dtype != f32 && entry->dtype != f16 && entry->dtype != bf16)
     throw bad_input(tensor + " has dtype " + std::string(models::name(entry->dtype)), "save it as fp32, fp16 or bf16");
+  at::Tensor latents = copy_of(file, *entry);
+  if (!at::isfinite(latents).all().item<bool>())
+    throw bad_input(tensor + " holds values that are no numbers", "make the latents again");
   const auto& metadata = file.header().metadata;
   const auto recipe = metadata.find("recipe");
-  return {.latents = copy_of(file, *entry), .recipe = recipe == metadata.end() ? "" : recipe->second};
+  return {.latents = std::move(latents), .recipe = recipe == metadata.end() ? "" : recipe->second};
 }
 
 }  // namespace sparsereel::app

@@ -17,7 +17,8 @@ struct SavedLatents {
   std::string recipe;  // empty where the file has none
 };
 
-/// Throws Error naming the file when it is not well-formed, has no tensor `latents`, or one of another rank or dtype.
+/// Throws Error naming the file when it is not well-formed, has no tensor `latents`, or one of another rank or dtype,
+/// or with NaN or Inf in it.
 SavedLatents load_latents(const std::filesystem::path& path);
 
 }  // namespace sparsereel::app

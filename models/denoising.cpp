@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/frames.h"
 
 namespace sparsereel::models {
 namespace {
@@ -69,7 +70,7 @@ at::Tensor Denoising::predict_guarded(int64_t timestep) {
     if (all_finite(prediction)) return prediction;
   }
   throw run_failure("step " + std::to_string(done_ + 1) + ": the denoiser's prediction holds NaN or Inf",
-                    "try --dtype fp32 (or bf16 in place of fp16), or check the checkpoint with 'sparsereel inspect'");
+                    nan_remedy(state_.latents.scalar_type()));
 }
 
 /// What counts is what is committed: the step's counts become those of full attention.

@@ -7,9 +7,15 @@
 
 namespace sparsereel::models {
 
-std::string defect(const at::Tensor& frames) {
+std::string nan_remedy(at::ScalarType dtype) {
+  const std::string damaged = "check that the checkpoint's weights are whole";
+  if (dtype == at::kFloat) return damaged;
+  return std::string("try --dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
+}
+
+std::string defect(const at::Tensor& frames, at::ScalarType dtype) {
   const auto brightest = frames.max().item<float>();  // NaN where any value is
-  if (!std::isfinite(brightest)) return "holds values that are no numbers (try --dtype fp32)";
+  if (!std::isfinite(brightest)) return "holds values that are no numbers (" + nan_remedy(dtype) + ")";
   return brightest < 2.0F / 255 ? "is black" : "";
 }
 

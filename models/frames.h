@@ -7,9 +7,12 @@
 
 namespace sparsereel::models {
 
-/// frames as in GenerateResult. "is black" (no value reaches 2/255), "holds values that are no numbers ..."; empty
-/// where nothing is wrong.
-std::string defect(const at::Tensor& frames);
+/// frames as in GenerateResult, decoded in `dtype`. "is black" (no value reaches 2/255), "holds values that are no
+/// numbers ..."; empty where nothing is wrong.
+std::string defect(const at::Tensor& frames, at::ScalarType dtype);
+
+/// What to do about NaN and Inf in a run of this dtype.
+std::string nan_remedy(at::ScalarType dtype);
 
 /// That the decoder makes another number of frames than was asked for; empty where it does not.
 std::string frame_count_warning(const at::Tensor& frames, const GenerateSettings& settings);

@@ -133,7 +133,7 @@ Video video_of(const models::GenerateResult& result) {
   const auto* pixels = frames.const_data_ptr<float>();
   video.pixels.assign(pixels, pixels + frames.numel());
   video.sparsity = result.attention.statistics.sparsity();
-  video.defect = models::defect(frames);
+  video.defect = models::defect(frames, result.latents.scalar_type());
   video.warnings = result.warnings;
   if (const std::string other = models::frame_count_warning(frames, result.settings); !other.empty())
     video.warnings.push_back(other);

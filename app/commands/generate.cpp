@@ -121,7 +121,7 @@ void generate(const Settings& settings, RunReport& report) {
   if (!other_settings.empty()) result.warnings.push_back(other_settings);
   if (const std::string other = models::frame_count_warning(result.frames, result.settings); !other.empty())
     result.warnings.push_back(other);
-  if (const std::string wrong = models::defect(result.frames); wrong.empty()) {
+  if (const std::string wrong = models::defect(result.frames, result.latents.scalar_type()); wrong.empty()) {
     kept.let_go();
   } else {
     const std::string where = kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string();

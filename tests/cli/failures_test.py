@@ -156,6 +156,14 @@ class Failures(CommandLineTest):
     def test_names_too_long_are_refused_at_once(self):
         for arguments in (['-o', 'x' * 300 + '.mp4'], ['-o', 'x' * 236 + '.mp4'], ['-o', 'x' * 240], ['-o', 'x' * 256],
                           ['-o', 'x' * 256, '--save-latents', 'latents.safetensors'], ['--save-latents', 'x' * 250 + '.safetensors'],
+    def test_latents_that_are_no_numbers(self):
+        self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4', '--dtype', 'fp32'))
+        file = self.folder / 'latents.safetensors'
+        file.write_bytes(file.read_bytes()[:-4] + struct.pack('<f', float('nan')))
+        self.fail_with(self.generate('--init-latents', file, '-o', 'b.mp4'), 2, 'latents.safetensors', 'no numbers')
+        self.fail_with(self.run_program('decode', file, '-m', MODEL, '-o', 'b.mp4'), 2, 'latents.safetensors', 'no numbers')
+        self.assertEqual(self.names(), ['a.mp4', 'latents.safetensors'])
+
                           ['-o', 'x' * 248 + '.gif', '--save-latents', 'latents.safetensors'], ['--contact-sheet', 'x' * 255 + '.png']):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.generate(*arguments), 2, 'too long')

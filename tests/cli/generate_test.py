@@ -179,7 +179,7 @@ class Generate(CommandLineTest):
         self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_bytes(), before)
 
     def test_black_and_broken_videos_warn_once_and_keep_their_latents(self):
-        for half, words in ((0xF000, 'is black'), (0x7E00, 'no numbers')):
+        for half, words in ((0xF000, 'is black'), (0x7E00, "no numbers (check that the checkpoint's weights are whole)")):
             with self.subTest(words):
                 model = self.model_whose_videos_are(half)
                 made = self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'))
