@@ -15,12 +15,13 @@ namespace sparsereel::app {
 namespace {
 
 std::atomic<bool> stop_requested{false};
+std::atomic<bool> asked{false};  // by the run, whether it is to stop
 
-/// The first asks the run to stop; the second ends the process.
+/// The first asks the run to stop, where that looks; else, and the second time, it ends the process.
 void wait_for_signals(sigset_t signals) {
   for (int number = 0;;) {
     if (sigwait(&signals, &number) != 0) continue;
-    if (stop_requested.exchange(true)) break;
+    if (stop_requested.exchange(true) || !asked) break;
     constexpr std::string_view text = "\nstopping after this step; once more to stop at once\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   }
@@ -49,6 +50,7 @@ void install_signal_handlers() {
 }
 
 bool interrupted() {
+  asked = true;
   return stop_requested;
 }
 

@@ -1,5 +1,6 @@
 // Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: the first asks the run to stop between steps, the second ends the process at
-// once.
+// once, and so does the first while a run has not come to its steps: there is nothing to lose, and it may read from a
+// pipe that nobody fills.
 #pragma once
 
 namespace sparsereel::app {
@@ -8,7 +9,7 @@ namespace sparsereel::app {
 /// reader that left is an ordinary write error.
 void install_signal_handlers();
 
-/// True after the first of these signals.
+/// True after the first of these signals. Whoever calls it goes on doing so until the run ends.
 bool interrupted();
 
 }  // namespace sparsereel::app

@@ -41,7 +41,10 @@ nlohmann::json seconds_report(const models::StageSeconds& seconds, double open, 
 models::GenerateObserver observe(
     Progress& progress, const std::function<void(const at::Tensor&, const models::GenerateSettings&)>& latents) {
   models::GenerateObserver observer;
-  observer.stage = [&progress](const std::string& stage) { progress.stage(stage); };
+  observer.stage = [&progress](const std::string& stage) {
+    if (interrupted()) throw models::Cancelled{};
+    progress.stage(stage);
+  };
   observer.step = [&progress](int64_t step, int64_t steps, double seconds) { progress.step(step, steps, seconds); };
   observer.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
   observer.latents = latents;

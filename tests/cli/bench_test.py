@@ -4,11 +4,9 @@ import io
 import json
 import os
 import signal
-import subprocess
-import time
 import unittest
 
-from support import MODEL, PROGRAM, ROOT, CommandLineTest, limited
+from support import MODEL, ROOT, CommandLineTest, limited
 
 TINY = ['--device', 'cpu', '--shape', '1,2,320,32', '--topk', '0.5,0.3', '--warmup', 0, '--repetitions', 2]
 
@@ -109,12 +107,11 @@ class BenchAttention(CommandLineTest):
     def test_interrupt_writes_the_report_but_no_table(self):
         arguments = ['--device', 'cpu', '--shape', '1,1,1024,64', '--topk', '0.5', '--repetitions', '100000',
                      '--report', 'r.json', '-o', 'a.md']
-        process = subprocess.Popen([PROGRAM, 'bench', 'attention', *arguments], cwd=self.folder, text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(3)
-        os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 130, errors)
+        process, terminal = self.start_program('bench', 'attention', *arguments)
+        self.assertIn('/100001', self.read_until(terminal, '/100001'))  # rounds, one of them to warm up
+        process.send_signal(signal.SIGINT)
+        errors = self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 130, errors)
         self.assertIn('remedy', errors)
         self.assertEqual(self.names(), ['r.json'])
         self.assertEqual(json.loads((self.folder / 'r.json').read_text())['exit']['state'], 'interrupted')

@@ -1,36 +1,14 @@
 """Ctrl-C and SIGTERM: exit code 130, nothing half-written, and a word on how to go on; the bar on a terminal."""
 import os
-import pty
-import select
 import signal
-import subprocess
-import time
 import unittest
 
-from support import MODEL, PROMPT, PROGRAM, CommandLineTest
+from support import MODEL, PROMPT, CommandLineTest
 
 
 class Interrupt(CommandLineTest):
     def start(self, *arguments, steps=1000, **options):
-        """A run whose progress bar goes to a terminal that the test reads; returns (process, terminal)."""
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', str(steps), *arguments],
-                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs, **options)
-        os.close(theirs)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(os.close, ours)
-        return process, ours
-
-    def read_until(self, terminal, word, seconds=60):
-        """What the terminal shows up to `word`; all of it until the program ends, where word is None."""
-        text, end = '', time.monotonic() + seconds
-        while (word is None or word not in text) and time.monotonic() < end:
-            if select.select([terminal], [], [], 0.2)[0]:
-                try:
-                    text += os.read(terminal, 4096).decode(errors='replace')
-                except OSError:
-                    break
-        return text
+        return self.start_program('generate', '-m', MODEL, '-p', PROMPT, '--steps', steps, *arguments, **options)
 
     def stop(self, process, terminal, number):
         process.send_signal(number)
@@ -54,6 +32,14 @@ class Interrupt(CommandLineTest):
         self.assertEqual(code, 130)
         self.assertIn('sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors', text)
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
+
+    def test_first_signal_ends_a_run_that_waits_for_its_input(self):
+        os.mkfifo(self.folder / 'prompt.txt')
+        process, terminal = self.start_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '-o', 'clip.mp4')
+        writer = os.open(self.folder / 'prompt.txt', os.O_WRONLY)  # returns once the program reads
+        self.addCleanup(os.close, writer)
+        self.assertEqual(self.stop(process, terminal, signal.SIGINT)[0], 130)
+        self.assertEqual(self.names(), ['prompt.txt'])
 
     def test_second_signal_stops_at_once(self):
         # The one step of so large a video takes many seconds: the program ends inside of it.

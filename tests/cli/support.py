@@ -4,11 +4,14 @@ By hand: SPARSEREEL=build/sparsereel python3 tests/cli/generate_test.py
 """
 import json
 import os
+import pty
 import resource
+import select
 import shutil
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -74,6 +77,26 @@ class CommandLineTest(unittest.TestCase):
     def run_program(self, *arguments, **options):
         return subprocess.run([PROGRAM, *map(str, arguments)], **{'cwd': self.folder, 'capture_output': True, 'text': True,
                                                                   'timeout': 300, **options})
+
+    def start_program(self, *arguments, **options):
+        """The program with its progress bar on a terminal that the test reads; returns (process, terminal)."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], cwd=self.folder, stdout=subprocess.PIPE, stderr=theirs, **options)
+        os.close(theirs)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(os.close, ours)
+        return process, ours
+
+    def read_until(self, terminal, word, seconds=60):
+        """What the terminal shows up to `word`; all of it until the program ends, where word is None."""
+        text, end = '', time.monotonic() + seconds
+        while (word is None or word not in text) and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.2)[0]:
+                try:
+                    text += os.read(terminal, 4096).decode(errors='replace')
+                except OSError:
+                    break
+        return text
 
     def generate(self, *arguments, **options):
         """`generate` on the small checkpoint: 2 steps, 9 frames of 64x64, unless the arguments say otherwise."""
