@@ -99,11 +99,16 @@ std::string KeptLatents::save(const at::Tensor& latents, const std::string& reci
   try {
     save_latents(path, latents, recipe);
   } catch (const Error& error) {
-    if (!asked_.empty()) throw;
+    if (!asked_.empty()) failure_ = error;
     return std::string("the latents are not kept while the video is made: ") + error.what();
   }
   saved_ = path;
   return {};
+}
+
+void KeptLatents::check() const {
+  if (failure_)
+    throw Error(failure_->exit_code(), output_.string() + " is there, but " + failure_->what(), failure_->remedy());
 }
 
 void KeptLatents::let_go() {

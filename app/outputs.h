@@ -4,10 +4,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/options.h"
+#include "hilbert/error.h"
 
 namespace sparsereel::app {
 
@@ -34,16 +36,17 @@ void check_outputs(const Settings& settings, const RunOptions& run, const std::f
 std::filesystem::path latents_beside(const std::filesystem::path& output);
 
 /// Where a run of `generate` keeps its latents: --save-latents, or a file beside the output for the time until the
-/// video is written. That one is the program's own doing: it never replaces a file, only a file of this run is ever
-/// removed, and where it cannot be written the run goes on.
+/// video is written. That one is the program's own doing: it never replaces a file, and only a file of this run is ever
+/// removed. Where the file cannot be written the run goes on: its steps are done.
 class KeptLatents {
  public:
   /// `asked`: --save-latents; empty where it was not given.
   KeptLatents(std::filesystem::path asked, std::filesystem::path output);
 
-  /// Returns a warning where the file that nobody asked for could not be written; empty otherwise. Throws Error for the
-  /// one asked for.
+  /// Returns a warning where the file could not be written; empty otherwise.
   std::string save(const at::Tensor& latents, const std::string& recipe);
+  /// Once the video is written: throws Error where the file asked for is not there.
+  void check() const;
   /// What was saved; empty where nothing was.
   const std::filesystem::path& saved() const { return saved_; }
   /// Removes the file unless it was asked for.
@@ -51,6 +54,7 @@ class KeptLatents {
 
  private:
   std::filesystem::path asked_, output_, saved_;
+  std::optional<Error> failure_;
 };
 
 }  // namespace sparsereel::app

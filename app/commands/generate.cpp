@@ -146,6 +146,7 @@ void generate(const Settings& settings, RunReport& report) {
   add_output_report(report.content, options.run, result.frames, written, warnings);
   report.content["memory"] = memory_report(pipeline->device(), result.memory);
   const models::StageSeconds& seconds = result.seconds;
+  kept.check();
   report.last_line = output_summary(options.run, result.frames) + ", " + fixed(all_seconds, 1) + " s (text " +
                      fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " +
                      fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +

@@ -236,11 +236,6 @@ class Failures(CommandLineTest):
         self.assertNotIn('sparsereel decode', remedy)  # nothing is there to decode
         self.assertEqual(self.names(), [])
 
-    def test_disk_too_small_for_the_latents_asked_for_ends_the_run(self):
-        result = self.generate('-o', 'clip.mp4', '--save-latents', 'latents.safetensors', **limited(512))
-        self.fail_with(result, 1, 'latents.safetensors', 'file size limit')
-        self.assertEqual(self.names(), [])
-
     def test_video_is_written_though_its_latents_found_no_room(self):
         # 9 frames of 16 x 16 are far smaller as a GIF than their latents with the recipe of this long prompt.
         video = ['generate', '-m', MODEL, '-p', PROMPT + ' ' * 9000, '--size', '16x16', '--steps', '1', '-o', 'clip.gif', '--no-metadata']
@@ -250,6 +245,15 @@ class Failures(CommandLineTest):
 
     def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
         result = self.generate('-o', 'clip.safetensors', **limited(65536))
+        # where they were asked for, that they are missing is a failure
+        result = self.run_program(*video, '--save-latents', 'latents.safetensors', '--json', **limited(8000))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        warning, cause, remedy = result.stderr.splitlines()
+        self.assertRegex(warning, 'warning: .*latents.safetensors')
+        self.assertRegex(cause, 'error: clip.gif is there, but cannot write .*latents.safetensors')
+        self.assertIn('file size limit', remedy)
+        self.assertEqual(json.loads(result.stdout)['output']['path'], 'clip.gif')
+        self.assertEqual(self.names(), ['clip.gif'])
         self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
         self.assertNotIn('--fps', result.stderr)  # only what was asked for
