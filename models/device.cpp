@@ -17,6 +17,7 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <thread>
 
 #include "hilbert/error.h"
 
@@ -179,9 +180,12 @@ c10::Device resolve_device(const std::string& text) {
 }
 
 void check_threads(int64_t threads) {
-  if (threads < 1 || threads > 4096)
-    throw bad_input("--threads " + std::to_string(threads) + " is outside 1 to 4096",
-                    "give the number of CPU cores to use");
+  constexpr int64_t kPerCore =
+      64;  // as many as a recipe from a large machine may ask of a small one; with 2000 no run ends
+  const int64_t cores = std::max(1U, std::thread::hardware_concurrency()), most = kPerCore * cores;
+  if (threads < 1 || threads > most)
+    throw bad_input("--threads " + std::to_string(threads) + " is outside 1 to " + std::to_string(most),
+                    "give the number of CPU cores to use: here are " + std::to_string(cores));
 }
 
 uint64_t free_memory(c10::Device device) {

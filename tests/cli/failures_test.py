@@ -51,6 +51,7 @@ class Failures(CommandLineTest):
                 (['--vae-tiling', 'maybe'], ['--vae-tiling maybe']),
                 (['--seed', '-1'], ['--seed -1']),
                 (['--threads', '0'], ['--threads 0']),
+                (['--threads', 64 * len(os.sched_getaffinity(0)) + 1], ['--threads', 'CPU cores']),
                 (['--max-sequence-length', '17'], ['--max-sequence-length 17', '16']),
                 (['-p', 'twice'], ['--prompt']),
                 (['--prompt-file', 'a.txt'], ['--prompt', '--prompt-file']),

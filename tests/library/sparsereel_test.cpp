@@ -103,8 +103,10 @@ TEST(Library, FailuresSayWhatTheCommandLineSays) {
             "--dtype int8: one of auto, fp32, bf16, fp16 is needed");
   EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cpu", .offload = true}); }).cause(),
             "--offload has no effect on a CPU, whose memory is the host's");
-  EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.threads = -1}); }).cause(), "--threads -1 is outside 1 to 4096");
-  EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.threads = 5000}); }).cause(), "--threads 5000 is outside 1 to 4096");
+  EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.threads = -1}); }).cause(),
+              StartsWith("--threads -1 is outside 1"));
+  EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.threads = 5000000}); }).cause(),
+              StartsWith("--threads 5000000 is outside 1 to "));
 }
 
 TEST(Library, AVideoThatNoMemoryHoldsIsRefused) {
