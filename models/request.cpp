@@ -8,6 +8,8 @@
 #include <limits>
 #include <sstream>
 
+#include "models/text/unicode.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -28,6 +30,12 @@ void require_positive(const char* option, int64_t value) {
   if (value < 1)
     throw bad_input(std::string(option) + " " + std::to_string(value) + " is below 1",
                     std::string("give ") + option + " a positive number");
+}
+
+void require_text(const char* option, const std::string& text) {
+  if (!is_utf8(text))
+    throw bad_input(std::string(option) + " is not UTF-8",
+                    "set the terminal's locale to UTF-8, or use a file in UTF-8");
 }
 
 /// Throws naming the two nearest possible values unless value = base (mod step).
@@ -66,6 +74,8 @@ GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoX
   settings.height = request.height.value_or(transformer.sample_height * spatial);
   settings.num_frames = request.num_frames.value_or(transformer.sample_frames);
 
+  require_text("--prompt", request.prompt);
+  require_text("--negative-prompt", request.negative_prompt);
   require_positive("--steps", settings.num_inference_steps);
   if (settings.num_inference_steps > scheduler.num_train_timesteps) {
     throw bad_input(

@@ -60,6 +60,8 @@ class Failures(CommandLineTest):
                 (['-o', 'clip.avi'], ['clip.avi', '.mp4']),
                 (['-o', 'none/clip.mp4'], ['none']),
                 (['-o', ''], ['--output']),
+                (['-o', '-'], ['--output -', 'stdout']),
+                (['-n', 'caf\udce9'], ['--negative-prompt is not UTF-8']),
                 (['--report', 'none/report.json'], ['none']),
                 (['--save-latents', 'none/latents.safetensors'], ['none']),
                 (['stray'], ['stray'])):
