@@ -80,6 +80,7 @@ fs::path recipe_beside(const fs::path& gif) {
 
 OutputKind output_kind(const fs::path& path) {
   if (path.empty()) throw bad_input("--output is empty", std::string("name a file: ") + kKnown);
+  if (path == "-") throw bad_input("--output -: no video is written to stdout", std::string("name a file: ") + kKnown);
   std::error_code ignored;  // of a name too long for any file, for instance
   if (!path.has_filename() || fs::is_directory(path, ignored)) return OutputKind::png_folder;
   const std::string text = extension(path);
