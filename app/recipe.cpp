@@ -41,7 +41,11 @@ const std::map<std::string, const char*, std::less<>> kHashes = {
     {"model_sha256", "model"}, {"init_latents_sha256", "file of --init-latents"}, {"profile_sha256", "profile"}};
 
 nlohmann::json read_fields(const fs::path& video) {
-  nlohmann::json recipe = nlohmann::json::parse(read_recipe(video), nullptr, false);
+  const std::string text = read_recipe(video);
+  nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
+  if (recipe.is_discarded() && text.starts_with('{'))
+    throw bad_input("--from " + video.string() + ": its recipe is no JSON: it was cut off or changed",
+                    "give the options one by one");
   const auto has_text = [&](const char* field) { return recipe.contains(field) && recipe[field].is_string(); };
   if (recipe.is_object() && has_text("version") && has_text("model")) return recipe;
   throw bad_input("--from " + video.string() + ": it carries no recipe",

@@ -105,6 +105,12 @@ class Recipe(CommandLineTest):
         for name in ('a.mp4', 'text.mp4', 'none.mp4', 'none.gif', 'other.gif', 'a' * 300 + '.mp4', '.'):
             self.fail_with(self.render('--from', name, '-m', MODEL, '-o', 'b.mp4'), 2, name)
 
+    def test_a_recipe_that_was_cut_off_is_no_missing_one(self):
+        self.succeed(self.generate('-o', 'a.gif'))
+        recipe = self.folder / 'a.gif.json'
+        recipe.write_text(recipe.read_text()[:-10])
+        self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.mp4'), 2, '--from a.gif', 'cut off')
+
     def test_recipe_cannot_say_what_is_written_or_read(self):
         self.succeed(self.generate('-o', 'a.gif'))
         recipe = json.loads((self.folder / 'a.gif.json').read_text())
