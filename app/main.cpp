@@ -98,6 +98,12 @@ std::string command_line_remedy(const CLI::App& program, const std::vector<std::
   return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }
 
+std::string cause_of(const CLI::ParseError& error) {
+  const std::string cause = error.what();
+  const size_t count = cause.find(": At Most 1 required but received");
+  return count == std::string::npos ? cause : cause.substr(0, count) + " is given more than once";
+}
+
 void run(int argc, char** argv, RunReport& report) {
   CLI::App program("Text to video with Hilbert-ordered, block-sparse attention", "sparsereel");
   program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
@@ -236,7 +242,7 @@ void run(int argc, char** argv, RunReport& report) {
     std::vector<std::string> words = normalised(argc, argv);
     std::reverse(words.begin(), words.end());
     const bool unknown_command = program.get_subcommands().empty() && argc > 1;
-    throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + error.what() : error.what(),
+    throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + error.what() : cause_of(error),
                     command_line_remedy(program, words));
   }
 }

@@ -53,7 +53,7 @@ class Failures(CommandLineTest):
                 (['--threads', '0'], ['--threads 0']),
                 (['--threads', 64 * len(os.sched_getaffinity(0)) + 1], ['--threads', 'CPU cores']),
                 (['--max-sequence-length', '17'], ['--max-sequence-length 17', '16']),
-                (['-p', 'twice'], ['--prompt']),
+                (['-p', 'twice'], ['--prompt is given more than once']),
                 (['--prompt-file', 'a.txt'], ['--prompt', '--prompt-file']),
                 (['--init-latents', 'none.safetensors'], ['none.safetensors']),
                 (['--contact-sheet', 'a.jpg'], ['a.jpg']),
@@ -156,9 +156,6 @@ class Failures(CommandLineTest):
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--init-latents', 'latents.safetensors', '--frames', 5), 2,
                        '--init-latents')
 
-    def test_names_too_long_are_refused_at_once(self):
-        for arguments in (['-o', 'x' * 300 + '.mp4'], ['-o', 'x' * 236 + '.mp4'], ['-o', 'x' * 240], ['-o', 'x' * 256],
-                          ['-o', 'x' * 256, '--save-latents', 'latents.safetensors'], ['--save-latents', 'x' * 250 + '.safetensors'],
     def test_latents_that_are_no_numbers(self):
         self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4', '--dtype', 'fp32'))
         file = self.folder / 'latents.safetensors'
@@ -167,6 +164,9 @@ class Failures(CommandLineTest):
         self.fail_with(self.run_program('decode', file, '-m', MODEL, '-o', 'b.mp4'), 2, 'latents.safetensors', 'no numbers')
         self.assertEqual(self.names(), ['a.mp4', 'latents.safetensors'])
 
+    def test_names_too_long_are_refused_at_once(self):
+        for arguments in (['-o', 'x' * 300 + '.mp4'], ['-o', 'x' * 236 + '.mp4'], ['-o', 'x' * 240], ['-o', 'x' * 256],
+                          ['-o', 'x' * 256, '--save-latents', 'latents.safetensors'], ['--save-latents', 'x' * 250 + '.safetensors'],
                           ['-o', 'x' * 248 + '.gif', '--save-latents', 'latents.safetensors'], ['--contact-sheet', 'x' * 255 + '.png']):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.generate(*arguments), 2, 'too long')
@@ -245,9 +245,6 @@ class Failures(CommandLineTest):
         report = json.loads(self.succeed(self.run_program(*video, '--json', **limited(8000))).stdout)
         self.assertIn('clip.gif.latents.safetensors', report['warnings'][0])
         self.assertEqual(self.names(), ['clip.gif'])
-
-    def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
-        result = self.generate('-o', 'clip.safetensors', **limited(65536))
         # where they were asked for, that they are missing is a failure
         result = self.run_program(*video, '--save-latents', 'latents.safetensors', '--json', **limited(8000))
         self.assertEqual(result.returncode, 1, result.stderr)
@@ -257,6 +254,9 @@ class Failures(CommandLineTest):
         self.assertIn('file size limit', remedy)
         self.assertEqual(json.loads(result.stdout)['output']['path'], 'clip.gif')
         self.assertEqual(self.names(), ['clip.gif'])
+
+    def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
+        result = self.generate('-o', 'clip.safetensors', **limited(65536))
         self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
         self.assertNotIn('--fps', result.stderr)  # only what was asked for
