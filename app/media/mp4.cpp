@@ -94,6 +94,8 @@ CodecContext open_encoder(const AVCodec& codec, const FramesView& frames, const 
   encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
   set_quality(*encoder, options.crf);
   make_repeatable(*encoder);
+  if (std::string(codec.name) == "libx265")
+    av_opt_set(encoder->priv_data, "x265-params", "log-level=none", 0);  // stderr
   *code = avcodec_open2(encoder.get(), &codec, nullptr);
   return *code < 0 ? nullptr : std::move(encoder);
 }

@@ -194,6 +194,12 @@ class Generate(CommandLineTest):
                     name.unlink()
                 shutil.rmtree(model)
 
+    def test_quiet_silences_the_encoder(self):
+        for codec in ('libx264', 'libx265'):
+            result = self.generate('--codec', codec, '-o', 'clip.mp4', '--quiet')
+            if 'no such video encoder' not in result.stderr:
+                self.assertEqual(self.succeed(result).stderr, '')
+
     def test_prompt_file(self):
         (self.folder / 'prompt.txt').write_text('\ufeff' + PROMPT + '\r\n', newline='')
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '--steps', 2, '-o', 'a.safetensors'))
