@@ -131,7 +131,7 @@ SpieceModel parse_spiece(std::string_view bytes, const std::string& path) {
 
 SpieceModel read_spiece(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file)
+  if (!file || std::filesystem::is_directory(path))
     throw bad_input(path.string() + " cannot be read", "check that the checkpoint's tokenizer folder is complete");
   std::ostringstream bytes;
   bytes << file.rdbuf();

@@ -88,6 +88,9 @@ TEST_F(TokenizerTest, BadArgumentsAreRefused) {
 TEST_F(TokenizerTest, MissingModelIsNamed) {
   fs::remove(folder_ / "spiece.model");
   EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("cannot be read")));
+  fs::create_directory(folder_ / "spiece.model");
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("cannot be read")));
+  fs::remove(folder_ / "spiece.model");
   write("tokenizer.json", "{}");
   EXPECT_THAT(load_error(), HasSubstr("holds tokenizer.json but no spiece.model"));
 }
