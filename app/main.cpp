@@ -32,12 +32,26 @@
 namespace sparsereel::app {
 namespace {
 
-/// What the command line gave.
-struct Arguments {
+/// The program's commands, what the command line gave them, and what they report.
+struct CommandLine {
+  explicit CommandLine(RunReport& run_report) : report(run_report) {}
+
+  CLI::App program{"Text to video with Hilbert-ordered, block-sparse attention", "sparsereel"};
   std::map<std::string, std::string> values;  // option key -> text
   std::string config;                         // --config
-  std::string path;                           // of inspect and decode
+  std::string path;                           // the file that a command names without an option
   bool json = false;                          // of inspect
+  std::string plot_output = "bench.png", reference_format = "text";
+  sets::BatchOptions batch;
+  bench::AttentionOptions attention;
+  bench::PipelineOptions pipeline;
+  tuning::TuneOptions tune;
+  Settings settings;  // merged, once a command runs
+  RunReport& report;
+
+  void collect() { collect_settings(settings, values, config); }
+  void start(const char* command) { start_report(settings.text("report", ""), settings.flag("json"), command, report); }
+  NamedFile file_of(const char* option, const char* key) const { return {option, settings.text(key, "")}; }
 };
 
 /// Long names may be written with _ for -.
@@ -53,18 +67,17 @@ std::vector<std::string> normalised(int argc, char** argv) {
   return arguments;
 }
 
-void add_options(CLI::App& command, Arguments& arguments, const std::vector<std::string>& keys) {
+void add_options(CLI::App& command, CommandLine& line, const std::vector<std::string>& keys) {
   for (const OptionSpec& spec : option_table()) {
     if (!keys.empty() && std::find(keys.begin(), keys.end(), spec.key) == keys.end()) continue;
     const std::string key = spec.key;
     CLI::Option* option = nullptr;
     if (spec.kind == ValueKind::flag) {
       option = command.add_flag_function(
-          spec.names, [&arguments, key](int64_t count) { arguments.values[key] = count > 0 ? "true" : "false"; },
-          spec.help);
+          spec.names, [&line, key](int64_t count) { line.values[key] = count > 0 ? "true" : "false"; }, spec.help);
     } else {
       option = command.add_option_function<std::string>(
-          spec.names, [&arguments, key](const std::string& value) { arguments.values[key] = value; }, spec.help);
+          spec.names, [&line, key](const std::string& value) { line.values[key] = value; }, spec.help);
       std::string choices;
       for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
       option->type_name(!choices.empty()                 ? choices
@@ -75,7 +88,7 @@ void add_options(CLI::App& command, Arguments& arguments, const std::vector<std:
     }
     option->group(spec.group);
   }
-  command.add_option("--config", arguments.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
+  command.add_option("--config", line.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
 }
 
 class Help : public CLI::Formatter {
@@ -104,147 +117,172 @@ std::string cause_of(const CLI::ParseError& error) {
   return count == std::string::npos ? cause : cause.substr(0, count) + " is given more than once";
 }
 
-void run(int argc, char** argv, RunReport& report) {
-  CLI::App program("Text to video with Hilbert-ordered, block-sparse attention", "sparsereel");
-  program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
-  program.formatter(std::make_shared<Help>());
-  program.require_subcommand(1);
-  Arguments arguments;
-  Settings collected;
-  const auto settings = [&](const char* command) {
-    collect_settings(collected, arguments.values, arguments.config);
-    check_distinct_files(collected, arguments.config, arguments.path);
-    start_report(collected.text("report", ""), collected.flag("json"), command, report);
-    return collected;
-  };
-
-  CLI::App* generate_command = program.add_subcommand("generate", "one prompt -> one video");
-  generate_command->footer(
-      "sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
-  add_options(*generate_command, arguments, {});
-  generate_command->callback([&] { generate(settings("generate"), report); });
-
-  CLI::App* batch_command = program.add_subcommand("batch", "a prompt set -> a folder of videos");
-  sets::BatchOptions batch_options;
-  add_batch_options(*batch_command, batch_options);
-  add_options(*batch_command, arguments, batch_keys());
-  batch_command->callback([&] {
-    collect_settings(collected, arguments.values, arguments.config);
-    const sets::SetSettings set{.command_line = arguments.values, .config_file = arguments.config, .merged = collected};
-    batch(set, batch_options, report);
+void add_generate(CommandLine& line) {
+  CLI::App* command = line.program.add_subcommand("generate", "one prompt -> one video");
+  command->footer("sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
+  add_options(*command, line, {});
+  command->callback([&line] {
+    line.collect();
+    check_distinct_files(line.settings, line.config, {});
+    line.start("generate");
+    generate(line.settings, line.report);
   });
+}
 
-  CLI::App* decode_command = program.add_subcommand("decode", "saved latents -> video");
-  decode_command->add_option("LATENTS", arguments.path, "safetensors file, key latents")->type_name("FILE")->required();
-  add_options(*decode_command, arguments, decode_keys());
-  decode_command->callback([&] { decode(arguments.path, settings("decode"), report); });
-
-  CLI::App* bench_command = program.add_subcommand("bench", "measure on this machine");
-  bench_command->require_subcommand(1);
-  CLI::App* bench_attention_command =
-      bench_command->add_subcommand("attention", "full, quantized and sparse attention side by side");
-  bench::AttentionOptions attention_options;
-  add_bench_attention_options(*bench_attention_command, attention_options);
-  bench_attention_command->callback([&] {
-    check_distinct({{"--output", attention_options.output}, {"--report", attention_options.report}});
-    start_report(attention_options.report, attention_options.json, "bench attention", report);
-    bench_attention(attention_options, report);
+void add_batch(CommandLine& line) {
+  CLI::App* command = line.program.add_subcommand("batch", "a prompt set -> a folder of videos");
+  add_batch_options(*command, line.batch);
+  add_options(*command, line, batch_keys());
+  command->callback([&line] {
+    line.collect();
+    batch({.command_line = line.values, .config_file = line.config, .merged = line.settings}, line.batch, line.report);
   });
+}
 
-  CLI::App* bench_pipeline_command =
-      bench_command->add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
-  bench::PipelineOptions pipeline_options;
-  add_bench_pipeline_options(*bench_pipeline_command, pipeline_options);
-  add_options(*bench_pipeline_command, arguments, bench::pipeline_keys());
-  bench_pipeline_command->callback([&] {
-    collect_settings(collected, arguments.values, arguments.config);
-    check_distinct({{"--output", pipeline_options.output},
-                    {"--report", collected.text("report", "")},
-                    {"--against", pipeline_options.against},
-                    {"--heat-map", pipeline_options.heat_map},
-                    {"--profile", collected.text("profile", "")},
-                    {"--config", arguments.config},
-                    {"--random-weights", collected.text("random_weights", "")},
-                    {"--prompt-file", collected.text("prompt_file", "")}});
-    start_report(collected.text("report", ""), collected.flag("json"), "bench pipeline", report);
-    bench_pipeline(collected, pipeline_options, report);
+void add_decode(CommandLine& line) {
+  CLI::App* command = line.program.add_subcommand("decode", "saved latents -> video");
+  command->add_option("LATENTS", line.path, "safetensors file, key latents")->type_name("FILE")->required();
+  add_options(*command, line, decode_keys());
+  command->callback([&line] {
+    line.collect();
+    check_distinct_files(line.settings, line.config, line.path);
+    line.start("decode");
+    decode(line.path, line.settings, line.report);
   });
+}
 
-  CLI::App* bench_plot_command = bench_command->add_subcommand("plot", "draw the JSON report of a benchmark");
-  std::string plot_output = "bench.png";
-  bench_plot_command->add_option("REPORT", arguments.path, "JSON of bench pipeline or bench attention")
-      ->type_name("FILE")
-      ->required();
-  bench_plot_command->add_option("-o,--output", plot_output, "PNG to write (default bench.png)")->type_name("FILE");
-  bench_plot_command->callback([&] {
-    check_distinct({{"the report", arguments.path}, {"--output", plot_output}});
-    bench_plot(arguments.path, plot_output, report);
+void add_bench_attention(CommandLine& line, CLI::App& bench_command) {
+  CLI::App* command = bench_command.add_subcommand("attention", "full, quantized and sparse attention side by side");
+  add_bench_attention_options(*command, line.attention);
+  command->callback([&line] {
+    const bench::AttentionOptions& options = line.attention;
+    check_distinct({{"--output", options.output}, {"--report", options.report}});
+    start_report(options.report, options.json, "bench attention", line.report);
+    bench_attention(options, line.report);
   });
+}
 
-  CLI::App* tune_command =
-      program.add_subcommand("tune", "how sparse each head may be, under error bounds and in a time budget");
-  tuning::TuneOptions tune_options;
-  add_tune_options(*tune_command, tune_options);
-  add_options(*tune_command, arguments, tuning::tune_keys());
-  tune_command->callback([&] {
-    collect_settings(collected, arguments.values, arguments.config);
-    check_distinct({{"--output", tune_options.output},
-                    {"the search beside --output", tuning::state_beside(tune_options.output)},
-                    {"--heat-map", tune_options.heat_map},
-                    {"--report", collected.text("report", "")},
-                    {"the file of prompts", tune_options.prompts},
-                    {"--config", arguments.config},
-                    {"--random-weights", collected.text("random_weights", "")}});
-    start_report(collected.text("report", ""), collected.flag("json"), "tune", report);
-    tune(collected, tune_options, report);
+void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
+  CLI::App* command =
+      bench_command.add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
+  add_bench_pipeline_options(*command, line.pipeline);
+  add_options(*command, line, bench::pipeline_keys());
+  command->callback([&line] {
+    line.collect();
+    check_distinct({{"--output", line.pipeline.output},
+                    line.file_of("--report", "report"),
+                    {"--against", line.pipeline.against},
+                    {"--heat-map", line.pipeline.heat_map},
+                    line.file_of("--profile", "profile"),
+                    {"--config", line.config},
+                    line.file_of("--random-weights", "random_weights"),
+                    line.file_of("--prompt-file", "prompt_file")});
+    line.start("bench pipeline");
+    bench_pipeline(line.settings, line.pipeline, line.report);
   });
+}
 
+void add_bench_plot(CommandLine& line, CLI::App& bench_command) {
+  CLI::App* command = bench_command.add_subcommand("plot", "draw the JSON report of a benchmark");
+  command->add_option("REPORT", line.path, "JSON of bench pipeline or bench attention")->type_name("FILE")->required();
+  command->add_option("-o,--output", line.plot_output, "PNG to write (default bench.png)")->type_name("FILE");
+  command->callback([&line] {
+    check_distinct({{"the report", line.path}, {"--output", line.plot_output}});
+    bench_plot(line.path, line.plot_output, line.report);
+  });
+}
+
+void add_bench(CommandLine& line) {
+  CLI::App* command = line.program.add_subcommand("bench", "measure on this machine");
+  command->require_subcommand(1);
+  add_bench_attention(line, *command);
+  add_bench_pipeline(line, *command);
+  add_bench_plot(line, *command);
+}
+
+void add_tune(CommandLine& line) {
+  CLI::App* command =
+      line.program.add_subcommand("tune", "how sparse each head may be, under error bounds and in a time budget");
+  add_tune_options(*command, line.tune);
+  add_options(*command, line, tuning::tune_keys());
+  command->callback([&line] {
+    line.collect();
+    check_distinct({{"--output", line.tune.output},
+                    {"the search beside --output", tuning::state_beside(line.tune.output)},
+                    {"--heat-map", line.tune.heat_map},
+                    line.file_of("--report", "report"),
+                    {"the file of prompts", line.tune.prompts},
+                    {"--config", line.config},
+                    line.file_of("--random-weights", "random_weights")});
+    line.start("tune");
+    tune(line.settings, line.tune, line.report);
+  });
+}
+
+/// The commands that look at things: what a file holds, what would run, what the program and the machine offer.
+void add_inspect_and_config(CommandLine& line) {
   CLI::App* inspect_command =
-      program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
-  inspect_command->add_option("PATH", arguments.path, "checkpoint folder, .safetensors, .mp4 or .gif")
+      line.program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
+  inspect_command->add_option("PATH", line.path, "checkpoint folder, .safetensors, .mp4 or .gif")
       ->type_name("FILE")
       ->required();
-  inspect_command->add_flag("--json", arguments.json, "print one JSON object");
-  inspect_command->callback([&] { inspect(arguments.path, arguments.json); });
+  inspect_command->add_flag("--json", line.json, "print one JSON object");
+  inspect_command->callback([&line] { inspect(line.path, line.json); });
 
-  CLI::App* config_command = program.add_subcommand("config", "settings");
+  CLI::App* config_command = line.program.add_subcommand("config", "settings");
   config_command->require_subcommand(1);
   CLI::App* show_command = config_command->add_subcommand("show", "what would run, and where each value comes from");
-  add_options(*show_command, arguments, {});
-  show_command->callback([&] {
-    collect_settings(collected, arguments.values, arguments.config);
-    show_config(collected);
+  add_options(*show_command, line, {});
+  show_command->callback([&line] {
+    line.collect();
+    show_config(line.settings);
   });
+}
 
-  CLI::App* completion_command =
-      program.add_subcommand("completion", "a script that teaches a shell to complete command lines");
-  completion_command->footer("source <(sparsereel completion bash)");
-  completion_command->add_option("SHELL", arguments.path, "yours")->type_name("bash,zsh,fish")->required();
-  completion_command->callback([&] { std::cout << completion_script(describe(program), arguments.path); });
+void add_help_commands(CommandLine& line) {
+  CLI::App* completion =
+      line.program.add_subcommand("completion", "a script that teaches a shell to complete command lines");
+  completion->footer("source <(sparsereel completion bash)");
+  completion->add_option("SHELL", line.path, "yours")->type_name("bash,zsh,fish")->required();
+  completion->callback([&line] { std::cout << completion_script(describe(line.program), line.path); });
 
-  CLI::App* reference_command = program.add_subcommand("reference", "the manual: every command, option and file");
-  reference_command->footer("sparsereel reference --format man | man -l -");
-  std::string reference_format = "text";
-  reference_command->add_option("--format", reference_format, "as it is, or for 'man -l -' (default text)")
+  CLI::App* manual = line.program.add_subcommand("reference", "the manual: every command, option and file");
+  manual->footer("sparsereel reference --format man | man -l -");
+  manual->add_option("--format", line.reference_format, "as it is, or for 'man -l -' (default text)")
       ->type_name("text,man");
-  reference_command->callback([&] { std::cout << reference(describe(program), reference_format); });
+  manual->callback([&line] { std::cout << reference(describe(line.program), line.reference_format); });
 
-  program.add_subcommand("doctor", "what this machine and build offer, and what is missing")->callback(doctor);
+  line.program.add_subcommand("doctor", "what this machine and build offer, and what is missing")->callback(doctor);
+}
 
+/// Parses the command line, which runs its command.
+void parse(CommandLine& line, int argc, char** argv) {
   const c10::InferenceMode guard;
   try {
-    program.parse(normalised(argc, argv));
+    line.program.parse(normalised(argc, argv));
   } catch (const CLI::Success& request) {  // --help and --version
-    program.exit(request, std::cout, std::cerr);
+    line.program.exit(request, std::cout, std::cerr);
   } catch (const Error& error) {
-    throw collected.with_place(error);
+    throw line.settings.with_place(error);
   } catch (const CLI::ParseError& error) {
     std::vector<std::string> words = normalised(argc, argv);
     std::reverse(words.begin(), words.end());
-    const bool unknown_command = program.get_subcommands().empty() && argc > 1;
-    throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + error.what() : cause_of(error),
-                    command_line_remedy(program, words));
+    const bool unknown_command = line.program.get_subcommands().empty() && argc > 1;
+    const std::string cause = cause_of(error);
+    throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + cause : cause,
+                    command_line_remedy(line.program, words));
   }
+}
+
+void run(int argc, char** argv, RunReport& report) {
+  CommandLine line(report);
+  line.program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
+  line.program.formatter(std::make_shared<Help>());
+  line.program.require_subcommand(1);
+  for (const auto& add :
+       {add_generate, add_batch, add_decode, add_bench, add_tune, add_inspect_and_config, add_help_commands})
+    add(line);
+  parse(line, argc, argv);
 }
 
 /// Prints cause and remedy, a line each, and ends the report; a report that cannot be written changes nothing about the
