@@ -37,7 +37,7 @@ void check_timing(const VideoOptions& options, OutputKind kind) {
   // A GIF counts in hundredths of a second, and players slow down anything shorter than two of them.
   const double most = kind == OutputKind::gif ? 50 : 240;
   if (std::isfinite(options.fps) && options.fps >= 0.1 && options.fps <= most) return;
-  throw bad_input("--fps " + std::to_string(options.fps) + " is outside 0.1 to " +
+  throw bad_input("--fps " + nlohmann::json(options.fps).dump() + " is outside 0.1 to " +
                       std::to_string(static_cast<int>(most)) + (kind == OutputKind::gif ? " (GIF)" : ""),
                   "give a rate in that range");
 }
