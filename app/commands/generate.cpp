@@ -24,8 +24,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-nlohmann::json seconds_report(const models::StageSeconds& seconds, double open, double write) {
-  return {{"open", open},
+/// Of a run's ends, beside models::StageSeconds.
+struct EndSeconds {
+  double open = 0, write = 0, total = 0;
+};
+
+nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeconds& ends) {
+  return {{"open", ends.open},
           {"text", seconds.text},
           {"load", seconds.load()},
           {"loads",
@@ -34,8 +39,9 @@ nlohmann::json seconds_report(const models::StageSeconds& seconds, double open, 
             {"vae", seconds.load_vae}}},
           {"denoise", seconds.denoise},
           {"decode", seconds.decode},
-          {"write", write},
-          {"steps", seconds.steps}};
+          {"write", ends.write},
+          {"steps", seconds.steps},
+          {"total", ends.total}};
 }
 
 models::GenerateObserver observe(
@@ -75,6 +81,39 @@ std::string attention_summary(const models::AttentionRun& run) {
   return mode + " attention, sparsity " + fixed(run.statistics.sparsity() * 100, 1) + "%";
 }
 
+/// What is to be said of a video that is written. Its latents are let go unless something is wrong with it.
+std::vector<std::string> closing_warnings(const models::GenerateResult& result, const WrittenVideo& written,
+                                          const std::string& of_profile, KeptLatents& kept) {
+  std::vector<std::string> warnings = result.warnings;
+  for (const std::string& warning :
+       {written.note, of_profile, models::frame_count_warning(result.frames, result.settings)})
+    if (!warning.empty()) warnings.push_back(warning);
+  const std::string wrong = models::defect(result.frames, result.latents.scalar_type());
+  if (wrong.empty()) {
+    kept.let_go();
+  } else {
+    warnings.push_back("the video " + wrong +
+                       (kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string()));
+  }
+  return warnings;
+}
+
+/// What the run took, in the report and its last line.
+void add_costs(RunReport& report, const GenerateOptions& options, const models::GenerateResult& result,
+               at::Device device, const EndSeconds& ends) {
+  report.content["device"] = device.str();
+  report.content["threads"] = at::get_num_threads();
+  report.content["seconds"] = seconds_report(result.seconds, ends);
+  report.content["attention"] = attention_report(result.attention, device);
+  report.content["memory"] = memory_report(device, result.memory);
+  const models::StageSeconds& seconds = result.seconds;
+  report.last_line = output_summary(options.run, result.frames) + ", " + fixed(ends.total, 1) + " s (text " +
+                     fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " +
+                     fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
+                     fixed(ends.write, 1) + "), " + attention_summary(result.attention) + ", " +
+                     memory_summary(report.content["memory"]);
+}
+
 }  // namespace
 
 void generate(const Settings& settings, RunReport& report) {
@@ -90,7 +129,7 @@ void generate(const Settings& settings, RunReport& report) {
   report.content["model"] = fs::canonical(options.run.model).string();
   report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
   const std::string other_settings = profile_warning(options, pipeline->resolve(options.request));
-  const double open_seconds = seconds_since(start);
+  EndSeconds ends{.open = seconds_since(start)};
 
   // The latents are what costs time: they stay on the disk until the video is there.
   KeptLatents kept(options.save_latents, options.run.output);
@@ -113,45 +152,26 @@ void generate(const Settings& settings, RunReport& report) {
   models::GenerateObserver observer = observe(progress, save);
   use_checkpoints(options, report, observer, warn);
   for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"])) warn(mismatch);
-  models::GenerateResult result = pipeline->generate(options.request, observer);
+  const models::GenerateResult result = pipeline->generate(options.request, observer);
 
   progress.stage("write");
   const auto write_start = std::chrono::steady_clock::now();
   const nlohmann::json recipe = make_recipe(options, result.settings, *pipeline, result.attention.statistics);
   const WrittenVideo written = write_outputs(options.run, result.frames, dump(recipe), options.request.prompt);
   progress.clear();
-  if (!written.note.empty()) result.warnings.push_back(written.note);
-  if (!other_settings.empty()) result.warnings.push_back(other_settings);
-  if (const std::string other = models::frame_count_warning(result.frames, result.settings); !other.empty())
-    result.warnings.push_back(other);
-  if (const std::string wrong = models::defect(result.frames, result.latents.scalar_type()); wrong.empty()) {
-    kept.let_go();
-  } else {
-    const std::string where = kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string();
-    result.warnings.push_back("the video " + wrong + where);
-  }
+  const std::vector<std::string> last_warnings = closing_warnings(result, written, other_settings, kept);
+  print_warnings(last_warnings);
+  warnings.insert(warnings.end(), last_warnings.begin(), last_warnings.end());
   std::error_code ignored;
   if (options.checkpoint_every > 0) fs::remove(checkpoint_beside(options.run.output), ignored);
-  const double write_seconds = seconds_since(write_start), all_seconds = seconds_since(start);
+  ends.write = seconds_since(write_start);
+  ends.total = seconds_since(start);
 
   report.recovery.clear();
   report.content["recipe"] = recipe;
-  report.content["device"] = pipeline->device().str();
-  report.content["threads"] = at::get_num_threads();
-  report.content["seconds"] = seconds_report(result.seconds, open_seconds, write_seconds);
-  report.content["seconds"]["total"] = all_seconds;
-  report.content["attention"] = attention_report(result.attention, pipeline->device());
-  print_warnings(result.warnings);
-  warnings.insert(warnings.end(), result.warnings.begin(), result.warnings.end());
   add_output_report(report.content, options.run, result.frames, written, warnings);
-  report.content["memory"] = memory_report(pipeline->device(), result.memory);
-  const models::StageSeconds& seconds = result.seconds;
+  add_costs(report, options, result, pipeline->device(), ends);
   kept.check();
-  report.last_line = output_summary(options.run, result.frames) + ", " + fixed(all_seconds, 1) + " s (text " +
-                     fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " +
-                     fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
-                     fixed(write_seconds, 1) + "), " + attention_summary(result.attention) + ", " +
-                     memory_summary(report.content["memory"]);
 }
 
 }  // namespace sparsereel::app
