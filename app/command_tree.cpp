@@ -6,19 +6,13 @@
 #include <sstream>
 
 #include "app/nearest.h"
+#include "app/split.h"
 
 namespace sparsereel::app {
 namespace {
 
 constexpr size_t kColumns = 100;  // of a text
 constexpr size_t kIndent = 30;    // where the explanations begin
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
-  return parts;
-}
 
 OptionInfo describe_option(const CLI::Option& option) {
   OptionInfo info;

@@ -1,8 +1,8 @@
 // The options of `generate`, which other commands share: names, kinds and help.
 #include <algorithm>
-#include <sstream>
 
 #include "app/settings.h"
+#include "app/split.h"
 
 namespace sparsereel::app {
 namespace {
@@ -157,8 +157,7 @@ const std::vector<OptionSpec>& option_table() {
 const OptionSpec* find_option(std::string_view key) {
   if (key.empty()) return nullptr;  // what key_of() makes of short names
   for (const OptionSpec& spec : option_table()) {
-    std::istringstream names(spec.names);
-    for (std::string name; std::getline(names, name, ',');)
+    for (const std::string& name : split(spec.names, ','))
       if (key_of(name) == key) return &spec;
   }
   return nullptr;

@@ -11,6 +11,7 @@
 #include "app/commands/batch/names.h"
 #include "app/nearest.h"
 #include "app/settings.h"
+#include "app/split.h"
 #include "app/text_file.h"
 #include "app/yaml_text.h"
 #include "hilbert/error.h"
@@ -30,8 +31,7 @@ std::string at(const std::string& file, int64_t line) {
 std::vector<std::string> names_of_options() {
   std::vector<std::string> names;
   for (const OptionSpec& spec : option_table()) {
-    std::istringstream list(spec.names);
-    for (std::string name; std::getline(list, name, ',');) {
+    for (std::string name : split(spec.names, ',')) {
       if (!name.starts_with("--")) continue;
       name.erase(0, 2);
       std::replace(name.begin(), name.end(), '-', '_');

@@ -7,6 +7,7 @@
 
 #include "app/nearest.h"
 #include "app/settings.h"
+#include "app/split.h"
 #include "hilbert/error.h"
 #include "models/device.h"
 

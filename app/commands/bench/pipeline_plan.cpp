@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "app/nearest.h"
+#include "app/split.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {

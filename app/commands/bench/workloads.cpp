@@ -6,19 +6,13 @@
 #include <charconv>
 
 #include "app/nearest.h"
+#include "app/split.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {
 namespace {
 
 constexpr std::string_view kSpace = " \t\n";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
-
 constexpr int64_t kLargest = 1 << 30;  // small enough for the arithmetic on a shape's sizes
 
 /// 1 to kLargest; 0 for anything else.
@@ -73,16 +67,6 @@ Workload find_workload(const std::string& name) {
   std::transform(known.begin(), known.end(), names.begin(), [](const Workload& workload) { return workload.name; });
   require_choice("--workload " + name, name, names, "give one of them, or --shape B,H,N,D");
   return *std::find_if(known.begin(), known.end(), [&](const Workload& workload) { return workload.name == name; });
-}
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> items;
-  for (;;) {
-    const size_t end = text.find(separator);
-    items.emplace_back(trimmed(text.substr(0, end)));
-    if (end == std::string_view::npos) return items;
-    text.remove_prefix(end + 1);
-  }
 }
 
 std::vector<Shape> parse_shapes(std::string_view text) {

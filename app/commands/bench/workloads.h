@@ -38,7 +38,4 @@ Workload find_workload(const std::string& name);
 /// four whole numbers from 1 to 2^30.
 std::vector<Shape> parse_shapes(std::string_view text);
 
-/// "0.5, 0.3" -> {"0.5", "0.3"}; white space around items is dropped, empty items stay.
-std::vector<std::string> split(std::string_view text, char separator);
-
 }  // namespace sparsereel::app::bench
