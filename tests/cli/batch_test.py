@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from batch_support import BatchTest
 from support import MODEL, PROGRAM, PROMPT, limited, limited_memory, read_safetensors
@@ -276,8 +277,8 @@ class Resuming(BatchTest):
         file = self.prompts(2)
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '1000'))], cwd=self.folder)
         try:
-            self.wait_for(lambda: (self.folder / 'out' / 'manifest.0.jsonl').exists())
-            time.sleep(0.2)
+            manifest = self.folder / 'out' / 'manifest.0.jsonl'
+            self.wait_for(lambda: manifest.exists() and f':{manifest.stat().st_ino} ' in Path('/proc/locks').read_text())
             self.fail_with(self.batch(file, 'out', '--steps', '2'), 2, 'manifest.0.jsonl', 'another process')
         finally:
             process.kill()
