@@ -14,13 +14,14 @@ class Quickstart(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix='sparsereel-quickstart-'))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.tree = self.folder / 'tree'
+        self.environment = {**os.environ, 'PATH': f'{self.folder / "bin"}:{os.environ["PATH"]}'}
         (self.tree / 'app').mkdir(parents=True)
         shutil.copy(ROOT / 'app' / 'quickstart', self.tree / 'app')
         self.script(self.folder / 'bin' / 'dpkg-query', 'echo install ok installed')
         self.script(self.folder / 'bin' / 'cmake', 'echo "$@" >> cmake.log; touch build/build.ninja')
         self.script(self.folder / 'bin' / 'ninja', 'echo no work to do')
         self.script(self.folder / 'bin' / 'nvcc', 'exit 0')
-        self.script(self.tree / '.venv' / 'bin' / 'pip', 'exit 0')
+        self.script(self.tree / '.venv' / 'bin' / 'pip', 'echo "$@" >> pip.log')
         self.script(self.tree / 'build' / 'sparsereel', 'pwd; printf "%s\\n" "$@"')
 
     @staticmethod
@@ -31,7 +32,7 @@ class Quickstart(unittest.TestCase):
 
     def run_quickstart(self, *arguments, cwd=None):
         result = subprocess.run([self.tree / 'app' / 'quickstart', *arguments], cwd=cwd or self.folder, capture_output=True, text=True,
-                                env={**os.environ, 'PATH': f'{self.folder / "bin"}:{os.environ["PATH"]}'})
+                                env=self.environment)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout.splitlines()
 
@@ -47,6 +48,29 @@ class Quickstart(unittest.TestCase):
         elsewhere.mkdir()
         self.assertEqual(self.run_quickstart('--cpu', '-p', 'a star', '-o', 'star.mp4', cwd=elsewhere),
                          [str(elsewhere), 'generate', '-p', 'a star', '-o', 'star.mp4'])
+
+    def test_a_step_that_fails_ends_it(self):
+        self.script(self.tree / 'build' / 'sparsereel', 'touch made')
+        for tool in (self.tree / '.venv' / 'bin' / 'pip', self.folder / 'bin' / 'cmake'):
+            with self.subTest(tool=tool.name):
+                stub = tool.read_text()
+                self.script(tool, 'exit 1')
+                result = subprocess.run([self.tree / 'app' / 'quickstart', '--cpu'], cwd=self.folder, capture_output=True, text=True, env=self.environment)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertFalse((self.folder / 'made').exists())
+                tool.write_text(stub)
+
+    def test_installs_the_wheels_that_the_machine_needs_once(self):
+        log = self.tree / 'pip.log'
+        for machine, wanted, unwanted in (('--cpu', ['--no-deps', 'nvidia-cuda-runtime=='], 'nvcc'), ('--gpu', ['torch=='], '--no-deps')):
+            for _ in range(2):
+                self.run_quickstart(machine)
+            calls = log.read_text().splitlines()
+            self.assertEqual(len(calls), 1, calls)
+            for word in wanted:
+                self.assertIn(word, calls[0])
+            self.assertNotIn(unwanted, calls[0])
+            log.unlink()
 
     def test_configures_once(self):
         self.run_quickstart('--cpu')
