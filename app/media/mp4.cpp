@@ -153,9 +153,18 @@ void check_mp4_encoder(const VideoOptions& options) {
   candidates(options);
   if (options.codec.empty()) return;
   // Some are compiled in but want a device, another frame rate or full-range colours: that shows only when they open.
-  constexpr int64_t kSide = 256;  // hardware has a smallest size
+  constexpr int kSide = 256;  // hardware has a smallest size
+  const std::string option = "--codec " + options.codec;
   ffmpeg::capture_log();
-  choose_encoder("--codec " + options.codec, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide}, options);
+  const ChosenEncoder chosen =
+      choose_encoder(option, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide}, options);
+  // A frame goes through it: SVT-AV1 1.4 never comes back from being closed without one.
+  const ffmpeg::Frame black = ffmpeg::make_frame(AV_PIX_FMT_YUV420P, kSide, kSide);
+  Converter(kSide, kSide).convert(std::vector<uint8_t>(size_t{3} * kSide * kSide), *black);
+  black->pts = 0;
+  black->quality = chosen.context->global_quality;
+  for (const AVFrame* frame : {black.get(), static_cast<AVFrame*>(nullptr)})
+    ffmpeg::encode(*chosen.context, frame, option, [](const AVPacket&) {});
 }
 
 WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
