@@ -40,6 +40,9 @@ std::vector<const AVCodec*> candidates(const VideoOptions& options) {
     throw bad_input("the FFmpeg found has no H.264 or MPEG-4 encoder",
                     "install one with libx264, or write .gif, .y4m or a folder of PNGs");
   }
+  if (options.codec == "libsvtav1")  // seen with 1.4: this check, or a full disk, would hang the program
+    throw bad_input("--codec libsvtav1 never comes back from being closed before its first frame",
+                    "use libaom-av1, one of " + names(known) + ", or leave --codec out");
   const AVCodec* codec = avcodec_find_encoder_by_name(options.codec.c_str());
   if (codec == nullptr || codec->type != AVMEDIA_TYPE_VIDEO)
     throw bad_input("--codec " + options.codec + ": the FFmpeg found has no such video encoder",
@@ -54,7 +57,7 @@ std::vector<const AVCodec*> candidates(const VideoOptions& options) {
 /// The encoder's nearest equivalent of an x264 crf.
 void set_quality(AVCodecContext& encoder, int crf) {
   const std::string name = encoder.codec->name;
-  if (name == "libx264" || name == "libx265" || name == "libsvtav1") {
+  if (name == "libx264" || name == "libx265") {
     av_opt_set_int(encoder.priv_data, "crf", crf, 0);
   } else if (encoder.codec_id == AV_CODEC_ID_MPEG4) {
     // MPEG-4's quantiser doubles every 6 steps of H.264's and is about 2 at crf 17.
@@ -153,18 +156,9 @@ void check_mp4_encoder(const VideoOptions& options) {
   candidates(options);
   if (options.codec.empty()) return;
   // Some are compiled in but want a device, another frame rate or full-range colours: that shows only when they open.
-  constexpr int kSide = 256;  // hardware has a smallest size
-  const std::string option = "--codec " + options.codec;
+  constexpr int64_t kSide = 256;  // hardware has a smallest size
   ffmpeg::capture_log();
-  const ChosenEncoder chosen =
-      choose_encoder(option, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide}, options);
-  // A frame goes through it: SVT-AV1 1.4 never comes back from being closed without one.
-  const ffmpeg::Frame black = ffmpeg::make_frame(AV_PIX_FMT_YUV420P, kSide, kSide);
-  Converter(kSide, kSide).convert(std::vector<uint8_t>(size_t{3} * kSide * kSide), *black);
-  black->pts = 0;
-  black->quality = chosen.context->global_quality;
-  for (const AVFrame* frame : {black.get(), static_cast<AVFrame*>(nullptr)})
-    ffmpeg::encode(*chosen.context, frame, option, [](const AVPacket&) {});
+  choose_encoder("--codec " + options.codec, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide}, options);
 }
 
 WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {

@@ -200,11 +200,6 @@ class Generate(CommandLineTest):
             if 'no such video encoder' not in result.stderr:
                 self.assertEqual(self.succeed(result).stderr, '')
 
-    def test_an_encoder_that_stands_no_close_without_a_frame_is_checked(self):
-        result = self.generate('--codec', 'libsvtav1', '-o', 'clip.mp4')
-        if 'no such video encoder' not in result.stderr:
-            self.succeed(result)
-
     def test_prompt_file(self):
         (self.folder / 'prompt.txt').write_text('\ufeff' + PROMPT + '\r\n', newline='')
         self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '--steps', 2, '-o', 'a.safetensors'))
