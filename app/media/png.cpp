@@ -53,6 +53,8 @@ class UnfinishedFolder {
 
   void commit() {
     if (const int error = models::flush_to_disk(path_); error != 0) models::throw_write_failure(target_, error);
+    std::error_code ignored;  // a folder that cannot keep its permissions is better than no video
+    if (fs::is_directory(target_, ignored)) fs::permissions(path_, fs::status(target_, ignored).permissions(), ignored);
     // rename() replaces an empty folder and refuses one with files in it.
     if (std::rename(path_.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
     temporary_.keep();

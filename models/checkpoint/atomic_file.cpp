@@ -174,16 +174,23 @@ void throw_write_error(int system_error, const Error& error) {
 AtomicFile::AtomicFile(const fs::path& target) : target_(resolve_target(target)) {
   // The temporary's name is cut to fit, so that only the rename at the end would see it.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
-  struct stat old {};
-  if (::stat(target_.c_str(), &old) == 0) mode_ = old.st_mode & 07777;
   constexpr int kAttempts = 1000;
   for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
     temporary_ = temporary_name(target_, attempt);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, mode_ ? 0600 : 0666);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) break;
   }
   if (descriptor_ < 0) throw_write_failure(target_, errno);
   unfinished_.emplace(temporary_);
+  take_permissions();
+}
+
+void AtomicFile::take_permissions() {
+  struct stat old {};
+  if (::stat(target_.c_str(), &old) != 0 || ::fchown(descriptor_, old.st_uid, old.st_gid) != 0) return;
+  constexpr mode_t kOwnerMustWrite = 0600;  // until commit()
+  const mode_t mode = old.st_mode & 0777;
+  if (::fchmod(descriptor_, mode | kOwnerMustWrite) == 0) mode_ = mode;
 }
 
 AtomicFile::~AtomicFile() {
@@ -195,10 +202,10 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
+  if (mode_ && ::fchmod(descriptor_, *mode_) != 0) throw_write_failure(target_, errno);
+  if (const int error = flush_to_disk(descriptor_)) throw_write_failure(target_, error);
   // Some file systems (quotas, network) report a failed write only here.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
-  if (mode_ && ::chmod(temporary_.c_str(), *mode_) != 0) throw_write_failure(target_, errno);
-  if (const int error = flush_to_disk(temporary_)) throw_write_failure(target_, error);
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
   unfinished_->keep();
   flush_to_disk(target_.parent_path());  // the rename itself; the file is whole either way

@@ -29,8 +29,7 @@ Error write_failure(const std::filesystem::path& target, int system_error);
 /// Throws write_failure(), as throw_write_error() does.
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
-/// Where a chain of symbolic links leads, which need not exist; absolute. Throws write_failure() where it leads
-/// nowhere.
+/// Where a chain of symbolic links leads, which need not exist; absolute. Of a circle, one of its links.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
 /// Writes all of it, or returns the system's error number; else 0.
@@ -64,7 +63,7 @@ class Temporary {
 /// FFmpeg can guess the format). It is filled by write(), or by anybody who opens temporary() by path; commit() makes
 /// it the target. Whatever happens before commit() (an exception, an early return, a full disk) leaves the target as it
 /// was and no temporary behind. Where the target is a symbolic link, the file that it points to is made or replaced. A
-/// file that is replaced leaves its permissions to the new one.
+/// file that is replaced leaves its owner and permissions to the new one, where the process may give those away.
 class AtomicFile {
  public:
   /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
@@ -90,9 +89,11 @@ class AtomicFile {
   static std::string target_of(const std::string& name);
 
  private:
+  void take_permissions();
+
   std::filesystem::path target_;
   std::filesystem::path temporary_;
-  std::optional<mode_t> mode_;  // of the file that is replaced
+  std::optional<mode_t> mode_;  // of the file that is replaced, where the new one takes it
   int descriptor_ = -1;
   std::optional<Temporary> unfinished_;
 };

@@ -146,16 +146,17 @@ TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
 
 TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
   const TemporaryFolder folder;
-  for (const mode_t mode : {0600U, 0444U, 0664U}) {
+  for (const mode_t mode : {0600U, 0444U, 0664U, 0200U}) {
     const std::filesystem::path path = folder / std::to_string(mode);
     write_text(path, "old");
-    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    ASSERT_EQ(::chmod(path.c_str(), mode | S_ISUID), 0);  // which is not for what somebody else wrote
     AtomicFile file(path);
     write_text(file.temporary(), "new");
     file.commit();
     struct stat status = {};
     ASSERT_EQ(::stat(path.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, mode);
+    EXPECT_EQ(status.st_mode & 07777, mode);
+    ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
     EXPECT_EQ(read_text(path), "new");
   }
 }
