@@ -17,13 +17,18 @@ namespace {
 std::atomic<bool> stop_requested{false};
 std::atomic<bool> asked{false};  // by the run, whether it is to stop
 
+void say(std::string_view text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
 /// The first asks the run to stop, where that looks; else, and the second time, it ends the process.
 void wait_for_signals(sigset_t signals) {
   for (int number = 0;;) {
     if (sigwait(&signals, &number) != 0) continue;
-    if (stop_requested.exchange(true) || !asked) break;
-    constexpr std::string_view text = "\nstopping after this step; once more to stop at once\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    const bool first = !stop_requested.exchange(true);
+    if (first)
+      say(asked ? "\nstopping after this step; once more to stop at once\n" : "\ninterrupted: no step was done\n");
+    if (!first || !asked) break;
   }
   models::Temporary::remove_all();
   _exit(130);

@@ -1,6 +1,6 @@
 // Ctrl-C, SIGTERM, SIGHUP and SIGQUIT: the first asks the run to stop between steps, the second ends the process at
-// once, and so does the first while a run has not come to its steps: there is nothing to lose, and it may read from a
-// pipe that nobody fills.
+// once, and so does the first while a run has not come to its steps: there is nothing to lose or to report, and it may
+// read from a pipe that nobody fills.
 #pragma once
 
 namespace sparsereel::app {
@@ -9,7 +9,8 @@ namespace sparsereel::app {
 /// reader that left is an ordinary write error.
 void install_signal_handlers();
 
-/// True after the first of these signals. Whoever calls it goes on doing so until the run ends.
+/// True after the first of these signals. Called once, it is to be called between all steps to come: the first signal
+/// ends the process no more.
 bool interrupted();
 
 }  // namespace sparsereel::app

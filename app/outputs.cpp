@@ -100,7 +100,8 @@ std::string KeptLatents::save(const at::Tensor& latents, const std::string& reci
     save_latents(path, latents, recipe);
   } catch (const Error& error) {
     if (!asked_.empty()) failure_ = error;
-    return std::string("the latents are not kept while the video is made: ") + error.what();
+    return (asked_.empty() ? "the latents are not kept while the video is made: " : "--save-latents: ") +
+           std::string(error.what());
   }
   saved_ = path;
   return {};

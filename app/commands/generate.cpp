@@ -48,7 +48,7 @@ models::GenerateObserver observe(
     Progress& progress, const std::function<void(const at::Tensor&, const models::GenerateSettings&)>& latents) {
   models::GenerateObserver observer;
   observer.stage = [&progress](const std::string& stage) {
-    if (interrupted()) throw models::Cancelled{};
+    if (stage == "denoise" && interrupted()) throw models::Cancelled{};  // before it is shown that steps have begun
     progress.stage(stage);
   };
   observer.step = [&progress](int64_t step, int64_t steps, double seconds) { progress.step(step, steps, seconds); };
@@ -162,8 +162,6 @@ void generate(const Settings& settings, RunReport& report) {
   const std::vector<std::string> last_warnings = closing_warnings(result, written, other_settings, kept);
   print_warnings(last_warnings);
   warnings.insert(warnings.end(), last_warnings.begin(), last_warnings.end());
-  std::error_code ignored;
-  if (options.checkpoint_every > 0) fs::remove(checkpoint_beside(options.run.output), ignored);
   ends.write = seconds_since(write_start);
   ends.total = seconds_since(start);
 
@@ -172,6 +170,8 @@ void generate(const Settings& settings, RunReport& report) {
   add_output_report(report.content, options.run, result.frames, written, warnings);
   add_costs(report, options, result, pipeline->device(), ends);
   kept.check();
+  std::error_code ignored;  // while the latents that were asked for are missing, the checkpoint is their nearest
+  if (options.checkpoint_every > 0) fs::remove(checkpoint_beside(options.run.output), ignored);
 }
 
 }  // namespace sparsereel::app

@@ -1,6 +1,8 @@
 """Ctrl-C and SIGTERM: exit code 130, nothing half-written, and a word on how to go on; the bar on a terminal."""
+import errno
 import os
 import signal
+import time
 import unittest
 
 from support import MODEL, PROMPT, CommandLineTest
@@ -36,10 +38,21 @@ class Interrupt(CommandLineTest):
     def test_first_signal_ends_a_run_that_waits_for_its_input(self):
         os.mkfifo(self.folder / 'prompt.txt')
         process, terminal = self.start_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '-o', 'clip.mp4')
-        writer = os.open(self.folder / 'prompt.txt', os.O_WRONLY)  # returns once the program reads
+        writer = self.opened_for_writing(self.folder / 'prompt.txt', process)
         self.addCleanup(os.close, writer)
-        self.assertEqual(self.stop(process, terminal, signal.SIGINT)[0], 130)
+        code, text = self.stop(process, terminal, signal.SIGINT)
+        self.assertEqual(code, 130)
+        self.assertIn('interrupted: no step was done', text)
         self.assertEqual(self.names(), ['prompt.txt'])
+
+    def opened_for_writing(self, pipe, process):
+        while True:
+            try:
+                return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                if error.errno != errno.ENXIO or process.poll() is not None:  # nobody reads yet
+                    raise
+            time.sleep(0.02)
 
     def test_second_signal_stops_at_once(self):
         # The one step of so large a video takes many seconds: the program ends inside of it.
