@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 
 std::string nan_remedy(at::ScalarType dtype) {
-  const std::string damaged = "check that the checkpoint's weights are whole";
+  std::string damaged = "check that the checkpoint's weights are whole";
   if (dtype == at::kFloat) return damaged;
   return std::string("try --dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
 }
