@@ -42,17 +42,13 @@ std::string message(int code) {
   return reason(code) + (last_log.empty() ? "" : " (" + last_log + ")");
 }
 
-std::string no_room_remedy(int system_error) {
-  return system_error == EFBIG ? "raise the file size limit (ulimit -f), or choose another file system"
-                               : "free some space on that disk, or choose another folder";
-}
-
 int require(int code, const std::filesystem::path& target) {
   if (code >= 0) return code;
   const std::string cause = target.string() + " could not be written: " + message(code);
-  if (code == AVERROR(ENOSPC) || code == AVERROR(EDQUOT) || code == AVERROR(EFBIG))
-    models::throw_write_error(AVUNERROR(code), run_failure(cause, no_room_remedy(AVUNERROR(code))));
-  models::throw_write_error(AVUNERROR(code), run_failure(cause, "try another --codec or another output format"));
+  const int error = AVUNERROR(code);
+  const bool no_room = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  models::throw_write_error(error, run_failure(cause, no_room ? models::write_failure(target, error).remedy()
+                                                              : "try another --codec or another output format"));
 }
 
 Frame make_frame(AVPixelFormat format, int width, int height) {

@@ -35,9 +35,6 @@ void capture_log();
 /// FFmpeg's text for an error code, with the last thing it logged.
 std::string message(int code);
 
-/// What to do about ENOSPC, EDQUOT or EFBIG.
-std::string no_room_remedy(int system_error);
-
 /// Returns `code`, or throws Error naming the file when it is negative.
 int require(int code, const std::filesystem::path& target);
 
