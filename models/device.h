@@ -17,7 +17,7 @@ c10::Device resolve_device(const std::string& text);
 /// tensor work: ATen settles at its first look whether there is CUDA in the process.
 bool cuda_available(std::string* reason = nullptr);
 
-/// Throws Error for less than one thread, and for so many on a core of this machine that a run would not end.
+/// Throws Error for less than one thread, and for more than any machine has cores: with thousands a run would not end.
 void check_threads(int64_t threads);
 
 /// Bytes that can still be allocated: MemAvailable of a CPU (the cgroup's limit where lower), free memory of a GPU.
