@@ -26,8 +26,9 @@ void require(bool ok, const std::string& field, double value, const std::string&
 }
 
 bool is_valid(const HeadPolicy& head) {
-  return head.topk > 0 && head.topk <= 1 && head.cdf > 0 && head.cdf <= 1 && head.similarity >= -1 &&
-         head.similarity <= 1 && head.pv_threshold >= 0 && std::isfinite(head.pv_threshold);
+  return head.topk > 0 && head.topk <= 1 && head.cdf > 0 && head.cdf <= 1 && head.error > 0 && head.similarity >= -1 &&
+         std::isfinite(head.error) && head.similarity <= 1 && head.pv_threshold >= 0 &&
+         std::isfinite(head.pv_threshold);
 }
 
 }  // namespace
@@ -57,6 +58,14 @@ Mode parse_mode(std::string_view text) {
   throw bad_input("--attention " + std::string(text) + ": one of " + known + " is needed", "use one of these");
 }
 
+std::string_view name(Dropped dropped) {
+  return dropped == Dropped::mean ? "mean" : "none";
+}
+
+std::string_view name(Ranking ranking) {
+  return ranking == Ranking::error ? "error" : "mass";
+}
+
 const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {
   if (per_head.empty()) return defaults;
   if (layer < 0 || layer >= static_cast<int64_t>(per_head.size()))
@@ -74,17 +83,36 @@ const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {
 void validate(const HeadPolicy& head, const std::string& prefix) {
   require(head.topk > 0 && head.topk <= 1, prefix + "topk", head.topk, "a value above 0 and at most 1");
   require(head.cdf > 0 && head.cdf <= 1, prefix + "cdf", head.cdf, "a value above 0 and at most 1");
+  require(head.error > 0 && std::isfinite(head.error), prefix + "error", head.error, "a value above 0");
   require(head.similarity >= -1 && head.similarity <= 1, prefix + "similarity", head.similarity,
           "a value from -1 to 1");
   require(head.pv_threshold >= 0 && std::isfinite(head.pv_threshold), prefix + "pv_threshold", head.pv_threshold,
           "a finite value of at least 0 (32 and more: never skip)");
 }
 
+namespace {
+
+/// What a head asks of the means.
+void check_means(const Policy& policy, const HeadPolicy& head) {
+  if (head.selection == Selection::error && !head.dense && policy.ranking != Ranking::error)
+    throw bad_input("attention policy: blocks are selected up to a predicted error, but ranked by mass",
+                    "rank them by error, or select by topk or cdf");
+}
+
+}  // namespace
+
 void validate(const Policy& policy) {
   validate(policy.defaults, "");
+  if (policy.ranking == Ranking::error && policy.dropped == Dropped::none)
+    throw bad_input("attention policy: blocks are ranked by the error of a mean, but dropped blocks have none",
+                    "let means stand for dropped blocks, or rank blocks by mass");
+  const int64_t cell = policy.cell;
+  require(cell == 16 || cell == 32 || cell == 64, "cell", static_cast<double>(cell), "16, 32 or 64");
+  if (policy.per_head.empty()) check_means(policy, policy.defaults);
   for (size_t layer = 0; layer < policy.per_head.size(); ++layer) {
     for (size_t head = 0; head < policy.per_head[layer].size(); ++head) {
       const HeadPolicy& each = policy.per_head[layer][head];
+      check_means(policy, each);
       if (is_valid(each)) continue;  // attend() validates at every call: texts are for what is wrong
       validate(each, "per_head[" + std::to_string(layer) + "][" + std::to_string(head) + "].");
     }
@@ -102,6 +130,14 @@ double Statistics::sparsity() const {
   return 1 - done / static_cast<double>(2 * total_blocks);
 }
 
+double Statistics::mean_share() const {
+  return total_blocks > 0 ? static_cast<double>(mean_blocks) / static_cast<double>(total_blocks) : 0;
+}
+
+double Statistics::predicted_error() const {
+  return predicted_tiles > 0 ? sum_predicted_error / static_cast<double>(predicted_tiles) : 0;
+}
+
 double Statistics::mean_relative_l1() const {
   return calls > 0 ? sum_relative_l1 / static_cast<double>(calls) : 0;
 }
@@ -110,10 +146,13 @@ Statistics& Statistics::operator+=(const Statistics& other) {
   total_blocks += other.total_blocks;
   kept_blocks += other.kept_blocks;
   skipped_pv_blocks += other.skipped_pv_blocks;
+  mean_blocks += other.mean_blocks;
   calls += other.calls;
   seconds += other.seconds;
   sum_relative_l1 += other.sum_relative_l1;
   max_relative_l1 = std::max(max_relative_l1, other.max_relative_l1);
+  sum_predicted_error += other.sum_predicted_error;
+  predicted_tiles += other.predicted_tiles;
   return *this;
 }
 

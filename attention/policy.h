@@ -21,15 +21,28 @@ Mode parse_mode(std::string_view text);
 /// Throws Error for a name that no kernel has.
 std::string_view forced_kernel();
 
-/// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of the
-/// mass.
-enum class Selection { topk, cdf };
+/// What stands for the key blocks that are not computed. none: nothing (SpargeAttn). mean: each cell of a few tokens
+/// counts as one key, the mean of its keys, which weighs as much as all of them and brings the mean of their values.
+enum class Dropped { none, mean };
+
+/// What key blocks are ranked by. mass: their share of the softmax of pooled queries and keys (SpargeAttn). error: how
+/// far a mean in their place would be off; needs Dropped::mean.
+enum class Ranking { mass, error };
+
+std::string_view name(Dropped dropped);
+std::string_view name(Ranking ranking);
+
+/// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of what
+/// they are ranked by. error: keep the fewest with which the predicted errors of the others stay below a bound; needs
+/// Ranking::error.
+enum class Selection { topk, cdf, error };
 
 /// Choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
   double topk = 0.5;         // fraction of key blocks kept; at least one block is
-  double cdf = 0.9;          // mass of the pooled softmax kept, the crossing block included
+  double cdf = 0.9;          // share kept of the mass or the predicted error, the crossing block included
+  double error = 0.05;       // most predicted error of a query tile, over the mean length of the head's outputs
   double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
   double pv_threshold = 50;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
   bool dense = false;        // keep every block
@@ -40,9 +53,12 @@ struct HeadPolicy {
 struct Policy {
   HeadPolicy defaults;
   std::vector<std::vector<HeadPolicy>> per_head;  // [layer][head], from a profile; empty: defaults everywhere
-  int64_t selection_rows = 192;                   // queries that share one selection: 64, 128 or 192; keys come in 64s
-  int64_t dense_steps = 0;                        // the first steps that run with every block
-  int64_t dense_layers = 0;                       // the first layers that run with every block
+  Dropped dropped = Dropped::none;
+  Ranking ranking = Ranking::mass;
+  int64_t cell = 16;             // tokens that share one mean: 16, 32 or 64 (GPU kernels: 16)
+  int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192; keys come in 64s
+  int64_t dense_steps = 0;       // the first steps that run with every block
+  int64_t dense_layers = 0;      // the first layers that run with every block
   // Sparse calls of fewer operations, 4 B H Nq Nk D, run full on a GPU: the pre-pass costs more than sparsity gains.
   double dense_operations = 4e10;
 
@@ -61,13 +77,20 @@ struct Statistics {
   int64_t total_blocks = 0;
   int64_t kept_blocks = 0;        // QK blocks computed
   int64_t skipped_pv_blocks = 0;  // of those, blocks whose P.V was skipped
+  int64_t mean_blocks = 0;        // what the means of dropped blocks cost besides, in blocks; not in kept_blocks
   int64_t calls = 0;
   double seconds = 0;          // time inside attend()
   double sum_relative_l1 = 0;  // check mode: sum over calls of sum|o - o_full| / sum|o_full|
   double max_relative_l1 = 0;
+  double sum_predicted_error = 0;  // Ranking::error: sum over query tiles of what HeadPolicy::error bounds
+  int64_t predicted_tiles = 0;     // how many these are
 
   /// Share of the QK and PV work left out, in [0, 1).
   double sparsity() const;
+  /// What the means cost: their share of the work of full attention.
+  double mean_share() const;
+  /// Mean over the query tiles for which errors were predicted; 0 without any.
+  double predicted_error() const;
   /// Of check mode, over the calls; 0 without a call.
   double mean_relative_l1() const;
   Statistics& operator+=(const Statistics& other);
