@@ -60,7 +60,7 @@ struct Workspace {
     at::Tensor device;
   };
   at::Tensor scratch;                       // its content means nothing between calls
-  at::Tensor counts;                        // int64 [layers, 2]: what GPU kernels counted since collect_counts()
+  at::Tensor counts;                        // int64 [layers, kinds]: what GPU kernels counted since collect_counts()
   std::map<int64_t, LayerChoices> choices;  // by layer
 };
 

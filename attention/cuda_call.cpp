@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 
@@ -36,11 +37,13 @@ cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
   return {.topk = head.topk,
           .kind = dense                               ? Kind::dense
                   : head.selection == Selection::topk ? Kind::topk
-                                                      : Kind::cdf,
+                  : head.selection == Selection::cdf  ? Kind::cdf
+                                                      : Kind::error,
           .cdf = static_cast<float>(head.cdf),
           .similarity = static_cast<float>(head.similarity),
           // With every block asked for nothing is skipped, P.V included.
-          .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold)};
+          .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold),
+          .error = static_cast<float>(head.error)};
 }
 
 /// Copies of what the kernels want in another form, kept alive until they are enqueued.
@@ -107,6 +110,7 @@ class CudaCall {
     result.out = out_.size(3) == head_dim_ ? out_ : out_.narrow(3, 0, head_dim_);
     result.lse = lse_;
     result.kernel = describe(kernel);
+    result.statistics.predicted_tiles = predicted_tiles_;
     return result;
   }
 
@@ -170,6 +174,32 @@ class CudaCall {
       selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
     }
     if (!policy.per_head.empty()) selection.heads = device_choices(heads);
+    if (selection.kind != Kind::dense && policy.dropped == Dropped::mean) fill_means(heads);
+  }
+
+  void fill_means(const std::vector<cuda::HeadChoice>& heads) {
+    check_means();
+    cuda::Selection& selection = problem_.selection;
+    selection.means = true;
+    selection.by_error = selection.kind == cuda::Selection::Kind::predict && context_.policy.ranking == Ranking::error;
+    if (!selection.by_error) return;
+    const auto count_heads = [&](cuda::HeadChoice::Kind kind) {
+      return std::count_if(heads.begin(), heads.end(), [&](const cuda::HeadChoice& head) { return head.kind == kind; });
+    };
+    selection.predicts_error =
+        context_.mode == Mode::check || count_heads(cuda::HeadChoice::Kind::error) > 0;  // it takes time
+    if (!selection.predicts_error) return;
+    const int64_t predicting = problem_.heads - count_heads(cuda::HeadChoice::Kind::dense);
+    predicted_tiles_ = problem_.batch * predicting * cuda::selection_tiles(problem_);
+  }
+
+  void check_means() const {
+    if (context_.policy.cell != cuda::kMeanCell)
+      throw bad_input("attention: a mean of " + std::to_string(context_.policy.cell) + " tokens on a GPU",
+                      "set cell to " + std::to_string(cuda::kMeanCell) + ", which its kernels are made for");
+    if (problem_.keys > cuda::kMostMeanKeys)
+      throw bad_input("attention: " + std::to_string(problem_.keys) + " keys with means for dropped blocks",
+                      "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or no means");
   }
 
   /// Per-head choices seldom change from step to step, so the last copy of each layer is kept.
@@ -188,7 +218,7 @@ class CudaCall {
   at::Tensor counts_of_layer() {
     at::Tensor& counts = workspace_.counts;
     if (!counts.defined() || counts.device() != q_.device() || counts.size(0) <= context_.layer) {
-      const at::Tensor more = at::zeros({context_.layer + 1, 2}, q_.options().dtype(at::kLong));
+      const at::Tensor more = at::zeros({context_.layer + 1, cuda::kCounts}, q_.options().dtype(at::kLong));
       if (counts.defined() && counts.device() == q_.device()) more.narrow(0, 0, counts.size(0)).copy_(counts);
       counts = more;
     }
@@ -212,6 +242,7 @@ class CudaCall {
          << (kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
              : kernel == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
                                             : "fp16 P.V (ampere)");
+    if (problem_.selection.means) text << ", means of " << cuda::kMeanCell << " tokens for dropped blocks";
     if (context_.block_map) {
       text << ", the caller's block map";
     } else if (context_.mode != Mode::quantized && context_.policy.is_dense(context_.layer, context_.step)) {
@@ -224,6 +255,7 @@ class CudaCall {
   Workspace& workspace_;
   const int64_t head_dim_;
   bool fuses_prologue_ = false;
+  int64_t predicted_tiles_ = 0;
   at::Tensor q_, k_, v_, out_, lse_, lengths_, map_;
   Kept kept_;
   cuda::Problem problem_;

@@ -9,6 +9,7 @@
 #include "attention/cpu/block_sparse.h"
 #include "attention/cpu/selection.h"
 #include "attention/cpu_tensor.h"
+#include "attention/cuda/launch.h"
 #ifdef SPARSEREEL_CUDA
 #include "attention/cuda_call.h"
 #endif
@@ -256,8 +257,12 @@ void collect_counts(Workspace& workspace, std::vector<Statistics>& per_layer) {
   const auto rows = counts.accessor<int64_t, 2>();
   if (static_cast<int64_t>(per_layer.size()) < counts.size(0)) per_layer.resize(static_cast<size_t>(counts.size(0)));
   for (int64_t layer = 0; layer < counts.size(0); ++layer) {
-    per_layer[static_cast<size_t>(layer)].kept_blocks += rows[layer][0];
-    per_layer[static_cast<size_t>(layer)].skipped_pv_blocks += rows[layer][1];
+    Statistics& statistics = per_layer[static_cast<size_t>(layer)];
+    statistics.kept_blocks += rows[layer][cuda::kCountKept];
+    statistics.skipped_pv_blocks += rows[layer][cuda::kCountSkippedPv];
+    statistics.mean_blocks += rows[layer][cuda::kCountMeans];
+    statistics.sum_predicted_error +=
+        std::ldexp(static_cast<double>(rows[layer][cuda::kCountPredictedError]), -cuda::kErrorBits);
   }
 }
 

@@ -6,7 +6,8 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
-template <int D, bool kCausal, bool kSkips, bool kParts>
+/// kMeans: lists may hold means, which costs nothing where they don't, but for registers under a causal mask.
+template <int D, bool kCausal, bool kSkips, bool kParts, bool kMeans = true>
 __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
     hopper_attention(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
@@ -24,7 +25,7 @@ __global__ void __launch_bounds__(hopper::Tile<D>::kThreads, 1)
     if (threadIdx.x % 128 == 0) hopper::Producer<T, kParts>(sizes, buffers, shared).run();
   } else {
     ptx::take_registers<kBusyProducer ? 152 : 160>();
-    hopper::Consumer<T, kCausal, kSkips, kParts>(p, sizes, buffers, shared).run();
+    hopper::Consumer<T, kCausal, kSkips, kParts, kMeans>(p, sizes, buffers, shared).run();
   }
 #else
   __trap();
@@ -58,8 +59,11 @@ void launch_whole(const Call& call) {
   const int grid = std::min(call.sizes.whole_tiles, call.sizes.shares.processors);
   const auto attend = [&](auto* kernel) { run(kernel, grid, T::kThreads, T::kBytes, call); };
   const bool skips = call.problem.selection.skips_pv;
-  if (call.problem.causal) {
-    skips ? attend(hopper_attention<D, true, true, false>) : attend(hopper_attention<D, true, false, false>);
+  if (call.problem.causal && call.sizes.mean_records > 0) {
+    attend(hopper_attention<D, true, true, false>);
+  } else if (call.problem.causal) {
+    skips ? attend(hopper_attention<D, true, true, false, false>)
+          : attend(hopper_attention<D, true, false, false, false>);
   } else {
     skips ? attend(hopper_attention<D, false, true, false>) : attend(hopper_attention<D, false, false, false>);
   }

@@ -9,8 +9,8 @@
 
 namespace sparsereel::attention::cuda::hopper {
 
-/// kParts: tiles are in parts, which another kernel adds up.
-template <typename T, bool kCausal, bool kSkips, bool kParts>
+/// kParts: tiles are in parts, which another kernel adds up. kMeans: lists may hold means.
+template <typename T, bool kCausal, bool kSkips, bool kParts, bool kMeans>
 class Consumer {
   static constexpr int D = T::D, kRecords = T::kSubtileRecords;
   static constexpr int kConsumers = 128 * T::kWarpgroups;
@@ -34,6 +34,7 @@ class Consumer {
       const TileIndex tile(uniform(work.bh), uniform(work.tile));
       if (tile.bh < 0) break;
       start_tile(tile, work);
+      means_left_ = uniform(work.means);
       run_stages(uniform(work.stages));
       finish_tile(tile, work.slot);
     }
@@ -158,12 +159,16 @@ class Consumer {
 
   template <int kSubtile>
   __device__ void soften(bool may_skip) {
+    const bool has_means = kMeans && means_left_ > 0;
+    means_left_ -= kRecords;
     const auto needed = [&](const float(&top)[2]) {
       return !kSkips || __any_sync(~0U, !may_skip || top[0] > skip_below_[0] || top[1] > skip_below_[1]);
     };
     const auto rescale = [&](const float(&alpha)[2]) { output_.scale(alpha); };
     bool live = false;
-    if (care_ == Care::usual) {
+    if (has_means) {
+      if constexpr (kMeans) live = soften_means(rescale);
+    } else if (care_ == Care::usual) {
       live = softmax_.template run<Care::usual>(mask_, needed, rescale);
     } else if (care_ == Care::far) {
       live = softmax_.template run<Care::far>(mask_, needed, rescale);
@@ -171,6 +176,16 @@ class Consumer {
       live = softmax_.template run<Care::masks>(mask_, needed, rescale);
     }
     if (kSkips && mask_.lane == 0) skip_votes(kSubtile)[threadIdx.x / 32 % 4] = live ? 1 : 0;
+  }
+
+  /// A subtile with means. Their P.V is never skipped. Scores that need no clamp get one: a variant less to hold in the
+  /// instruction cache; under a causal mask, which is not worth two more, all exponentials go through ex2.
+  template <typename Rescale>
+  __device__ bool soften_means(const Rescale& rescale) {
+    const auto always = [](const float(&)[2]) { return true; };
+    if (care_ == Care::none) return false;
+    if (kCausal || care_ == Care::masks) return softmax_.template run<Care::masks, true>(mask_, always, rescale);
+    if constexpr (!kCausal) return softmax_.template run<Care::far, true>(mask_, always, rescale);
   }
 
   // The P.V skip. A warp whose rows all fall short by the threshold leaves its P at 0; if all four warps do, the
@@ -214,9 +229,8 @@ class Consumer {
     }
     if constexpr (kSkips) {
       const int thread = ptx::thread();
-      if (thread % 128 == 0 && skipped_ > 0 && p_.counts != nullptr &&
-          tile.tile * T::kRows + first_row(thread) < p_.queries)
-        atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
+      if (thread % 128 == 0 && tile.tile * T::kRows + first_row(thread) < p_.queries)
+        count(p_, kCountSkippedPv, skipped_);
       skipped_ = 0;
     }
   }
@@ -234,6 +248,7 @@ class Consumer {
   Output<T> output_;
   Care unmasked_care_;     // of subtiles without masks, by the tile's largest score
   Care tile_care_, care_;  // of every subtile, and of the current one
+  int means_left_ = 0;     // entries of means from the current subtile on; may be negative
   float skip_below_[2];    // log2 P below which a row does not need a block
   int skipped_ = 0;        // blocks of this tile
 };

@@ -16,6 +16,7 @@ constexpr float kLag = 4;
 constexpr float kTop = kE4m3MaxLog2;    // log2 of the largest P
 constexpr float kOffset = kTop - kLag;  // log2 of P at the reference maximum
 constexpr float kNever = -1e30F;        // a score that no key has
+static_assert(kCellLog2 <= kLag, "P of a mean must not overflow");
 constexpr float kUnset = 1e30F;         // a row's shift before its first key
 constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: an integer below 2^22 added to the bits is added to the float
 constexpr float kMagic = 12582912.0F;
@@ -26,6 +27,8 @@ constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits 
 /// to +2%, less than rounding to e4m3 is, and the error of attention stays within 1.05 times that of SageAttention 2
 /// (tests/parity/sage_error.py).
 constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
+
+constexpr uint32_t kCellBits = static_cast<uint32_t>(kCellLog2 * kExponentUnit);
 
 /// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest
 /// float by half a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not wrap
@@ -64,6 +67,14 @@ struct Mask {
   uint32_t entry[kRecords];
 
   __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
+  __device__ bool is_mean(int r) const { return cuda::is_mean(entry[r]); }
+
+  /// Of record r, all bits set where the four keys of chunk c that the thread holds count: means of a block that is
+  /// dropped, or keys of a block that is used.
+  __device__ uint32_t counts(int r, int chunk) const {
+    const uint32_t bits = is_mean(r) ? entry[r] >> lane % 4 : ~0U;
+    return static_cast<uint32_t>(static_cast<int32_t>(bits << (31 - 4 * chunk)) >> 31);
+  }
 
   /// The causal mask, for element i.
   __device__ bool hides(int i) const {
@@ -105,20 +116,21 @@ class Softmax {
   /// Scores -> P. needed(top): whether a subtile with these largest log2 P of the thread's rows is worth its P.V; where
   /// no thread of the warp says so, P becomes 0 and the result false. rescale(alpha): called when reference maxima
   /// rise.
-  template <Care kCare, typename Needed, typename Rescale>
+  template <Care kCare, bool kMeans = false, typename Needed, typename Rescale>
   __device__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
     constexpr bool kMasked = kCare == Care::masks;
     if (kMasked && kCausal) hide(mask);
+    if (kMeans && kCausal) hide_means(mask);
     Line line;
-    prepare<kMasked>(mask, line);
+    prepare<kMasked, kMeans>(mask, line);
     float top[2];
     find_top(line, top);
     if (!needed(top)) {
       clear();
       return false;
     }
-    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked>(mask, line, rescale);
-    exponentiate<kCare>(mask, line);
+    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked, kMeans>(mask, line, rescale);
+    exponentiate<kCare, kMeans>(mask, line);
     return true;
   }
 
@@ -147,6 +159,13 @@ class Softmax {
       if (mask.hides(i)) score[i] = -127 * 127 * T::D;
   }
 
+  /// Means that don't count may stand for keys that a causal mask hides: they must not raise the maximum.
+  __device__ void hide_means(const Mask<T, kCausal>& mask) {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i)
+      if (mask.counts(record_of(i), i % (kRecord / 2) / 8) == 0) score[i] = -127 * 127 * T::D;
+  }
+
   __device__ void clear() {
 #pragma unroll
     for (int i = 0; i < kScores / 4; ++i) packed[i / 4][i % 4] = 0;
@@ -170,7 +189,13 @@ class Softmax {
     }
   }
 
-  template <bool kMasked>
+  /// What a record's keys weigh more than one, log2 units.
+  template <bool kMeans>
+  __device__ static float weight(const Mask<T, kCausal>& mask, int r) {
+    return kMeans && mask.is_mean(r) ? kCellLog2 : 0.0F;
+  }
+
+  template <bool kMasked, bool kMeans>
   __device__ void prepare(const Mask<T, kCausal>& mask, Line& line) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -178,7 +203,7 @@ class Softmax {
       for (int r = 0; r < kRecords; ++r) {
         const bool used = !kMasked || mask.cover(r) != Cover::none;
         line.scale[row][r] = used ? query_scale[row] * key_scale[r] : 0.0F;
-        line.shift[row][r] = used ? fmaf(-kMagic, line.scale[row][r], shift[row]) : kNever;
+        line.shift[row][r] = used ? fmaf(-kMagic, line.scale[row][r], shift[row] + weight<kMeans>(mask, r)) : kNever;
       }
     }
   }
@@ -198,7 +223,7 @@ class Softmax {
   }
 
   /// New reference maxima, for the rows of which some thread saw a higher score.
-  template <bool kMasked, typename Rescale>
+  template <bool kMasked, bool kMeans, typename Rescale>
   __device__ void raise(const Mask<T, kCausal>& mask, Line& line, const Rescale& rescale) {
     int largest[2][kRecords];
     find_largest(largest);
@@ -218,19 +243,22 @@ class Softmax {
       bits_shift_[row] = static_cast<uint32_t>(__float2int_rn(lower * kExponentUnit)) + kLinearBias;
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (!kMasked || mask.cover(r) != Cover::none) line.shift[row][r] = fmaf(-kMagic, line.scale[row][r], lower);
+        if (!kMasked || mask.cover(r) != Cover::none)
+          line.shift[row][r] = fmaf(-kMagic, line.scale[row][r], lower + weight<kMeans>(mask, r));
     }
     rescale(alpha);
   }
 
-  template <Care kCare>
+  template <Care kCare, bool kMeans>
   __device__ void exponentiate(const Mask<T, kCausal>& mask, const Line& line) {
-    uint32_t bits_scale[2][kRecords];
+    uint32_t bits_scale[2][kRecords], bits_shift[2][kRecords];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
-      for (int r = 0; r < kRecords; ++r)
+      for (int r = 0; r < kRecords; ++r) {
         bits_scale[row][r] = __float_as_int(fmaf(line.scale[row][r], kExponentUnit, kMagic)) - kMagicBits;
+        bits_shift[row][r] = bits_shift_[row] + (kMeans && mask.is_mean(r) ? kCellBits : 0);
+      }
     }
     const auto exponential = [&](int i) {
       const int row = row_of(i), r = record_of(i);
@@ -238,7 +266,7 @@ class Softmax {
         const float x = fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]);
         score[i] = __float_as_int(fast_exp2(mask.hides(i) ? kNever : x));
       } else {
-        score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift_[row]);
+        score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift[row][r]);
         if (kCare == Care::far) score[i] = max(score[i], 0);
       }
     };
@@ -246,6 +274,11 @@ class Softmax {
       const auto p = [&](int i) { return __int_as_float(score[chunk * 8 + i]); };
       packed[chunk / 2][chunk % 2 * 2] = pack_e4m3(p(0), p(1), p(4), p(5));
       packed[chunk / 2][chunk % 2 * 2 + 1] = pack_e4m3(p(2), p(3), p(6), p(7));
+      if constexpr (kMeans) {
+        const uint32_t counts = mask.counts(chunk / 4, chunk % 4);
+        packed[chunk / 2][chunk % 2 * 2] &= counts;
+        packed[chunk / 2][chunk % 2 * 2 + 1] &= counts;
+      }
     };
     constexpr int kChunks = kScores / 8;
 #pragma unroll

@@ -4,6 +4,7 @@
 #include "attention/cuda/hopper_ptx.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/mma.cuh"
+#include "attention/cuda/visible.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -122,6 +123,7 @@ struct alignas(16) Work {
   int stages;
   int plain;            // as in TileList
   float largest_score;  // no score of the head is larger in magnitude, log2 units
+  int means;            // of the entries to come, the first ones
 };
 static_assert(sizeof(Work) == 32, "what Tile leaves it");
 
@@ -145,7 +147,7 @@ class Producer {
       produce_tiles();
     }
     await_consumers();
-    announce({-1, 0, 0, 0, 0, 0});
+    announce({-1, 0, 0, 0, 0, 0, 0});
     ptx::barrier_arrive(barriers_.query_full());
   }
 
@@ -156,7 +158,8 @@ class Producer {
       const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
       const TileIndex tile(sizes_, index);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
-      announce({tile.bh, tile.tile, 0, ceil_div(list.length, T::kStageRecords), list.plain, largest_score(tile)});
+      announce({tile.bh, tile.tile, 0, ceil_div(list.length, T::kStageRecords), list.plain, largest_score(tile),
+                list.means});
       load_queries(tile);
       load_keys(tile, list.length, 0, list.length);
       index = next;
@@ -170,7 +173,8 @@ class Producer {
       const Part part = sizes_.shares.part(share, mine, list.length, T::kStageRecords);
       await_consumers();
       const int stages = max(ceil_div(part.end - part.begin, T::kStageRecords), 1);
-      announce({tile.bh, tile.tile, Shares::slot(share, mine), stages, list.plain, largest_score(tile)});
+      announce({tile.bh, tile.tile, Shares::slot(share, mine), stages, list.plain, largest_score(tile),
+                list.means - part.begin});
       load_queries(tile);
       load_keys(tile, list.length, part.begin, part.end);
     }
@@ -196,8 +200,8 @@ class Producer {
   /// Entries [begin, end) of the tile's list, at least a stage. Where they do not fill the last one, whatever follows
   /// comes along, with a V of zeros.
   __device__ void load_keys(const TileIndex& tile, int length, int begin, int end) {
-    const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.key_blocks;
-    const int64_t head = static_cast<int64_t>(tile.bh) * sizes_.key_blocks;
+    const uint32_t* list = buffers_.lists + tile.list(sizes_) * sizes_.list_entries;
+    const int64_t head = static_cast<int64_t>(tile.bh) * sizes_.key_records;
     uint32_t* entries = reinterpret_cast<uint32_t*>(shared_ + T::kEntries);
     uint32_t next[T::kStageRecords];  // fetched a stage ahead
     const auto fetch = [&](int first) {
@@ -219,7 +223,7 @@ class Producer {
       ptx::barrier_arrive_expecting(barriers_.key_full(stage), T::kStageRecords * (T::kKeyBytes + kKeyGroups * 4));
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) {
-        const int64_t record = head + entry_block(entry[r]);
+        const int64_t record = head + entry_record(entry[r], sizes_.key_blocks);
         const int slot = stage * T::kStageRecords + r;
         ptx::bulk_copy(base_ + T::kKeyStages + slot * T::kKeyBytes, buffers_.k + record * T::kKeyBytes, T::kKeyBytes,
                        barriers_.key_full(stage));
@@ -232,7 +236,7 @@ class Producer {
       ptx::barrier_arrive_expecting(barriers_.value_full(stage), T::kStageRecords * (T::kValueBytes + 2 * D));
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r)
-        load_values(stage, r, first + r < end ? head + entry_block(entry[r]) : -1, place + r);
+        load_values(stage, r, first + r < end ? head + entry_record(entry[r], sizes_.key_blocks) : -1, place + r);
       first += T::kStageRecords;
       if (place + T::kStageRecords == T::kMeans || first >= end) ++means_;
       cursor_.advance();

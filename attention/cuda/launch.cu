@@ -28,7 +28,7 @@ class SideStreams {
   Stream selection() const { return selection_; }
   Stream values() const { return values_; }
 
-  enum Point { kBegin, kStatistics, kKeys, kSelectionEnd, kValuesEnd, kPrepared, kSharedEnd, kPoints };
+  enum Point { kBegin, kStatistics, kKeys, kSpreads, kSelectionEnd, kValuesEnd, kPrepared, kSharedEnd, kPoints };
   /// What `after` runs next waits for what `before` was given so far. Each point once a call.
   void order(Point point, Stream before, Stream after) const {
     cudaEventRecord(events_[point], before);
@@ -60,11 +60,15 @@ void prepare(const Call& call, Kernel kernel) {
   if (queries_need_statistics) launch_statistics(call);
   side.order(SideStreams::kBegin, call.stream, selection.stream);
   launch_quantise_queries(selection);
+  launch_squares_of_queries(selection);
   if (!queries_need_statistics) launch_statistics(call);
   side.order(SideStreams::kStatistics, call.stream, values.stream);
   launch_quantise_keys(call);
+  launch_means_of_keys(call);
   side.order(SideStreams::kKeys, call.stream, selection.stream);
   kernel == Kernel::ampere ? launch_half_values(values) : launch_quantise_values(values);
+  launch_means_of_values(values, kernel);
+  if (call.problem.selection.by_error) side.order(SideStreams::kSpreads, values.stream, selection.stream);
   launch_select(selection);
   launch_lists(selection, tile_rows(kernel));
   side.order(SideStreams::kValuesEnd, values.stream, call.stream);
@@ -102,6 +106,10 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim) {
   if (compute_capability >= 89) return Kernel::ada;
   if (compute_capability >= 80) return Kernel::ampere;
   return std::nullopt;
+}
+
+int selection_tiles(const Problem& problem) {
+  return ceil_div(video_part(problem.queries, problem.text_tokens), problem.selection.rows);
 }
 
 size_t scratch_bytes(const Problem& problem, Kernel kernel) {

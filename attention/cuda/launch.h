@@ -44,12 +44,13 @@ struct Prologue {
 
 /// How one head chooses its blocks; the fields are those of attention::HeadPolicy.
 struct HeadChoice {
-  enum class Kind : int { topk, cdf, dense };
+  enum class Kind : int { topk, cdf, error, dense };
   double topk = 1;  // not float: 0.7 of 10 blocks are 7
   Kind kind = Kind::dense;
   float cdf = 1;
   float similarity = -1;
   float pv_threshold = 32;
+  float error = 0;
 };
 
 /// Which blocks a call computes: every block, predicted ones, or a caller's map.
@@ -59,10 +60,21 @@ struct Selection {
   int rows = 128;                     // queries that share one selection: 64, 128 or 192
   bool similarity = false;            // whether any head has a similarity threshold of 0 or more
   bool skips_pv = false;              // whether any head has a pv_threshold below 32
+  bool means = false;                 // whether the means of 16 tokens stand for dropped blocks
+  bool by_error = false;              // rank blocks by the error of their means, not by mass; needs means
+  bool predicts_error = false;        // predict and count what the means err by; a choice of kind error needs it
   HeadChoice all{};                   // the choice of every head, where heads is null
   const HeadChoice* heads = nullptr;  // device [heads]
   const uint8_t* map = nullptr;       // device bytes 0 or 1 [batch, heads, ceil(queries / 64), ceil(keys / 64)]
 };
+
+/// What is counted of a call: blocks of 64 x 64 that are kept, those of them whose P.V is skipped, what the means of
+/// dropped blocks cost, and the predicted error of all selection tiles in units of 2^-kErrorBits.
+enum Count { kCountKept, kCountSkippedPv, kCountMeans, kCountPredictedError, kCounts };
+constexpr int kErrorBits = 24;
+
+constexpr int kMeanCell = 16;                 // tokens that share a mean
+constexpr int kMostMeanKeys = 512 * 64 * 16;  // with means
 
 /// softmax(q k^T scale) v.
 struct Problem {
@@ -80,7 +92,7 @@ struct Problem {
   const int64_t* key_lengths = nullptr;  // device [batch]; null: every key counts
   Prologue prologue{};
   Selection selection{};
-  uint64_t* counts = nullptr;  // device [2], added to: 64 x 64 blocks kept, and of these the skipped P.V
+  uint64_t* counts = nullptr;  // device [kCounts], added to; null: not wanted
 };
 
 /// Which attention kernel runs. All read the same int8 records and lists; P.V is fp16 on ampere, else e4m3.
@@ -92,6 +104,9 @@ enum class Kernel {
 
 /// The kernel that this build holds for a head_dim on a GPU of this compute capability (90 for 9.0); empty below 8.0.
 std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
+
+/// Of a (batch, head): each has selection.rows video queries.
+int selection_tiles(const Problem& problem);
 
 /// Bytes of scratch that attention() needs for a problem.
 size_t scratch_bytes(const Problem& problem, Kernel kernel);

@@ -1,5 +1,6 @@
 // Turns the choice of blocks into lists: which key blocks a tile of queries reads, and which of its groups of 64 rows
-// use each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly.
+// use each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly. Entries of means
+// for the blocks that are dropped come first.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/visible.cuh"
 
@@ -21,6 +22,7 @@ class Group {
     const int first = block * kRecord, last = min(first + kRecord, p.queries) - 1, count = key_count(p, bh / p.heads);
     visible_ = exists_ ? ceil_div(visible_keys(p, count, last), kRecord) : 0;
     whole_ = p.causal ? max(0, first + p.keys - p.queries + 1) / kRecord : sizes.key_blocks;
+    with_means_ = exists_ ? min(whole_, blocks_with_means(count, video_part(p.keys, p.text_tokens))) : 0;
     if (!exists_) return;
     if (p.selection.kind == Selection::Kind::map)
       map_ = p.selection.map + (static_cast<int64_t>(bh) * ceil_div(p.queries, kRecord) + block) * sizes.key_blocks;
@@ -49,40 +51,91 @@ class Group {
     return bits & lowest_bits(visible_ - word * 32);
   }
 
+  /// Blocks that the group does not compute and whose means count.
+  __device__ uint32_t dropped(int word) const { return ~used(word) & lowest_bits(with_means_ - word * 32); }
+
   /// Blocks of which the causal mask hides some keys from some rows.
   __device__ uint32_t masked(int word) const { return ~lowest_bits(whole_ - word * 32); }
 
  private:
   const bool exists_;
   const int key_blocks_;
-  int visible_;  // key blocks that the last row sees
-  int whole_;    // key blocks that every row sees as a whole, as far as the causal mask goes
+  int visible_;     // key blocks that the last row sees
+  int whole_;       // key blocks that every row sees as a whole, as far as the causal mask goes
+  int with_means_;  // of those, how many have means
   const uint8_t* map_ = nullptr;
   const uint32_t* bitmap_ = nullptr;
   uint32_t fetched_ = 0;
 };
 
-/// One warp writes the list of one query tile; returns the 64 x 64 blocks in it.
-template <int kGroups>
-__device__ int build_list(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int tile) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto group = [&](int g) { return Group(p, sizes, buffers, bh, tile * kGroups + g); };
-  Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
-  const int64_t at = static_cast<int64_t>(bh) * sizes.query_tiles + tile;
-  uint32_t* list = buffers.lists + at * sizes.key_blocks;
-  int length = 0, kept = 0;
-  bool plain = true;  // every group that has queries uses every entry as a whole
+/// Calls f(word) for every 32 key blocks, with the groups' bits at hand.
+template <int kGroups, typename F>
+__device__ void each_word(const Sizes& sizes, Group (&groups)[3], const F& f) {
   for (int word = 0; word < sizes.map_words; ++word) {
     if (word % 32 == 0) {
 #pragma unroll
       for (int g = 0; g < kGroups; ++g) groups[g].fetch(word, sizes.map_words);
     }
+    f(word);
+  }
+}
+
+/// Entries of means: one for all groups where they drop the same blocks, else one a group. Returns their number; plain:
+/// as in TileList.
+template <int kGroups>
+__device__ int list_means(const Sizes& sizes, Group (&groups)[3], uint32_t* list, int& blocks, bool& plain) {
+  const bool writes = threadIdx.x % 32 == 0;
+  int length = 0;
+  each_word<kGroups>(sizes, groups, [&](int word) {
+    uint32_t dropped[kGroups], any = 0, all = ~0U;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      dropped[g] = groups[g].dropped(word);
+      any |= dropped[g];
+      if (groups[g].exists()) all &= dropped[g];
+    }
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t bits = any >> kMeanBlocks * half & 0xFFFF;
+      const int index = 2 * word + half;
+      const bool alike = bits == (all >> kMeanBlocks * half & 0xFFFF);
+      uint32_t covers = 0;
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        const uint32_t its = dropped[g] >> kMeanBlocks * half & 0xFFFF, cover = 1U << (kBlockBits + 2 * g);
+        if (its == 0) continue;
+        ++blocks;
+        covers |= cover;
+        if (!alike && writes) list[length] = mean_entry(index, its, cover);
+        if (!alike) ++length;
+      }
+      plain = plain && (alike || bits == 0);
+      if (!alike || bits == 0) continue;
+      if (writes) list[length] = mean_entry(index, bits, covers);
+      ++length;
+    }
+  });
+  return length;
+}
+
+/// One warp writes the list of one query tile.
+template <int kGroups>
+__device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers& buffers, int bh, int tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto group = [&](int g) { return Group(p, sizes, buffers, bh, tile * kGroups + g); };
+  Group groups[3] = {group(0), group(kGroups > 1 ? 1 : 0), group(kGroups > 2 ? 2 : 0)};
+  const int64_t at = static_cast<int64_t>(bh) * sizes.query_tiles + tile;
+  uint32_t* list = buffers.lists + at * sizes.list_entries;
+  Found found = {};
+  bool plain = true;  // every group that has queries uses every entry as a whole
+  const int means = sizes.mean_records == 0 ? 0 : list_means<kGroups>(sizes, groups, list, found.means, plain);
+  int length = means;
+  each_word<kGroups>(sizes, groups, [&](int word) {
     uint32_t used[kGroups], any = 0, entry = static_cast<uint32_t>(word * 32 + lane);
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       used[g] = groups[g].used(word);
       any |= used[g];
-      kept += __popc(used[g]);
+      found.kept += __popc(used[g]);
     }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
@@ -93,29 +146,34 @@ __device__ int build_list(const Problem& p, const Sizes& sizes, const Buffers& b
     }
     if ((any >> lane & 1) != 0) list[length + __popc(any & lowest_bits(lane))] = entry;
     length += __popc(any);
-  }
+  });
   if (lane == 0) {
     if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
-    buffers.tile_lists[at] = {max(length, 1), plain && length > 0};
+    buffers.tile_lists[at] = {max(length, 1), plain && length > 0, length > 0 && means == length ? kOnlyMeans : means};
   }
-  return kept;
+  return found;
 }
 
 template <int kGroups>
 __global__ void __launch_bounds__(kThreads)
     build_lists(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                 const __grid_constant__ Buffers buffers) {
-  __shared__ int kept;
-  if (threadIdx.x == 0) kept = 0;
+  __shared__ Found all;
+  if (threadIdx.x == 0) all = {};
   __syncthreads();
   const int index = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
   const int unlisted = sizes.query_tiles - sizes.listed_tiles, bh = index / unlisted;
-  const int found =
-      bh < sizes.batch_heads ? build_list<kGroups>(p, sizes, buffers, bh, sizes.listed_tiles + index % unlisted) : 0;
-  if (threadIdx.x % 32 == 0) atomicAdd(&kept, found);
+  Found found = {};
+  if (bh < sizes.batch_heads) found = build_list<kGroups>(p, sizes, buffers, bh, sizes.listed_tiles + index % unlisted);
+  if (threadIdx.x % 32 == 0) {
+    atomicAdd(&all.kept, found.kept);
+    atomicAdd(&all.means, found.means);
+  }
   __syncthreads();
-  if (threadIdx.x == 0 && p.counts != nullptr)  // one for all its tiles: they would queue at this address
-    atomicAdd(reinterpret_cast<unsigned long long*>(p.counts), static_cast<unsigned long long>(kept));
+  if (threadIdx.x == 0) {  // one for all its tiles: they would queue at these addresses
+    count(p, kCountKept, all.kept);
+    count(p, kCountMeans, all.means);
+  }
 }
 
 }  // namespace

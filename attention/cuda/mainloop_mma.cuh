@@ -39,7 +39,7 @@ class MmaTile {
         lane_(static_cast<int>(threadIdx.x) % 32),
         group_(static_cast<int>(threadIdx.x) / Shape::kGroupThreads),
         first_row_(tile * Shape::kRows + static_cast<int>(threadIdx.x) / 32 * 16 * kRowTiles),
-        list_(buffers.lists + (static_cast<int64_t>(bh) * sizes.query_tiles + tile) * sizes.key_blocks),
+        list_(buffers.lists + (static_cast<int64_t>(bh) * sizes.query_tiles + tile) * sizes.list_entries),
         length_(buffers.tile_lists[static_cast<int64_t>(bh) * sizes.query_tiles + tile].length),
         keys_(key_count(p, bh / p.heads)) {
     load_queries();
@@ -59,13 +59,12 @@ class MmaTile {
       load_block(i + Shape::kStages - 1);
       const Cover cover = entry_cover(entry, group_);
       if (cover != Cover::none)
-        attend(stages_[stage], entry_block(entry), cover, i == last_);
+        attend(stages_[stage], entry, cover, i == last_);
       else if (skips())
         group_votes(false);
       stage = after(stage);
     }
-    if (skipped_ != 0 && p_.counts != nullptr && threadIdx.x % Shape::kGroupThreads == 0)
-      atomicAdd(reinterpret_cast<unsigned long long*>(p_.counts + 1), static_cast<unsigned long long>(skipped_));
+    if (threadIdx.x % Shape::kGroupThreads == 0) count(p_, kCountSkippedPv, skipped_);
     finish();
   }
 
@@ -107,7 +106,7 @@ class MmaTile {
   __device__ void load_block(int i) {
     if (i < length_) {
       Stage& stage = stages_[next_stage_];
-      const int64_t record = static_cast<int64_t>(bh_) * sizes_.key_blocks + entry_block(list_[i]);
+      const int64_t record = static_cast<int64_t>(bh_) * sizes_.key_records + entry_record(list_[i], sizes_.key_blocks);
       copy<Shape::kKeyBytes>(stage.k, buffers_.k + record * Shape::kKeyBytes);
       copy<Shape::kValueBytes>(stage.v, buffers_.v + record * Shape::kValueBytes);
       copy<kKeyGroups * sizeof(float)>(stage.k_scale, buffers_.k_scale + record * kKeyGroups);
@@ -131,8 +130,8 @@ class MmaTile {
     }
   }
 
-  /// One block of keys for the warp's rows.
-  __device__ void attend(const Stage& stage, int block, Cover cover, bool last) {
+  /// One block of keys, or the means of 16, for the warp's rows.
+  __device__ void attend(const Stage& stage, uint32_t entry, Cover cover, bool last) {
     Scores s;
     multiply_keys(stage, s);
     const float key_scale = stage.k_scale[lane_ % 4];  // the thread's columns 2 t and 2 t + 1 are one group of keys
@@ -143,16 +142,22 @@ class MmaTile {
       scale[r][1] = q_scale_[r][1] * key_scale;
     }
     // Pads past the last key would reach the sums of fp16 weights and, rounded in another group of keys, the maxima.
-    if (cover == Cover::causal || (block + 1) * kRecord > keys_) mask(block, s);
-    find_maxima(s, scale, block_max);
-    if (skips() && !rises(block_max) && !last) {
+    const bool means = is_mean(entry);
+    const float weight = means ? kCellLog2 : 0.0F;  // of a key, log2 units
+    if (means) {
+      mask_means(entry, s);
+    } else if (const int block = entry_block(entry); cover == Cover::causal || (block + 1) * kRecord > keys_) {
+      mask(block, s);
+    }
+    find_maxima(s, scale, weight, block_max);
+    if (skips() && !rises(block_max) && !last && !means) {
       ++skipped_;
       return;
     }
     RowPairs alpha;
     raise_maxima(block_max, alpha);
     uint32_t weights[kRowTiles][kValueSteps][4];
-    weigh(s, scale, alpha, weights);
+    weigh(s, scale, weight, alpha, weights);
     if (kRowTiles > 1) __syncwarp();  // else ptxas loads V before the scores' registers are free, and spills
     if constexpr (kE4m3) {
       add_values(stage, weights, alpha);
@@ -201,8 +206,20 @@ class MmaTile {
       }
   }
 
+  /// Takes out the means of blocks that are not dropped.
+  __device__ void mask_means(uint32_t entry, Scores& s) const {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      if ((entry >> (n / 2 * 4 + lane_ % 4) & 1) != 0) continue;
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) s[r][n][i] = __float_as_int(-INFINITY);
+    }
+  }
+
   /// Largest score of each row in log2 units. The scale is positive, so that the raw scores are compared first.
-  __device__ static void find_maxima(const Scores& s, const RowPairs& scale, RowPairs& block_max) {
+  __device__ static void find_maxima(const Scores& s, const RowPairs& scale, float weight, RowPairs& block_max) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -211,7 +228,7 @@ class MmaTile {
 #pragma unroll
         for (int n = 0; n < kKeyTiles; ++n)
           most = fmaxf(most, fmaxf(__int_as_float(s[r][n][2 * half]), __int_as_float(s[r][n][2 * half + 1])));
-        most = (most - kMagic) * scale[r][half];
+        most = fmaf(most - kMagic, scale[r][half], weight);
         most = fmaxf(most, __shfl_xor_sync(~0U, most, 1));
         block_max[r][half] = fmaxf(most, __shfl_xor_sync(~0U, most, 2));
       }
@@ -257,13 +274,13 @@ class MmaTile {
   }
 
   /// P = 2^(s - max), rounded, as the A operand of P.V. In fp16 also adds it to the rows' sums.
-  __device__ void weigh(const Scores& s, const RowPairs& scale, const RowPairs& alpha,
+  __device__ void weigh(const Scores& s, const RowPairs& scale, float log2_weight, const RowPairs& alpha,
                         uint32_t (&weights)[kRowTiles][kValueSteps][4]) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float shift = kWeightLog2 - finite_max(r, half);
+        const float shift = kWeightLog2 - finite_max(r, half) + log2_weight;
         const auto weight = [&](int n, int i) {
           return fast_exp2(fmaf(__int_as_float(s[r][n][2 * half + i]) - kMagic, scale[r][half], shift));
         };
@@ -347,7 +364,7 @@ class MmaTile {
         float sum = kE4m3 ? sum_[r][2 * half] + sum_[r][2 * half + 1] : sum_[r][half];
         sum += __shfl_xor_sync(~0U, sum, 1);
         sum += __shfl_xor_sync(~0U, sum, 2);
-        output.template store<kE4m3>(query(r, half), half, out_[r], sum);
+        output.store(query(r, half), half, out_[r], sum);
         if (lane_ % 4 == 0) output.store_lse(query(r, half), max_[r][half] - kWeightLog2, sum);
       }
   }

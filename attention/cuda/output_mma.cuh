@@ -32,15 +32,15 @@ class OutputRows {
         centre_(buffers.v_centre + static_cast<int64_t>(bh) * sizes.D),
         q_dot_mean_(buffers.q_dot_mean + static_cast<int64_t>(bh) * p.queries) {}
 
-  /// out[query] = accumulators / sum (times V's scale) + V's centre; 0 for a row without keys. half: 0 for the
+  /// out[query] = accumulators / sum times V's scale + V's centre; 0 for a row without keys. half: 0 for the
   /// accumulators' rows g, 1 for g + 8. All lanes call it together; those of a quad hold one row.
-  template <bool kScaled, int kChannelTiles>
+  template <int kChannelTiles>
   __device__ void store(int query, int half, const float (&accumulators)[kChannelTiles][4], float sum) const {
     switch (p_.element) {
       case Element::fp16:
-        return store_as<__half, kScaled>(query, half, accumulators, sum);
+        return store_as<__half>(query, half, accumulators, sum);
       case Element::bf16:
-        return store_as<__nv_bfloat16, kScaled>(query, half, accumulators, sum);
+        return store_as<__nv_bfloat16>(query, half, accumulators, sum);
     }
   }
 
@@ -52,7 +52,7 @@ class OutputRows {
   }
 
  private:
-  template <typename T, bool kScaled, int kChannelTiles>
+  template <typename T, int kChannelTiles>
   __device__ void store_as(int query, int half, const float (&accumulators)[kChannelTiles][4], float sum) const {
     const int b = bh_ / p_.heads, h = bh_ % p_.heads;
     T* row =
@@ -73,8 +73,7 @@ class OutputRows {
       Packed<T> x;
 #pragma unroll
       for (int i = 0; i < kLaneElements; ++i) {
-        float value = (i % 2 == 0 ? even[i / 2] : odd[i / 2]) * inverse;
-        if (kScaled) value *= scale_[column + i];
+        const float value = (i % 2 == 0 ? even[i / 2] : odd[i / 2]) * inverse * scale_[column + i];
         from_float(sum == 0 ? 0.0F : value + centre_[column + i], x.element[i]);
       }
       if (query < p_.queries && column < p_.head_dim) write(row + column, vectors, x);

@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
                                         moments_of(p, buffers, false, thread.b), thread.h, p.head_dim, column);
   const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
-  const int64_t record = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
+  const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
+  const int64_t block = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
   const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
   float mean[kLaneElements], most = 0;
   load_row(buffers.key_mean + static_cast<int64_t>(bh) * D + column, mean);
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   note_longest<D>(static_cast<float>(square) * scale * scale, buffers.longest + sizes.batch_heads + bh);
   const int real = max(0, min(kRecord, left));
   if (buffers.k_mean != nullptr)
-    sum.write(1.0F / static_cast<float>(max(1, real)), reinterpret_cast<__nv_bfloat16*>(buffers.k_mean) + record * D);
+    sum.write(1.0F / static_cast<float>(max(1, real)), reinterpret_cast<__nv_bfloat16*>(buffers.k_mean) + block * D);
   if (buffers.k_similarity == nullptr) return;
   // Mean of the cosines between all pairs of the record's keys.
   __shared__ float total[D];
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   float total_square = 0;
   for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) total_square += total[c] * total[c];
   total_square = warp_sum(total_square);
-  if (threadIdx.x == 0) buffers.k_similarity[record] = total_square / static_cast<float>(max(1, real * real));
+  if (threadIdx.x == 0) buffers.k_similarity[block] = total_square / static_cast<float>(max(1, real * real));
 }
 
 template <typename T, int D>

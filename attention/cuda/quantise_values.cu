@@ -1,38 +1,13 @@
 // V less its centre -> records of e4m3, transposed, or of fp16 for kernels without e4m3.
-#include <cuda_fp8.h>
+//
+// The scale of V comes from a sample. Where that was not enough, a second kernel makes the head's records again.
+#include <cfloat>
 
-#include "attention/cuda/mma.cuh"
 #include "attention/cuda/quantise.cuh"
+#include "attention/cuda/value_records.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
-
-__device__ uint32_t e4m3x4(float a, float b, float c, float d) {
-#if __CUDA_ARCH__ >= 890
-  return pack_e4m3(a, b, c, d);
-#else
-  return 0;  // no kernel for this target reads e4m3
-#endif
-}
-
-/// 16 keys of a row of ones. kByResidue: 1 for keys with key % 8 = row; else for all keys in the rows of a set
-/// (records.h). left: real keys from the record's start on.
-template <int D, bool kByResidue>
-__device__ uint4 ones(int row, int chunk, int left) {
-  constexpr uint32_t kOne = 0x38;
-  const bool in_set = ones_sets(D) == 1 || row / 4 % 2 == row / kOnesRows;
-  if (!kByResidue && left >= kRecord) {
-    const uint32_t four = in_set ? kOne * 0x01010101U : 0;
-    return make_uint4(four, four, four, four);
-  }
-  uint32_t word[4] = {};
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
-    const int key = chunk * 16 + i, position = value_position(i);
-    if (key < left && (kByResidue ? i % 8 == row : in_set)) word[position / 4] |= kOne << 8 * (position % 4);
-  }
-  return make_uint4(word[0], word[1], word[2], word[3]);
-}
 
 /// The key of position i of a word of four, of 16 words: 0 1 8 9, 2 3 10 11, ...; the order of value_position().
 __device__ int key_of(int word, int i) {
@@ -59,18 +34,10 @@ struct Transpose {
   }
 };
 
-/// Channel rows of 64 keys, then the rows of ones.
-template <typename T, int D>
-__global__ void __launch_bounds__(kQuantiseThreads, 6)
-    quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-                    const __grid_constant__ Buffers buffers) {
-  constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
-  __shared__ Transpose<D> transpose;
-  const RecordThread<D> thread;
-  const int bh = thread.b * p.heads + thread.h, column = thread.column;
-  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
-  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
+/// v -> v * inverse + shift takes V's centre off and divides by its scale.
+template <int D>
+__device__ void load_scaling(const Buffers& buffers, int bh, int column, float (&inverse)[kLaneElements],
+                             float (&shift)[kLaneElements]) {
   const int64_t at = static_cast<int64_t>(bh) * D + column;
   load_row(buffers.v_scale + at, inverse);
   load_row(buffers.v_centre + at, shift);
@@ -79,6 +46,32 @@ __global__ void __launch_bounds__(kQuantiseThreads, 6)
     inverse[i] = __fdividef(1.0F, inverse[i]);
     shift[i] = -shift[i] * inverse[i];
   }
+}
+
+/// Whether one of four e4m3 is of the largest size, as everything beyond becomes: the highest bit of its byte, among
+/// others.
+__device__ uint32_t saturated(uint32_t e4m3) {
+  return (e4m3 & 0x7F7F7F7FU) + 0x02020202U;
+}
+__device__ uint32_t saturated(const uint4& e4m3) {
+  return saturated(e4m3.x) | saturated(e4m3.y) | saturated(e4m3.z) | saturated(e4m3.w);
+}
+
+/// bits: saturated() of what the thread made.
+__device__ void note_saturation(const Buffers& buffers, int bh, uint32_t bits) {
+  if ((bits & 0x80808080U) != 0) buffers.v_saturated[bh] = 1;
+}
+
+/// Channel rows of 64 keys, then the rows of ones.
+template <typename T, int D>
+__device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
+  constexpr int kRowLanes = D / kLaneElements, kWords = Transpose<D>::kWords;
+  __shared__ Transpose<D> transpose;
+  const int bh = thread.b * p.heads + thread.h, column = thread.column;
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
+  const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
+  float inverse[kLaneElements], shift[kLaneElements];  // v -> v * inverse + shift
+  load_scaling<D>(buffers, bh, column, inverse, shift);
 #pragma unroll 1
   for (int word = static_cast<int>(threadIdx.x) / kRowLanes; word < kWords; word += kQuantiseThreads / kRowLanes) {
     float x[4][kLaneElements];
@@ -96,22 +89,15 @@ __global__ void __launch_bounds__(kQuantiseThreads, 6)
     transpose.put(word, column, words);
   }
   __syncthreads();
-  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_blocks + thread.block) * sizes.value_record_bytes;
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_records + thread.block) * sizes.value_record_bytes;
+  uint32_t most = 0;
   for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantiseThreads) {
     const int row = item / 4, chunk = item % 4;
-    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) =
-        row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
+    const uint4 keys = row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
+    *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
+    most |= saturated(keys);
   }
-}
-
-constexpr float kHalfMax = 65504;
-
-/// The sums of four e4m3's first and third, and second and fourth.
-__device__ __half2 halves_added(uint32_t e4m3) {
-  const auto two = [](uint32_t bytes) {
-    return __half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(bytes), __NV_E4M3));
-  };
-  return __hadd2(two(e4m3), two(e4m3 >> 16));
+  note_saturation(buffers, bh, most);
 }
 
 /// Keeps the compiler from keeping what it has unpacked before, which takes twice the registers.
@@ -121,18 +107,16 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
-/// What quantise_values() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
+/// What make_e4m3() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
 /// record's keys is taken off the mean: where all keys weigh the same, it cancels.
 template <typename T, int D>
-__global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
-    quantise_values_less_mean(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-                              const __grid_constant__ Buffers buffers) {
+__device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const Buffers& buffers,
+                                    const RecordThread<D>& thread) {
   constexpr int kRowLanes = D / kLaneElements, kTogether = kQuantiseThreads / kRowLanes;
   constexpr int kRounds = Transpose<D>::kWords / kTogether;
   __shared__ Transpose<D> transpose;
   alignas(16) __shared__ float raw_mean[D];
   __shared__ float record_mean[D];
-  const RecordThread<D> thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
@@ -187,15 +171,17 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
     transpose.put(word, column, words);
   }
   __syncthreads();
-  const int64_t record = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
+  const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
   uint16_t* means = buffers.v_mean + record * D;
+  uint32_t most = 0;
 #pragma unroll
   for (int i = 0; i < D * 4 / kQuantiseThreads; ++i) {
     const unsigned item = threadIdx.x + i * kQuantiseThreads;
     const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
     const uint4 keys = transpose.get(row, chunk);
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
+    most |= saturated(keys);
     const __half2 pair = __hadd2(__hadd2(halves_added(keys.x), halves_added(keys.y)),
                                  __hadd2(halves_added(keys.z), halves_added(keys.w)));
     float sum = __low2float(pair) + __high2float(pair);
@@ -204,6 +190,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
     const float its_mean = fminf(fmaxf(record_mean[row] - sum * share, -kHalfMax), kHalfMax);
     if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
   }
+  note_saturation(buffers, bh, most);
   for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantiseThreads)
     *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
         ones<D, false>(item / 4, item % 4, left);
@@ -211,15 +198,13 @@ __global__ void __launch_bounds__(kQuantiseThreads, D == 64 ? 7 : 5)
 
 /// Rows of keys.
 template <typename T, int D>
-__global__ void __launch_bounds__(kQuantiseThreads)
-    half_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-                const __grid_constant__ Buffers buffers) {
-  const RecordThread<D> thread;
+__device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& buffers, const RecordThread<D>& thread) {
   const int bh = thread.b * p.heads + thread.h;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  const float* centre = buffers.v_centre + static_cast<int64_t>(bh) * D + thread.column;
-  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_blocks + thread.block) * sizes.value_record_bytes;
+  float inverse[kLaneElements], shift[kLaneElements], most = 0;  // v -> v * inverse + shift
+  load_scaling<D>(buffers, bh, thread.column, inverse, shift);
+  uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_records + thread.block) * sizes.value_record_bytes;
 #pragma unroll 4
   for (int round = 0; round < RecordThread<D>::kRounds; ++round) {
     const int row = thread.row(round);
@@ -227,27 +212,103 @@ __global__ void __launch_bounds__(kQuantiseThreads)
     unpack(rows.load(first + (row < left ? row : 0)), x);
     Packed<__half> packed;
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i) packed.element[i] = __float2half_rn(row < left ? x[i] - centre[i] : 0.0F);
+    for (int i = 0; i < kLaneElements; ++i) {
+      const float value = row < left ? fmaf(x[i], inverse[i], shift[i]) : 0.0F;
+      most = fmaxf(most, fabsf(value));
+      packed.element[i] = __float2half_rn(value);
+    }
     *reinterpret_cast<uint4*>(out + half_value_offset<D>(row, thread.column * 2)) = *reinterpret_cast<uint4*>(&packed);
   }
+  if (most > kHalfMax) buffers.v_saturated[bh] = 1;
+}
+
+enum class Format { e4m3, e4m3_less_mean, half };
+
+/// The record of `thread`. All threads of the CTA call this together.
+template <typename T, int D, Format kFormat>
+__device__ void make_record(const Problem& p, const Sizes& sizes, const Buffers& buffers,
+                            const RecordThread<D>& thread) {
+  if constexpr (kFormat == Format::e4m3) make_e4m3<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == Format::e4m3_less_mean) make_e4m3_less_mean<T, D>(p, sizes, buffers, thread);
+  if constexpr (kFormat == Format::half) make_half<T, D>(p, sizes, buffers, thread);
+}
+
+constexpr int ctas_per_multiprocessor(int D, Format format) {
+  return format == Format::e4m3_less_mean ? (D == 64 ? 7 : 5) : 6;
+}
+
+template <typename T, int D, Format kFormat>
+__global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kFormat))
+    quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                    const __grid_constant__ Buffers buffers) {
+  make_record<T, D, kFormat>(p, sizes, buffers, RecordThread<D>{});
+}
+
+/// V's scales of a head from all of its values, where the sample's are too small. A lane has eight channels.
+template <typename T, int D>
+__device__ void widen_scales(const Problem& p, const Buffers& buffers, const RecordThread<D>& thread, int bh) {
+  constexpr int kRowLanes = D / kLaneElements, kRows = kQuantiseThreads / kRowLanes;
+  __shared__ float shared[kRows][D];
+  const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
+  const int64_t at = static_cast<int64_t>(bh) * D;
+  const int count = key_count(p, thread.b), row = static_cast<int>(threadIdx.x) / kRowLanes;
+  float centre[kLaneElements], most[kLaneElements] = {};
+  load_row(buffers.v_centre + at + thread.column, centre);
+  for (int token = row; token < count; token += kRows) {
+    float x[kLaneElements];
+    unpack(rows.load(token), x);
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) most[i] = fmaxf(most[i], fabsf(x[i] - centre[i]));
+  }
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) shared[row][thread.column + i] = most[i];
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads) {
+    float largest = 0;
+    for (int r = 0; r < kRows; ++r) largest = fmaxf(largest, shared[r][c]);
+    // Less the mean of its record a value may be twice as large.
+    if (largest < FLT_MAX) buffers.v_scale[at + c] = fmaxf(buffers.v_scale[at + c], largest * (2 / kE4m3Max));
+  }
+  __syncthreads();
+}
+
+/// The records of a head anew, if some value was beyond the sample's scale. One CTA a head: it happens to few.
+template <typename T, int D, Format kFormat>
+__global__ void __launch_bounds__(kQuantiseThreads)
+    requantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                      const __grid_constant__ Buffers buffers) {
+  const int bh = static_cast<int>(blockIdx.x);
+  if (buffers.v_saturated[bh] == 0) return;
+  RecordThread<D> thread;
+  thread.b = bh / p.heads;
+  thread.h = bh % p.heads;
+  widen_scales<T, D>(p, buffers, thread, bh);
+  for (thread.block = 0; thread.block < sizes.key_blocks; ++thread.block) {
+    make_record<T, D, kFormat>(p, sizes, buffers, thread);
+    __syncthreads();
+  }
+}
+
+template <typename T, int D, Format kFormat>
+void launch_format(const Call& call) {
+  quantise_values<T, D, kFormat>
+      <<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(call.problem, call.sizes,
+                                                                                               call.buffers);
+  requantise_values<T, D, kFormat><<<static_cast<unsigned>(call.sizes.batch_heads), kQuantiseThreads, 0, call.stream>>>(
+      call.problem, call.sizes, call.buffers);
 }
 
 template <typename T, int D>
 void launch(const Call& call) {
-  const auto run = [&](auto* kernel) {
-    kernel<<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
-        call.problem, call.sizes, call.buffers);
-  };
   if constexpr (D <= 128) {
-    if (call.buffers.v_mean != nullptr) return run(quantise_values_less_mean<T, D>);
+    if (call.buffers.v_mean != nullptr) return launch_format<T, D, Format::e4m3_less_mean>(call);
   }
-  run(quantise_values<T, D>);
+  launch_format<T, D, Format::e4m3>(call);
 }
 
 template <typename T, int D>
 void launch_half(const Call& call) {
-  half_values<T, D><<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
-      call.problem, call.sizes, call.buffers);
+  launch_format<T, D, Format::half>(call);
 }
 
 }  // namespace

@@ -10,11 +10,18 @@
 //   of ones hold 1 for every key; with D = 64, where two records are multiplied at a time, there are two sets of them,
 //   for the first and the second one: 1 in the first four rows, or in the last four.
 // V record of fp16 (kernels without e4m3): 64 keys x D, chunk ^= key & 7.
+// Means of dropped blocks: a cell of 16 tokens becomes one key, its mean, and 64 of these, of 16 blocks, a record of K
+// and
+//   one of V like the others, behind those of the head. Cell c of block 4 i + a (a < 4) of the 16 stands at key
+//   16 i + {0, 1, 8, 9}[c] + 2 a: so a packed word of P holds the four cells of one block, and a key scale serves whole
+//   blocks. Cells of blocks that are not whole and of text are zeros.
 // Keys past the end repeat the last one in K, and are 0 in V and in its rows of ones: they drop out of numerator and
 //   denominator, so no loop needs a mask.
 #pragma once
 
 #include <cstdint>
+
+#include "attention/cuda/launch.h"
 
 #ifdef __CUDACC__
 #define SPARSEREEL_HOST_DEVICE __host__ __device__
@@ -26,7 +33,11 @@ namespace sparsereel::attention::cuda {
 
 constexpr int kRecord = 64;    // tokens of a record
 constexpr int kKeyGroups = 4;  // int8 scales of a K record: the keys with equal (key % 8) / 2
-constexpr int kOnesRows = 8;   // rows of a V record that sum P, a set
+constexpr int kCell = kMeanCell;
+constexpr float kCellLog2 = 4;  // log2(kCell): what a mean weighs more than a key
+constexpr int kBlockCells = kRecord / kCell;
+constexpr int kMeanBlocks = kRecord / kBlockCells;  // blocks of a record of means
+constexpr int kOnesRows = 8;                        // rows of a V record that sum P, a set
 constexpr float kE4m3Max = 448;
 constexpr float kE4m3MaxLog2 = 8.807354922F;
 constexpr float kLog2e = 1.44269504F;
@@ -45,6 +56,16 @@ SPARSEREEL_HOST_DEVICE constexpr int video_part(int tokens, int text_tokens) {
 
 SPARSEREEL_HOST_DEVICE constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+}
+
+/// Blocks of a head whose cells have means: whole ones in front of any text. keys: those that count.
+SPARSEREEL_HOST_DEVICE constexpr int blocks_with_means(int keys, int video) {
+  return (keys < video ? keys : video) / kRecord;
+}
+
+/// The key at which a cell (0..3) of a block (0..15) stands in a record of means.
+SPARSEREEL_HOST_DEVICE constexpr int mean_key(int block, int cell) {
+  return block / 4 * 16 + cell / 2 * 8 + block % 4 * 2 + cell % 2;
 }
 
 /// Sets of rows of ones in Hopper's V record.
@@ -86,6 +107,25 @@ SPARSEREEL_HOST_DEVICE constexpr int entry_block(uint32_t entry) {
 }
 SPARSEREEL_HOST_DEVICE constexpr Cover entry_cover(uint32_t entry, int group) {
   return static_cast<Cover>((entry >> (kBlockBits + 2 * group)) & 3);
+}
+
+/// An entry of means has the highest bit set; its other fields around those of the groups: in the low 16 bits, which of
+/// its blocks are dropped, so that their means count; in the next 4 and those below the highest, its number.
+constexpr uint32_t kMeanFlag = 1U << 31;
+static_assert(kMostMeanKeys == 512 * kRecord * kCell, "9 bits of a record's number");
+SPARSEREEL_HOST_DEVICE constexpr uint32_t mean_entry(int index, uint32_t dropped, uint32_t covers) {
+  const auto i = static_cast<uint32_t>(index);
+  return kMeanFlag | covers | dropped | (i & 15) << kMeanBlocks | (i >> 4) << (kBlockBits + 6);
+}
+SPARSEREEL_HOST_DEVICE constexpr bool is_mean(uint32_t entry) {
+  return (entry & kMeanFlag) != 0;
+}
+SPARSEREEL_HOST_DEVICE constexpr int mean_index(uint32_t entry) {
+  return static_cast<int>((entry >> kMeanBlocks & 15) | (entry >> (kBlockBits + 6) & 31) << 4);
+}
+/// The record of K and V that an entry names.
+SPARSEREEL_HOST_DEVICE constexpr int entry_record(uint32_t entry, int key_blocks) {
+  return is_mean(entry) ? key_blocks + mean_index(entry) : entry_block(entry);
 }
 
 }  // namespace sparsereel::attention::cuda

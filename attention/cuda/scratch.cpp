@@ -44,6 +44,12 @@ int listed_tiles(const Problem& problem, int query_tiles, Kernel kernel) {
   return problem.text_tokens == 0 ? query_tiles : video_part(problem.queries, problem.text_tokens) / selection.rows;
 }
 
+int mean_records(const Problem& problem) {
+  const int video = video_part(problem.keys, problem.text_tokens);
+  const bool drops = problem.selection.kind != Selection::Kind::dense;
+  return drops && problem.selection.means ? ceil_div(blocks_with_means(problem.keys, video), kMeanBlocks) : 0;
+}
+
 /// Entries of every tile's list, where all are alike and their number is known before they are made; else 0.
 float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
   const Selection& selection = problem.selection;
@@ -53,7 +59,8 @@ float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
   const bool alike = selection.kind == Selection::Kind::predict && selection.rows == tile_rows(kernel) &&
                      selection.heads == nullptr && selection.all.kind == HeadChoice::Kind::topk &&
                      !selection.similarity && problem.text_tokens == 0;
-  return alike ? static_cast<float>(selection.all.topk) * blocks : 0;
+  const float means = selection.means ? blocks / kMeanBlocks : 0;
+  return alike ? static_cast<float>(selection.all.topk) * blocks + means : 0;
 }
 
 int value_record_bytes(int D, Kernel kernel) {
@@ -80,7 +87,10 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       query_tiles(ceil_div(problem.queries, tile_rows(kernel))),
       query_blocks(query_tiles * (tile_rows(kernel) / kRecord)),
       key_blocks(ceil_div(problem.keys, kRecord)),
-      selection_tiles(ceil_div(video_part(problem.queries, problem.text_tokens), problem.selection.rows)),
+      mean_records(cuda::mean_records(problem)),
+      key_records(key_blocks + mean_records),
+      list_entries(key_blocks + tile_rows(kernel) / kRecord * mean_records),
+      selection_tiles(cuda::selection_tiles(problem)),
       listed_tiles(cuda::listed_tiles(problem, query_tiles, kernel)),
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
       map_words(ceil_div(key_blocks, 32)),
@@ -92,20 +102,22 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
 
 Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch) {
   const int64_t bh = sizes.batch_heads, D = sizes.D;
-  const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bh * sizes.key_blocks;
+  const int64_t q_blocks = bh * sizes.query_blocks, k_blocks = bh * sizes.key_blocks, records = bh * sizes.key_records;
   const bool predicts = problem.selection.kind == Selection::Kind::predict;
+  const bool by_error = predicts && problem.selection.by_error;
   const bool compares = predicts && problem.selection.similarity;
   Carver carver(scratch);
   carver.take(q, q_blocks * kRecord * D);
-  carver.take(k, k_blocks * kRecord * D);
-  carver.take(v, k_blocks * sizes.value_record_bytes);
+  carver.take(k, records * kRecord * D);
+  carver.take(v, records * sizes.value_record_bytes);
   carver.take(v_null, sizes.value_record_bytes);
   carver.take(q_scale, q_blocks * kRecord);
-  carver.take(k_scale, k_blocks * kKeyGroups);
+  carver.take(k_scale, records * kKeyGroups);
   carver.take(longest, 2 * bh);
   carver.take(v_scale, bh * D);
   carver.take(v_centre, bh * D);
-  carver.take(v_mean, k_blocks * D, kernel == Kernel::hopper);
+  carver.take(v_saturated, bh);
+  carver.take(v_mean, records * D, kernel == Kernel::hopper);
   carver.take(key_mean, bh * D);
   carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
   carver.take(partials, bh * sizes.stat_chunks * 4 * D);
@@ -114,11 +126,17 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(q_mean, q_blocks * D, predicts);
   carver.take(q_direction, q_blocks * D, compares);
   carver.take(k_mean, k_blocks * D, predicts);
+  carver.take(q_square, q_blocks * D, by_error);
+  carver.take(k_variance, k_blocks * D, by_error);
+  carver.take(v_spread, k_blocks, by_error);
+  const bool predicts_error = by_error && problem.selection.predicts_error;
+  carver.take(v_block_mean, k_blocks * D, predicts_error);
+  carver.take(outputs, bh * sizes.selection_tiles, predicts_error);
   carver.take(k_similarity, k_blocks, compares);
   carver.take(scores, bh * ceil_div(sizes.selection_tiles, 16) * 16 * sizes.selectable_keys,
               predicts && sizes.selectable_keys > max_shared_scores(kernel));
   carver.take(bitmap, bh * sizes.selection_tiles * sizes.map_words, predicts);
-  carver.take(lists, bh * sizes.query_tiles * sizes.key_blocks);
+  carver.take(lists, bh * sizes.query_tiles * sizes.list_entries);
   carver.take(tile_lists, bh * sizes.query_tiles);
   carver.take(next_tile, 1);
   carver.take(parts, int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0);

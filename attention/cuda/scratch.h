@@ -31,6 +31,9 @@ struct Sizes {
   int query_tiles;      // of a (batch, head)
   int query_blocks;     // records of 64 queries, whole tiles
   int key_blocks;       // records of 64 keys
+  int mean_records;     // records of 64 means, which follow them; 0 unless means stand for dropped blocks
+  int key_records;      // both together
+  int list_entries;     // room of a list
   int selection_tiles;  // of a (batch, head); video queries only
   int listed_tiles;     // leading query tiles of a (batch, head) whose lists the selection writes itself
   int selectable_keys;  // leading key blocks that hold no text
@@ -46,38 +49,60 @@ struct Sizes {
 struct TileList {
   int length;  // entries, at least 1
   int plain;   // 1: every group that has queries uses every entry as a whole
+  int means;   // of the entries, the first ones; kOnlyMeans: all
+};
+constexpr int kOnlyMeans = 1 << 30;  // what fills the last stage is no block either
+
+/// What ranking by error asks of the values of a block: the length of their deviation and how far their mean is from
+/// V's.
+struct ValueSpread {
+  float deviation, far;
+};
+
+/// Of a selection tile: the logarithm of the sum of its pooled scores' exponentials, and the length of the output that
+/// they predict.
+struct PredictedOutput {
+  float log_sum, length;
 };
 
 /// Pointers into the scratch memory. [bh] means batch * heads.
 struct Buffers {
   Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch);
 
-  uint8_t* q;            // [bh][query_blocks] Q records
-  uint8_t* k;            // [bh][key_blocks] K records
-  uint8_t* v;            // [bh][key_blocks] V records
-  uint8_t* v_null;       // one V record of zeros
-  float* q_scale;        // [bh][query_blocks * 64], times scale * log2(e)
-  float* k_scale;        // [bh][key_blocks][4]
-  float* longest;        // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
-  float* v_scale;        // [bh][D]
-  float* v_centre;       // [bh][D]; what V was reduced by
-  uint16_t* v_mean;      // fp16 [bh][key_blocks][D]: means taken off besides, units of v_scale; null but on Hopper
-  float* key_mean;       // [bh][D]; what K was reduced by
-  float* q_dot_mean;     // [bh][queries], q . key_mean * scale; null without lse
-  float* partials;       // [bh][stat_chunks][4][D]: sum of K, sum, least and largest of V
-  float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
-  float* q_mean;         // [bh][query_blocks][D]: means of 64 real queries; null unless blocks are predicted
-  float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
-  uint16_t* k_mean;      // bf16 [bh][key_blocks][D]; null unless blocks are predicted
-  float* k_similarity;   // [bh][key_blocks]; null without similarity
-  float* scores;         // pooled scores where they exceed shared memory; else null
-  uint32_t* bitmap;      // [bh][selection_tiles][map_words]; null unless blocks are predicted;
-                         // rows of listed_tiles are not written
-  uint32_t* lists;       // [bh][query_tiles][key_blocks] entries, ascending
-  TileList* tile_lists;  // [bh][query_tiles]
-  int* next_tile;        // the persistent kernel's counter
-  float* parts;          // [shares.slots()] parts of shared tiles; null without such tiles
-  size_t bytes;          // of all together
+  uint8_t* q;                // [bh][query_blocks] Q records
+  uint8_t* k;                // [bh][key_records] K records
+  uint8_t* v;                // [bh][key_records] V records
+  uint8_t* v_null;           // one V record of zeros
+  float* q_scale;            // [bh][query_blocks * 64], times scale * log2(e)
+  float* k_scale;            // [bh][key_records][4]
+  float* longest;            // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
+  float* v_scale;            // [bh][D]
+  float* v_centre;           // [bh][D]; what V was reduced by
+  int* v_saturated;          // [bh]; whether a record holds values that v_scale is too small for
+  uint16_t* v_mean;          // fp16 [bh][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
+  float* key_mean;           // [bh][D]; what K was reduced by
+  float* q_dot_mean;         // [bh][queries], q . key_mean * scale; null without lse
+  float* partials;           // [bh][stat_chunks][4][D]: sum of K, sum, least and largest of V
+  float* token_moments;      // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
+  float* q_mean;             // [bh][query_blocks][D]: means of 64 real queries; null unless blocks are predicted
+  float* q_direction;        // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
+  uint16_t* k_mean;          // bf16 [bh][key_blocks][D]; null unless blocks are predicted
+  uint16_t* q_square;        // bf16 [bh][query_blocks][D]: mean squares of the records' queries (that is, times scale *
+                             // log2(e), squared); null unless blocks are ranked by error, like the next two
+  uint16_t* k_variance;      // bf16 [bh][key_blocks][D]: of the 64 keys
+  ValueSpread* v_spread;     // [bh][key_blocks]
+  uint16_t* v_block_mean;    // fp16 [bh][key_blocks][D], less v_centre, units of v_scale; null unless errors are
+                             // predicted, like the next
+  PredictedOutput* outputs;  // [bh][selection_tiles]
+  float* k_similarity;       // [bh][key_blocks]; null without similarity
+  float* scores;             // pooled scores where they exceed shared memory; else null
+  uint32_t* bitmap;          // [bh][selection_tiles][map_words]; null unless blocks are predicted;
+                             // rows of listed_tiles are not written
+  uint32_t* lists;           // [bh][query_tiles][list_entries] entries: those of means, then blocks, ascending
+  TileList* tile_lists;      // [bh][query_tiles]
+  int* next_tile;            // the persistent kernel's counter
+  float* parts;              // [shares.slots()] parts of shared tiles; null without such tiles
+  size_t bytes;              // of all together
 };
 
 }  // namespace sparsereel::attention::cuda

@@ -114,16 +114,40 @@ __device__ inline Cut cut_by_count(const Candidates& candidates, int wanted, con
   return {low, wanted - above_high};
 }
 
-/// The fewest that hold `share` of the mass.
-__device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
-  const float top = from_ordered(candidates.largest());
-  if (!isfinite(top)) return {1, kAllTies};
-  const float wanted = share * candidates.mass_from(1, top);
+/// The fewest that hold `wanted` of the mass, in units of e^top.
+__device__ inline Cut cut_at_mass(const Candidates& candidates, float wanted, float top) {
   uint32_t threshold = 0;
   for (uint32_t bit = 0x80000000U; bit != 0; bit >>= 1)
     if (candidates.mass_from(threshold | bit, top) >= wanted) threshold |= bit;
   const float missing = wanted - candidates.mass_from(threshold + 1, top);
   return {threshold, max(1, static_cast<int>(ceilf(missing / __expf(from_ordered(threshold) - top))))};
+}
+
+/// The fewest that hold `share` of the mass.
+__device__ inline Cut cut_by_mass(const Candidates& candidates, float share) {
+  const float top = from_ordered(candidates.largest());
+  if (!isfinite(top)) return {1, kAllTies};
+  return cut_at_mass(candidates, share * candidates.mass_from(1, top), top);
+}
+
+/// The fewest with which the others hold at most `rest`.
+__device__ inline Cut cut_by_rest(const Candidates& candidates, float rest) {
+  const float top = from_ordered(candidates.largest());
+  if (!isfinite(top) || !isfinite(rest)) return {1, kAllTies};
+  const float wanted = candidates.mass_from(1, top) - rest * expf(-top);
+  return wanted > 0 ? cut_at_mass(candidates, wanted, top) : Cut{~0U, 0};
+}
+
+/// The mass of those that a cut leaves out.
+__device__ inline float rest_of(const Candidates& candidates, const Cut& cut) {
+  int ties = 0;
+  float rest = 0;
+  candidates.each([&](uint32_t key) {
+    ties += key == cut.threshold ? 1 : 0;
+    rest += key != 0 && key < cut.threshold ? __expf(from_ordered(key)) : 0.0F;
+  });
+  ties = max(__reduce_add_sync(~0U, ties) - cut.ties, 0);
+  return warp_sum(rest) + (ties > 0 ? static_cast<float>(ties) * __expf(from_ordered(cut.threshold)) : 0.0F);
 }
 
 }  // namespace sparsereel::attention::cuda

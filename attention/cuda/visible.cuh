@@ -16,4 +16,15 @@ __device__ inline int visible_keys(const Problem& p, int count, int query) {
   return p.causal ? max(0, min(query + p.keys - p.queries + 1, count)) : count;
 }
 
+/// What a list holds, in 64 x 64 blocks.
+struct Found {
+  int kept, means;
+};
+
+/// Adds to what the call counts.
+__device__ inline void count(const Problem& p, Count what, long long number) {
+  if (p.counts != nullptr && number != 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(p.counts + what), static_cast<unsigned long long>(number));
+}
+
 }  // namespace sparsereel::attention::cuda

@@ -65,7 +65,7 @@ struct Shape {
 /// What a mode may point to, fit for every shape.
 struct Extras {
   OnDevice<float> lse{std::vector<float>(100000)};
-  OnDevice<uint64_t> counts{std::vector<uint64_t>(2)};
+  OnDevice<uint64_t> counts{std::vector<uint64_t>(kCounts)};
   OnDevice<int64_t> lengths{std::vector<int64_t>{50, 1}};
   OnDevice<uint8_t> map{[] {
     std::vector<uint8_t> bits(100000);
@@ -86,6 +86,10 @@ void predict(Problem& p) {
   p.selection.rows = 192;
   p.selection.similarity = true;
   p.selection.all = {0.3, HeadChoice::Kind::topk, 1, 0.1F, 50};
+}
+
+void keep_means(Problem& p) {
+  p.selection.means = p.selection.by_error = true;
 }
 
 void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across) {
@@ -159,6 +163,41 @@ const Mode modes[] = {
      }},
     {"norm across heads and rotary embedding",
      [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true); }},
+    {"means by error",
+     [](Problem& p, const Extras&) {
+       predict(p);
+       keep_means(p);
+       p.selection.similarity = false;
+       p.selection.all.similarity = -1;
+     }},
+    {"means up to a predicted error, with text, 64 rows a selection",
+     [](Problem& p, const Extras&) {
+       predict(p);
+       keep_means(p);
+       p.selection.rows = 64;
+       p.selection.predicts_error = true;
+       p.selection.all = {1, HeadChoice::Kind::error, 1, 0.1F, 50, 0.1F};
+       p.text_tokens = 30;
+     }},
+    {"means causal, log-sum-exp",
+     [](Problem& p, const Extras& extras) {
+       predict(p);
+       keep_means(p);
+       p.causal = true;
+       p.lse = extras.lse.get();
+     }},
+    {"means by mass of a map, key lengths",
+     [](Problem& p, const Extras& extras) {
+       p.selection.kind = Selection::Kind::map;
+       p.selection.map = extras.map.get();
+       p.selection.means = true;
+       p.key_lengths = extras.lengths.get();
+     }},
+    {"outliers of V",
+     [](Problem& p, const Extras&) {
+       // A channel's row of V as the scale's sample may miss it: the largest bf16.
+       check(cudaMemset(static_cast<uint16_t*>(p.v.data) + p.v.token_stride, 0x7F, 64));
+     }},
     {"fp16", [](Problem& p, const Extras&) { p.element = Element::fp16; }},
 };
 
@@ -208,7 +247,7 @@ int main(int argc, char** argv) {
   const auto kernel = static_cast<Kernel>(found - std::begin(names));
   const Extras extras;
   for (const Shape& shape : {Shape{1, 5, 700, 64}, Shape{2, 3, 333, 128}, Shape{1, 1, 200, 256}, Shape{1, 1, 65, 32},
-                             Shape{1, 1, 250, 128}}) {
+                             Shape{1, 1, 250, 128}, Shape{1, 1, 1200, 64}}) {
     if (kernel == Kernel::hopper && shape.head_dim > 128) continue;
     for (const Mode& mode : wanted) run(shape, mode, kernel, extras);
   }

@@ -1,0 +1,45 @@
+// What the kernels that make records of means share. A CTA makes one record; each of its warps has one of the 16 blocks
+// of 64 tokens that the record stands for.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/records.h"
+#include "attention/cuda/visible.cuh"
+#include "attention/cuda/warp.cuh"
+
+namespace sparsereel::attention::cuda {
+
+constexpr int kMeanThreads = 32 * kMeanBlocks;
+
+/// grid: records of means, batch x heads.
+struct MeanWarp {
+  int index = static_cast<int>(blockIdx.x), bh = static_cast<int>(blockIdx.y);
+  int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  int blocks;  // of the record that have means, from 0 to 16
+
+  __device__ MeanWarp(const Problem& p, const Sizes& sizes) {
+    const int video = video_part(p.keys, p.text_tokens);
+    blocks = min(blocks_with_means(key_count(p, bh / p.heads), video) - index * kMeanBlocks, kMeanBlocks);
+  }
+
+  __device__ bool real() const { return warp < blocks; }
+  /// The record of this warp's block, and that of the means.
+  __device__ int64_t from(const Sizes& sizes) const {
+    return static_cast<int64_t>(bh) * sizes.key_records + index * kMeanBlocks + warp;
+  }
+  __device__ int64_t to(const Sizes& sizes) const {
+    return static_cast<int64_t>(bh) * sizes.key_records + sizes.key_blocks + index;
+  }
+  /// The block among those of its head, which arrays without means count.
+  __device__ int64_t block(const Sizes& sizes) const {
+    return static_cast<int64_t>(bh) * sizes.key_blocks + index * kMeanBlocks + warp;
+  }
+};
+
+inline dim3 mean_grid(const Sizes& sizes) {
+  return {static_cast<unsigned>(sizes.mean_records), static_cast<unsigned>(sizes.batch_heads)};
+}
+
+}  // namespace sparsereel::attention::cuda

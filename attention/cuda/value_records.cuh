@@ -1,0 +1,48 @@
+// Pieces of V records: e4m3 in fours, their sums, and the rows of ones.
+#pragma once
+
+#include <cuda_fp8.h>
+
+#include "attention/cuda/mma.cuh"
+#include "attention/cuda/records.h"
+
+namespace sparsereel::attention::cuda {
+
+__device__ inline uint32_t e4m3x4(float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 890
+  return pack_e4m3(a, b, c, d);
+#else
+  return 0;  // no kernel for this target reads e4m3
+#endif
+}
+
+/// 16 keys of a row of ones. kByResidue: 1 for keys with key % 8 = row; else for all keys in the rows of a set
+/// (records.h). left: real keys from the record's start on.
+template <int D, bool kByResidue>
+__device__ inline uint4 ones(int row, int chunk, int left) {
+  constexpr uint32_t kOne = 0x38;
+  const bool in_set = ones_sets(D) == 1 || row / 4 % 2 == row / kOnesRows;
+  if (!kByResidue && left >= kRecord) {
+    const uint32_t four = in_set ? kOne * 0x01010101U : 0;
+    return make_uint4(four, four, four, four);
+  }
+  uint32_t word[4] = {};
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const int key = chunk * 16 + i, position = value_position(i);
+    if (key < left && (kByResidue ? i % 8 == row : in_set)) word[position / 4] |= kOne << 8 * (position % 4);
+  }
+  return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+constexpr float kHalfMax = 65504;
+
+/// The sums of four e4m3's first and third, and second and fourth.
+__device__ inline __half2 halves_added(uint32_t e4m3) {
+  const auto two = [](uint32_t bytes) {
+    return __half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(bytes), __NV_E4M3));
+  };
+  return __hadd2(two(e4m3), two(e4m3 >> 16));
+}
+
+}  // namespace sparsereel::attention::cuda

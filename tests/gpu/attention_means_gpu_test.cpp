@@ -1,0 +1,258 @@
+// Means for dropped blocks and selection by their error on a GPU, against the CPU's exact arithmetic.
+#include <gmock/gmock.h>
+
+#include "hilbert/error.h"
+#include "tests/gpu/attend_on_gpu.h"
+
+namespace sparsereel::attention {
+namespace {
+
+class MeansOnGpu : public AttendOnGpu {
+ protected:
+  /// Neighbouring tokens resemble each other, as they do in a video: means stand for them, and blocks differ.
+  static Inputs video(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim) {
+    Inputs x = inputs(batch, queries, keys, heads, head_dim);
+    const auto smooth = [&](const at::Tensor& t, int64_t tokens) {
+      const auto groups = [&](int64_t size) {
+        const at::Tensor each = at::randn({batch, (tokens + size - 1) / size, heads, head_dim});
+        return each.repeat_interleave(size, 1).narrow(1, 0, tokens);
+      };
+      return rounded(0.5 * t + 0.8 * groups(16) + groups(200));
+    };
+    return {.q = smooth(x.q, queries), .k = smooth(x.k, keys), .v = smooth(x.v, keys)};
+  }
+
+  static Context means(double topk, Ranking ranking = Ranking::error) {
+    Context context{.mode = Mode::sparse};
+    context.policy.dropped = Dropped::mean;
+    context.policy.ranking = ranking;
+    context.policy.defaults.topk = topk;
+    context.policy.defaults.pv_threshold = 32;
+    return context;
+  }
+
+  static BlockMap random_map(const Inputs& x, double kept) {
+    BlockMap map(x.q.size(0), x.q.size(2), blocks_of(x.q.size(1)), blocks_of(x.k.size(1)), false);
+    const at::Tensor random = at::rand({static_cast<int64_t>(map.bits.size())});
+    for (size_t i = 0; i < map.bits.size(); ++i)
+      map.bits[i] = random[static_cast<int64_t>(i)].item<double>() < kept ? 1 : 0;
+    return map;
+  }
+
+  /// The CPU obeys the same map exactly.
+  void expect_map_obeyed(const Inputs& x, Context context, double kept, double bound = 0.06) {
+    context.block_map = random_map(x, kept);
+    context.return_lse = true;
+    const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+    EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, bound);
+    EXPECT_EQ(gpu.statistics.kept_blocks, cpu.statistics.kept_blocks);
+    EXPECT_TRUE(at::equal(at::isinf(gpu.lse.cpu()), at::isinf(cpu.lse)));
+    const at::Tensor error = (gpu.lse.cpu() - cpu.lse).masked_select(at::isfinite(cpu.lse)).abs();
+    EXPECT_LT(error.max().item<double>(), 0.08);
+    Context dropping = context;  // or the test would not see the means
+    dropping.policy.dropped = Dropped::none;
+    dropping.policy.ranking = Ranking::mass;
+    EXPECT_GT(compare(exact(x, dropping).out, cpu.out).relative_l1, 2 * bound);
+  }
+};
+
+TEST_F(MeansOnGpu, ACallersMapHasMeansForTheBlocksItDrops) {
+  for (const int64_t head_dim : {16, 64, 96, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    expect_map_obeyed(video(2, 700, 2100, 2, head_dim), means(0.5), 0.3);
+  }
+}
+
+TEST_F(MeansOnGpu, TilesWithoutAnyBlockAreMadeOfMeansAlone) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    const Inputs x = video(1, 400, 2112, 2, head_dim);  // 33 blocks: two records of means and a bit
+    Context context = means(0.5);
+    context.block_map = BlockMap(1, 2, blocks_of(400), blocks_of(2112), false);
+    const Result gpu = on_gpu(x, context);
+    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 0.06);
+    EXPECT_EQ(gpu.statistics.kept_blocks, 0);
+    EXPECT_EQ(gpu.statistics.mean_blocks, 2 * blocks_of(400) * 3);
+  }
+}
+
+TEST_F(MeansOnGpu, TextLengthsAndACausalMaskHideWhatTheyHide) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << head_dim << (causal ? " causal" : ""));
+      Context context = means(0.5);
+      context.causal = causal;
+      context.text_tokens = 70;
+      expect_map_obeyed(video(1, 1300, 1300, 2, head_dim), context, 0.4, 0.07);
+      context.text_tokens = 0;
+      context.key_lengths = at::tensor({1200, 65, 1025}, at::kLong);
+      Inputs x = video(3, 1200, 1200, 2, head_dim);
+      x.v.select(0, 1).narrow(0, 65, 1135).fill_(1000);  // padding must not show
+      expect_map_obeyed(x, context, 0.4, 0.07);
+    }
+  }
+}
+
+// Means of keys that a causal mask hides must not push what is visible below the smallest weight.
+TEST_F(MeansOnGpu, HiddenMeansOfLargeScoresDoNotCount) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    Inputs x = video(1, 1024, 1024, 1, head_dim);
+    x.q = rounded(x.q * 0.3 + 1);
+    x.k.narrow(1, 512, 512).add_(8);  // a record of means has past and future blocks
+    x.k = rounded(x.k);
+    Context context = means(0.5);
+    context.causal = true;
+    context.block_map = random_map(x, 0.4);
+    for (int64_t i = 0; i < 16; ++i) context.block_map->row(0, 0, i)[i] = 1;
+    EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.1);
+  }
+}
+
+TEST_F(MeansOnGpu, SelectionIsAsGoodAsOnTheCpu) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    const Inputs x = video(1, 3000, 3000, 2, head_dim);
+    const at::Tensor full = exact(x, {.mode = Mode::full}).out;
+    for (const int64_t rows : {64, 128, 192}) {
+      for (const auto ranking : {Ranking::error, Ranking::mass}) {
+        for (const auto selection : {Selection::topk, Selection::cdf}) {
+          for (const int64_t text : {0, 100}) {
+            SCOPED_TRACE(::testing::Message()
+                         << "head_dim " << head_dim << ", rows " << rows << ", " << name(ranking)
+                         << (selection == Selection::cdf ? ", cdf" : ", topk") << ", text " << text);
+            Context context = means(0.25, ranking);
+            context.policy.selection_rows = rows;
+            context.policy.defaults.selection = selection;
+            context.policy.defaults.cdf = 0.6;
+            context.text_tokens = text;
+            const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+            EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.01);
+            EXPECT_NEAR(gpu.statistics.mean_share(), cpu.statistics.mean_share(), 0.01);
+            EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, 0.07);
+            EXPECT_LT(compare(gpu.out, full).relative_l1, compare(cpu.out, full).relative_l1 + 0.02);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MeansOnGpu, SharpScoresAndOutliersComeThrough) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const double gain : {1.0, 3.0, 12.0}) {  // the clamped exponentials, and those that go through ex2
+      SCOPED_TRACE(::testing::Message() << head_dim << " x " << gain);
+      Inputs x = video(1, 1000, 2000, 2, head_dim);
+      x.q = rounded(x.q * gain);
+      Context context = means(0.5);
+      context.block_map = random_map(x, 0.4);
+      const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+      EXPECT_TRUE(at::isfinite(gpu.out).all().item<bool>());
+      EXPECT_GT(compare(gpu.out, cpu.out).cosine, 0.985);
+    }
+  }
+}
+
+TEST_F(MeansOnGpu, ConstantInputsGiveTheMeanOfV) {
+  for (const double value : {0.0, 1e-4, 0.5, 1e4}) {
+    SCOPED_TRACE(value);
+    Inputs x = inputs(1, 700, 4096, 1, 64);
+    x.q.fill_(value);
+    x.k.fill_(value);
+    x.v = rounded(x.v + 1);
+    const Result gpu = on_gpu(x, means(0.1));
+    EXPECT_LT(compare(gpu.out, x.v.mean(1, true).expand_as(gpu.out)).relative_l1, 0.02);
+  }
+}
+
+TEST_F(MeansOnGpu, RepeatedCallsGiveTheSameBits) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    for (const int64_t text : {0, 50}) {  // without text the last tiles are computed in parts
+      const Inputs x = video(2, 5003, 5003, 2, head_dim);
+      Context context = means(0.6);
+      context.text_tokens = text;
+      const at::Tensor first = on_gpu(x, context).out;
+      EXPECT_LT(compare(first, exact(x, context).out).relative_l1, 0.06);
+      for (int i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(on_gpu(x, context).out, first));
+    }
+  }
+}
+
+TEST_F(MeansOnGpu, ABoundOnTheErrorIsKeptAsOnTheCpu) {
+  const Inputs x = video(1, 3000, 3000, 2, 64);
+  double last = 1;
+  for (const double bound : {0.02, 0.1, 0.3}) {
+    SCOPED_TRACE(bound);
+    Context context = means(0.5);
+    context.policy.defaults.selection = Selection::error;
+    context.policy.defaults.error = bound;
+    const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+    EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.02);
+    EXPECT_LE(gpu.statistics.predicted_error(), bound * 1.001);
+    EXPECT_NEAR(gpu.statistics.predicted_error(), cpu.statistics.predicted_error(), 0.05 * bound);
+    EXPECT_LT(1 - gpu.statistics.sparsity(), last);
+    last = 1 - gpu.statistics.sparsity();
+  }
+}
+
+TEST_F(MeansOnGpu, OtherCellsAreRefused) {
+  const Inputs x = inputs(1, 700, 700, 1, 64);
+  Context context = means(0.5);
+  context.policy.cell = 32;
+  EXPECT_THROW(on_gpu(x, context), Error);
+}
+
+/// The CPU emulates the same arithmetic with the true maximum of every channel of V.
+class ValueRangeOnGpu : public AttendOnGpu {
+ protected:
+  static constexpr int64_t kTokens = 9001, kOutlier = 4321;  // which no sample of every 17th token meets
+
+  void expect_as_good_as_a_true_maximum(Inputs x) {
+    x.v = rounded(x.v);
+    const Context context{.mode = Mode::quantized};
+    Workspace workspace;
+    const at::Tensor full = exact(x, {.mode = Mode::full}).out;
+    const double truly = compare(attend(x.q, x.k, x.v, context, workspace).out, full).relative_l1;
+    const double ours = compare(on_gpu(x, context).out, full).relative_l1;
+    EXPECT_LT(ours, 1.1 * truly + 5e-4) << "with the true maximum " << truly;
+  }
+
+  /// One token that the queries attend to.
+  static Inputs with_sink() {
+    Inputs x = inputs(1, 192, kTokens, 1, 64);
+    x.q = rounded(x.q * 0.2 + 1);
+    x.k.select(1, kOutlier).fill_(3);
+    return x;
+  }
+};
+
+TEST_F(ValueRangeOnGpu, AnOutlierTokenDoesNotSaturate) {
+  for (const double gain : {20.0, 100.0, 1e4}) {
+    SCOPED_TRACE(gain);
+    Inputs x = with_sink();
+    x.v.select(1, kOutlier).mul_(gain);
+    expect_as_good_as_a_true_maximum(x);
+  }
+}
+
+TEST_F(ValueRangeOnGpu, AnOutlierChannelDoesNotSaturate) {
+  for (const double gain : {100.0, 3000.0, 1e5}) {
+    SCOPED_TRACE(gain);
+    Inputs x = with_sink();
+    x.v.select(1, kOutlier).select(2, 5).mul_(gain);
+    expect_as_good_as_a_true_maximum(x);
+  }
+}
+
+TEST_F(ValueRangeOnGpu, HugeAndTinyValuesComeThrough) {
+  for (const double size : {1e-4, 1e4, 1e30}) {
+    SCOPED_TRACE(size);
+    Inputs x = inputs(1, 192, kTokens, 1, 64);
+    x.v.mul_(size);
+    x.v = rounded(x.v);
+    const Context context{.mode = Mode::quantized};
+    EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.06);
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
