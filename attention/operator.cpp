@@ -112,19 +112,21 @@ class CpuCall {
 
   const cpu::Problem& problem() const { return problem_; }
 
-  BlockMap block_map(Mode mode) const {
+  cpu::Prediction choose_blocks(Mode mode) const {
     if (context_.block_map) {
-      BlockMap map = *context_.block_map;
-      cpu::keep_visible(problem_, map);
-      return map;
+      cpu::Prediction given{.map = *context_.block_map, .sum_error = 0, .tiles = 0};
+      cpu::keep_visible(problem_, given.map);
+      return given;
     }
     if (mode == Mode::quantized || context_.policy.is_dense(context_.layer, context_.step))
-      return cpu::visible_blocks(problem_);
-    return cpu::predict_blocks(problem_, heads_, context_.policy.selection_rows, parallel_for);
+      return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
+    const Policy& policy = context_.policy;
+    return cpu::predict_blocks(problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking},
+                               parallel_for);
   }
 
   Result run(Mode mode, Workspace& workspace) const {
-    const BlockMap map = block_map(mode);
+    const cpu::Prediction blocks = choose_blocks(mode);
     // With every block asked for nothing is skipped, P.V included.
     std::vector<double> thresholds;
     const bool dense_call = context_.policy.is_dense(context_.layer, context_.step) || mode == Mode::quantized;
@@ -134,10 +136,13 @@ class CpuCall {
     const cpu::TileKernel& kernel = cpu::chosen_tile_kernel();
     float* scratch = reserve(workspace, cpu::block_sparse_scratch_floats(problem_, arithmetic));
     const cpu::Counts counts =
-        cpu::block_sparse_attention(problem_, map, thresholds, arithmetic, kernel, scratch, parallel_for);
+        cpu::block_sparse_attention(problem_, blocks.map, thresholds, arithmetic, kernel, scratch, parallel_for);
     Result result{.out = out_.to(dtype_), .lse = lse_, .statistics = {}, .kernel = describe(mode, kernel)};
     result.statistics.kept_blocks = counts.kept_blocks;
     result.statistics.skipped_pv_blocks = counts.skipped_pv_blocks;
+    result.statistics.mean_blocks = counts.mean_blocks;
+    result.statistics.sum_predicted_error = blocks.sum_error;
+    result.statistics.predicted_tiles = blocks.tiles;
     return result;
   }
 

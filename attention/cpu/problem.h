@@ -22,6 +22,11 @@ struct View {
   }
 };
 
+/// Tokens in front of the first block that counts as text.
+inline int64_t video_part(int64_t tokens, int64_t text_tokens) {
+  return text_tokens == 0 ? tokens : (tokens - text_tokens) / kBlock * kBlock;
+}
+
 /// out = softmax(q k^T * scale) v over the keys that each query may see.
 struct Problem {
   int64_t batch = 0;
@@ -36,12 +41,21 @@ struct Problem {
   int64_t text_tokens = 0;               // the last tokens of q and k
   bool causal = false;                   // query i sees keys up to i + keys - queries
   const int64_t* key_lengths = nullptr;  // [batch]; null: every key counts
+  int64_t mean_cell = 0;  // tokens that share the mean which stands for them in dropped blocks; 0: nothing does
 
   int64_t key_length(int64_t b) const { return key_lengths == nullptr ? keys : key_lengths[b]; }
   /// Query i sees the keys [0, visible_keys(b, i)).
   int64_t visible_keys(int64_t b, int64_t query) const {
     const int64_t length = key_length(b);
     return causal ? std::clamp<int64_t>(query + keys - queries + 1, 0, length) : length;
+  }
+  /// Video keys that are no padding.
+  int64_t video_keys(int64_t b) const { return std::min(key_length(b), video_part(keys, text_tokens)); }
+  /// The key blocks [0, blocks_with_means(b, i)) count by their means where query block i drops them: whole blocks of
+  /// video that each of its queries sees.
+  int64_t blocks_with_means(int64_t b, int64_t query_block) const {
+    if (mean_cell == 0) return 0;
+    return std::min(video_keys(b), visible_keys(b, query_block * kBlock)) / kBlock;
   }
   int64_t query_blocks() const { return blocks_of(queries); }
   int64_t key_blocks() const { return blocks_of(keys); }
@@ -55,6 +69,7 @@ using ParallelFor = std::function<void(int64_t count, const std::function<void(i
 struct Counts {
   int64_t kept_blocks = 0;
   int64_t skipped_pv_blocks = 0;
+  int64_t mean_blocks = 0;  // what the means cost: a row's cells, 64 to a block, rounded up
 };
 
 /// At or above this threshold (log2 units) no P.V is skipped.

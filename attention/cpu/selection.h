@@ -21,16 +21,32 @@ int64_t count_visible_blocks(const Problem& problem);
 /// Blocks of `map` that are set.
 int64_t count_blocks(const BlockMap& map);
 
-/// The blocks that sparse attention computes. heads: one policy a head; selection_rows: queries that share one
-/// selection. Queries are averaged over selection_rows and keys over 64 tokens (real tokens only), the softmax of
-/// pooled q . pooled k * scale over the key blocks ranks them, and each row keeps, of the blocks that are not forced,
-///   topk: the max(1, floor(topk * visible key blocks)) best;
-///   cdf:  the fewest whose mass reaches cdf, the crossing block included;
-/// plus the forced blocks: text keys (with the block where video meets text), the diagonal of a causal mask, and key
-/// blocks whose mean cosine similarity is below the head's threshold. Rows of text queries and of query tiles below the
-/// threshold keep every block. Similarity = ||sum of L2-normalised rows||^2 / n^2, with keys less their mean over the
-/// sequence.
-BlockMap predict_blocks(const Problem& problem, std::span<const HeadPolicy> heads, int64_t selection_rows,
-                        const ParallelFor& parallel);
+/// How blocks are selected.
+struct Selector {
+  std::span<const HeadPolicy> heads;  // one policy a head
+  int64_t rows = 192;                 // queries that share one selection
+  Ranking ranking = Ranking::mass;
+};
+
+struct Prediction {
+  BlockMap map;  // the blocks to compute
+  // Ranking::error: sum over query tiles of the errors predicted for the blocks that they drop, over the mean length of
+  // the outputs of the tile's head; and how many tiles these are. Tiles of dense heads are not among them.
+  double sum_error = 0;
+  int64_t tiles = 0;
+};
+
+/// The blocks that sparse attention computes. Queries are averaged over selector.rows and keys over 64 tokens (real
+/// tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of a mean
+/// in their place (error; see mean_error.h), and each row keeps, of the blocks that are not forced,
+///   topk:  the max(1, floor(topk * visible key blocks)) best;
+///   cdf:   the fewest that hold a share of cdf of the sum of all, the crossing block included;
+///   error: the fewest such that the predicted errors of the others add up to at most `error` times the mean length of
+///          the head's outputs; maybe none;
+/// plus the forced blocks: text keys (with the block where video meets text), the diagonal of a causal mask, key blocks
+/// whose mean cosine similarity is below the head's threshold, and with means (problem.mean_cell) a last video block of
+/// fewer than 64 keys. Rows of text queries and of query tiles below the threshold keep every block. Similarity =
+/// ||sum of L2-normalised rows||^2 / n^2, with keys less their mean over the sequence.
+Prediction predict_blocks(const Problem& problem, const Selector& selector, const ParallelFor& parallel);
 
 }  // namespace sparsereel::attention::cpu

@@ -138,7 +138,7 @@ attention::BlockMap predict(const Call& call, const Data& data, double topk, int
   attention::HeadPolicy policy;
   policy.topk = topk;
   const std::vector<attention::HeadPolicy> heads(static_cast<size_t>(problem.heads), policy);
-  return attention::cpu::predict_blocks(problem, heads, rows, attention::parallel_for);
+  return attention::cpu::predict_blocks(problem, {.heads = heads, .rows = rows}, attention::parallel_for).map;
 }
 
 /// Every row of blocks gets what any row of its list has.

@@ -30,7 +30,7 @@ class Levels {
   }
 
   std::vector<int> row(int64_t query_block, int64_t selection_rows = 128) {
-    const BlockMap map = predict_blocks(c.problem, {&policy, 1}, selection_rows, serial);
+    const BlockMap map = predict_blocks(c.problem, {.heads = {&policy, 1}, .rows = selection_rows}, serial).map;
     const uint8_t* bits = map.row(0, 0, query_block);
     return {bits, bits + map.key_blocks};
   }
@@ -99,7 +99,7 @@ TEST(Selection, TakesTheMeanOfRealTokensOnly) {
   }
   HeadPolicy policy;
   policy.topk = 0.34;
-  const BlockMap map = predict_blocks(c.problem, {&policy, 1}, 128, serial);
+  const BlockMap map = predict_blocks(c.problem, {.heads = {&policy, 1}, .rows = 128}, serial).map;
   EXPECT_THAT(std::vector<int>(map.bits.begin(), map.bits.end()), ElementsAre(0, 0, 1));
 }
 
@@ -147,7 +147,7 @@ TEST(Selection, KeepsEverythingForDenseHeads) {
   Case c({.queries = 256, .keys = 256, .heads = 2, .batch = 1});
   HeadPolicy policies[2];
   policies[1].dense = true;
-  const BlockMap map = predict_blocks(c.problem, policies, 64, serial);
+  const BlockMap map = predict_blocks(c.problem, {.heads = policies, .rows = 64}, serial).map;
   for (int64_t i = 0; i < 4; ++i) {
     EXPECT_EQ(std::count(map.row(0, 0, i), map.row(0, 0, i) + 4, 1), 2);
     EXPECT_EQ(std::count(map.row(0, 1, i), map.row(0, 1, i) + 4, 1), 4);

@@ -1,0 +1,94 @@
+// Means, variances and similarities of groups of tokens; loops run along head_dim, so that they vectorise.
+#include "attention/cpu/pooled.h"
+
+#include <cmath>
+#include <numeric>
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+/// result[g][d] = mean over the rows of group g of f(row[d], g, d).
+template <typename F>
+std::vector<float> mean_over_rows(const Grouped& tokens, const F& f) {
+  const int64_t head_dim = tokens.head_dim;
+  std::vector<float> result(static_cast<size_t>(tokens.groups() * head_dim), 0.0F);
+  for (int64_t g = 0; g < tokens.groups(); ++g) {
+    float* sum = result.data() + g * head_dim;
+    const float* row = tokens.rows(g);
+    for (int64_t t = 0; t < tokens.size_of(g); ++t, row += tokens.stride())
+      for (int64_t d = 0; d < head_dim; ++d) sum[d] += f(row[d], g * head_dim + d);
+    const float inverse = 1.0F / static_cast<float>(tokens.size_of(g));
+    for (int64_t d = 0; d < head_dim; ++d) sum[d] *= inverse;
+  }
+  return result;
+}
+
+/// Mean of the Gram matrix of the L2-normalised rows (less `centre`, if given) = ||sum of them||^2 / n^2: no matmul.
+double self_similarity(const Grouped& tokens, int64_t g, const float* centre) {
+  const int64_t head_dim = tokens.head_dim;
+  std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
+  for (int64_t t = 0; t < tokens.size_of(g); ++t) {
+    const float* row = tokens.rows(g) + t * tokens.stride();
+    const auto at = [&](int64_t d) { return static_cast<double>(row[d]) - (centre != nullptr ? centre[d] : 0.0F); };
+    double square = 0;
+    for (int64_t d = 0; d < head_dim; ++d) square += at(d) * at(d);
+    const double inverse = square > 0 ? 1 / std::sqrt(square) : 0;
+    for (int64_t d = 0; d < head_dim; ++d) sum[static_cast<size_t>(d)] += at(d) * inverse;
+  }
+  const double square = std::inner_product(sum.begin(), sum.end(), sum.begin(), 0.0);
+  const auto n = static_cast<double>(tokens.size_of(g));
+  return square / (n * n);
+}
+
+/// Mean of all the tokens, from the means of their groups.
+std::vector<float> mean_of_groups(const Grouped& tokens, const std::vector<float>& means) {
+  std::vector<double> sum(static_cast<size_t>(tokens.head_dim), 0.0);
+  for (int64_t g = 0; g < tokens.groups(); ++g) {
+    const auto count = static_cast<double>(tokens.size_of(g));
+    for (int64_t d = 0; d < tokens.head_dim; ++d)
+      sum[static_cast<size_t>(d)] += count * means[static_cast<size_t>(g * tokens.head_dim + d)];
+  }
+  std::vector<float> mean(sum.size());
+  for (size_t d = 0; d < mean.size(); ++d) mean[d] = static_cast<float>(sum[d] / static_cast<double>(tokens.tokens));
+  return mean;
+}
+
+}  // namespace
+
+std::vector<float> group_means(const Grouped& tokens) {
+  return mean_over_rows(tokens, [](float x, int64_t) { return x; });
+}
+
+std::vector<float> group_mean_squares(const Grouped& tokens) {
+  return mean_over_rows(tokens, [](float x, int64_t) { return x * x; });
+}
+
+std::vector<float> group_variances(const Grouped& tokens, const std::vector<float>& means) {
+  const float* mean = means.data();
+  return mean_over_rows(tokens, [mean](float x, int64_t i) { return (x - mean[i]) * (x - mean[i]); });
+}
+
+std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,
+                                    bool centred) {
+  std::vector<uint8_t> diverse(static_cast<size_t>(tokens.groups()), 0);
+  if (threshold < 0) return diverse;  // a squared norm is never below
+  const std::vector<float> centre = centred ? mean_of_groups(tokens, means) : std::vector<float>();
+  for (size_t g = 0; g < diverse.size(); ++g) {
+    const double similarity = self_similarity(tokens, static_cast<int64_t>(g), centred ? centre.data() : nullptr);
+    diverse[g] = similarity < threshold ? 1 : 0;
+  }
+  return diverse;
+}
+
+float dot(const float* a, const float* b, int64_t n) {
+  float lanes[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int64_t j = 0; j < 8; ++j) lanes[j] += a[i + j] * b[i + j];
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace sparsereel::attention::cpu
