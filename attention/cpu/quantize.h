@@ -17,6 +17,17 @@ inline int64_t key_group(int64_t key) {
   return key % 8 / 2;
 }
 
+/// Cells of a record of 64 that share an int8 scale when they are the means of block `block`: a record holds a whole
+/// number of times four blocks, and GPU kernels give each thread of an accumulator the cells of every fourth.
+inline int64_t mean_group(int64_t block) {
+  return block % 4;
+}
+
+/// log2 of the weight of a row's maximum as e4m3, so that the largest one, of a mean, fits; mean_cell as in Problem.
+inline double weight_offset(int64_t mean_cell) {
+  return kE4m3MaxLog2 - (mean_cell > 0 ? std::log2(static_cast<double>(mean_cell)) : 0);
+}
+
 inline double int8_scale(double largest) {
   return largest / kInt8Max + kInt8MinScale;
 }

@@ -20,6 +20,8 @@ using Matrix = std::vector<double>;  // [tokens, head_dim]
 struct Head {
   Matrix k, v;
   std::vector<double> k_mean, v_mean;  // [head_dim], taken off k and v; zero in exact arithmetic
+  std::vector<double> v_scale;         // [head_dim], of v, which holds e4m3 numbers; one in exact arithmetic
+  Matrix cell_k, cell_v;               // means of the cells of whole video blocks, [cells, head_dim]
 };
 
 Matrix read(const View<const float>& view, int64_t b, int64_t h, int64_t tokens, int64_t head_dim) {
@@ -60,13 +62,51 @@ void round_query(double* q, int64_t head_dim) {
   for (int64_t d = 0; d < head_dim; ++d) q[d] = round_int8(q[d] / scale) * scale;
 }
 
-void round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
+/// To e4m3 numbers, whose means are exact; returns the scale of each channel.
+std::vector<double> round_values(Matrix& v, int64_t tokens, int64_t head_dim) {
+  std::vector<double> scales;
   for (int64_t d = 0; d < head_dim; ++d) {
     double largest = 0;
     for (int64_t t = 0; t < tokens; ++t) largest = std::max(largest, std::abs(v[t * head_dim + d]));
-    const double scale = largest > 0 ? largest / kE4m3Max : 1;
-    for (int64_t t = 0; t < tokens; ++t) v[t * head_dim + d] = round_e4m3(v[t * head_dim + d] / scale) * scale;
+    const double scale = scales.emplace_back(largest > 0 ? largest / kE4m3Max : 1);
+    for (int64_t t = 0; t < tokens; ++t) v[t * head_dim + d] = round_e4m3(v[t * head_dim + d] / scale);
   }
+  return scales;
+}
+
+/// Means of the first `cells` cells of `cell` rows.
+Matrix cell_means(const Matrix& m, int64_t cells, int64_t cell, int64_t head_dim) {
+  Matrix means(static_cast<size_t>(cells * head_dim), 0.0);
+  for (int64_t t = 0; t < cells * cell; ++t)
+    for (int64_t d = 0; d < head_dim; ++d)
+      means[t / cell * head_dim + d] += m[t * head_dim + d] / static_cast<double>(cell);
+  return means;
+}
+
+/// Records of 64 cells; those of blocks with equal mean_group() share a scale.
+void round_cell_keys(Matrix& k, int64_t cell, int64_t head_dim) {
+  const int64_t cells = static_cast<int64_t>(k.size()) / head_dim;
+  for (int64_t record = 0; record < cells; record += kBlock) {
+    const int64_t end = std::min(record + kBlock, cells);
+    double largest[kKeyGroups] = {};
+    for (int64_t c = record; c < end; ++c)
+      for (int64_t d = 0; d < head_dim; ++d) {
+        double& of_group = largest[mean_group(c * cell / kBlock)];
+        of_group = std::max(of_group, std::abs(k[c * head_dim + d]));
+      }
+    for (int64_t c = record; c < end; ++c) {
+      const double scale = int8_scale(largest[mean_group(c * cell / kBlock)]);
+      for (int64_t d = 0; d < head_dim; ++d) k[c * head_dim + d] = round_int8(k[c * head_dim + d] / scale) * scale;
+    }
+  }
+}
+
+/// Of the keys and values as the arithmetic sees them.
+void add_means(const Problem& problem, int64_t b, Head& head) {
+  if (problem.mean_cell == 0) return;
+  const int64_t cells = problem.video_keys(b) / kBlock * (kBlock / problem.mean_cell);
+  head.cell_k = cell_means(head.k, cells, problem.mean_cell, problem.head_dim);
+  head.cell_v = cell_means(head.v, cells, problem.mean_cell, problem.head_dim);
 }
 
 Head prepare(const Problem& problem, int64_t b, int64_t h, Arithmetic arithmetic) {
@@ -74,12 +114,21 @@ Head prepare(const Problem& problem, int64_t b, int64_t h, Arithmetic arithmetic
   Head head{.k = read(problem.k, b, h, tokens, head_dim),
             .v = read(problem.v, b, h, tokens, head_dim),
             .k_mean = std::vector<double>(static_cast<size_t>(head_dim), 0.0),
-            .v_mean = std::vector<double>(static_cast<size_t>(head_dim), 0.0)};
-  if (arithmetic == Arithmetic::exact) return head;
+            .v_mean = std::vector<double>(static_cast<size_t>(head_dim), 0.0),
+            .v_scale = std::vector<double>(static_cast<size_t>(head_dim), 1.0),
+            .cell_k = {},
+            .cell_v = {}};
+  if (arithmetic == Arithmetic::exact) {
+    add_means(problem, b, head);
+    return head;
+  }
   head.k_mean = centre(head.k, tokens, head_dim);
   head.v_mean = centre(head.v, tokens, head_dim);
   round_keys(head.k, tokens, head_dim);
-  round_values(head.v, tokens, head_dim);
+  head.v_scale = round_values(head.v, tokens, head_dim);
+  add_means(problem, b, head);
+  round_cell_keys(head.cell_k, problem.mean_cell, head_dim);
+  for (double& v : head.cell_v) v = round_e4m3(v);
   return head;
 }
 
@@ -102,7 +151,9 @@ class RowOfBlocks {
         arithmetic_(arithmetic),
         b_(b),
         h_(h),
+        block_(block),
         first_(block * kBlock),
+        offset_(arithmetic == Arithmetic::int8 ? weight_offset(problem.mean_cell) : 0),
         rows_(static_cast<size_t>(std::min(kBlock, problem.queries - first_))) {
     for (size_t r = 0; r < rows_.size(); ++r) start(rows_[r], first_ + static_cast<int64_t>(r));
   }
@@ -110,7 +161,7 @@ class RowOfBlocks {
   Counts run(const uint8_t* kept, int64_t key_blocks, double pv_threshold) {
     int64_t last = key_blocks - 1;
     while (last >= 0 && kept[last] == 0) --last;
-    Counts counts;
+    Counts counts{.kept_blocks = 0, .skipped_pv_blocks = 0, .mean_blocks = blocks_of(add_cells(kept))};
     for (int64_t j = 0; j <= last; ++j) {
       if (kept[j] == 0) continue;
       ++counts.kept_blocks;
@@ -135,6 +186,52 @@ class RowOfBlocks {
     if (arithmetic_ == Arithmetic::int8) round_query(row.q.data(), problem_.head_dim);
   }
 
+  /// Adds the means of the blocks that are dropped and have any, 64 at a time; returns how many cells these are.
+  int64_t add_cells(const uint8_t* kept) {
+    std::vector<int64_t> cells;
+    for (int64_t j = 0; j < problem_.blocks_with_means(b_, block_); ++j)
+      for (int64_t c = 0; kept[j] == 0 && c < kBlock / problem_.mean_cell; ++c)
+        cells.push_back(j * (kBlock / problem_.mean_cell) + c);
+    const std::span<const int64_t> all = cells;
+    for (size_t first = 0; first < all.size(); first += kBlock)
+      for (Row& row : rows_) add_panel(row, all.subspan(first, std::min<size_t>(kBlock, all.size() - first)));
+    return static_cast<int64_t>(cells.size());
+  }
+
+  void add_panel(Row& row, std::span<const int64_t> cells) const {
+    double top = kMinusInfinity;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      row.scores[i] = score_of(row, &head_.cell_k[cells[i] * problem_.head_dim]);
+      top = std::max(top, row.scores[i]);
+    }
+    raise_maximum(row, top);
+    for (size_t i = 0; i < cells.size(); ++i)
+      add_value(row, row.scores[i], static_cast<double>(problem_.mean_cell),
+                &head_.cell_v[cells[i] * problem_.head_dim]);
+  }
+
+  double score_of(const Row& row, const double* key) const {
+    double score = 0;
+    for (size_t d = 0; d < row.q.size(); ++d) score += row.q[d] * key[d];
+    return score * problem_.scale * std::numbers::log2e;
+  }
+
+  /// Brings the sums of a row to a maximum that includes `score`.
+  static void raise_maximum(Row& row, double score) {
+    const double max = std::max(row.max, score), alpha = std::exp2(row.max - max);
+    row.sum *= alpha;
+    for (double& o : row.out) o *= alpha;
+    row.max = max;
+  }
+
+  /// Adds a value that counts `times` times.
+  void add_value(Row& row, double score, double times, const double* value) const {
+    const double exact = times * std::exp2(score - row.max + offset_);
+    const double p = arithmetic_ == Arithmetic::int8 ? round_e4m3(exact) : exact;
+    row.sum += p;
+    for (size_t d = 0; d < row.out.size(); ++d) row.out[d] += p * value[d];
+  }
+
   /// Scores of key block j for every row; returns by how much the maximum rose at most over the rows (negative:
   /// nowhere).
   double score(int64_t j) {
@@ -146,11 +243,7 @@ class RowOfBlocks {
       for (int64_t i = 0; i < kBlock; ++i) {
         const int64_t key = j * kBlock + i;
         double s = kMinusInfinity;
-        if (key < visible) {
-          s = 0;
-          for (int64_t d = 0; d < problem_.head_dim; ++d) s += row.q[d] * head_.k[key * problem_.head_dim + d];
-          s *= problem_.scale * std::numbers::log2e;
-        }
+        if (key < visible) s = score_of(row, &head_.k[key * problem_.head_dim]);
         row.scores[i] = s;
         row.block_max = std::max(row.block_max, s);
       }
@@ -161,37 +254,28 @@ class RowOfBlocks {
 
   void accumulate(Row& row, int64_t j) const {
     if (row.block_max == kMinusInfinity) return;
-    const bool int8 = arithmetic_ == Arithmetic::int8;
-    const double max = std::max(row.max, row.block_max);
-    const double alpha = std::exp2(row.max - max);
-    row.sum *= alpha;
-    for (double& o : row.out) o *= alpha;
+    raise_maximum(row, row.block_max);
     for (int64_t i = 0; i < kBlock; ++i) {
       if (row.scores[i] == kMinusInfinity) continue;
-      const double exact = std::exp2(row.scores[i] - max + (int8 ? kE4m3MaxLog2 : 0));
-      const double p = int8 ? round_e4m3(exact) : exact;
-      row.sum += p;
-      const double* v = &head_.v[(j * kBlock + i) * problem_.head_dim];
-      for (size_t d = 0; d < row.out.size(); ++d) row.out[d] += p * v[d];
+      add_value(row, row.scores[i], 1, &head_.v[(j * kBlock + i) * problem_.head_dim]);
     }
-    row.max = max;
   }
 
   void finish(const Row& row, int64_t query) const {
     float* out = problem_.out.row(b_, query, h_);
     const bool empty = row.max == kMinusInfinity;
     for (size_t d = 0; d < row.out.size(); ++d)
-      out[d] = empty ? 0.0F : static_cast<float>(row.out[d] / row.sum + head_.v_mean[d]);
+      out[d] = empty ? 0.0F : static_cast<float>(row.out[d] / row.sum * head_.v_scale[d] + head_.v_mean[d]);
     if (problem_.lse == nullptr) return;
-    const double offset = arithmetic_ == Arithmetic::int8 ? kE4m3MaxLog2 : 0;
     problem_.lse[(b_ * problem_.heads + h_) * problem_.queries + query] = static_cast<float>(
-        empty ? kMinusInfinity : std::numbers::ln2 * (row.max + std::log2(row.sum) - offset) + row.smoothing);
+        empty ? kMinusInfinity : std::numbers::ln2 * (row.max + std::log2(row.sum) - offset_) + row.smoothing);
   }
 
   const Problem& problem_;
   const Head& head_;
   const Arithmetic arithmetic_;
-  const int64_t b_, h_, first_;
+  const int64_t b_, h_, block_, first_;
+  const double offset_;  // log2 of the weight of a score at the row's maximum
   std::vector<Row> rows_;
 };
 
@@ -199,7 +283,7 @@ class RowOfBlocks {
 
 Counts reference_attention(const Problem& problem, const BlockMap& map, std::span<const double> pv_thresholds,
                            Arithmetic arithmetic, const ParallelFor& parallel) {
-  std::atomic<int64_t> kept{0}, skipped{0};
+  std::atomic<int64_t> kept{0}, skipped{0}, means{0};
   for (int64_t i = 0; i < problem.batch * problem.heads; ++i) {
     const int64_t b = i / problem.heads, h = i % problem.heads;
     const Head head = prepare(problem, b, h, arithmetic);
@@ -209,10 +293,11 @@ Counts reference_attention(const Problem& problem, const BlockMap& map, std::spa
                                   .run(map.row(b, h, block), map.key_blocks, pv_thresholds[static_cast<size_t>(h)]);
         kept += counts.kept_blocks;
         skipped += counts.skipped_pv_blocks;
+        means += counts.mean_blocks;
       }
     });
   }
-  return {.kept_blocks = kept, .skipped_pv_blocks = skipped};
+  return {.kept_blocks = kept, .skipped_pv_blocks = skipped, .mean_blocks = means};
 }
 
 }  // namespace sparsereel::attention::cpu
