@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention/cpu/mean_panels.h"
 #include "attention/cpu/packed_heads.h"
 
 namespace sparsereel::attention::cpu {
@@ -55,22 +56,25 @@ Counts block_sparse_attention(const Problem& problem, const BlockMap& map, std::
   PackedHeads packed(problem, arithmetic, scratch);
   packed.pack(parallel);
   const int64_t pieces = problem.batch * problem.heads * map.query_blocks;
-  std::atomic<int64_t> next{0}, kept{0}, skipped{0};
+  std::atomic<int64_t> next{0}, kept{0}, skipped{0}, mean_blocks{0};
   // Rows differ in how many blocks they keep, so a thread takes the next row when it is done with one.
   parallel(pieces, [&](int64_t, int64_t) {
     AlignedFloats tile_scratch(tile_scratch_floats(problem.head_dim));
+    MeanPanels means(problem);
     for (int64_t piece = next++; piece < pieces; piece = next++) {
       const int64_t head = piece / map.query_blocks, b = head / problem.heads, h = head % problem.heads;
       Tile tile = make_tile(problem, map, b, h, piece % map.query_blocks);
       tile.pv_threshold = static_cast<float>(pv_thresholds[static_cast<size_t>(h)]);
       tile.scratch = tile_scratch.data();
       packed.attach(b, h, tile);
+      tile.means = means.gather(packed.means(b, h), tile.kept, problem.blocks_with_means(b, piece % map.query_blocks));
       const Counts counts = kernel.run(tile);
       kept += counts.kept_blocks;
       skipped += counts.skipped_pv_blocks;
+      mean_blocks += blocks_of(tile.means.count);
     }
   });
-  return {.kept_blocks = kept, .skipped_pv_blocks = skipped};
+  return {.kept_blocks = kept, .skipped_pv_blocks = skipped, .mean_blocks = mean_blocks};
 }
 
 }  // namespace sparsereel::attention::cpu

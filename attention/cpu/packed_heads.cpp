@@ -33,12 +33,27 @@ void copy_rows(const float* rows, int64_t stride, int64_t tokens, int64_t head_d
   }
 }
 
+/// Room for the means of a head: of every whole block of video that a batch entry can have.
+int64_t mean_cells(const Problem& problem) {
+  if (problem.mean_cell == 0) return 0;
+  return video_part(problem.keys, problem.text_tokens) / kBlock * (kBlock / problem.mean_cell);
+}
+
+/// Sum of x[i] * scale[i] (null: 1) over n values, a multiple of 4; four at a time, so that it vectorises.
+float sum(const float* x, const float* scale, int64_t n) {
+  float lanes[4] = {};
+  for (int64_t i = 0; i < n; i += 4)
+    for (int64_t j = 0; j < 4; ++j) lanes[j] += scale == nullptr ? x[i + j] : x[i + j] * scale[i + j];
+  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+}
+
 }  // namespace
 
 int64_t PackedHeads::floats(const Problem& problem, Arithmetic arithmetic) {
   const int64_t stride = padded_dim(problem.head_dim), tokens = problem.key_blocks() * kBlock;
   const int64_t side = arithmetic == Arithmetic::int8 ? tokens + 4 * stride : 0;
-  return problem.batch * problem.heads * (tokens * 2 * stride + side);
+  const int64_t scales = arithmetic == Arithmetic::int8 ? blocks_of(mean_cells(problem)) * kBlock : 0;
+  return problem.batch * problem.heads * (tokens * 2 * stride + side + mean_cells(problem) * 2 * stride + scales);
 }
 
 PackedHeads::PackedHeads(const Problem& problem, Arithmetic arithmetic, float* memory)
@@ -57,6 +72,27 @@ float* PackedHeads::side(int64_t head) const {
   return values(head, problem_.key_blocks());
 }
 
+float* PackedHeads::mean_keys(int64_t head) const {
+  const bool int8 = arithmetic_ == Arithmetic::int8;
+  return side(head) + (int8 ? problem_.key_blocks() * kBlock + 4 * stride_ : 0);
+}
+
+float* PackedHeads::mean_values(int64_t head) const {
+  return mean_keys(head) + mean_cells(problem_) * stride_;
+}
+
+float* PackedHeads::mean_scale(int64_t head) const {
+  return mean_values(head) + mean_cells(problem_) * stride_;
+}
+
+PackedMeans PackedHeads::means(int64_t b, int64_t h) const {
+  const int64_t head = b * problem_.heads + h;
+  return {.cells = cells_of_block(),
+          .keys = mean_keys(head),
+          .values = mean_values(head),
+          .key_scale = arithmetic_ == Arithmetic::int8 ? mean_scale(head) : nullptr};
+}
+
 void PackedHeads::pack(const ParallelFor& parallel) {
   const int64_t heads = problem_.batch * problem_.heads, blocks = problem_.key_blocks();
   parallel(heads * blocks, [&](int64_t begin, int64_t end) {
@@ -64,7 +100,11 @@ void PackedHeads::pack(const ParallelFor& parallel) {
   });
   if (arithmetic_ != Arithmetic::int8) return;
   parallel(heads, [&](int64_t begin, int64_t end) {
-    for (int64_t head = begin; head < end; ++head) round_head(head);
+    for (int64_t head = begin; head < end; ++head) {
+      round_head(head);
+      for (int64_t block = 0; problem_.mean_cell > 0 && block < whole_blocks(head); ++block) average_block(head, block);
+      round_means(head);
+    }
   });
 }
 
@@ -86,6 +126,54 @@ void PackedHeads::pack_block(int64_t head, int64_t block) const {
   transpose(problem_.k.row(b, first, h), problem_.k.token_stride, tokens, problem_.head_dim, keys(head, block));
   copy_rows(problem_.v.row(b, first, h), problem_.v.token_stride, tokens, problem_.head_dim, stride_,
             values(head, block));
+  if (arithmetic_ == Arithmetic::exact && problem_.mean_cell > 0 && block < whole_blocks(head))
+    average_block(head, block);
+}
+
+/// From the packed block, which int8 arithmetic has rounded by then.
+void PackedHeads::average_block(int64_t head, int64_t block) const {
+  const int64_t cell = problem_.mean_cell, cells = cells_of_block(), head_dim = problem_.head_dim;
+  const float inverse = 1.0F / static_cast<float>(cell);
+  const float* key_scale = arithmetic_ == Arithmetic::int8 ? side(head) + block * kBlock : nullptr;
+  float* to = mean_keys(head) + block * cells * head_dim;
+  for (int64_t d = 0; d < head_dim; ++d) {
+    const float* from = keys(head, block) + d * kBlock;
+    for (int64_t c = 0; c < cells; ++c)
+      *to++ = inverse * sum(from + c * cell, key_scale == nullptr ? nullptr : key_scale + c * cell, cell);
+  }
+  to = mean_values(head) + block * cells * stride_;
+  const float* from = values(head, block);
+  for (int64_t c = 0; c < cells; ++c, to += stride_) {
+    std::fill(to, to + stride_, 0.0F);
+    for (int64_t i = 0; i < cell; ++i, from += stride_)
+      for (int64_t d = 0; d < stride_; ++d) to[d] += from[d];
+    for (int64_t d = 0; d < stride_; ++d) to[d] *= inverse;
+  }
+}
+
+/// As reference.h says; values keep their scale.
+void PackedHeads::round_means(int64_t head) const {
+  if (problem_.mean_cell == 0) return;
+  const int64_t cells = cells_of_block(), blocks = whole_blocks(head), size = cells * problem_.head_dim;
+  const int64_t record = kBlock / cells;  // blocks
+  for (int64_t first = 0; first < blocks; first += record) {
+    const int64_t end = std::min(first + record, blocks);
+    double largest[kKeyGroups] = {};
+    for (int64_t block = first; block < end; ++block)
+      for (int64_t i = 0; i < size; ++i)
+        largest[mean_group(block)] =
+            std::max<double>(largest[mean_group(block)], std::abs(mean_keys(head)[block * size + i]));
+    for (int64_t block = first; block < end; ++block) {
+      const double scale = int8_scale(largest[mean_group(block)]);
+      for (int64_t i = 0; i < size; ++i) {
+        float& key = mean_keys(head)[block * size + i];
+        key = static_cast<float>(round_int8(key / scale));
+      }
+      std::fill_n(mean_scale(head) + block * cells, cells, static_cast<float>(scale));
+    }
+  }
+  float* values = mean_values(head);
+  for (int64_t i = 0; i < blocks * cells * stride_; ++i) values[i] = static_cast<float>(round_e4m3(values[i]));
 }
 
 /// Centres and rounds one packed head in place. Rounding happens in double, as in the reference.

@@ -6,7 +6,16 @@
 
 namespace sparsereel::attention::cpu {
 
-/// The packed keys and values of every head of a problem, in memory that the caller gives.
+/// The means of one head's blocks of video, a block's cells side by side.
+struct PackedMeans {
+  int64_t cells = 0;                 // in a block
+  const float* keys = nullptr;       // [blocks, head_dim, cells]
+  const float* values = nullptr;     // [blocks, cells, padded_dim]
+  const float* key_scale = nullptr;  // int8: [blocks, cells]
+};
+
+/// The packed keys and values of every head of a problem, and their means where it has any, in memory that the caller
+/// gives.
 class PackedHeads {
  public:
   static int64_t floats(const Problem& problem, Arithmetic arithmetic);
@@ -19,12 +28,22 @@ class PackedHeads {
   /// The tile's pointers into head (b, h).
   void attach(int64_t b, int64_t h, Tile& tile) const;
 
+  /// Of head (b, h); of the blocks of video that hold 64 real keys.
+  PackedMeans means(int64_t b, int64_t h) const;
+
  private:
   float* keys(int64_t head, int64_t block) const;
   float* values(int64_t head, int64_t block) const;
   float* side(int64_t head) const;  // int8: key_scale [key_blocks, 64], then four vectors of padded_dim
   void pack_block(int64_t head, int64_t block) const;
   void round_head(int64_t head) const;
+  void average_block(int64_t head, int64_t block) const;
+  void round_means(int64_t head) const;
+  float* mean_keys(int64_t head) const;
+  float* mean_values(int64_t head) const;
+  float* mean_scale(int64_t head) const;
+  int64_t cells_of_block() const { return problem_.mean_cell > 0 ? kBlock / problem_.mean_cell : 0; }
+  int64_t whole_blocks(int64_t head) const { return problem_.video_keys(head / problem_.heads) / kBlock; }
 
   const Problem& problem_;
   const Arithmetic arithmetic_;

@@ -25,6 +25,16 @@ struct Int8Head {
   const float* value_mean = nullptr;   // [head_dim], taken off the values
 };
 
+/// The means that stand for what a tile drops, side by side whatever block they are of: keys that every row sees,
+/// before all others.
+struct MeanCells {
+  const float* keys = nullptr;       // panels of 64 cells, [head_dim, 64]; what lies past the last cell is not used
+  const float* values = nullptr;     // [cells, padded_dim]
+  const float* key_scale = nullptr;  // int8: [panels, 64]
+  int64_t count = 0;                 // cells
+  float log2_weight = 0;             // log2 of the tokens in a cell; 0 where nothing stands for dropped blocks
+};
+
 /// One row of blocks of one head.
 struct Tile {
   int64_t rows = 0;  // 1 .. 64
@@ -45,13 +55,15 @@ struct Tile {
   float* lse = nullptr;      // [rows]; null: not wanted
   float* scratch = nullptr;  // tile_scratch_floats(head_dim) floats, 64-byte aligned
   Int8Head int8{};
+  MeanCells means{};
 };
 
 inline int64_t tile_scratch_floats(int64_t head_dim) {
   return kPaddedRows * (padded_dim(head_dim) * 2 + kBlock + 16);  // queries, outputs, scores, row sums
 }
 
-/// Online softmax over the kept blocks in ascending order; semantics as reference_attention().
+/// Online softmax over the means and then the kept blocks in ascending order; semantics as reference_attention().
+/// Counts blocks, not means.
 struct TileKernel {
   const char* name;  // "avx512", "avx2" or "portable"
   Counts (*run)(const Tile& tile);

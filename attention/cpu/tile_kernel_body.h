@@ -104,14 +104,21 @@ struct Product {
   }
 };
 
-/// scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64].
+/// scores[kRows][kWidth vectors] = q [head_dim][kRowGroup] times as many columns of keys [head_dim][64].
+template <int kRows, int kWidth>
+void multiply_columns(const float* q, const float* keys, int64_t head_dim, float* scores) {
+  const Product<kRows, kWidth> product(q, 1, kRowGroup, keys, kBlock, head_dim);
+  for (int r = 0; r < kRows; ++r)
+    for (int c = 0; c < kWidth; ++c) store(scores + r * kBlock + c * kLanes, product.sum[r][c]);
+}
+
+/// scores[kRows][64] = q [head_dim][kRowGroup] times keys [head_dim][64], of which the first `count` are wanted.
 template <int kRows>
-void multiply_keys(const float* q, const float* keys, int64_t head_dim, float* scores) {
-  for (int64_t i = 0; i < kBlock; i += kColumns * kLanes) {
-    const Product<kRows, kColumns> product(q, 1, kRowGroup, keys + i, kBlock, head_dim);
-    for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < kColumns; ++c) store(scores + r * kBlock + i + c * kLanes, product.sum[r][c]);
-  }
+void multiply_keys(const float* q, const float* keys, int64_t count, int64_t head_dim, float* scores) {
+  int64_t i = 0;
+  for (; i + (kColumns - 1) * kLanes < count; i += kColumns * kLanes)
+    multiply_columns<kRows, kColumns>(q, keys + i, head_dim, scores + i);
+  for (; i < count; i += kLanes) multiply_columns<kRows, 1>(q, keys + i, head_dim, scores + i);
 }
 
 /// out[kRows][kWidth vectors] = out * alpha[kRows] + p [kRows][64] times values [keys][stride].
@@ -158,6 +165,16 @@ void for_row_groups(int64_t rows, const F& f) {
   }
 }
 
+/// 64 keys and their values.
+struct Panel {
+  const float* keys;
+  const float* values;
+  const float* key_scale;  // int8
+  int64_t count;           // of them that count, to any row
+  int64_t first_key;       // among all keys; negative: means, which every row sees
+  float log2_weight;       // added to their scores, after maxima
+};
+
 template <bool kInt8>
 class TileRun {
  public:
@@ -167,7 +184,8 @@ class TileRun {
         q_(tile.scratch),
         out_(q_ + kPaddedRows * stride_),
         scores_(out_ + kPaddedRows * stride_),
-        sums_(scores_ + kPaddedRows * kBlock) {
+        sums_(scores_ + kPaddedRows * kBlock),
+        offset_(kInt8 ? static_cast<float>(kE4m3MaxLog2) - tile.means.log2_weight : 0.0F) {
     std::memset(tile.scratch, 0, static_cast<size_t>(tile_scratch_floats(tile.head_dim)) * sizeof(float));
     for (float& m : max_) m = kMinusInfinity;
     // Rows may lie a page apart, where waiting for one after the other is slow.
@@ -177,15 +195,22 @@ class TileRun {
 
   Counts run() {
     Counts counts;
-    for (int64_t j = kept_from(0), next = 0; j < tile_.key_blocks; j = next) {
+    const int64_t first = kept_from(0);
+    const float* first_keys = first < tile_.key_blocks ? block(first).keys : nullptr;
+    for (int64_t c = 0; c < tile_.means.count; c += kBlock) {
+      const bool last = c + kBlock >= tile_.means.count;
+      score(means(c));
+      accumulate(means(c), last ? first_keys : means(c + kBlock).keys);
+    }
+    for (int64_t j = first, next = 0; j < tile_.key_blocks; j = next) {
       next = kept_from(j + 1);
       const bool last = next == tile_.key_blocks;
       ++counts.kept_blocks;
-      const float rise = score(j);
+      const float rise = score(block(j));
       if (tile_.pv_threshold < static_cast<float>(kNeverSkip) && !last && !(rise + tile_.pv_threshold > 0)) {
         ++counts.skipped_pv_blocks;
       } else {
-        accumulate(j, last ? j : next);
+        accumulate(block(j), last ? nullptr : block(next).keys);
       }
     }
     for (int64_t r = 0; r < tile_.rows; ++r) finish(r);
@@ -193,8 +218,26 @@ class TileRun {
   }
 
  private:
-  const float* keys(int64_t j) const { return tile_.keys + j * kBlock * tile_.head_dim; }
-  const float* values(int64_t j) const { return tile_.values + j * kBlock * stride_; }
+  Panel block(int64_t j) const {
+    const int64_t first = j * kBlock, left = tile_.key_length - first;
+    return {.keys = tile_.keys + first * tile_.head_dim,
+            .values = tile_.values + first * stride_,
+            .key_scale = kInt8 ? tile_.int8.key_scale + first : nullptr,
+            .count = left < kBlock ? left : kBlock,
+            .first_key = first,
+            .log2_weight = 0};
+  }
+
+  /// The panel that begins with mean c.
+  Panel means(int64_t c) const {
+    const int64_t left = tile_.means.count - c;
+    return {.keys = tile_.means.keys + c * tile_.head_dim,
+            .values = tile_.means.values + c * stride_,
+            .key_scale = kInt8 ? tile_.means.key_scale + c : nullptr,
+            .count = left < kBlock ? left : kBlock,
+            .first_key = -1,
+            .log2_weight = tile_.means.log2_weight};
+  }
 
   /// The first block that is kept, from j on; key_blocks where none is.
   int64_t kept_from(int64_t j) const {
@@ -230,22 +273,22 @@ class TileRun {
     }
   }
 
-  /// Scores of key block j in log2 units, -inf where masked; returns by how much a row's maximum rose at most. Each
+  /// Scores of a panel in log2 units, -inf where masked; returns by how much a row's maximum rose at most. Each
   /// product, here and below, has its group of rows fetch a share of the block that the next one reads.
-  float score(int64_t j) {
+  float score(const Panel& panel) {
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
       constexpr int kRows = decltype(count)::value;
-      prefetch(values(j) + r * stride_, kRows * stride_);
-      multiply_keys<kRows>(q_ + r * tile_.head_dim, keys(j), tile_.head_dim, scores_ + r * kBlock);
+      prefetch(panel.values + r * stride_, kRows * stride_);
+      multiply_keys<kRows>(q_ + r * tile_.head_dim, panel.keys, panel.count, tile_.head_dim, scores_ + r * kBlock);
     });
     float rise = kMinusInfinity;
     for (int64_t r = 0; r < tile_.rows; ++r) {
       float* row = scores_ + r * kBlock;
       if constexpr (kInt8) {
         for (int64_t i = 0; i < kBlock; i += kLanes)
-          store(row + i, load(row + i) * load(tile_.int8.key_scale + j * kBlock + i) * query_scale_[r]);
+          store(row + i, load(row + i) * load(panel.key_scale + i) * query_scale_[r]);
       }
-      const int64_t visible = visible_keys(r) - j * kBlock;
+      const int64_t visible = panel.first_key < 0 ? panel.count : visible_keys(r) - panel.first_key;
       for (int64_t i = visible < 0 ? 0 : visible; i < kBlock; ++i) row[i] = kMinusInfinity;
       Vec top = load(row);
       for (int64_t i = kLanes; i < kBlock; i += kLanes) top = max(load(row + i), top);
@@ -255,13 +298,12 @@ class TileRun {
     return rise;
   }
 
-  /// Adds block j; `next` is the block whose turn it is then.
-  void accumulate(int64_t j, int64_t next) {
+  /// Adds a panel; next_keys are those whose turn it is then, null: none.
+  void accumulate(const Panel& panel, const float* next_keys) {
     update_maxima();
-    const float offset = kInt8 ? static_cast<float>(kE4m3MaxLog2) : 0.0F;
     for (int64_t r = 0; r < tile_.rows; ++r) {
       float* row = scores_ + r * kBlock;
-      const float base = finite_max(r) - offset;
+      const float base = finite_max(r) - offset_ - panel.log2_weight;
       Vec sum = load(sums_ + r * 16) * alpha_[r];
       for (int64_t i = 0; i < kBlock; i += kLanes) {
         Vec p = exp2(load(row + i) - base);
@@ -271,12 +313,11 @@ class TileRun {
       }
       store(sums_ + r * 16, sum);
     }
-    const int64_t left = tile_.key_length - j * kBlock;
-    const int64_t valid = left < kBlock ? left : kBlock;
     for_row_groups(tile_.rows, [&](int64_t r, auto count) {
       constexpr int kRows = decltype(count)::value;
-      prefetch(keys(next) + r * tile_.head_dim, kRows * tile_.head_dim);
-      multiply_all_values<kRows>(scores_ + r * kBlock, values(j), valid, stride_, alpha_ + r, out_ + r * stride_);
+      if (next_keys != nullptr) prefetch(next_keys + r * tile_.head_dim, kRows * tile_.head_dim);
+      multiply_all_values<kRows>(scores_ + r * kBlock, panel.values, panel.count, stride_, alpha_ + r,
+                                 out_ + r * stride_);
     });
   }
 
@@ -306,7 +347,7 @@ class TileRun {
     }
     if (tile_.lse == nullptr) return;
     double lse = kLn2 * (max_[r] + __builtin_log2(static_cast<double>(sum)));
-    if constexpr (kInt8) lse += smoothing_[r] - kLn2 * kE4m3MaxLog2;
+    if constexpr (kInt8) lse += smoothing_[r] - kLn2 * offset_;
     tile_.lse[r] = empty ? kMinusInfinity : static_cast<float>(lse);
   }
 
@@ -316,6 +357,7 @@ class TileRun {
   float* const out_;     // [kPaddedRows][stride_], not yet divided by the row's sum
   float* const scores_;  // [kPaddedRows][64], then the weights
   float* const sums_;    // [kPaddedRows][16], a partial sum a lane
+  const float offset_;   // log2 of the weight of a score at the row's maximum, see weight_offset()
   float max_[kPaddedRows];
   float block_max_[kPaddedRows];
   float alpha_[kBlock + 16] = {};  // by whole vectors

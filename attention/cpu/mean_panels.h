@@ -1,0 +1,24 @@
+// The means that one row of blocks needs, copied side by side.
+#pragma once
+
+#include <vector>
+
+#include "attention/cpu/packed_heads.h"
+
+namespace sparsereel::attention::cpu {
+
+/// Memory for the means of one row of blocks at a time; a thread has its own. Copying costs a fraction of what it
+/// saves: the kernel then computes the means of dropped blocks only.
+class MeanPanels {
+ public:
+  explicit MeanPanels(const Problem& problem);
+
+  /// The means of those of the first `blocks` blocks that are not kept. The result points into this object.
+  MeanCells gather(const PackedMeans& means, const uint8_t* kept, int64_t blocks);
+
+ private:
+  const int64_t cell_, head_dim_, stride_;
+  std::vector<float> keys_, values_, key_scale_;
+};
+
+}  // namespace sparsereel::attention::cpu

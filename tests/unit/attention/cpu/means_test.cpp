@@ -1,0 +1,308 @@
+// Means that stand for dropped blocks: the reference against the formulas written out in double, every fast kernel
+// against the reference.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "attention/cpu/block_sparse.h"
+#include "attention_case.h"
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+constexpr double kTolerance = 1e-5;
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+/// Whether every key of a block is a real key of video that all queries of a query block see.
+bool has_means(const Problem& p, int64_t b, int64_t query_block, int64_t key_block) {
+  const int64_t first = query_block * kBlock, end = std::min(first + kBlock, p.queries);
+  for (int64_t key = key_block * kBlock; key < (key_block + 1) * kBlock; ++key) {
+    if (key >= p.key_length(b) || key >= video_part(p.keys, p.text_tokens)) return false;
+    for (int64_t i = first; i < end; ++i)
+      if (key >= p.visible_keys(b, i)) return false;
+  }
+  return true;
+}
+
+/// Softmax of one row over everything at once.
+class RowByHand {
+ public:
+  RowByHand(const Problem& p, int64_t b, int64_t h, int64_t query)
+      : p_(p), b_(b), h_(h), q_(p.q.row(b, query, h)), visible_(p.visible_keys(b, query)) {}
+
+  /// The mean of `count` tokens from `first` on.
+  void add(int64_t first, int64_t count) {
+    std::vector<double> key(static_cast<size_t>(p_.head_dim)), value(key.size());
+    for (int64_t t = first; t < first + count; ++t)
+      for (size_t d = 0; d < key.size(); ++d) {
+        key[d] += p_.k.row(b_, t, h_)[d] / static_cast<double>(count);
+        value[d] += p_.v.row(b_, t, h_)[d] / static_cast<double>(count);
+      }
+    double score = std::log(static_cast<double>(count));
+    for (size_t d = 0; d < key.size(); ++d) score += p_.scale * q_[d] * key[d];
+    scores_.push_back(score);
+    values_.push_back(value);
+  }
+
+  void add_block(int64_t block) {
+    for (int64_t t = block * kBlock; t < std::min((block + 1) * kBlock, visible_); ++t) add(t, 1);
+  }
+
+  void add_means(int64_t block) {
+    for (int64_t t = 0; t < kBlock; t += p_.mean_cell) add(block * kBlock + t, p_.mean_cell);
+  }
+
+  void finish(float* out, float& lse) const {
+    double top = kMinusInfinity, sum = 0;
+    for (const double s : scores_) top = std::max(top, s);
+    std::vector<double> total(static_cast<size_t>(p_.head_dim));
+    for (size_t n = 0; n < scores_.size(); ++n) {
+      sum += std::exp(scores_[n] - top);
+      for (size_t d = 0; d < total.size(); ++d) total[d] += std::exp(scores_[n] - top) * values_[n][d];
+    }
+    for (size_t d = 0; d < total.size(); ++d) out[d] = sum > 0 ? static_cast<float>(total[d] / sum) : 0.0F;
+    lse = static_cast<float>(top + std::log(sum));
+  }
+
+ private:
+  const Problem& p_;
+  const int64_t b_, h_;
+  const float* q_;
+  const int64_t visible_;
+  std::vector<double> scores_;
+  std::vector<std::vector<double>> values_;
+};
+
+Case::Output by_hand(const Case& c, const BlockMap& map) {
+  const Problem& p = c.problem;
+  Case::Output output;
+  output.out.resize(static_cast<size_t>(p.batch * p.queries * p.heads * p.head_dim));
+  output.lse.resize(static_cast<size_t>(p.batch * p.heads * p.queries));
+  for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t h = 0; h < p.heads; ++h)
+      for (int64_t i = 0; i < p.queries; ++i) {
+        RowByHand row(p, b, h, i);
+        for (int64_t j = 0; j < map.key_blocks; ++j) {
+          if (map.row(b, h, i / kBlock)[j] != 0) {
+            row.add_block(j);
+          } else if (has_means(p, b, i / kBlock, j)) {
+            row.add_means(j);
+          }
+        }
+        row.finish(&output.out[((b * p.queries + i) * p.heads + h) * p.head_dim],
+                   output.lse[(b * p.heads + h) * p.queries + i]);
+      }
+  return output;
+}
+
+int64_t mean_blocks_by_hand(const Case& c, const BlockMap& map) {
+  int64_t blocks = 0;
+  for (int64_t b = 0; b < map.batch; ++b)
+    for (int64_t h = 0; h < map.heads; ++h)
+      for (int64_t i = 0; i < map.query_blocks; ++i) {
+        int64_t cells = 0;
+        for (int64_t j = 0; j < map.key_blocks; ++j)
+          if (map.row(b, h, i)[j] == 0 && has_means(c.problem, b, i, j)) cells += kBlock / c.problem.mean_cell;
+        blocks += (cells + 63) / 64;
+      }
+  return blocks;
+}
+
+BlockMap no_blocks(const Problem& p) {
+  return {p.batch, p.heads, p.query_blocks(), p.key_blocks(), false};
+}
+
+/// Some blocks, none, all: by hand, in the reference and in every fast kernel.
+void expect_all_agree(Case& c) {
+  for (const BlockMap& map : {random_map(c.problem), no_blocks(c.problem), visible_blocks(c.problem)}) {
+    const Case::Output expected = by_hand(c, map), reference = c.reference(map);
+    EXPECT_TRUE(near(reference.out, expected.out, 1e-6));
+    EXPECT_TRUE(near(reference.lse, expected.lse, 1e-6));
+    EXPECT_EQ(reference.counts.kept_blocks, count_blocks(map));
+    EXPECT_EQ(reference.counts.mean_blocks, mean_blocks_by_hand(c, map));
+    for (const TileKernel& kernel : tile_kernels()) {
+      const Case::Output fast = c.fast(map, kernel);
+      EXPECT_TRUE(near(fast.out, reference.out, kTolerance)) << kernel.name;
+      EXPECT_TRUE(near(fast.lse, reference.lse, kTolerance)) << kernel.name;
+      EXPECT_EQ(fast.counts.kept_blocks, reference.counts.kept_blocks);
+      EXPECT_EQ(fast.counts.mean_blocks, reference.counts.mean_blocks);
+    }
+  }
+}
+
+class Cells : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(All, Cells, ::testing::Values(16, 32, 64));
+
+TEST_P(Cells, AgreeAtEveryHeadDim) {
+  for (const int64_t head_dim : {16, 17, 40, 64, 96, 128, 192, 256}) {
+    Case c({.queries = 130, .keys = 460, .head_dim = head_dim, .batch = 1});
+    c.problem.mean_cell = GetParam();
+    expect_all_agree(c);
+  }
+}
+
+TEST_P(Cells, AgreeAtEveryLength) {
+  for (const int64_t queries : {1, 64, 65, 130})
+    for (const int64_t keys : {1, 63, 64, 65, 128, 300, 1100}) {
+      Case c({.queries = queries, .keys = keys, .head_dim = 24, .heads = 1});
+      c.problem.mean_cell = GetParam();
+      expect_all_agree(c);
+    }
+}
+
+TEST_P(Cells, StandForVideoOnly) {
+  for (const int64_t text : {1, 64, 74, 300}) {
+    Case c({.queries = 300, .keys = 300, .head_dim = 32});
+    c.problem.mean_cell = GetParam();
+    c.problem.text_tokens = text;
+    expect_all_agree(c);
+  }
+}
+
+TEST_P(Cells, StandForRealKeysOnly) {
+  Case c({.queries = 100, .keys = 400, .batch = 5});
+  c.problem.mean_cell = GetParam();
+  const int64_t lengths[] = {0, 63, 64, 200, 399};
+  c.problem.key_lengths = lengths;
+  for (int64_t token = 200; token < 400; ++token)  // padding may hold anything
+    for (int64_t b = 0; b < 4; ++b)
+      for (int64_t d = 0; d < 64; ++d) c.row(c.problem.v, b, token, 0)[d] = c.row(c.problem.k, b, token, 1)[d] = NAN;
+  expect_all_agree(c);
+  c.problem.causal = true;
+  c.problem.text_tokens = 70;
+  expect_all_agree(c);
+}
+
+TEST_P(Cells, StandForThePastOnlyUnderACausalMask) {
+  for (const int64_t queries : {260, 100, 330})
+    for (const int64_t keys : {260, 330}) {
+      Case c({.queries = queries, .keys = keys, .head_dim = 32});
+      c.problem.mean_cell = GetParam();
+      c.problem.causal = true;
+      expect_all_agree(c);
+    }
+}
+
+TEST_P(Cells, AreExactWhereTheirKeysAreEqual) {
+  Case c({.queries = 150, .keys = 384, .head_dim = 32});
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t h = 0; h < 2; ++h)
+      for (int64_t t = 0; t < 384; ++t)
+        std::copy_n(c.row(c.problem.k, b, t / GetParam() * GetParam(), h), 32, c.row(c.problem.k, b, t, h));
+  const Case::Output full = c.naive(visible_blocks(c.problem));
+  c.problem.mean_cell = GetParam();
+  for (const BlockMap& map : {random_map(c.problem), no_blocks(c.problem)})
+    for (const TileKernel& kernel : tile_kernels()) {
+      EXPECT_TRUE(near(c.fast(map, kernel).out, full.out, kTolerance)) << kernel.name;
+      EXPECT_TRUE(near(c.fast(map, kernel).lse, full.lse, kTolerance)) << kernel.name;
+    }
+}
+
+TEST_P(Cells, SurviveHugeValues) {
+  Case c({.queries = 100, .keys = 390});
+  for (float& x : c.inputs) x *= 1e4F;
+  c.problem.mean_cell = GetParam();
+  const BlockMap map = random_map(c.problem);
+  const Case::Output expected = by_hand(c, map);
+  for (const TileKernel& kernel : tile_kernels())
+    EXPECT_TRUE(near(c.fast(map, kernel).out, expected.out, kTolerance)) << kernel.name;
+}
+
+TEST_P(Cells, PassNanOn) {
+  Case c({.queries = 70, .keys = 256});
+  c.row(c.problem.v, 0, 70, 1)[5] = NAN;
+  c.problem.mean_cell = GetParam();
+  for (const TileKernel& kernel : tile_kernels()) {
+    const Case::Output fast = c.fast(no_blocks(c.problem), kernel);
+    EXPECT_TRUE(std::isnan(fast.out[(3 * 2 + 1) * 64 + 5])) << kernel.name;
+    EXPECT_FALSE(std::isnan(fast.out[(3 * 2 + 1) * 64 + 4])) << kernel.name;
+    EXPECT_FALSE(std::isnan(fast.out[3 * 2 * 64 + 5])) << kernel.name;
+  }
+}
+
+/// Far more cells than a panel holds, and blocks of all kinds of loudness.
+Case loud_and_quiet(int64_t cell) {
+  Case c({.queries = 200, .keys = 2000, .batch = 1});
+  for (int64_t t = 0; t < 2000; ++t)
+    for (int64_t h = 0; h < 2; ++h)
+      for (int64_t d = 0; d < 64; ++d) c.row(c.problem.k, 0, t, h)[d] *= t / kBlock % 3 == 0 ? 5.0F : 0.5F;
+  c.problem.mean_cell = cell;
+  return c;
+}
+
+TEST_P(Cells, AreNeverSkippedButCountInTheRunningMaximum) {
+  Case c = loud_and_quiet(GetParam());
+  const BlockMap map = random_map(c.problem);
+  const Case::Output reference = c.reference(map, 2);
+  EXPECT_GT(reference.counts.skipped_pv_blocks, 0);
+  EXPECT_LT(reference.counts.skipped_pv_blocks, reference.counts.kept_blocks);
+  for (const TileKernel& kernel : tile_kernels()) {
+    const Case::Output fast = c.fast(map, kernel, 2);
+    EXPECT_EQ(fast.counts.skipped_pv_blocks, reference.counts.skipped_pv_blocks);
+    EXPECT_TRUE(near(fast.out, reference.out, kTolerance));
+    EXPECT_TRUE(near(c.fast(no_blocks(c.problem), kernel, 0).out, by_hand(c, no_blocks(c.problem)).out, kTolerance));
+  }
+}
+
+TEST_P(Cells, GiveTheSameBitsOnAnyThreads) {
+  Case c = loud_and_quiet(GetParam());
+  const BlockMap map = random_map(c.problem);
+  const TileKernel& kernel = tile_kernels().front();
+  for (const Arithmetic arithmetic : {Arithmetic::exact, Arithmetic::int8}) {
+    const Case::Output once = c.fast(map, kernel, kNeverSkip, arithmetic);
+    std::vector<float> memory(static_cast<size_t>(block_sparse_scratch_floats(c.problem, arithmetic)), NAN);
+    std::vector<float> out(once.out.size(), NAN);
+    Problem p = c.problem;
+    p.out = {.data = out.data(), .batch_stride = 200 * 128, .token_stride = 128, .head_stride = 64};
+    const ParallelFor threads = [](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+      std::thread other(body, 0, count / 2);
+      body(count / 2, count);
+      other.join();
+    };
+    block_sparse_attention(p, map, std::vector<double>(2, kNeverSkip), arithmetic, kernel, memory.data(), threads);
+    EXPECT_EQ(out, once.out);
+  }
+}
+
+void expect_same_int8(Case& c, const BlockMap& map, double error_limit) {
+  const Case::Output exact = c.reference(map), reference = c.reference(map, kNeverSkip, Arithmetic::int8);
+  EXPECT_LT(relative_l1(reference.out, exact.out), error_limit);
+  EXPECT_GT(relative_l1(reference.out, exact.out), error_limit / 100) << "nothing was rounded";
+  EXPECT_TRUE(near(reference.lse, exact.lse, 0.02));
+  EXPECT_EQ(reference.counts.mean_blocks, exact.counts.mean_blocks);
+  for (const TileKernel& kernel : tile_kernels()) {
+    const Case::Output fast = c.fast(map, kernel, kNeverSkip, Arithmetic::int8);
+    EXPECT_LT(relative_l1(fast.out, reference.out), 1e-3) << kernel.name;
+    EXPECT_TRUE(near(fast.lse, reference.lse, 1e-3)) << kernel.name;
+    EXPECT_EQ(fast.counts.mean_blocks, reference.counts.mean_blocks);
+  }
+}
+
+TEST_P(Cells, AreRoundedAlikeByTheInt8Emulations) {
+  for (const int64_t head_dim : {16, 64, 128}) {
+    Case c({.queries = 130, .keys = 2200, .head_dim = head_dim, .batch = 1});
+    c.problem.mean_cell = GetParam();
+    expect_same_int8(c, random_map(c.problem), 0.06);
+    c.problem.causal = true;
+    c.problem.text_tokens = 100;
+    const int64_t length = 2000;
+    c.problem.key_lengths = &length;
+    expect_same_int8(c, random_map(c.problem), 0.06);
+  }
+}
+
+TEST(Means, WeighAsMuchAsTheirTokensInEightBitsToo) {
+  // All keys are equal, so that each weight is 1 a token: the largest weight, of a mean, must not saturate.
+  Case c({.queries = 70, .keys = 384, .head_dim = 32});
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t h = 0; h < 2; ++h)
+      for (int64_t t = 1; t < 384; ++t) std::copy_n(c.row(c.problem.k, b, 0, h), 32, c.row(c.problem.k, b, t, h));
+  c.problem.mean_cell = 16;
+  const BlockMap map = random_map(c.problem);
+  const Case::Output exact = c.reference(map), int8 = c.reference(map, kNeverSkip, Arithmetic::int8);
+  EXPECT_TRUE(near(int8.lse, exact.lse, 1e-5));
+  for (const float lse : exact.lse) EXPECT_NEAR(lse, exact.lse[0], 12) << "all finite";
+}
+
+}  // namespace
+}  // namespace sparsereel::attention::cpu
