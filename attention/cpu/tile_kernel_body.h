@@ -171,6 +171,7 @@ struct Panel {
   const float* values;
   const float* key_scale;  // int8
   int64_t count;           // of them that count, to any row
+  int64_t columns;         // whole vectors that hold these
   int64_t first_key;       // among all keys; negative: means, which every row sees
   float log2_weight;       // added to their scores, after maxima
 };
@@ -224,6 +225,7 @@ class TileRun {
             .values = tile_.values + first * stride_,
             .key_scale = kInt8 ? tile_.int8.key_scale + first : nullptr,
             .count = left < kBlock ? left : kBlock,
+            .columns = left < kBlock ? (left + kLanes - 1) / kLanes * kLanes : kBlock,
             .first_key = first,
             .log2_weight = 0};
   }
@@ -235,6 +237,7 @@ class TileRun {
             .values = tile_.means.values + c * stride_,
             .key_scale = kInt8 ? tile_.means.key_scale + c : nullptr,
             .count = left < kBlock ? left : kBlock,
+            .columns = left < kBlock ? (left + kLanes - 1) / kLanes * kLanes : kBlock,
             .first_key = -1,
             .log2_weight = tile_.means.log2_weight};
   }
@@ -285,13 +288,13 @@ class TileRun {
     for (int64_t r = 0; r < tile_.rows; ++r) {
       float* row = scores_ + r * kBlock;
       if constexpr (kInt8) {
-        for (int64_t i = 0; i < kBlock; i += kLanes)
+        for (int64_t i = 0; i < panel.columns; i += kLanes)
           store(row + i, load(row + i) * load(panel.key_scale + i) * query_scale_[r]);
       }
       const int64_t visible = panel.first_key < 0 ? panel.count : visible_keys(r) - panel.first_key;
-      for (int64_t i = visible < 0 ? 0 : visible; i < kBlock; ++i) row[i] = kMinusInfinity;
+      for (int64_t i = visible < 0 ? 0 : visible; i < panel.columns; ++i) row[i] = kMinusInfinity;
       Vec top = load(row);
-      for (int64_t i = kLanes; i < kBlock; i += kLanes) top = max(load(row + i), top);
+      for (int64_t i = kLanes; i < panel.columns; i += kLanes) top = max(load(row + i), top);
       block_max_[r] = lane_max(top);
       if (block_max_[r] > kMinusInfinity) rise = max(block_max_[r] - max_[r], rise);
     }
@@ -305,7 +308,7 @@ class TileRun {
       float* row = scores_ + r * kBlock;
       const float base = finite_max(r) - offset_ - panel.log2_weight;
       Vec sum = load(sums_ + r * 16) * alpha_[r];
-      for (int64_t i = 0; i < kBlock; i += kLanes) {
+      for (int64_t i = 0; i < panel.columns; i += kLanes) {
         Vec p = exp2(load(row + i) - base);
         if constexpr (kInt8) p = round_e4m3(p);
         store(row + i, p);
