@@ -81,6 +81,21 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const Context& cont
                                          std::to_string(blocks_of(keys)) + "]");
 }
 
+/// Whether a call asks for every block, unless the caller has a map.
+bool is_dense(const Context& context) {
+  return context.mode == Mode::quantized || context.policy.is_dense(context.layer, context.step);
+}
+
+/// Tokens that share a mean in what stands for the blocks that a call drops; 0: nothing does, or none is dropped.
+int64_t mean_cell(const Context& context) {
+  const bool drops = context.block_map.has_value() || !is_dense(context);
+  return drops && context.policy.dropped == Dropped::mean ? context.policy.cell : 0;
+}
+
+std::string means_text(int64_t cell) {
+  return "means of " + std::to_string(cell) + " tokens";
+}
+
 /// One call on the CPU: fp32 tensors, the problem that points into them, and its head policies.
 class CpuCall {
  public:
@@ -106,38 +121,37 @@ class CpuCall {
                 .scale = scale,
                 .text_tokens = context.text_tokens,
                 .causal = context.causal,
-                .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr};
+                .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr,
+                .mean_cell = mean_cell(context)};
     for (int64_t h = 0; h < problem_.heads; ++h) heads_.push_back(context.policy.head(context.layer, h));
   }
 
   const cpu::Problem& problem() const { return problem_; }
 
-  cpu::Prediction choose_blocks(Mode mode) const {
+  cpu::Prediction choose_blocks() const {
     if (context_.block_map) {
       cpu::Prediction given{.map = *context_.block_map, .sum_error = 0, .tiles = 0};
       cpu::keep_visible(problem_, given.map);
       return given;
     }
-    if (mode == Mode::quantized || context_.policy.is_dense(context_.layer, context_.step))
-      return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
+    if (is_dense(context_)) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
     const Policy& policy = context_.policy;
     return cpu::predict_blocks(problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking},
                                parallel_for);
   }
 
-  Result run(Mode mode, Workspace& workspace) const {
-    const cpu::Prediction blocks = choose_blocks(mode);
+  Result run(Workspace& workspace) const {
+    const cpu::Prediction blocks = choose_blocks();
     // With every block asked for nothing is skipped, P.V included.
     std::vector<double> thresholds;
-    const bool dense_call = context_.policy.is_dense(context_.layer, context_.step) || mode == Mode::quantized;
     for (const HeadPolicy& head : heads_)
-      thresholds.push_back(dense_call || head.dense ? cpu::kNeverSkip : head.pv_threshold);
-    const auto arithmetic = mode == Mode::quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
+      thresholds.push_back(is_dense(context_) || head.dense ? cpu::kNeverSkip : head.pv_threshold);
+    const auto arithmetic = context_.mode == Mode::quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
     const cpu::TileKernel& kernel = cpu::chosen_tile_kernel();
     float* scratch = reserve(workspace, cpu::block_sparse_scratch_floats(problem_, arithmetic));
     const cpu::Counts counts =
         cpu::block_sparse_attention(problem_, blocks.map, thresholds, arithmetic, kernel, scratch, parallel_for);
-    Result result{.out = out_.to(dtype_), .lse = lse_, .statistics = {}, .kernel = describe(mode, kernel)};
+    Result result{.out = out_.to(dtype_), .lse = lse_, .statistics = {}, .kernel = describe(kernel)};
     result.statistics.kept_blocks = counts.kept_blocks;
     result.statistics.skipped_pv_blocks = counts.skipped_pv_blocks;
     result.statistics.mean_blocks = counts.mean_blocks;
@@ -154,15 +168,16 @@ class CpuCall {
     return scratch.mutable_data_ptr<float>();
   }
 
-  std::string describe(Mode mode, const cpu::TileKernel& kernel) const {
+  std::string describe(const cpu::TileKernel& kernel) const {
+    const bool int8 = context_.mode == Mode::quantized;
     std::ostringstream text;
-    text << (mode == Mode::quantized ? "cpu int8 and e4m3 emulated in fp32" : "cpu block-sparse fp32") << " ("
-         << kernel.name << ")";
+    text << (int8 ? "cpu int8 and e4m3 emulated in fp32" : "cpu block-sparse fp32") << " (" << kernel.name << ")";
     if (context_.block_map) {
       text << ", the caller's block map";
-    } else if (mode != Mode::quantized && context_.policy.is_dense(context_.layer, context_.step)) {
+    } else if (!int8 && is_dense(context_)) {
       text << ", every block in this layer or step";
     }
+    if (problem_.mean_cell > 0) text << ", " << means_text(problem_.mean_cell);
     return text.str();
   }
 
@@ -173,15 +188,17 @@ class CpuCall {
   std::vector<HeadPolicy> heads_;
 };
 
-/// What decides which blocks hold a visible pair.
+/// What decides which blocks hold a visible pair, and which have means.
 cpu::Problem masks_of(const at::Tensor& q, const at::Tensor& k, const Context& context, const at::Tensor& cpu_lengths) {
   return {.batch = q.size(0),
           .heads = q.size(2),
           .queries = q.size(1),
           .keys = k.size(1),
           .head_dim = q.size(3),
+          .text_tokens = context.text_tokens,
           .causal = context.causal,
-          .key_lengths = cpu_lengths.defined() ? cpu_lengths.const_data_ptr<int64_t>() : nullptr};
+          .key_lengths = cpu_lengths.defined() ? cpu_lengths.const_data_ptr<int64_t>() : nullptr,
+          .mean_cell = mean_cell(context)};
 }
 
 Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
@@ -192,6 +209,8 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
     BlockMap map = *context.block_map;
     cpu::keep_visible(masks, map);
     result.statistics.kept_blocks = cpu::count_blocks(map);
+    result.statistics.mean_blocks = cpu::count_mean_blocks(masks, map);
+    if (masks.mean_cell > 0) result.kernel += ", " + means_text(masks.mean_cell);
   } else {
     result.statistics.kept_blocks = cpu::count_visible_blocks(masks);
   }
@@ -205,7 +224,7 @@ Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   if (q.is_cuda()) return run_on_cuda(q, k, v, context, scale, workspace);
 #endif
   const auto [queries, keys] = apply_prologue(context.prologue, q, k);
-  return CpuCall(queries, keys, v, context, scale).run(context.mode, workspace);
+  return CpuCall(queries, keys, v, context, scale).run(workspace);
 }
 
 /// Whether a call asks for sparse attention where full is faster.

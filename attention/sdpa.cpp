@@ -1,9 +1,12 @@
-// Builds the mask of a context and hands attention to torch.
+// Builds the mask of a context and hands attention to torch; means of dropped blocks are more keys.
 #include "attention/sdpa.h"
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <limits>
+
+#include "attention/cpu/problem.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -28,6 +31,52 @@ at::Tensor visible_pairs(const Context& context, int64_t queries, int64_t keys, 
   return mask;
 }
 
+/// 0 where a key counts, else -inf; `like` has the dtype.
+at::Tensor bias_of(const at::Tensor& visible, const at::Tensor& like) {
+  return at::zeros(visible.sizes(), like.options())
+      .masked_fill_(visible.logical_not(), -std::numeric_limits<double>::infinity());
+}
+
+/// [B, 1, query blocks, key blocks]: which blocks have means where the caller's map drops them.
+at::Tensor blocks_with_means(const Context& context, int64_t queries, int64_t keys) {
+  const BlockMap& map = *context.block_map;
+  const at::Tensor lengths = context.key_lengths.defined() ? context.key_lengths.cpu().contiguous() : at::Tensor();
+  const cpu::Problem problem{.queries = queries,
+                             .keys = keys,
+                             .text_tokens = context.text_tokens,
+                             .causal = context.causal,
+                             .key_lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr,
+                             .mean_cell = context.policy.cell};
+  at::Tensor count = at::empty({map.batch, 1, map.query_blocks, 1}, at::kLong);
+  for (int64_t b = 0; b < map.batch; ++b)
+    for (int64_t i = 0; i < map.query_blocks; ++i) count[b][0][i][0] = problem.blocks_with_means(b, i);
+  return at::arange(map.key_blocks, at::kLong) < count;
+}
+
+/// The keys and values of a call and what is added to their scores, [B, H, Nq, keys].
+struct Biased {
+  at::Tensor k, v, bias;
+};
+
+/// All keys, and the means of those in blocks that the caller's map drops; k and v [B, H, N, D].
+Biased with_means(const Context& context, const at::Tensor& k, const at::Tensor& v, const at::Tensor& visible) {
+  const BlockMap& map = *context.block_map;
+  const int64_t keys = k.size(2), queries = visible.size(2), cell = context.policy.cell;
+  const int64_t whole = cpu::video_part(keys, context.text_tokens) / kBlock;
+  const at::Tensor kept = at::tensor(at::ArrayRef<uint8_t>(map.bits), at::kByte)
+                              .view({map.batch, map.heads, map.query_blocks, map.key_blocks})
+                              .to(at::kBool);
+  const at::Tensor counts = blocks_with_means(context, queries, keys).logical_and(kept.logical_not());
+  const at::Tensor pairs = counts.narrow(3, 0, whole).to(k.device()).repeat_interleave(kBlock, 2);
+  const at::Tensor cells = pairs.narrow(2, 0, queries).repeat_interleave(kBlock / cell, 3);
+  const auto means = [&](const at::Tensor& x) {
+    return x.narrow(2, 0, whole * kBlock).unflatten(2, {whole * kBlock / cell, cell}).mean(3);
+  };
+  return {.k = at::cat({k, means(k)}, 2),
+          .v = at::cat({v, means(v)}, 2),
+          .bias = at::cat({bias_of(visible, k), bias_of(cells, k) + std::log(static_cast<double>(cell))}, 3)};
+}
+
 /// torch gives no log-sum-exp on every backend, so it is computed beside, some queries at a time to bound memory.
 at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tensor& mask, double scale) {
   constexpr int64_t chunk = 256;
@@ -39,7 +88,11 @@ at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tenso
     at::Tensor scores = at::matmul(q.narrow(2, first, count).to(at::kFloat), keys).mul_(scale);
     if (mask.defined()) {
       const at::Tensor part = mask.size(2) == 1 ? mask : mask.narrow(2, first, count);
-      scores.masked_fill_(part.logical_not(), -std::numeric_limits<float>::infinity());
+      if (part.scalar_type() == at::kBool) {
+        scores.masked_fill_(part.logical_not(), -std::numeric_limits<float>::infinity());
+      } else {
+        scores.add_(part);
+      }
     }
     lse.narrow(2, first, count).copy_(at::logsumexp(scores, {3}));
   }
@@ -49,17 +102,27 @@ at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 }  // namespace
 
 SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale) {
-  const at::Tensor qt = q.transpose(1, 2), kt = k.transpose(1, 2), vt = v.transpose(1, 2);  // [B, H, N, D] views
+  const at::Tensor qt = q.transpose(1, 2);
+  at::Tensor kt = k.transpose(1, 2), vt = v.transpose(1, 2);  // [B, H, N, D] views
   const bool plainly_causal =
       context.causal && q.size(1) == k.size(1) && !context.key_lengths.defined() && !context.block_map;
   const bool masked = context.causal || context.key_lengths.defined() || context.block_map.has_value();
   const bool needs_mask = masked && (!plainly_causal || context.return_lse);
-  const at::Tensor mask = needs_mask ? visible_pairs(context, q.size(1), k.size(1), q.device()) : at::Tensor();
+  at::Tensor mask = needs_mask ? visible_pairs(context, q.size(1), k.size(1), q.device()) : at::Tensor();
+  if (context.block_map && context.policy.dropped == Dropped::mean) {
+    const Biased all = with_means(context, kt, vt, mask);
+    kt = all.k;
+    vt = all.v;
+    mask = all.bias;
+  }
   SdpaResult result;
   const std::optional<at::Tensor> given =
       needs_mask && !plainly_causal ? std::optional<at::Tensor>(mask) : std::nullopt;
   at::Tensor out = at::scaled_dot_product_attention(qt, kt, vt, given, 0.0, plainly_causal, scale);
-  if (given) out = out.masked_fill(mask.any(3, true).logical_not(), 0);  // a row without a key is NaN in some backends
+  if (given) {
+    const at::Tensor counts = mask.scalar_type() == at::kBool ? mask : at::isneginf(mask).logical_not();
+    out = out.masked_fill(counts.any(3, true).logical_not(), 0);  // a row without a key is NaN in some backends
+  }
   result.out = out.transpose(1, 2);
   if (context.return_lse) result.lse = log_sum_exp(qt, kt, mask, scale);
   return result;

@@ -237,6 +237,18 @@ int64_t count_blocks(const BlockMap& map) {
   return std::accumulate(map.bits.begin(), map.bits.end(), int64_t{0});
 }
 
+int64_t count_mean_blocks(const Problem& problem, const BlockMap& map) {
+  int64_t blocks = 0;
+  for (int64_t b = 0; problem.mean_cell > 0 && b < map.batch; ++b)
+    for (int64_t h = 0; h < map.heads; ++h)
+      for (int64_t i = 0; i < map.query_blocks; ++i) {
+        const uint8_t* row = map.row(b, h, i);
+        const auto dropped = std::count(row, row + problem.blocks_with_means(b, i), uint8_t{0});
+        blocks += blocks_of(dropped * (kBlock / problem.mean_cell));
+      }
+  return blocks;
+}
+
 Prediction predict_blocks(const Problem& problem, const Selector& selector, const ParallelFor& parallel) {
   Prediction result{.map = visible_blocks(problem), .sum_error = 0, .tiles = 0};
   std::vector<Predicted> predicted(static_cast<size_t>(problem.batch * problem.heads));

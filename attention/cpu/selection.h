@@ -21,6 +21,9 @@ int64_t count_visible_blocks(const Problem& problem);
 /// Blocks of `map` that are set.
 int64_t count_blocks(const BlockMap& map);
 
+/// Counts::mean_blocks of attention under `map`.
+int64_t count_mean_blocks(const Problem& problem, const BlockMap& map);
+
 /// How blocks are selected.
 struct Selector {
   std::span<const HeadPolicy> heads;  // one policy a head
