@@ -21,7 +21,9 @@
 namespace {
 
 using sparsereel::attention::Context;
+using sparsereel::attention::Dropped;
 using sparsereel::attention::Mode;
+using sparsereel::attention::Ranking;
 using sparsereel::attention::Result;
 using sparsereel::attention::Workspace;
 using sparsereel::attention::cpu::chosen_tile_kernel;
@@ -100,7 +102,7 @@ double peak_gflops() {
   return flops / times.quantile(0) / 1e6;
 }
 
-void compare(int64_t tokens, double topk, int repetitions, double peak) {
+void compare(int64_t tokens, double topk, bool means, int repetitions, double peak) {
   at::manual_seed(1);
   const at::Tensor qkv = at::randn({1, tokens, 3, kHeads, kHeadDim});
   const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
@@ -108,6 +110,9 @@ void compare(int64_t tokens, double topk, int repetitions, double peak) {
   Context context;
   context.mode = Mode::sparse;
   context.policy.defaults.topk = topk;
+  context.policy.dropped = means ? Dropped::mean : Dropped::none;
+  context.policy.ranking = means ? Ranking::error : Ranking::mass;
+  context.policy.cell = 16;
   Result result;
   const auto sparse = [&] { result = attend(q, k, v, context, workspace); };
   const auto full = [&] { at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)); };
@@ -118,14 +123,16 @@ void compare(int64_t tokens, double topk, int repetitions, double peak) {
     full_times.ms.push_back(milliseconds(full));
     sparse_times.ms.push_back(milliseconds(sparse));
   }
-  const double blocks = static_cast<double>(result.statistics.kept_blocks) / result.statistics.total_blocks;
+  const auto share = [&](int64_t of) { return static_cast<double>(of) / result.statistics.total_blocks; };
+  const double blocks = share(result.statistics.kept_blocks), mean_blocks = share(result.statistics.mean_blocks);
   const double flops = 4.0 * tokens * tokens * kHeads * kHeadDim;
   const double ms = sparse_times.quantile(0.5), full_ms = full_times.quantile(0.5);
-  const double rate = flops * blocks / ms / 1e6;
-  std::printf("| %lld | %.1f | %.3f | %.2f (%.2f-%.2f) | %.2f (%.2f-%.2f) | %.2f | %.0f (%.0f%%) | %.0f (%.0f%%) |\n",
-              static_cast<long long>(tokens), topk, blocks, full_ms, full_times.quantile(0.1), full_times.quantile(0.9),
-              ms, sparse_times.quantile(0.1), sparse_times.quantile(0.9), full_ms / ms, rate, 100 * rate / peak,
-              flops / full_ms / 1e6, 100 * flops / full_ms / 1e6 / peak);
+  const double rate = flops * (blocks + mean_blocks) / ms / 1e6;
+  std::printf(
+      "| %lld | %.2f | %.3f | %.3f | %.2f (%.2f-%.2f) | %.2f (%.2f-%.2f) | %.2f | %.0f (%.0f%%) | %.0f (%.0f%%) |\n",
+      static_cast<long long>(tokens), topk, blocks, mean_blocks, full_ms, full_times.quantile(0.1),
+      full_times.quantile(0.9), ms, sparse_times.quantile(0.1), sparse_times.quantile(0.9), full_ms / ms, rate,
+      100 * rate / peak, flops / full_ms / 1e6, 100 * flops / full_ms / 1e6 / peak);
 }
 
 int run(int argc, char** argv) {
@@ -141,11 +148,13 @@ int run(int argc, char** argv) {
   std::printf("%d threads, kernel %s, FMA peak of this run %.0f GFLOP/s, %d repetitions, median (10%%-90%%)\n\n",
               at::get_num_threads(), chosen_tile_kernel().name, peak, repetitions);
   std::printf(
-      "| tokens | topk | blocks kept | SDPA ms | sparse ms | SDPA / sparse | sparse GFLOP/s (of peak) | SDPA GFLOP/s "
+      "| tokens | topk | blocks kept | means | SDPA ms | sparse ms | SDPA / sparse | sparse GFLOP/s (of peak) | SDPA "
+      "GFLOP/s "
       "|\n");
-  std::printf("|---|---|---|---|---|---|---|---|\n");
+  std::printf("|---|---|---|---|---|---|---|---|---|\n");
   for (const int64_t tokens : lengths)
-    for (const double topk : {1.0, 0.5, 0.3}) compare(tokens, topk, repetitions, peak);
+    for (const double topk : {1.0, 0.5, 0.3, 0.15})
+      for (const bool means : {false, true}) compare(tokens, topk, means, repetitions, peak);
   return 0;
 }
 

@@ -8,6 +8,10 @@
 //     three selections of 64 rows, or parts of two of 128, share a CTA's list: `computed` is the share of blocks in the
 //     union of the selections in each tile of 192 rows, which is what time goes with there. `L1 of the union` is the
 //     error were that union not masked to what each row selected;
+//   - relative L1 at equal topk, a selection for 192 queries, by what stands for dropped blocks: nothing, or means of
+//   64
+//     or 16 tokens, with blocks chosen by mass or by the error of these means; over all heads of a call, as reports
+//     have it;
 //   - that error at equal `computed`, linear between the two nearest topk; first order only.
 // Blocks are computed exactly, PV skip off.
 #include <c10/core/InferenceMode.h>
@@ -31,6 +35,7 @@ using hilbert::TokenOrder;
 
 constexpr std::array<int64_t, 3> kSelectionRows{64, 128, 192};
 constexpr std::array<double, 3> kTopk{0.5, 0.3, 0.2};
+constexpr std::array<double, 4> kMeansTopk{0.5, 0.3, 0.15, 0.07};
 constexpr std::array<double, 3> kMasses{0.9, 0.95, 0.98};
 constexpr int64_t kListBlocks = 3;  // blocks of queries that share a list on a Hopper GPU
 
@@ -164,6 +169,8 @@ double share(const attention::BlockMap& map) {
 /// Relative L1 of attention under a map, mean over batch entries and heads.
 double error(const Call& call, const Data& data, const attention::BlockMap& map) {
   attention::Context context = context_of(data);
+  context.policy.dropped = attention::Dropped::none;
+  context.policy.ranking = attention::Ranking::mass;
   context.block_map = map;
   const at::Tensor out = attend(call, context, attention::Mode::sparse).out;
   const at::Tensor difference = (out - call.full).abs().sum({1, 3}, false, at::kDouble);
@@ -181,6 +188,37 @@ Cost cost(const Data& data, double topk, int64_t rows) {
              .union_l1 = weight * error(call, data, all)};
   }
   return mean;
+}
+
+/// What becomes of the blocks that are not computed.
+struct Variant {
+  attention::Dropped dropped;
+  attention::Ranking ranking;
+  int64_t cell;
+};
+
+constexpr std::array<Variant, 5> kVariants{{
+    {.dropped = attention::Dropped::none, .ranking = attention::Ranking::mass, .cell = 64},
+    {.dropped = attention::Dropped::mean, .ranking = attention::Ranking::mass, .cell = 64},
+    {.dropped = attention::Dropped::mean, .ranking = attention::Ranking::error, .cell = 64},
+    {.dropped = attention::Dropped::mean, .ranking = attention::Ranking::mass, .cell = 16},
+    {.dropped = attention::Dropped::mean, .ranking = attention::Ranking::error, .cell = 16},
+}};
+
+/// Relative L1 against full attention, mean over the calls.
+double error(const Data& data, double topk, const Variant& variant) {
+  attention::Context context = context_of(data);
+  context.policy.defaults.topk = topk;
+  context.policy.selection_rows = 192;
+  context.policy.dropped = variant.dropped;
+  context.policy.ranking = variant.ranking;
+  context.policy.cell = variant.cell;
+  double sum = 0;
+  for (const Call& call : data.calls) {
+    const at::Tensor out = attend(call, context, attention::Mode::sparse).out;
+    sum += ((out - call.full).abs().sum(at::kDouble) / call.full.abs().sum(at::kDouble)).item<double>();
+  }
+  return sum / static_cast<double>(data.calls.size());
 }
 
 /// The cost of a selection whose `computed` is given, between the two nearest counts of blocks that topk can ask for.
@@ -241,6 +279,19 @@ void print_costs(const std::vector<Named>& all) {
   }
 }
 
+void print_means(const std::vector<Named>& all) {
+  std::printf(
+      "\n| order | topk | dropped | means of 64 | of 64, by error | of 16 | of 16, by error |\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (const Named& named : all) {
+    for (const double topk : kMeansTopk) {
+      std::printf("| %s | %.2f |", named.name.c_str(), topk);
+      for (const Variant& variant : kVariants) std::printf(" %.4f |", error(named.data, topk, variant));
+      std::printf("\n");
+    }
+  }
+}
+
 void print_equal_costs(const Named& named) {
   std::printf(
       "\n| order | computed as 192 rows at topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
@@ -286,6 +337,7 @@ int run(const std::vector<std::string>& arguments) {
               static_cast<long long>(q.size(0)), static_cast<long long>(q.size(1)), static_cast<long long>(q.size(2)),
               static_cast<long long>(q.size(3)), static_cast<long long>(all[0].data.text_tokens));
   print_blocks_needed(all);
+  print_means(all);
   print_costs(all);
   print_equal_costs(all[0]);
   return 0;
