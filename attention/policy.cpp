@@ -19,6 +19,27 @@ constexpr std::array<std::pair<Mode, std::string_view>, 4> kModes{{
     {Mode::sparse, "sparse"},
     {Mode::check, "check"},
 }};
+constexpr std::array<std::pair<Dropped, std::string_view>, 2> kDropped{
+    {{Dropped::mean, "mean"}, {Dropped::none, "none"}}};
+constexpr std::array<std::pair<Ranking, std::string_view>, 2> kRankings{
+    {{Ranking::error, "error"}, {Ranking::mass, "mass"}}};
+
+template <typename Names, typename Value>
+std::string_view name_of(const Names& names, Value value) {
+  for (const auto& [each, text] : names)
+    if (each == value) return text;
+  return "unknown";
+}
+
+template <typename Names>
+auto parse_name(const Names& names, const std::string& option, std::string_view text) {
+  std::string known;
+  for (const auto& [value, spelling] : names) {
+    if (spelling == text) return value;
+    known += (known.empty() ? "" : ", ") + std::string(spelling);
+  }
+  throw bad_input(option + " " + std::string(text) + ": one of " + known + " is needed", "use one of these");
+}
 
 void require(bool ok, const std::string& field, double value, const std::string& range) {
   if (!ok)
@@ -44,26 +65,33 @@ std::string_view forced_kernel() {
 }
 
 std::string_view name(Mode mode) {
-  for (const auto& [value, text] : kModes)
-    if (value == mode) return text;
-  return "unknown";
+  return name_of(kModes, mode);
 }
 
 Mode parse_mode(std::string_view text) {
-  std::string known;
-  for (const auto& [value, spelling] : kModes) {
-    if (spelling == text) return value;
-    known += (known.empty() ? "" : ", ") + std::string(spelling);
-  }
-  throw bad_input("--attention " + std::string(text) + ": one of " + known + " is needed", "use one of these");
+  return parse_name(kModes, "--attention", text);
 }
 
 std::string_view name(Dropped dropped) {
-  return dropped == Dropped::mean ? "mean" : "none";
+  return name_of(kDropped, dropped);
 }
 
 std::string_view name(Ranking ranking) {
-  return ranking == Ranking::error ? "error" : "mass";
+  return name_of(kRankings, ranking);
+}
+
+Dropped parse_dropped(std::string_view text) {
+  return parse_name(kDropped, "--dropped", text);
+}
+
+Ranking parse_ranking(std::string_view text) {
+  return parse_name(kRankings, "--select", text);
+}
+
+Ranking usual_ranking(Dropped dropped) {
+  const Policy policy;
+  if (dropped == policy.dropped) return policy.ranking;
+  return dropped == Dropped::mean ? Ranking::error : Ranking::mass;
 }
 
 const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {

@@ -31,6 +31,8 @@ enum class Ranking { mass, error };
 
 std::string_view name(Dropped dropped);
 std::string_view name(Ranking ranking);
+Dropped parse_dropped(std::string_view text);
+Ranking parse_ranking(std::string_view text);
 
 /// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of what
 /// they are ranked by. error: keep the fewest with which the predicted errors of the others stay below a bound; needs
@@ -65,6 +67,10 @@ struct Policy {
   const HeadPolicy& head(int64_t layer, int64_t head) const;
   bool is_dense(int64_t layer, int64_t step) const { return layer < dense_layers || step < dense_steps; }
 };
+
+/// What blocks are ranked by where only what stands for dropped ones was chosen: Policy's own ranking beside its own
+/// choice, else by the error of the means where there are means.
+Ranking usual_ranking(Dropped dropped);
 
 /// Throws Error naming the field, `prefix` before it, when a value is outside its range (topk and cdf in (0, 1]).
 void validate(const HeadPolicy& head, const std::string& prefix);

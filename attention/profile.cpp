@@ -18,6 +18,7 @@ namespace sparsereel::attention {
 namespace {
 
 constexpr int64_t kMost = 1'000'000;  // pixels, frames, steps, layers
+constexpr double kMostError = 1000;   // predicted, of a head: far beyond what is of use
 constexpr size_t kMostLayers = 512, kMostHeads = 512;
 constexpr const char* kRemedy = "correct the file, or make it anew with 'sparsereel tune'";
 
@@ -103,6 +104,18 @@ ProfileQuality read_quality(Fields& fields) {
   return quality;
 }
 
+/// The key of what a selection goes by, and its field. A head's `error` was there first: what was measured.
+std::pair<const char*, double HeadPolicy::*> field_of(Selection selection) {
+  switch (selection) {
+    case Selection::cdf:
+      return {"cdf", &HeadPolicy::cdf};
+    case Selection::error:
+      return {"error_bound", &HeadPolicy::error};
+    default:
+      return {"topk", &HeadPolicy::topk};
+  }
+}
+
 ProfileHead read_head(Fields fields) {
   ProfileHead head;
   head.error = fields.number("error", 0, kMostRelativeL1);
@@ -111,9 +124,11 @@ ProfileHead read_head(Fields fields) {
     if (fields.text("dense") != "true") throw fields.refused("dense is not 'true'");
     head.policy.dense = true;
   } else {
-    const bool cdf = fields.has("cdf");
-    head.policy.selection = cdf ? Selection::cdf : Selection::topk;
-    (cdf ? head.policy.cdf : head.policy.topk) = fields.number(cdf ? "cdf" : "topk", 0, 1);
+    head.policy.selection = fields.has("error_bound") ? Selection::error
+                            : fields.has("cdf")       ? Selection::cdf
+                                                      : Selection::topk;
+    const auto [key, field] = field_of(head.policy.selection);
+    head.policy.*field = fields.number(key, 0, head.policy.selection == Selection::error ? kMostError : 1);
     head.policy.similarity = fields.number("similarity", -1, 1);
     head.policy.pv_threshold = fields.number("pv_threshold", 0, 1e6);
     try {
@@ -160,6 +175,24 @@ void read_untuned(Fields fields, Profile& profile) {
   fields.finish();
 }
 
+/// What stands for dropped blocks and what they are ranked by. Profiles were made with the published method before they
+/// said so.
+void read_means(Fields& fields, Profile& profile) {
+  profile.dropped = Dropped::none;
+  profile.ranking = Ranking::mass;
+  if (!fields.has("dropped") && !fields.has("select") && !fields.has("cell")) return;
+  const auto choose = [&](const char* key, const auto& choices) {
+    const std::string text = fields.text(key);
+    for (const auto choice : choices)
+      if (name(choice) == text) return choice;
+    throw fields.fail(fields.child(key), key,
+                      "is " + text + ", not " + std::string(name(choices[0])) + " or " + std::string(name(choices[1])));
+  };
+  profile.dropped = choose("dropped", std::array{Dropped::mean, Dropped::none});
+  profile.ranking = choose("select", std::array{Ranking::error, Ranking::mass});
+  profile.cell = fields.whole("cell", 64);
+}
+
 Profile read(const YAML::Node& root, const std::string& file) {
   Fields fields(root, file, "");
   Profile profile;
@@ -173,6 +206,7 @@ Profile read(const YAML::Node& root, const std::string& file) {
   bounds.finish();
   read_measured(fields.map("measured"), profile);
   read_untuned(fields.map("untuned"), profile);
+  read_means(fields, profile);
   profile.selection_rows = fields.whole("selection_rows", 192);
   profile.dense = {.steps = fields.whole("dense_steps", kMost), .layers = fields.whole("dense_layers", kMost)};
   profile.heads = read_layers(fields.child("layers"), file, fields);
@@ -190,6 +224,13 @@ std::string short_number(double value, int digits = 4) {
   std::array<char, 64> text{};
   const double scale = std::pow(10.0, digits), rounded = std::round(value * scale) / scale;
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), rounded);
+  return {text.data(), end};
+}
+
+/// The shortest text that reads back as the same number: however near to 0, it does not become 0.
+std::string exact_number(double value) {
+  std::array<char, 64> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
   return {text.data(), end};
 }
 
@@ -216,8 +257,8 @@ void emit(YAML::Emitter& out, const ProfileHead& head) {
   if (policy.dense) {
     emit(out, {{"dense", "true"}});
   } else {
-    const bool cdf = policy.selection == Selection::cdf;
-    emit(out, {{cdf ? "cdf" : "topk", short_number(cdf ? policy.cdf : policy.topk, 6)},
+    const auto [key, field] = field_of(policy.selection);
+    emit(out, {{key, exact_number(policy.*field)},
                {"similarity", short_number(policy.similarity, 6)},
                {"pv_threshold", short_number(policy.pv_threshold, 6)}});
   }
@@ -274,7 +315,10 @@ std::string to_yaml(const Profile& profile) {
     emit(out, {{"sparsity", short_number(profile.untuned_sparsity)}});
     emit(out, profile.untuned);
   });
-  emit(out, {{"selection_rows", std::to_string(profile.selection_rows)},
+  emit(out, {{"dropped", std::string(name(profile.dropped))},
+             {"select", std::string(name(profile.ranking))},
+             {"cell", std::to_string(profile.cell)},
+             {"selection_rows", std::to_string(profile.selection_rows)},
              {"dense_steps", std::to_string(profile.dense.steps)},
              {"dense_layers", std::to_string(profile.dense.layers)}});
   out << YAML::Key << "layers" << YAML::Value << YAML::BeginSeq;
@@ -289,6 +333,9 @@ std::string to_yaml(const Profile& profile) {
 
 Policy policy_of(const Profile& profile) {
   Policy policy;
+  policy.dropped = profile.dropped;
+  policy.ranking = profile.ranking;
+  policy.cell = profile.cell;
   policy.selection_rows = profile.selection_rows;
   policy.dense_steps = profile.dense.steps;
   policy.dense_layers = profile.dense.layers;

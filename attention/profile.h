@@ -42,6 +42,10 @@ struct Profile {
   double error = 0, sparsity = 0;  // means over the heads; of the sparsity, dense steps and layers included
   ProfileQuality quality, untuned;
   double untuned_sparsity = 0;
+  // As in Policy. A file of before these three were there means the published method, whatever the defaults are.
+  Dropped dropped = Policy{}.dropped;
+  Ranking ranking = Policy{}.ranking;
+  int64_t cell = Policy{}.cell;
   int64_t selection_rows = Policy{}.selection_rows;
   DenseStart dense;
   std::vector<std::vector<ProfileHead>> heads;  // [layer][head], as many in each layer
@@ -54,7 +58,7 @@ Profile read_profile(const std::filesystem::path& path);
 /// What parse_profile() reads, with a comment that explains it.
 std::string to_yaml(const Profile& profile);
 
-/// dense_steps, dense_layers, selection_rows and the heads'.
+/// All that a profile says of the policy; the rest, Policy::defaults among it, is Policy's own.
 Policy policy_of(const Profile& profile);
 
 }  // namespace sparsereel::attention

@@ -266,7 +266,21 @@ layers:
 
 
 def profile_files():
-    yield "valid", PROFILE
+    yield "valid", PROFILE  # of before profiles said what stands for dropped blocks
+    means = PROFILE.replace("selection_rows", "dropped: mean\nselect: error\ncell: 16\nselection_rows").replace("topk: 0.5", "error_bound: 0.05")
+    yield "means", means
+    yield "means_by_mass", means.replace("select: error", "select: mass").replace("error_bound: 0.05", "topk: 0.5")
+    yield "means_none", means.replace("dropped: mean", "dropped: none").replace("select: error", "select: mass").replace("error_bound: 0.05", "topk: 0.5")
+    yield "means_none_by_error", means.replace("dropped: mean", "dropped: none")
+    yield "means_bound_by_mass", means.replace("select: error", "select: mass")
+    yield "means_unknown", means.replace("dropped: mean", "dropped: median")
+    yield "means_map", means.replace("select: error", "select: {error: mass}")
+    yield "means_no_cell", means.replace("cell: 16\n", "")
+    for name, number in (("odd", "48"), ("zero", "0"), ("huge", "1e400"), ("fraction", "16.5")):
+        yield f"cell_{name}", means.replace("cell: 16", f"cell: {number}")
+    for name, number in (("zero", "0"), ("tiny", "1e-300"), ("negative", "-1"), ("nan", ".nan"), ("huge", "1e9")):
+        yield f"error_bound_{name}", means.replace("error_bound: 0.05", f"error_bound: {number}")
+    yield "topk_tiny", PROFILE.replace("topk: 0.3", "topk: 1e-300")
     yield "empty", ""
     yield "scalar", "7"
     yield "list", "[]"

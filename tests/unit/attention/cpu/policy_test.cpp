@@ -22,6 +22,25 @@ TEST(Mode, NamesRoundTrip) {
   }
 }
 
+TEST(Dropped, NamesRoundTrip) {
+  for (const Dropped dropped : {Dropped::none, Dropped::mean}) EXPECT_EQ(parse_dropped(name(dropped)), dropped);
+  for (const Ranking ranking : {Ranking::mass, Ranking::error}) EXPECT_EQ(parse_ranking(name(ranking)), ranking);
+  try {
+    parse_dropped("median");
+    FAIL() << "accepted an unknown name";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "--dropped median: one of mean, none is needed");
+  }
+  EXPECT_THROW(parse_ranking("none"), Error);
+}
+
+TEST(Ranking, IsByErrorWhereThereAreMeansUnlessPolicySaysOtherwise) {
+  EXPECT_EQ(usual_ranking(Policy{}.dropped), Policy{}.ranking);
+  EXPECT_EQ(usual_ranking(Dropped::none), Ranking::mass);
+  const bool says_otherwise = Policy{}.dropped == Dropped::mean;
+  EXPECT_EQ(usual_ranking(Dropped::mean), says_otherwise ? Policy{}.ranking : Ranking::error);
+}
+
 TEST(Policy, NamesTheFieldThatIsOutOfRange) {
   const auto cause = [](const auto& spoil) -> std::string {
     Policy policy;

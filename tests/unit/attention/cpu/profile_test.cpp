@@ -29,16 +29,24 @@ Profile example() {
   profile.quality = {.psnr = 24.31, .ssim = 0.9123, .speedup = 1.25};
   profile.untuned_sparsity = 0.4733;
   profile.untuned = {.psnr = 19.02, .ssim = 0.8};
+  profile.dropped = Dropped::mean;
+  profile.ranking = Ranking::error;
+  profile.cell = 32;
   profile.selection_rows = 128;
   profile.dense = {.steps = 3, .layers = 1};
-  HeadPolicy topk, cdf, dense;
+  HeadPolicy topk, cdf, error, dense;
+  topk.selection = Selection::topk;
   topk.topk = 0.35;
+  topk.similarity = -0.1;
+  topk.pv_threshold = 50;
   cdf.selection = Selection::cdf;
   cdf.cdf = 0.955;
   cdf.similarity = 0.35;
   cdf.pv_threshold = 2.5;
+  error.selection = Selection::error;
+  error.error = 1e-7;  // so small that it must not be rounded
   dense.dense = true;
-  profile.heads = {{{topk, 0.04, 0.61}, {dense, 0, 0}}, {{cdf, 0.0501, 0.3}, {cdf, 0.02, 0.4}}};
+  profile.heads = {{{topk, 0.04, 0.61}, {dense, 0, 0}}, {{cdf, 0.0501, 0.3}, {error, 0.02, 0.4}}};
   return profile;
 }
 
@@ -52,6 +60,9 @@ TEST(Profile, ReadsWhatItWrote) {
   EXPECT_EQ(read.dense, written.dense);
   EXPECT_EQ(read.quality.psnr, 24.31);
   const Policy policy = policy_of(read);
+  EXPECT_EQ(policy.dropped, Dropped::mean);
+  EXPECT_EQ(policy.ranking, Ranking::error);
+  EXPECT_EQ(policy.cell, 32);
   EXPECT_EQ(policy.selection_rows, 128);
   EXPECT_EQ(policy.dense_steps, 3);
   EXPECT_EQ(policy.dense_layers, 1);
@@ -64,8 +75,29 @@ TEST(Profile, ReadsWhatItWrote) {
 TEST(Profile, IsReadable) {
   const std::string text = to_yaml(example());
   EXPECT_THAT(text, HasSubstr("{topk: 0.35, similarity: -0.1, pv_threshold: 50, error: 0.04, sparsity: 0.61}\n"));
+  EXPECT_THAT(text, HasSubstr("{error_bound: 1e-07, "));
+  EXPECT_THAT(text, HasSubstr("\ndropped: mean\nselect: error\ncell: 32\nselection_rows: 128\n"));
   EXPECT_THAT(text, HasSubstr("{dense: true, error: 0, sparsity: 0}\n"));
   EXPECT_THAT(text, HasSubstr("\n# layer 1\n"));
+}
+
+/// What the example is without its keys `dropped`, `select` and `cell`, as profiles were before there were means.
+std::string of_before_means() {
+  Profile profile = example();
+  profile.heads[1][1] = profile.heads[1][0];
+  std::string text = to_yaml(profile);
+  const std::string keys = "dropped: mean\nselect: error\ncell: 32\n";
+  return text.erase(text.find(keys), keys.size());
+}
+
+TEST(Profile, OfBeforeMeansIsThePublishedMethods) {
+  const Profile read = parse_profile(of_before_means(), "p.yaml");
+  EXPECT_EQ(read.dropped, Dropped::none);
+  EXPECT_EQ(read.ranking, Ranking::mass);
+  EXPECT_EQ(policy_of(read).dropped, Dropped::none);
+  EXPECT_EQ(policy_of(read).ranking, Ranking::mass);
+  EXPECT_EQ(policy_of(read).per_head[0][0].topk, 0.35);
+  EXPECT_THAT(to_yaml(read), HasSubstr("\ndropped: none\nselect: mass\n")) << "what is written anew says so";
 }
 
 /// The example with one piece of text replaced.
@@ -92,6 +124,16 @@ TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
   EXPECT_THAT(cause_of("pv_threshold: 50", "pv_treshold: 50"), HasSubstr("pv_threshold is missing"));
   EXPECT_THAT(cause_of("dense_steps: 3", "dense_steps: 3.5"), HasSubstr("dense_steps is no whole number"));
   EXPECT_THAT(cause_of("selection_rows: 128", "selection_rows: 100"), HasSubstr("selection_rows is 100"));
+  EXPECT_THAT(cause_of("dropped: mean", "dropped: nothing"), HasSubstr("dropped is nothing, not mean or none"));
+  EXPECT_THAT(cause_of("select: error", "select: most"), HasSubstr("select is most, not error or mass"));
+  EXPECT_THAT(cause_of("cell: 32", "cell: 48"), HasSubstr("cell is 48"));
+  EXPECT_THAT(cause_of("cell: 32\n", ""), HasSubstr("cell is missing"));
+  EXPECT_THAT(cause_of("dropped: mean\n", ""), HasSubstr("dropped is missing"));
+  EXPECT_THAT(cause_of("dropped: mean", "dropped: none"), HasSubstr("dropped blocks have none"));
+  EXPECT_THAT(cause_of("select: error", "select: mass"), HasSubstr("but ranked by mass"));
+  EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: 0"), HasSubstr("error is 0"));
+  EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: -1"), HasSubstr("layers[1][1].error_bound"));
+  EXPECT_THAT(cause_of("error_bound: 1e-07", "error_bound: 0.1, topk: 0.5"), HasSubstr("topk is unknown"));
   EXPECT_THAT(cause_of("dense: true", "dense: yes"), HasSubstr("dense is not 'true'"));
   EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\nextra: 2"), HasSubstr("extra is unknown"));
   EXPECT_THAT(cause_of("dense_layers: 1", "dense_layers: 1\ndense_layers: 2"), HasSubstr("stands there twice"));
