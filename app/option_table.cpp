@@ -1,11 +1,72 @@
 // The options of `generate`, which other commands share: names, kinds and help.
 #include <algorithm>
+#include <sstream>
 
 #include "app/settings.h"
 #include "app/split.h"
+#include "attention/policy.h"
 
 namespace sparsereel::app {
 namespace {
+
+// The defaults of block selection are attention::Policy's own: these texts follow it.
+using attention::Policy;
+using attention::Selection;
+
+std::string number_text(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+std::string default_text(const std::string& value) {
+  return " (default " + value + ")";
+}
+
+/// Of the selection that is the default; nothing for the others.
+std::string default_of(Selection selection) {
+  const attention::HeadPolicy head = Policy{}.defaults;
+  if (head.selection != selection) return {};
+  return default_text(number_text(selection == Selection::topk  ? head.topk
+                                  : selection == Selection::cdf ? head.cdf
+                                                                : head.error));
+}
+
+std::string topk_help() {
+  return "compute this fraction of the key blocks, drop the others" + default_of(Selection::topk);
+}
+
+std::string dropped_help() {
+  return "what stands for a dropped block: the means of its keys and values, which cut the error several times and "
+         "cost 1/cell of full attention (mean), or nothing (none)" +
+         default_text(std::string(name(Policy{}.dropped)));
+}
+
+std::string select_help() {
+  using attention::Dropped;
+  return "blocks to compute: where means would err most (error), or that hold most of the attention (mass); "
+         "SpargeAttn's method is --dropped none --select mass" +
+         default_text(std::string(name(attention::usual_ranking(Dropped::mean))) + " with means, " +
+                      std::string(name(attention::usual_ranking(Dropped::none))) + " without");
+}
+
+std::string cell_help() {
+  return "tokens that share one mean: fewer err less and cost more" +
+         default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only");
+}
+
+std::string similarity_help() {
+  const double similarity = Policy{}.defaults.similarity;
+  return "blocks less self-similar than this stay dense" +
+         default_text(number_text(similarity) + (similarity < 0 ? ": none" : ""));
+}
+
+std::string pv_threshold_help() {
+  constexpr double never = 32;
+  const double threshold = Policy{}.defaults.pv_threshold;
+  return "skip P.V of a block whose scores all lie this far below the highest so far, in log2 units" +
+         default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
+}
 
 std::vector<OptionSpec> make_table() {
   using enum ValueKind;
@@ -64,33 +125,44 @@ std::vector<OptionSpec> make_table() {
        "how attention runs (default: sparse where it runs, else full: fp32 on a GPU)",
        attention,
        {"full", "quantized", "sparse", "check"}},
-      {"topk", "--topk", number, "keep this fraction of the key blocks (default 0.5)", attention, {}},
+      {"topk", "--topk", number, topk_help(), attention, {}},
       {"cdf",
        "--cdf",
        number,
-       "keep the blocks that hold this share of the attention, in place of --topk",
+       "in place of --topk: the blocks that hold this share of the attention" + default_of(Selection::cdf),
        attention,
        {}},
-      {"similarity",
-       "--similarity",
+      {"error",
+       "--error",
        number,
-       "blocks less self-similar than this stay dense (default -0.1: none)",
+       "in place of --topk: just so many blocks that the error predicted for the means of the others stays below this "
+       "share of the output" +
+           default_of(Selection::error),
        attention,
        {}},
-      {"pv_threshold",
-       "--pv-threshold",
-       number,
-       "skip P.V where the maximum rose by less, in log2 units (default 50: never)",
-       attention,
-       {}},
+      {"dropped", "--dropped", choice, dropped_help(), attention, {"mean", "none"}},
+      {"select", "--select", choice, select_help(), attention, {"error", "mass"}},
+      {"cell", "--cell", choice, cell_help(), attention, {"16", "32", "64"}},
+      {"similarity", "--similarity", number, similarity_help(), attention, {}},
+      {"pv_threshold", "--pv-threshold", number, pv_threshold_help(), attention, {}},
       {"profile",
        "--profile",
        file,
-       "a policy for each layer and head, made by 'sparsereel tune', in place of the options above",
+       "each head's policy, made by 'sparsereel tune', in place of the above",
        attention,
        {}},
-      {"dense_steps", "--dense-steps", whole, "the first steps keep every block (default 0)", attention, {}},
-      {"dense_layers", "--dense-layers", whole, "the first layers keep every block (default 0)", attention, {}},
+      {"dense_steps",
+       "--dense-steps",
+       whole,
+       "the first steps keep every block" + default_text(std::to_string(Policy{}.dense_steps)),
+       attention,
+       {}},
+      {"dense_layers",
+       "--dense-layers",
+       whole,
+       "the first layers keep every block" + default_text(std::to_string(Policy{}.dense_layers)),
+       attention,
+       {}},
       {"token_order",
        "--token-order",
        choice,

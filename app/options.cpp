@@ -38,7 +38,7 @@ std::string read_prompt(const Settings& settings, bool needed) {
 /// The request's policy becomes the profile's; --dense-steps and --dense-layers beside --profile win over its own.
 TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) {
   const fs::path file = settings.text("profile", "");
-  for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"})
+  for (const std::string& key : models::selection_keys())
     refuse_idle(settings, key, "profile", "with --profile, which has a policy for each head");
   const attention::Profile profile = attention::read_profile(file);
   const attention::HeadPolicy defaults = policy.defaults;
@@ -64,12 +64,17 @@ void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
 }  // namespace
 
 attention::Policy read_untuned_policy(const Settings& settings) {
-  return models::make_policy({.topk = settings.number("topk"),
-                              .cdf = settings.number("cdf"),
-                              .similarity = settings.number("similarity"),
-                              .pv_threshold = settings.number("pv_threshold"),
-                              .dense_steps = settings.whole("dense_steps"),
-                              .dense_layers = settings.whole("dense_layers")});
+  models::PolicyOptions options{.topk = settings.number("topk"),
+                                .cdf = settings.number("cdf"),
+                                .error = settings.number("error"),
+                                .similarity = settings.number("similarity"),
+                                .pv_threshold = settings.number("pv_threshold"),
+                                .cell = settings.whole("cell"),
+                                .dense_steps = settings.whole("dense_steps"),
+                                .dense_layers = settings.whole("dense_layers")};
+  if (const auto dropped = settings.text("dropped")) options.dropped = attention::parse_dropped(*dropped);
+  if (const auto ranking = settings.text("select")) options.ranking = attention::parse_ranking(*ranking);
+  return models::make_policy(options);
 }
 
 void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
@@ -222,6 +227,7 @@ attention::Mode choose_attention_mode(const Settings& settings, const GenerateOp
                                       at::ScalarType dtype) {
   const attention::Mode mode = models::choose_attention_mode(options.attention_mode, device, dtype);
   refuse_idle(settings, models::idle_beside(mode));
+  if (!options.profile) refuse_idle(settings, models::idle_beside(options.request.attention_policy));
   return mode;
 }
 

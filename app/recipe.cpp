@@ -7,7 +7,9 @@
 
 #include "app/config_file.h"
 #include "app/media/video.h"
+#include "attention/policy.h"
 #include "hilbert/error.h"
+#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -30,7 +32,9 @@ const std::set<std::string, std::less<>> kOptions = {"prompt",       "negative_p
                                                      "crf",          "dense_steps",
                                                      "dense_layers", "threads",
                                                      "similarity",   "pv_threshold",
-                                                     "token_order",  "vae_tiling"};
+                                                     "token_order",  "vae_tiling",
+                                                     "error",        "dropped",
+                                                     "select",       "cell"};
 /// Options whose file a recipe knows by its name only.
 constexpr std::array<std::pair<const char*, const char*>, 2> kFiles = {
     {{"init_latents", "--init-latents"}, {"profile", "--profile"}}};
@@ -93,9 +97,18 @@ void keep_beside_profile(Settings& settings, const std::map<std::string, std::st
   }
 }
 
+/// Recipes from before there were means mean the published method, whatever the defaults are.
+void add_published_method(std::map<std::string, std::string>& values) {
+  const auto mode = values.find("attention");
+  const bool drops = mode != values.end() && (mode->second == "sparse" || mode->second == "check");
+  if (!drops || values.contains("dropped")) return;
+  values["dropped"] = attention::name(attention::Dropped::none);
+  values["select"] = attention::name(attention::Ranking::mass);
+}
+
 /// What is given beside the recipe decides about sparsity by itself.
 bool overrides_profile(const Settings& settings) {
-  for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"})
+  for (const std::string& key : models::selection_keys())
     if (settings.has(key)) return true;
   const std::string attention = settings.text("attention", "");
   return attention == "full" || attention == "quantized";
@@ -106,6 +119,8 @@ bool overrides_profile(const Settings& settings) {
 void add_recipe(Settings& settings, const fs::path& video) {
   const nlohmann::json recipe = read_fields(video);
   std::map<std::string, std::string> values = option_values(recipe, video);
+  add_published_method(values);
+  if (settings.has("dropped")) values.erase("select");  // another choice of means brings its own ranking
   if (!settings.has("model") && !settings.has("random_weights")) {
     const std::string name = text_of(recipe, "model");
     const auto model = own_model(name);

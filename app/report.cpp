@@ -35,11 +35,24 @@ std::string arithmetic_note(attention::Mode mode, at::Device device) {
   return {};
 }
 
+bool drops_blocks(attention::Mode mode) {
+  return mode == attention::Mode::sparse || mode == attention::Mode::check;
+}
+
+/// What stands for dropped blocks and how they are chosen, by the names of the options.
+nlohmann::json means_report(const attention::Policy& policy) {
+  nlohmann::json report = {{"dropped", attention::name(policy.dropped)}, {"select", attention::name(policy.ranking)}};
+  if (policy.dropped == attention::Dropped::mean) report["cell"] = policy.cell;
+  return report;
+}
+
 void add_policy(nlohmann::json& recipe, const models::GenerateRequest& request) {
-  if (request.attention_mode != attention::Mode::sparse && request.attention_mode != attention::Mode::check) return;
+  if (!drops_blocks(request.attention_mode)) return;
   const attention::HeadPolicy& head = request.attention_policy.defaults;
   if (head.selection == attention::Selection::topk) recipe["topk"] = head.topk;
   if (head.selection == attention::Selection::cdf) recipe["cdf"] = head.cdf;
+  if (head.selection == attention::Selection::error) recipe["error"] = head.error;
+  recipe.update(means_report(request.attention_policy));
   recipe["similarity"] = head.similarity;
   recipe["pv_threshold"] = head.pv_threshold;
   recipe["dense_steps"] = request.attention_policy.dense_steps;
@@ -48,7 +61,7 @@ void add_policy(nlohmann::json& recipe, const models::GenerateRequest& request) 
 
 /// In place of what would say the same for every head.
 void add_profile(nlohmann::json& recipe, const TunedProfile& profile) {
-  for (const char* key : {"topk", "cdf", "similarity", "pv_threshold"}) recipe.erase(key);
+  for (const char* key : {"topk", "cdf", "error", "similarity", "pv_threshold"}) recipe.erase(key);
   recipe["profile"] = profile.file.filename().string();
   recipe["profile_sha256"] = profile.sha256;
 }
@@ -135,6 +148,10 @@ std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& option
       {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
   recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
   recipe.erase("threads");                                    // another number of them makes no other video
+  if (recipe.value("dropped", "") == "none") {                // there was nothing else before recipes said so
+    recipe.erase("dropped");
+    recipe.erase("select");
+  }
   recipe["no_metadata"] = !options.run.metadata;
   recipe["format"] = options.run.output.extension().string();
   return models::sha256(dump(recipe));
@@ -154,6 +171,16 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
                            {"layer_sparsity", of_layers(run.per_layer, sparsity)},
                            {"step_layer_sparsity", of_steps(run.per_step, sparsity)},
                            {"redone_steps", run.redone_steps}};
+  if (drops_blocks(run.mode)) report.update(means_report(run.policy));
+  if (run.policy.dropped == attention::Dropped::mean && drops_blocks(run.mode)) {
+    report["mean_blocks"] = all.mean_blocks;
+    report["mean_share"] = all.mean_share();
+  }
+  if (all.predicted_tiles > 0) {
+    const auto predicted = [](const attention::Statistics& statistics) { return statistics.predicted_error(); };
+    report["predicted_error"] = predicted(all);
+    report["layer_predicted_error"] = of_layers(run.per_layer, predicted);
+  }
   if (const std::string note = arithmetic_note(run.mode, device); !note.empty()) report["note"] = note;
   if (run.mode == attention::Mode::check && all.calls > 0) {
     const auto error = [](const attention::Statistics& statistics) { return statistics.mean_relative_l1(); };

@@ -36,8 +36,9 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 /// encoded. Two runs with one identity make the same video.
 std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options);
 
-/// The attention part of a report: mode, kernel, sparsity in all, per layer and per step and layer; the error of check
-/// mode likewise; the steps that were redone with full attention.
+/// The attention part of a report: mode, kernel, sparsity (of blocks, means left aside) in all, per layer and per step
+/// and layer; the error of check mode likewise; what stands for dropped blocks, its cost and the error predicted of it;
+/// the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
 /// Bytes: the process's peak resident memory (VmHWM), and where there is a GPU its peak of allocated memory, over all

@@ -13,20 +13,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Options of which a source may give only one; a stronger source's choice removes the weaker one's other.
-constexpr std::array<std::pair<const char*, const char*>, 5> kExclusive = {{
-    {"model", "random_weights"},
-    {"prompt", "prompt_file"},
-    {"topk", "cdf"},
-    {"size", "width"},
-    {"size", "height"},
+/// An option, or one value of it.
+struct Choice {
+  const char* key;
+  const char* value = nullptr;
+
+  bool is(const std::string& name, const std::string& given) const {
+    return name == key && (value == nullptr || given == value);
+  }
+};
+
+/// Choices of which a source may make only one; a stronger source's choice removes the weaker one's other.
+constexpr std::array<std::pair<Choice, Choice>, 10> kExclusive = {{
+    {{"model"}, {"random_weights"}},
+    {{"prompt"}, {"prompt_file"}},
+    {{"topk"}, {"cdf"}},
+    {{"topk"}, {"error"}},
+    {{"cdf"}, {"error"}},
+    {{"dropped", "none"}, {"select", "error"}},
+    {{"dropped", "none"}, {"error"}},
+    {{"select", "mass"}, {"error"}},
+    {{"size"}, {"width"}},
+    {{"size"}, {"height"}},
 }};
 
-std::vector<std::string> excluded_by(const std::string& key) {
-  std::vector<std::string> result;
+std::vector<Choice> excluded_by(const std::string& key, const std::string& value) {
+  std::vector<Choice> result;
   for (const auto& [first, second] : kExclusive) {
-    if (key == first) result.emplace_back(second);
-    if (key == second) result.emplace_back(first);
+    if (first.is(key, value)) result.push_back(second);
+    if (second.is(key, value)) result.push_back(first);
   }
   return result;
 }
@@ -42,6 +57,12 @@ std::string label(const std::string& key, Source source, const std::string& file
   const std::string position =
       mark.line == 0 ? "" : ":" + std::to_string(mark.line) + ":" + std::to_string(mark.column);
   return file + position + ": " + key;
+}
+
+/// The same of a choice that was made: with its value where that matters.
+std::string label(const Choice& choice, const Setting& setting) {
+  return label(choice.key, setting.source, setting.file, setting.mark) +
+         (choice.value == nullptr ? "" : std::string(" ") + choice.value);
 }
 
 Place place_of(const Places& places, const std::string& key) {
@@ -105,6 +126,19 @@ const OptionSpec& checked_option(const std::string& given, const std::string& va
   return *spec;
 }
 
+/// Throws where one source makes two choices that exclude each other.
+void refuse_both(const std::map<std::string, Setting>& added) {
+  const auto made = [&](const Choice& choice) {
+    const auto found = added.find(choice.key);
+    return found != added.end() && choice.is(choice.key, found->second.value) ? &found->second : nullptr;
+  };
+  for (const auto& [first, second] : kExclusive) {
+    const Setting *one = made(first), *other = made(second);
+    if (one != nullptr && other != nullptr)
+      throw bad_input(label(first, *one) + " and " + label(second, *other) + " exclude each other", "give one of them");
+  }
+}
+
 /// "256x128" -> the same as width 256 and height 128.
 void expand_size(std::map<std::string, Setting>& added) {
   const auto place = added.find("size");
@@ -155,27 +189,25 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
     if (!added.emplace(spec.key, Setting{value, source, file, place.value}).second)
       throw bad_input(label(given, source, file, place.key) + " is given twice, under two names", "give it once");
   }
-  for (const auto& [first, second] : kExclusive) {
-    if (added.contains(first) && added.contains(second))
-      throw bad_input(label(first, source, file, added.at(first).mark) + " and " +
-                          label(second, source, file, added.at(second).mark) + " exclude each other",
-                      "give one of them");
-  }
+  refuse_both(added);
   expand_size(added);
   for (const auto& [key, setting] : added) {
-    if (stronger(key, source)) continue;
+    if (stronger(key, setting.value, source)) continue;
     values_[key] = setting;
-    for (const std::string& other : excluded_by(key)) values_.erase(other);
+    for (const Choice& other : excluded_by(key, setting.value)) {
+      const Setting* weaker = find(other.key);
+      if (weaker != nullptr && other.is(other.key, weaker->value)) values_.erase(other.key);
+    }
   }
 }
 
-/// A stronger source has already given `key`, or an option that excludes it.
-bool Settings::stronger(const std::string& key, Source source) const {
-  std::vector<std::string> keys = excluded_by(key);
-  keys.push_back(key);
-  return std::any_of(keys.begin(), keys.end(), [&](const std::string& name) {
-    const Setting* setting = find(name);
-    return setting != nullptr && setting->source > source;
+/// A stronger source has already given `key`, or made a choice that excludes this value of it.
+bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
+  std::vector<Choice> choices = excluded_by(key, value);
+  choices.push_back({key.c_str()});
+  return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
+    const Setting* setting = find(choice.key);
+    return setting != nullptr && setting->source > source && choice.is(choice.key, setting->value);
   });
 }
 

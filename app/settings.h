@@ -77,7 +77,7 @@ class Settings {
   bool flag(const std::string& key, bool fallback = false) const;
 
  private:
-  bool stronger(const std::string& key, Source source) const;
+  bool stronger(const std::string& key, const std::string& value, Source source) const;
   /// The key of the file that the cause is about, the one with the longest name; empty where there is none, or several.
   std::string file_named_by(const std::string& cause) const;
 

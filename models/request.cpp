@@ -109,19 +109,54 @@ std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVi
   return {1, frames, transformer.in_channels, settings.latent_height, settings.latent_width};
 }
 
+namespace {
+
+/// The texts are those of app/settings.cpp, which knows where each option comes from.
+void refuse_contradictions(const PolicyOptions& options) {
+  using attention::Dropped, attention::Ranking;
+  const auto refuse_both = [](const char* first, bool has_first, const char* second, bool has_second) {
+    if (has_first && has_second)
+      throw bad_input(std::string(first) + " and " + second + " exclude each other", "give one of them");
+  };
+  const bool topk = options.topk.has_value(), cdf = options.cdf.has_value(), error = options.error.has_value();
+  refuse_both("--topk", topk, "--cdf", cdf);
+  refuse_both("--topk", topk, "--error", error);
+  refuse_both("--cdf", cdf, "--error", error);
+  refuse_both("--dropped none", options.dropped == Dropped::none, "--select error", options.ranking == Ranking::error);
+  refuse_both("--dropped none", options.dropped == Dropped::none, "--error", error);
+  refuse_both("--select mass", options.ranking == Ranking::mass, "--error", error);
+}
+
+}  // namespace
+
 attention::Policy make_policy(const PolicyOptions& options) {
-  if (options.topk && options.cdf) throw bad_input("--topk and --cdf exclude each other", "give one of them");
+  using attention::Dropped, attention::Ranking, attention::Selection;
+  refuse_contradictions(options);
   attention::Policy policy;
+  const bool asks_for_means = options.error || options.ranking == Ranking::error;
+  policy.dropped = options.dropped.value_or(asks_for_means ? Dropped::mean : policy.dropped);
+  policy.ranking = options.ranking.value_or(options.error ? Ranking::error : attention::usual_ranking(policy.dropped));
+  policy.cell = options.cell.value_or(policy.cell);
   attention::HeadPolicy& head = policy.defaults;
-  if (options.cdf) head.selection = attention::Selection::cdf;
+  if (policy.ranking == Ranking::mass && head.selection == Selection::error) head.selection = Selection::topk;
+  if (options.topk) head.selection = Selection::topk;
+  if (options.cdf) head.selection = Selection::cdf;
+  if (options.error) head.selection = Selection::error;
   head.topk = options.topk.value_or(head.topk);
   head.cdf = options.cdf.value_or(head.cdf);
+  head.error = options.error.value_or(head.error);
   head.similarity = options.similarity.value_or(head.similarity);
   head.pv_threshold = options.pv_threshold.value_or(head.pv_threshold);
-  policy.dense_steps = options.dense_steps.value_or(0);
-  policy.dense_layers = options.dense_layers.value_or(0);
+  policy.dense_steps = options.dense_steps.value_or(policy.dense_steps);
+  policy.dense_layers = options.dense_layers.value_or(policy.dense_layers);
   attention::validate(policy);
   return policy;
+}
+
+const std::vector<std::string>& selection_keys() {
+  static const std::vector<std::string> keys = {"topk",   "cdf",  "error",      "dropped",
+                                                "select", "cell", "similarity", "pv_threshold"};
+  return keys;
 }
 
 VaeTiling parse_vae_tiling(const std::string& text) {
@@ -144,9 +179,16 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
 
 IdleOptions idle_beside(attention::Mode mode) {
   if (mode != attention::Mode::full && mode != attention::Mode::quantized) return {};
-  return {.keys = {"topk", "cdf", "similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"},
+  std::vector<std::string> keys = selection_keys();
+  keys.insert(keys.end(), {"dense_steps", "dense_layers", "profile"});
+  return {.keys = std::move(keys),
           .beside = "attention",
           .why = "with --attention " + std::string(attention::name(mode)) + ", which computes every block"};
+}
+
+IdleOptions idle_beside(const attention::Policy& policy) {
+  if (policy.dropped != attention::Dropped::none) return {};
+  return {.keys = {"cell"}, .beside = "dropped", .why = "with --dropped none, which has no means"};
 }
 
 IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given) {

@@ -23,12 +23,19 @@ std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVi
 
 /// The options of these names; unset ones keep the policy's defaults.
 struct PolicyOptions {
-  std::optional<double> topk, cdf, similarity, pv_threshold;
-  std::optional<int64_t> dense_steps, dense_layers;
+  std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
+  std::optional<attention::Dropped> dropped = {};
+  std::optional<attention::Ranking> ranking = {};  // --select
+  std::optional<int64_t> cell = {};
+  std::optional<int64_t> dense_steps = {}, dense_layers = {};
 };
 
-/// Throws Error for values out of their range, and for both topk and cdf.
+/// What asks for means (an error, a ranking by it) brings them, and what stands for dropped blocks brings its usual
+/// ranking. Throws Error for values out of their range, and for options that exclude each other.
 attention::Policy make_policy(const PolicyOptions& options);
+
+/// The keys of the options that a profile decides in their place: all of PolicyOptions but for the dense start.
+const std::vector<std::string>& selection_keys();
 
 /// auto, on, off
 VaeTiling parse_vae_tiling(const std::string& text);
@@ -44,6 +51,7 @@ struct IdleOptions {
 };
 
 IdleOptions idle_beside(attention::Mode mode);
+IdleOptions idle_beside(const attention::Policy& policy);
 /// `given`: as an error names the guidance scale, "--cfg-scale 1".
 IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given);
 /// `given`: as an error names the idle option, "--topk 0.5".

@@ -45,6 +45,10 @@ std::map<std::string, std::string> given_options(const VideoRequest& request) {
   };
   if (request.topk) add("topk", "--topk", *request.topk);
   if (request.cdf) add("cdf", "--cdf", *request.cdf);
+  if (request.error) add("error", "--error", *request.error);
+  if (!request.dropped.empty()) add("dropped", "--dropped", request.dropped);
+  if (!request.select.empty()) add("select", "--select", request.select);
+  if (request.cell) add("cell", "--cell", *request.cell);
   if (request.similarity) add("similarity", "--similarity", *request.similarity);
   if (request.pv_threshold) add("pv_threshold", "--pv-threshold", *request.pv_threshold);
   if (request.dense_steps != 0) add("dense_steps", "--dense-steps", request.dense_steps);
@@ -66,6 +70,20 @@ attention::Mode mode_of(const std::string& text, const models::Pipeline& pipelin
   return models::choose_attention_mode(asked, pipeline.device(), pipeline.dtype());
 }
 
+attention::Policy policy_of(const VideoRequest& from) {
+  models::PolicyOptions options{.topk = from.topk,
+                                .cdf = from.cdf,
+                                .error = from.error,
+                                .similarity = from.similarity,
+                                .pv_threshold = from.pv_threshold,
+                                .cell = from.cell,
+                                .dense_steps = from.dense_steps,
+                                .dense_layers = from.dense_layers};
+  if (!from.dropped.empty()) options.dropped = attention::parse_dropped(from.dropped);
+  if (!from.select.empty()) options.ranking = attention::parse_ranking(from.select);
+  return models::make_policy(options);
+}
+
 models::GenerateRequest request_of(const VideoRequest& from, const models::Pipeline& pipeline) {
   models::GenerateRequest request;
   request.prompt = from.prompt;
@@ -80,17 +98,13 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.height = from.height;
   request.num_frames = from.frames;
   request.attention_mode = mode_of(from.attention, pipeline);
-  request.attention_policy = models::make_policy({.topk = from.topk,
-                                                  .cdf = from.cdf,
-                                                  .similarity = from.similarity,
-                                                  .pv_threshold = from.pv_threshold,
-                                                  .dense_steps = from.dense_steps,
-                                                  .dense_layers = from.dense_layers});
+  request.attention_policy = policy_of(from);
   request.token_order = hilbert::parse_token_order(from.token_order);
   request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
   request.keep_transformer = true;
   const std::map<std::string, std::string> given = given_options(from);
   refuse_idle(given, models::idle_beside(request.attention_mode));
+  refuse_idle(given, models::idle_beside(request.attention_policy));
   if (from.cfg_scale) refuse_idle(given, models::idle_beside_guidance(*from.cfg_scale, given.at("cfg_scale")));
   return request;
 }
@@ -133,6 +147,7 @@ Video video_of(const models::GenerateResult& result) {
   const auto* pixels = frames.const_data_ptr<float>();
   video.pixels.assign(pixels, pixels + frames.numel());
   video.sparsity = result.attention.statistics.sparsity();
+  video.mean_share = result.attention.statistics.mean_share();
   video.defect = models::defect(frames, result.latents.scalar_type());
   video.warnings = result.warnings;
   if (const std::string other = models::frame_count_warning(frames, result.settings); !other.empty())

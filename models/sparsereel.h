@@ -57,7 +57,10 @@ struct VideoRequest {
   bool dynamic_cfg = false;
   std::string scheduler = {};  // empty: the checkpoint's
   std::string attention = {};  // full, quantized, sparse, check; empty: sparse where it runs
-  std::optional<double> topk = {}, cdf = {}, similarity = {}, pv_threshold = {};
+  std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
+  std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
+  std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`
+  std::optional<int64_t> cell = {};  // tokens that share one mean: 16, 32, 64
   int64_t dense_steps = 0, dense_layers = 0;
   std::string token_order = "hilbert";
   std::string vae_tiling = "auto";  // auto, on, off
@@ -67,7 +70,8 @@ struct VideoRequest {
 struct Video {
   int64_t frames = 0, height = 0, width = 0;
   std::vector<float> pixels = {};  // [frames, height, width, 3], RGB as for a screen (not linear light), 0..1
-  double sparsity = 0;             // share of the attention's work that was not done, 0..1
+  double sparsity = 0;             // share of the attention's work that was not done, 0..1; means not counted
+  double mean_share = 0;           // what the means of dropped blocks cost: their share of full attention's work
   std::string defect = {};         // "is black", "holds values that are no numbers ..."; empty: nothing is wrong
   /// What the command line would warn of: the defect, a prompt that was cut, steps that gave NaN and were redone with
   /// full attention, another number of frames, a decode that had to be done again in tiles.

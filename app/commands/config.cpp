@@ -13,6 +13,7 @@
 #include "app/report.h"
 #include "attention/attention.h"
 #include "models/device.h"
+#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -59,7 +60,9 @@ std::set<std::string> idle_options(const Settings& settings, const GenerateOptio
   if (!settings.has("prompt") && !settings.has("prompt_file")) idle.insert("prompt");
   if (guidance_scale <= 1) idle.insert({"negative_prompt", "dynamic_cfg"});
   if (output_kind(options.run.output) != OutputKind::mp4) idle.insert({"crf", "codec"});
-  if (options.profile) idle.insert({"topk", "cdf", "similarity", "pv_threshold"});
+  if (options.profile) idle.insert(models::selection_keys().begin(), models::selection_keys().end());
+  const std::vector<std::string> without_means = models::idle_beside(options.request.attention_policy).keys;
+  idle.insert(without_means.begin(), without_means.end());
   const attention::Mode mode = options.request.attention_mode;
   if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
     for (const OptionSpec& spec : option_table())

@@ -78,7 +78,14 @@ void use_checkpoints(GenerateOptions& options, RunReport& report, models::Genera
 std::string attention_summary(const models::AttentionRun& run) {
   const std::string mode(attention::name(run.mode));
   if (run.mode == attention::Mode::full) return mode + " attention";
-  return mode + " attention, sparsity " + fixed(run.statistics.sparsity() * 100, 1) + "%";
+  const attention::Statistics& statistics = run.statistics;
+  std::string text = mode + " attention, sparsity " + fixed(statistics.sparsity() * 100, 1) + "%";
+  if (statistics.mean_blocks > 0)
+    text += " (the means of dropped blocks cost " + fixed(statistics.mean_share() * 100, 1) + "%)";
+  if (run.mode != attention::Mode::check) return text;
+  text += ", relative L1 " + fixed(statistics.mean_relative_l1(), 4);
+  if (statistics.predicted_tiles > 0) text += ", predicted error " + fixed(statistics.predicted_error(), 4);
+  return text;
 }
 
 /// What is to be said of a video that is written. Its latents are let go unless something is wrong with it.

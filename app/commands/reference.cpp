@@ -86,6 +86,29 @@ std::vector<Entry> manual(const CommandInfo& program) {
     if (!command->path.empty() && command->commands.empty())
       add_command(*command, generate == program.commands.end() ? nullptr : &*generate, entries);
   const std::vector<Entry> rest = {
+      {"SPARSE ATTENTION", "", ""},
+      {"", "",
+       "Attention compares each token of the video with all others, and few of these pairs count. The tokens are "
+       "ordered "
+       "so that neighbours in space and time stand together (--token-order), in blocks of 64. Each group of queries "
+       "computes some blocks of keys and drops the others: --topk, --cdf or --error say how many, --select says "
+       "which."},
+      {"", "--dropped mean",
+       "A dropped block still counts: every --cell tokens of it count as one key, the mean of their keys, which weighs "
+       "as much as all of them and brings the mean of their values. The means cost 1/cell of full attention's work; "
+       "with "
+       "as many blocks computed the error is several times smaller, so that far fewer blocks will do."},
+      {"", "--dropped none",
+       "A dropped block counts for nothing. SpargeAttn's method is --dropped none --select mass."},
+      {"", "--select error",
+       "Computes the blocks for which their means would be furthest off. --select mass computes those that hold most "
+       "of "
+       "the attention, however well means would do for them."},
+      {"", "--error E",
+       "The predicted error of a group of queries, over the mean length of the head's outputs, stays below E with as "
+       "few "
+       "blocks as possible. Reports have the sparsity that comes of it (of blocks; mean_share is what the means cost), "
+       "the predicted error, and with --attention check the measured one."},
       {"SETTINGS AND THEIR SOURCES", "", ""},
       {"", "",
        "Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the command "

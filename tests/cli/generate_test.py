@@ -122,9 +122,24 @@ class Generate(CommandLineTest):
             self.assertAlmostEqual(share, usually / 2)
         self.assertEqual(attention('--dense-steps', 2)[1], [0, 0])
 
+    def test_report_says_what_stood_for_dropped_blocks(self):
+        attention = self.report('-o', 'clip.mp4', '--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32)['attention']
+        self.assertEqual((attention['dropped'], attention['select'], attention['cell']), ('mean', 'mass', 32))
+        self.assertAlmostEqual(attention['mean_share'], attention['mean_blocks'] / attention['total_blocks'])
+        self.assertAlmostEqual(attention['sparsity'], 1 - (2 * attention['kept_blocks'] - attention['skipped_pv_blocks']) / (2 * attention['total_blocks']))
+        attention = self.report('-o', 'clip.mp4', '--size', '192x192', '--topk', 0.3, '--dropped', 'none')['attention']
+        self.assertEqual((attention['dropped'], attention['select']), ('none', 'mass'))
+        for key in ('cell', 'mean_blocks', 'mean_share', 'predicted_error'):
+            self.assertNotIn(key, attention)
+        self.assertNotIn('dropped', self.report('-o', 'clip.mp4', '--attention', 'full')['attention'])
+
+    def test_check_mode_says_its_error_in_its_last_line(self):
+        result = self.succeed(self.generate('-o', 'clip.mp4', '--size', '192x192', '--attention', 'check', '--topk', 0.3, '--dropped', 'none'))
+        self.assertRegex(result.stdout, r'check attention, sparsity \d+\.\d%, relative L1 0\.\d{4},')
+
     def test_check_mode_reports_the_error_of_sparse_attention(self):
         def errors(topk):
-            report = self.report('-o', 'clip.mp4', '--attention', 'check', '--size', '192x192', '--topk', topk, '--pv-threshold', 32)
+            report = self.report('-o', 'clip.mp4', '--attention', 'check', '--size', '192x192', '--topk', topk, '--pv-threshold', 32, '--dropped', 'none')
             return report['attention']['mean_relative_l1'], report['attention']['max_relative_l1']
 
         mean, largest = errors(0.2)

@@ -48,6 +48,34 @@ class Options(CommandLineTest):
         self.assertNotIn('cdf', rows)
         self.assertEqual(rows['prompt'], (PROMPT, 'command line'))
 
+    def means(self, *arguments):
+        """What is shown of the means: {option: value}."""
+        rows = self.show('--attention', 'sparse', *arguments)
+        return {key: rows[key][0] for key in ('dropped', 'select', 'cell', 'topk', 'cdf', 'error') if key in rows}
+
+    def test_what_is_asked_for_brings_means_and_their_ranking(self):
+        published = {'dropped': 'none', 'select': 'mass', 'topk': '0.3'}
+        self.assertEqual(self.means('--topk', '0.3', '--dropped', 'none'), published)
+        self.assertEqual(self.means('--topk', '0.3', '--dropped', 'none', '--select', 'mass'), published)
+        means = {'dropped': 'mean', 'select': 'error', 'cell': '32', 'topk': '0.3'}
+        for arguments in (['--dropped', 'mean'], ['--select', 'error'], ['--select', 'error', '--dropped', 'mean']):
+            self.assertEqual(self.means('--topk', '0.3', '--cell', '32', *arguments), means, arguments)
+        self.assertEqual(self.means('--topk', '0.3', '--cell', '32', '--dropped', 'mean', '--select', 'mass'), means | {'select': 'mass'})
+        self.assertEqual(self.means('--error', '0.05', '--cell', '64'), {'dropped': 'mean', 'select': 'error', 'cell': '64', 'error': '0.05'})
+        self.assertEqual(self.means('--cdf', '0.8', '--dropped', 'mean', '--cell', '16'),
+                         {'dropped': 'mean', 'select': 'error', 'cell': '16', 'cdf': '0.8'})
+        self.assertNotIn('dropped', self.show('--attention', 'full'))
+
+    def test_a_choice_of_means_removes_what_a_weaker_source_says_against_it(self):
+        published = self.config('dropped: none\nselect: mass\ntopk: 0.3\n', 'a.yaml')
+        self.assertEqual(self.means('--config', published, '--error', '0.05', '--cell', '16'),
+                         {'dropped': 'mean', 'select': 'error', 'cell': '16', 'error': '0.05'})
+        by_error = self.config('dropped: mean\nselect: error\nerror: 0.05\ncell: 32\n', 'b.yaml')
+        self.assertEqual(self.means('--config', by_error, '--dropped', 'none', '--topk', '0.3'), {'dropped': 'none', 'select': 'mass', 'topk': '0.3'})
+        self.assertEqual(self.means('--config', by_error, '--topk', '0.3'), {'dropped': 'mean', 'select': 'error', 'cell': '32', 'topk': '0.3'})
+        contradiction = self.config('dropped: none\nselect: error\n', 'c.yaml')
+        self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', contradiction), 2, 'c.yaml:1:10: dropped none', 'c.yaml:2:9: select error', 'exclude')
+
     def test_second_names_underscores_and_equals_signs(self):
         rows = self.show('--num_inference_steps', '9', '--guidance-scale=3', '--num_frames=5', '--token_order', 'time-major')
         self.assertEqual((rows['steps'][0], rows['cfg_scale'][0], rows['frames'][0]), ('9', '3.0', '5'))
@@ -79,7 +107,7 @@ class Options(CommandLineTest):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 1,
                                       '--samples', 1, '--videos', 0, '--quiet', '-o', 'p.yaml'))
         for arguments in (['--profile', 'p.yaml'], ['--attention', 'full'], ['--attention', 'sparse', '--cdf', '0.9', '--similarity', '0.2'], ['-o', 'clip.gif'],
-                          ['-o', 'frames'], ['--cfg-scale', '1'], ['--init-latents', 'noise.safetensors', '--save-latents', 'sub/l.safetensors'],
+                          ['--dropped', 'mean', '--select', 'mass', '--cell', '32'], ['--dropped', 'none'], ['--error', '0.1', '--cell', '16'], ['-o', 'frames'], ['--cfg-scale', '1'], ['--init-latents', 'noise.safetensors', '--save-latents', 'sub/l.safetensors'],
                           ['--prompt-file', 'prompt.txt'], ['--contact-sheet', 'sub/sheet.png', '--report', 'sub/r.json', '--dynamic-cfg']):
             with self.subTest(arguments):
                 prompt = [] if '--prompt-file' in arguments else ['-p', PROMPT]

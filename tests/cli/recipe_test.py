@@ -20,7 +20,10 @@ class Recipe(CommandLineTest):
                                 ('b.mp4', ['--attention', 'full', '--scheduler', 'dpm', '--token-order', 'native']),
                                 ('c.mp4', ['--cdf', '0.83', '--similarity', '0.1', '--dense-steps', 1, '--codec', 'mpeg4', '--threads', 1]),
                                 ('d.mp4', ['--cfg-scale', 1, '--dtype', 'bf16', '--attention', 'full', '--size', '48x32']),
-                                ('e.gif', ['--frames', 5])):
+                                ('e.gif', ['--frames', 5]),
+                                ('f.mp4', ['--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32]),
+                                ('g.mp4', ['--size', '192x192', '--error', 0.2, '--cell', 16]),
+                                ('h.mp4', ['--size', '192x192', '--dropped', 'none', '--select', 'mass'])):
             with self.subTest(name):
                 self.succeed(self.generate('-o', name, '--seed', 18446744073709551615, *arguments))
                 again = 'again-' + name
@@ -49,6 +52,43 @@ class Recipe(CommandLineTest):
         self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '--seed', 9, '--attention', 'full', '-o', 'b.gif'))
         recipe = self.recipe('b.gif')
         self.assertEqual((recipe['seed'], recipe['attention'], recipe['prompt'], recipe['steps']), (9, 'full', PROMPT, 2))
+
+    def shown_means(self, *arguments):
+        shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, *arguments)).stdout
+        rows = {line.split(': ')[0]: line.split(': ', 1)[1] for line in shown.splitlines()}
+        return {key: json.loads(rows[key].split(' # ')[0]) for key in ('dropped', 'select', 'cell', 'topk', 'error', 'profile') if key in rows}
+
+    def test_recipes_say_what_stood_for_dropped_blocks(self):
+        self.succeed(self.generate('-o', 'a.gif', '--topk', 0.3, '--dropped', 'mean', '--cell', 32))
+        recipe = self.recipe('a.gif')
+        self.assertEqual([recipe[key] for key in ('dropped', 'select', 'cell', 'topk')], ['mean', 'error', 32, 0.3])
+        self.assertEqual(self.shown_means('--from', 'a.gif'), {'dropped': 'mean', 'select': 'error', 'cell': 32, 'topk': 0.3})
+        self.succeed(self.generate('-o', 'b.gif', '--topk', 0.3, '--dropped', 'none'))
+        recipe = self.recipe('b.gif')
+        self.assertEqual((recipe['dropped'], recipe['select']), ('none', 'mass'))
+        self.assertNotIn('cell', recipe)
+        self.succeed(self.generate('-o', 'c.gif', '--error', 0.05, '--cell', 16))
+        recipe = self.recipe('c.gif')
+        self.assertEqual([recipe[key] for key in ('dropped', 'select', 'cell', 'error')], ['mean', 'error', 16, 0.05])
+        self.assertNotIn('topk', recipe)
+        self.succeed(self.generate('-o', 'd.gif', '--attention', 'full'))
+        self.assertNotIn('dropped', self.recipe('d.gif'))
+
+    def test_recipes_from_before_means_are_the_published_method(self):
+        self.succeed(self.generate('-o', 'a.gif', '--size', '192x192', '--topk', 0.3, '--dropped', 'none', '--select', 'mass'))
+        path = self.folder / 'a.gif.json'
+        recipe = json.loads(path.read_text())
+        path.write_text(json.dumps({key: value for key, value in recipe.items() if key not in ('dropped', 'select', 'cell')}))
+        published = {'dropped': 'none', 'select': 'mass', 'topk': 0.3}
+        self.assertEqual(self.shown_means('--from', 'a.gif'), published)
+        self.succeed(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.gif'))
+        self.assertEqual(self.read('a.gif'), self.read('b.gif'))
+        self.assertEqual({key: self.recipe('b.gif')[key] for key in published}, published)
+        means = {'dropped': 'mean', 'select': 'error', 'cell': 32}
+        self.assertEqual(self.shown_means('--from', 'a.gif', '--dropped', 'mean', '--cell', 32), means | {'topk': 0.3})
+        self.assertEqual(self.shown_means('--from', 'a.gif', '--error', 0.05, '--cell', 32), means | {'error': 0.05})
+        self.assertEqual(self.shown_means('--from', 'a.gif', '--attention', 'full'), {})
+        self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '--cell', 32, '-o', 'c.gif'), 2, '--cell 32 has no effect')
 
     def test_models_that_come_with_the_program_are_found_by_name(self):
         weights = ROOT / 'configs' / 'tiny.yaml'
@@ -83,9 +123,20 @@ class Recipe(CommandLineTest):
         (self.folder / 'q.yaml').write_text(profile.replace('l1: 0.5', 'l1: 0.4'))
         other = self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '--profile', 'q.yaml', '-o', 'c.mp4'))
         self.assertIn('the profile is not the one that a.mp4 was made with', other.stderr)
-        for arguments in (['--topk', 0.3], ['--attention', 'full']):
+        for arguments in (['--topk', 0.3], ['--dropped', 'mean'], ['--attention', 'full']):
             self.succeed(self.render('--from', 'a.mp4', '-m', MODEL, '-o', 'd.mp4', *arguments))
             self.assertNotIn('profile', self.recipe('d.mp4'))
+
+    def test_means_of_a_profile_are_in_the_recipe_and_stay_without_it(self):
+        self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '192x192', '--steps', 1, '--samples', 1, '--videos', 0,
+                                      '--dropped', 'mean', '--select', 'mass', '--cell', 32, '--quiet', '-o', 'p.yaml'))
+        self.succeed(self.generate('-o', 'a.gif', '--size', '192x192', '--profile', 'p.yaml'))
+        recipe = self.recipe('a.gif')
+        self.assertEqual([recipe[key] for key in ('dropped', 'select', 'cell', 'profile')], ['mean', 'mass', 32, 'p.yaml'])
+        self.succeed(self.render('--from', 'a.gif', '-m', MODEL, '--profile', 'p.yaml', '-o', 'b.gif'))
+        self.assertEqual(self.read('a.gif'), self.read('b.gif'))
+        self.assertEqual(self.shown_means('--from', 'a.gif', '--topk', 0.3), {'dropped': 'mean', 'select': 'mass', 'cell': 32, 'topk': 0.3})
+        self.assertEqual(list(self.shown_means('--from', 'a.gif', '--profile', 'p.yaml')), ['profile'])
 
     def test_another_model_or_other_latents_are_warned_of(self):
         self.succeed(self.generate('-o', 'a.mp4', '--save-latents', 'noise.safetensors'))

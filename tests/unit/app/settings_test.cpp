@@ -52,6 +52,32 @@ TEST(Settings, StrongerChoiceRemovesWhatItExcludesInWhateverOrder) {
   }
 }
 
+TEST(Settings, StrongerChoiceOfMeansRemovesTheValuesThatItExcludes) {
+  using Values = std::map<std::string, std::string>;
+  struct Case {
+    Values weak, strong, left;  // left: of the weak ones
+  };
+  const Values published = {{"dropped", "none"}, {"select", "mass"}, {"topk", "0.3"}};
+  const Values by_error = {{"dropped", "mean"}, {"select", "error"}, {"error", "0.05"}};
+  for (const auto& [weak, strong, left] :
+       {Case{published, {{"error", "0.05"}}, {}}, Case{published, {{"select", "error"}}, {{"topk", "0.3"}}},
+        Case{published, {{"dropped", "mean"}}, {{"select", "mass"}, {"topk", "0.3"}}},
+        Case{by_error, {{"dropped", "none"}}, {}}, Case{by_error, {{"select", "mass"}}, {{"dropped", "mean"}}},
+        Case{by_error, {{"topk", "0.3"}}, {{"dropped", "mean"}, {"select", "error"}}},
+        Case{by_error, {{"dropped", "mean"}}, {{"select", "error"}, {"error", "0.05"}}}}) {
+    for (const bool strong_first : {true, false}) {
+      Settings settings;
+      if (strong_first) settings.add(Source::command_line, strong);
+      settings.add(Source::recipe, weak, "a.mp4");
+      if (!strong_first) settings.add(Source::command_line, strong);
+      Values found;
+      for (const auto& [key, value] : weak)
+        if (settings.has(key) && settings.find(key)->source == Source::recipe) found[key] = value;
+      EXPECT_EQ(found, left) << strong.begin()->first << " " << strong_first;
+    }
+  }
+}
+
 TEST(Settings, SizeStandsForBothSides) {
   Settings settings;
   settings.add(Source::config_file, {{"width", "64"}, {"height", "64"}}, "c.yaml");
@@ -83,6 +109,13 @@ TEST(Settings, WrongValuesNameOptionOrFileAndKey) {
   EXPECT_THAT(cause_of(Source::config_file, {{"stepz", "1"}}, "c.yaml"), HasSubstr("c.yaml: the key stepz"));
   EXPECT_THAT(cause_of(Source::command_line, {{"size", "64"}}), HasSubstr("WxH"));
   EXPECT_THAT(cause_of(Source::command_line, {{"topk", "1"}, {"cdf", "1"}}), HasSubstr("--topk and --cdf"));
+  EXPECT_EQ(cause_of(Source::command_line, {{"topk", "1"}, {"error", "1"}}), "--topk and --error exclude each other");
+  EXPECT_EQ(cause_of(Source::command_line, {{"dropped", "none"}, {"select", "error"}}),
+            "--dropped none and --select error exclude each other");
+  EXPECT_EQ(cause_of(Source::config_file, {{"select", "mass"}, {"error", "1"}}, "c.yaml"),
+            "c.yaml: select mass and c.yaml: error exclude each other");
+  EXPECT_EQ(cause_of(Source::command_line, {{"dropped", "mean"}, {"select", "mass"}}), "no error");
+  EXPECT_THAT(cause_of(Source::command_line, {{"cell", "48"}}), HasSubstr("--cell 48: one of 16, 32, 64"));
   EXPECT_THAT(cause_of(Source::config_file, {{"steps", "1"}, {"num_inference_steps", "1"}}, "c.yaml"),
               HasSubstr("twice"));
 }
@@ -180,9 +213,41 @@ TEST(Settings, RefuseAChoiceInTheWordsOfTheLibrary) {
   };
   const auto dtype = [](const char* text) { models::resolve_dtype(text, at::kCPU, at::kFloat); };
   EXPECT_EQ(cause_of(Source::command_line, {{"attention", "mist"}}), words(attention::parse_mode));
+  EXPECT_EQ(cause_of(Source::command_line, {{"dropped", "mist"}}), words(attention::parse_dropped));
+  EXPECT_EQ(cause_of(Source::command_line, {{"select", "mist"}}), words(attention::parse_ranking));
   EXPECT_EQ(cause_of(Source::command_line, {{"token_order", "mist"}}), words(hilbert::parse_token_order));
   EXPECT_EQ(cause_of(Source::command_line, {{"vae_tiling", "mist"}}), words(models::parse_vae_tiling));
   EXPECT_EQ(cause_of(Source::command_line, {{"dtype", "mist"}}), words(dtype));
+}
+
+TEST(OptionTable, DefaultsOfBlockSelectionAreThePolicys) {
+  const attention::Policy policy;
+  const auto help = [](const char* key) { return find_option(key)->help; };
+  EXPECT_THAT(help("dropped"), HasSubstr("(default " + std::string(attention::name(policy.dropped)) + ")"));
+  EXPECT_THAT(help("cell"), HasSubstr("(default " + std::to_string(policy.cell)));
+  EXPECT_THAT(help("similarity"), HasSubstr("(default -0.1: none)"));
+  EXPECT_THAT(help("pv_threshold"), HasSubstr("(default 50: never)"));
+  EXPECT_EQ(help("topk").find("(default") != std::string::npos,
+            policy.defaults.selection == attention::Selection::topk);
+}
+
+TEST(PolicyOptions, BringMeansWhereTheyAreAskedFor) {
+  using namespace attention;  // NOLINT(google-build-using-namespace)
+  using models::make_policy;
+  const Policy published = make_policy({.topk = 0.3, .dropped = Dropped::none});
+  EXPECT_EQ(published.ranking, Ranking::mass);
+  EXPECT_EQ(published.defaults.selection, Selection::topk);
+  EXPECT_EQ(make_policy({.dropped = Dropped::mean, .ranking = Ranking::mass}).ranking, Ranking::mass);
+  EXPECT_EQ(make_policy({.dropped = Dropped::mean}).ranking, usual_ranking(Dropped::mean));
+  EXPECT_EQ(make_policy({.ranking = Ranking::error}).dropped, Dropped::mean);
+  const Policy bounded = make_policy({.error = 0.02});
+  EXPECT_EQ(bounded.dropped, Dropped::mean);
+  EXPECT_EQ(bounded.ranking, Ranking::error);
+  EXPECT_EQ(bounded.defaults.selection, Selection::error);
+  EXPECT_EQ(bounded.defaults.error, 0.02);
+  EXPECT_EQ(make_policy({}).dropped, Policy{}.dropped);
+  EXPECT_EQ(make_policy({}).ranking, Policy{}.ranking);
+  EXPECT_EQ(make_policy({}).cell, Policy{}.cell);
 }
 
 TEST(OptionTable, KeysAreFirstLongNames) {
