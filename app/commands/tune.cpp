@@ -35,12 +35,18 @@ attention::ProfileSetting made_with(const TunePlan& plan, const models::Pipeline
           .dtype = models::dtype_name(pipeline.dtype())};
 }
 
+/// Every field that the untuned policy can differ in.
 nlohmann::json to_json(const attention::Policy& policy) {
   const attention::HeadPolicy& head = policy.defaults;
-  return {{head.selection == attention::Selection::topk ? "topk" : "cdf",
-           head.selection == attention::Selection::topk ? head.topk : head.cdf},
+  return {{"selection", static_cast<int>(head.selection)},
+          {"topk", head.topk},
+          {"cdf", head.cdf},
+          {"error", head.error},
           {"similarity", head.similarity},
           {"pv_threshold", head.pv_threshold},
+          {"dropped", attention::name(policy.dropped)},
+          {"select", attention::name(policy.ranking)},
+          {"cell", policy.cell},
           {"dense_steps", policy.dense_steps},
           {"dense_layers", policy.dense_layers}};
 }
@@ -105,6 +111,9 @@ attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pi
                              : 0;
   profile.quality = quality(found.tuned, speedup);
   profile.untuned = quality(found.untuned, 0);
+  profile.dropped = plan.request.attention_policy.dropped;
+  profile.ranking = plan.request.attention_policy.ranking;
+  profile.cell = plan.request.attention_policy.cell;
   profile.selection_rows = found.selection_rows;
   profile.dense = found.dense;
   double error = 0, count = 0;

@@ -2,6 +2,7 @@
 import ctypes
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -58,6 +59,29 @@ class Tune(CommandLineTest):
             self.assertGreaterEqual(tuned['ssim'], untuned['ssim'])
             rows = 192 if tune['fell_back'] else 64  # of the untuned policy; of a CPU's
             self.assertIn(f'selection_rows: {rows}\n', (self.folder / 'p.yaml').read_text())
+
+    def test_profile_holds_what_stands_for_dropped_blocks(self):
+        usual = ['-p', PROMPT, '-o', 'p.yaml', '--videos', 0, '--steps', 1, '--samples', 1]
+        for arguments, lines in ((['--dropped', 'none'], 'dropped: none\nselect: mass\n'),
+                                 (['--dropped', 'mean', '--cell', 32], 'dropped: mean\nselect: error\ncell: 32\n'),
+                                 (['--dropped', 'mean', '--select', 'mass', '--cell', 16], 'dropped: mean\nselect: mass\ncell: 16\n')):
+            self.succeed(self.tune(*usual, *arguments))
+            self.assertIn('\n' + lines, (self.folder / 'p.yaml').read_text())
+        attention = self.report('-o', 'a.mp4', *SIZE, '--steps', 1, '--profile', 'p.yaml')['attention']
+        self.assertEqual((attention['dropped'], attention['select'], attention['cell']), ('mean', 'mass', 16))
+        for arguments in (['--dropped', 'mean'], ['--select', 'mass'], ['--cell', 16], ['--error', 0.1]):
+            self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'p.yaml', *arguments), 2, arguments[0], 'no effect', '--profile')
+        self.fail_with(self.tune(*usual, '--dropped', 'none', '--select', 'error'), 2, 'exclude')
+        self.fail_with(self.tune(*usual, '--dropped', 'none', '--cell', 32), 2, '--cell 32 has no effect')
+
+    def test_profiles_from_before_means_are_the_published_method(self):
+        self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0, '--steps', 1, '--samples', 1, '--dropped', 'none'))
+        text = (self.folder / 'p.yaml').read_text()
+        (self.folder / 'old.yaml').write_text(re.sub('dropped: none\nselect: mass\ncell: [0-9]+\n', '', text))
+        self.assertNotIn('dropped', (self.folder / 'old.yaml').read_text())
+        made = {name: self.report('-o', f'{name}.y4m', *SIZE, '--steps', 1, '--profile', f'{name}.yaml') for name in ('p', 'old')}
+        self.assertEqual((made['old']['recipe']['dropped'], made['old']['recipe']['select']), ('none', 'mass'))
+        self.assertEqual((self.folder / 'p.y4m').read_bytes(), (self.folder / 'old.y4m').read_bytes())
 
     def opens(self, path, *arguments):
         """How often a successful run opens a file."""
@@ -187,7 +211,7 @@ class Tune(CommandLineTest):
 
 class Traces(CommandLineTest):
     def test_reports_have_sparsity_and_error_per_layer_and_step(self):
-        attention = self.report('-o', 'a.mp4', *SIZE, '--steps', 3, '--attention', 'check', '--topk', 0.3, '--dense-steps', 1)['attention']
+        attention = self.report('-o', 'a.mp4', *SIZE, '--steps', 3, '--attention', 'check', '--topk', 0.3, '--dropped', 'none', '--dense-steps', 1)['attention']
         layers = len(attention['layer_sparsity'])
         for key in ('step_layer_sparsity', 'step_layer_relative_l1'):
             self.assertEqual([len(row) for row in attention[key]], [layers] * 3)

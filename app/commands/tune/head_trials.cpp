@@ -35,8 +35,8 @@ HeadTrials::Inputs HeadTrials::inputs_of(const models::AttentionCall& call, int6
   return inputs;
 }
 
-HeadTrials::HeadTrials(int64_t untuned_rows, int64_t selection_rows, std::function<void()> poll)
-    : untuned_rows_(untuned_rows), selection_rows_(selection_rows), poll_(std::move(poll)) {}
+HeadTrials::HeadTrials(const attention::Policy& untuned, int64_t selection_rows, std::function<void()> poll)
+    : untuned_(untuned), selection_rows_(selection_rows), poll_(std::move(poll)) {}
 
 attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
                                      const attention::HeadPolicy& policy, int64_t selection_rows) {
@@ -44,8 +44,10 @@ attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const a
   context.mode = attention::Mode::sparse;
   context.layer = 0;  // of a model of one layer and head, as far as the policy and the counts are concerned
   context.step = 0;
-  context.policy = {};
+  context.policy = untuned_;
+  context.policy.per_head.clear();
   context.policy.defaults = policy;
+  context.policy.dense_steps = context.policy.dense_layers = 0;
   context.policy.selection_rows = selection_rows;
   context.policy.dense_operations = 0;  // one head of many is short, but its model's call is not
   const auto only = [head](const at::Tensor& x) { return x.narrow(2, head, 1); };
@@ -72,7 +74,7 @@ void HeadTrials::run(const models::AttentionCall& call, HeadSearches& searches) 
     heads[head].begin_call();
     while (const auto policy = heads[head].wanted()) {
       poll_();
-      const int64_t rows = heads[head].wants_untuned() ? untuned_rows_ : selection_rows_;
+      const int64_t rows = heads[head].wants_untuned() ? untuned_.selection_rows : selection_rows_;
       heads[head].report(measure(inputs, index, expected, *policy, rows));
     }
   }

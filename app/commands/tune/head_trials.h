@@ -14,9 +14,10 @@ using HeadSearches = std::vector<std::vector<attention::HeadSearch>>;  // [layer
 
 class HeadTrials {
  public:
-  /// Queries that share one selection: with the untuned policy, and with all others. `poll` is called between trials,
-  /// and ends the run by throwing.
-  HeadTrials(int64_t untuned_rows, int64_t selection_rows, std::function<void()> poll);
+  /// `untuned` says what stands for dropped blocks, and what blocks are ranked by, in all trials. selection_rows:
+  /// queries that share one selection in all but the untuned policy's. `poll` is called between trials, and ends the
+  /// run by throwing.
+  HeadTrials(const attention::Policy& untuned, int64_t selection_rows, std::function<void()> poll);
 
   /// Asks each head's search of the call's layer what to measure until it has enough, on one entry of the batch. Full
   /// attention on the same device and dtype is the reference, so what quantisation costs there is part of the error.
@@ -32,7 +33,8 @@ class HeadTrials {
   attention::Trial measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
                            const attention::HeadPolicy& policy, int64_t selection_rows);
 
-  int64_t untuned_rows_, selection_rows_;
+  attention::Policy untuned_;
+  int64_t selection_rows_;
   std::function<void()> poll_;
   attention::Workspace workspace_;  // the run's own keeps its counts to itself
 };

@@ -23,33 +23,14 @@ void check_bound(const char* option, double value) {
 }  // namespace
 
 const std::vector<std::string>& tune_keys() {
-  static const std::vector<std::string> keys = {"model",
-                                                "random_weights",
-                                                "prompt",
-                                                "negative_prompt",
-                                                "max_sequence_length",
-                                                "width",
-                                                "height",
-                                                "size",
-                                                "frames",
-                                                "seed",
-                                                "steps",
-                                                "cfg_scale",
-                                                "dynamic_cfg",
-                                                "scheduler",
-                                                "topk",
-                                                "cdf",
-                                                "similarity",
-                                                "pv_threshold",
-                                                "token_order",
-                                                "device",
-                                                "dtype",
-                                                "vae_tiling",
-                                                "offload",
-                                                "threads",
-                                                "report",
-                                                "quiet",
-                                                "json"};
+  static const std::vector<std::string> keys = {
+      "model",      "random_weights", "prompt",      "negative_prompt", "max_sequence_length",
+      "width",      "height",         "size",        "frames",          "seed",
+      "steps",      "cfg_scale",      "dynamic_cfg", "scheduler",       "topk",
+      "cdf",        "error",          "dropped",     "select",          "cell",
+      "similarity", "pv_threshold",   "token_order", "device",          "dtype",
+      "vae_tiling", "offload",        "threads",     "report",          "quiet",
+      "json"};
   return keys;
 }
 
@@ -118,6 +99,8 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.run = given.run;
   plan.request = given.request;
   plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`
+  if (plan.request.attention_policy.dropped == attention::Dropped::none)
+    refuse_idle(settings, "cell", "dropped", "without means for dropped blocks");
   if (!options.prompts.empty() && settings.has("prompt"))
     throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
   plan.prompts =

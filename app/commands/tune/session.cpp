@@ -32,11 +32,13 @@ std::vector<std::vector<attention::HeadChoice>> untuned_choices(const HeadSearch
   return choices;
 }
 
-attention::Policy policy_with(const Found& found, const DenseStart& dense) {
-  attention::Policy policy;
+/// `untuned`: what stands for dropped blocks, and what they are ranked by, is not searched for.
+attention::Policy policy_with(const Found& found, const DenseStart& dense, const attention::Policy& untuned) {
+  attention::Policy policy = untuned;
   policy.selection_rows = found.selection_rows;
   policy.dense_steps = dense.steps;
   policy.dense_layers = dense.layers;
+  policy.per_head.clear();
   for (const auto& layer : found.heads) {
     policy.per_head.emplace_back();
     for (const attention::HeadChoice& head : layer) policy.per_head.back().push_back(head.policy);
@@ -103,7 +105,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
   models::GenerateRequest request = request_of(prompt);
   request.attention_mode = attention::Mode::full;
   const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]);
-  HeadTrials trials(plan_.request.attention_policy.selection_rows, selection_rows_, [this] {
+  HeadTrials trials(plan_.request.attention_policy, selection_rows_, [this] {
     watcher_.stop_if_interrupted();
     deadline_.check();
   });
@@ -168,7 +170,8 @@ void Session::add_figures(VideoFigures& figures, const at::Tensor& latents, int6
 /// Of the profile with that start: videos of the first prompts. Each of their steps takes turns with one of the untuned
 /// policy, so that what else the machine does slows both alike. The first check measures the untuned videos, too.
 VideoCheck Session::check_videos(const Found& found, const DenseStart& start, int64_t videos) {
-  const std::array policies = {plan_.request.attention_policy, policy_with(found, start)};
+  const std::array policies = {plan_.request.attention_policy,
+                               policy_with(found, start, plan_.request.attention_policy)};
   std::array<VideoFigures, 2> figures;
   for (int64_t prompt = 0; prompt < videos; ++prompt) {
     std::vector<std::unique_ptr<models::Denoising>> runs;
