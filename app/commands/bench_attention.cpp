@@ -77,7 +77,7 @@ Row start_row(const Run& run, const bench::Workload& workload, const bench::Cont
   row.kernel = contender.kernel;
   row.dtype = models::dtype_name(run.dtype);
   row.device = run.device.str();
-  row.topk = contender.topk;
+  if (contender.policy) row.selection = bench::cells_of(*contender.policy);
   return row;
 }
 
@@ -95,6 +95,8 @@ void try_contenders(const std::vector<bench::Contender>& contenders, const bench
       outcome.statistics += layers.front();
       row.kernel = outcome.kernel;
       row.sparsity = outcome.statistics.sparsity();
+      if (row.selection.cell) row.mean_share = outcome.statistics.mean_share();
+      if (outcome.statistics.predicted_tiles > 0) row.predicted_error = outcome.statistics.predicted_error();
       if (!exact) return;
       const bench::Accuracy accuracy = bench::compare(outcome.out, *exact);
       row.rel_l1 = accuracy.relative_l1;
@@ -169,7 +171,7 @@ nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& op
                              {"warmup", run.warmup},   {"repetitions", run.repetitions},
                              {"turn_ms", run.turn_ms}, {"accuracy_rows", run.accuracy_rows}};
   if (run.plan.has(Mode::sparse)) {
-    const attention::Policy& policy = run.plan.policy;
+    const attention::Policy& policy = run.plan.policies.front();
     settings["selection_rows"] = policy.selection_rows;
     settings["similarity"] = policy.defaults.similarity;
     settings["pv_threshold"] = policy.defaults.pv_threshold;

@@ -6,6 +6,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <CLI/CLI.hpp>
+#include <sstream>
 
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/media/plot.h"
@@ -89,7 +90,9 @@ std::vector<HeatMap> heat_maps(const std::vector<bench::StageRow>& rows) {
   for (const bench::StageRow& row : rows) {
     if (row.step_layer_sparsity.empty() || row.mode == "full" || row.mode == "quantized") continue;
     HeatMap map{.title = "sparsity, " + row.mode, .rows = "layer", .columns = "step", .values = {}};
-    if (row.topk) map.title += " topk " + nlohmann::json(*row.topk).dump();
+    std::string name = bench::selection_name(bench::selection_fields(row.selection));
+    if (row.selection.topk) name.insert(0, "topk ");
+    if (!name.empty()) map.title += " " + name;
     map.title += ", " + row.token_order + " order";
     map.values.resize(row.layer_sparsity.size());
     for (const std::vector<double>& step : row.step_layer_sparsity)
@@ -109,8 +112,9 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
   add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES", what);
-  add("--topk", options.topk, "of mode sparse: fractions of the key blocks kept, comma list (default 0.5)", "X,X",
-      what);
+  std::ostringstream topk;
+  topk << attention::Policy{}.defaults.topk;
+  bench::add_selection_lists(command, options.sparse, what, topk.str());
   add("--token-order", options.token_orders,
       "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS", what);
   command.add_flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out")

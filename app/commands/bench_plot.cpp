@@ -21,10 +21,10 @@ std::string text_of(const json& row, const char* key) {
   return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// "sparse 0.5 native"
+/// "sparse 0.5 native", "sparse 0.5 means of 16 by error"
 std::string name_of(const json& row) {
   std::string name = text_of(row, "mode");
-  if (const auto topk = number_of(row, "topk")) name.append(" ").append(json(*topk).dump());
+  if (const std::string selection = bench::selection_name(row); !selection.empty()) name.append(" ").append(selection);
   const std::string order = text_of(row, "token_order");
   if (!order.empty() && order != "hilbert") name.append(" ").append(order);
   return name;

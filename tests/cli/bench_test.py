@@ -37,6 +37,19 @@ class BenchAttention(CommandLineTest):
         self.assertLess(rows[2]['rel_l1'], rows[3]['rel_l1'])
         self.assertEqual(report['settings']['data'], 'structured')
 
+    def test_dropping_means_and_means_by_error_stand_in_one_table(self):
+        arguments = ['--device', 'cpu', '--shape', '1,2,320,32', '--modes', 'full,sparse', '--warmup', 0, '--repetitions', 1]
+        rows = self.report(*arguments, '--topk', '0.5', '--dropped', 'none,mean', '--select', 'mass,error', '--cell', '16,64')['rows']
+        self.assertEqual([(row['dropped'], row['select'], row['cell'], row['topk']) for row in rows],
+                         [(None, None, None, None), ('none', 'mass', None, 0.5), ('mean', 'mass', 16, 0.5), ('mean', 'mass', 64, 0.5),
+                          ('mean', 'error', 16, 0.5), ('mean', 'error', 64, 0.5)])
+        self.assertEqual([row['mean_share'] is None for row in rows], [True, True] + [False] * 4)
+        rows = self.report(*arguments, '--error', '0.05,0.2')['rows'][1:]
+        self.assertEqual([(row['dropped'], row['select'], row['error_bound'], row['topk']) for row in rows],
+                         [('mean', 'error', 0.05, None), ('mean', 'error', 0.2, None)])
+        table = self.succeed(self.bench(*arguments, '--topk', '0.5', '--dropped', 'none,mean')).stdout
+        self.assertIn('| topk | dropped | select | cell |', table)
+
     def test_same_seed_same_error(self):
         errors = [[row['rel_l1'] for row in self.report(*TINY, '--seed', seed)['rows']] for seed in (3, 3, 4)]
         self.assertEqual(errors[0], errors[1])
@@ -91,6 +104,11 @@ class BenchAttention(CommandLineTest):
                                  (['--workload', 'sora'], ['sora', 'cogvideox-2b']),
                                  (['--shape', '1,1,64,64', '--topk', '2'], ['--topk 2']),
                                  (['--shape', '1,1,64,64', '--modes', 'full', '--topk', '0.5'], ['no effect']),
+                                 (['--shape', '1,1,64,64', '--modes', 'full', '--dropped', 'mean'], ['--dropped has no effect']),
+                                 (['--shape', '1,1,64,64', '--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
+                                 (['--shape', '1,1,64,64', '--topk', '0.5', '--error', '0.1'], ['--topk and --error exclude each other']),
+                                 (['--shape', '1,1,64,64', '--error', '-1'], ['--error -1']),
+                                 (['--shape', '1,1,64,64', '--dropped', 'mean', '--cell', '16,48'], ["'48'", '16, 32, 64']),
                                  (['--shape', '1,1,64,64', '--warmup', 'x'], ['bench attention --help']),
                                  (['--shape', '1,1,64,64', '--dtype', 'int8'], ['int8', "the command's --help"]),
                                  (['--shape', '1,1,64,64', '--device', 'tpu'], ['tpu']),
@@ -189,6 +207,18 @@ class BenchPipeline(CommandLineTest):
         self.fail_with(self.bench(*SMALL, '--config', 'a.yaml'), 2, 'a.yaml', 'cdf', 'no effect')
         rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--topk', '0.5', '--no-decode')['rows']
         self.assertEqual([row['topk'] for row in rows if row['stage'] == 'step'], [0.5])
+        (self.folder / 'a.yaml').write_text('dropped: mean\nselect: mass\ncell: 32\n')
+        rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--topk', '0.5', '--no-decode')['rows']
+        self.assertEqual([(row['dropped'], row['select'], row['cell']) for row in rows if row['stage'] == 'step'], [('mean', 'mass', 32)])
+        self.fail_with(self.bench(*SMALL, '--config', 'a.yaml', '--dropped', 'none'), 2, 'a.yaml', 'cell', 'no effect')
+
+    def test_dropping_and_means_run_side_by_side(self):
+        report = self.report(*SMALL, '--modes', 'sparse', '--topk', '0.5', '--dropped', 'none,mean', '--no-decode', '--heat-map', 'h.png')
+        rows = [row for row in report['rows'] if row['stage'] == 'step']
+        self.assertEqual([(row['dropped'], row['select']) for row in rows], [('none', 'mass'), ('mean', 'error')])
+        self.assertEqual([row['mean_share'] is None for row in rows], [True, False])
+        rows = [row for row in self.report(*SMALL, '--modes', 'sparse', '--error', '0.1', '--no-decode')['rows'] if row['stage'] == 'step']
+        self.assertEqual([(row['dropped'], row['select'], row['error_bound']) for row in rows], [('mean', 'error', 0.1)])
 
     def test_stages_that_fail_leave_the_others_measured(self):
         report = json.loads(self.succeed(self.bench(*SMALL, '--modes', 'full', '--json', **limited(100))).stdout)
@@ -217,6 +247,8 @@ class BenchPipeline(CommandLineTest):
         for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']), (['--modes', 'full', '--topk', '0.5'], ['no effect']),
                                  (['--modes', 'full', '--token-order', 'native,hilbert'], ['--token-order']), (['--token-order', 'spiral'], ['spiral']),
                                  (['--modes', 'full', '--similarity', '0.5'], ['--similarity', 'no effect']),
+                                 (['--modes', 'full', '--select', 'mass'], ['--select', 'no effect']),
+                                 (['--dropped', 'none', '--error', '0.1'], ['--dropped none and --error exclude each other']),
                                  (['--repetitions', 0], ['--repetitions']), (['--steps', 0], ['--steps']), (['--against', 'none.json'], ['none.json', 'diffusers_report.py']),
                                  (['--modes', 'full', '--heat-map', 'h.png'], ['--heat-map', 'no effect']),
                                  (['-m', MODEL], ['--model', '--random-weights']), (['--random-weights', 'none.yaml'], ['none.yaml'])):

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include "app/commands/bench_attention.h"
+#include "app/settings.h"
 
 namespace sparsereel::app {
 namespace {
@@ -30,18 +31,15 @@ void add_what(CLI::App& command, bench::AttentionOptions& options) {
 
 void add_selection(CLI::App& command, bench::AttentionOptions& options) {
   const char* group = "Block selection of mode sparse";
-  command.add_option("--topk", options.topk, "fractions of the key blocks kept, comma list (default 0.5,0.3,0.1)")
-      ->type_name("X,X")
-      ->group(group);
-  command.add_option("--selection-rows", options.selection_rows, "queries that share one selection (default 192)")
+  add_selection_lists(command, options.sparse, group, bench::kDefaultTopk);
+  command
+      .add_option(
+          "--selection-rows", options.selection_rows,
+          "queries that share one selection (default " + std::to_string(attention::Policy{}.selection_rows) + ")")
       ->type_name("64,128,192")
       ->group(group);
-  command.add_option("--similarity", options.similarity, "blocks less self-similar stay dense (default -0.1: none)")
-      ->type_name("X")
-      ->group(group);
-  command
-      .add_option("--pv-threshold", options.pv_threshold,
-                  "skip P.V where the maximum rose by less, log2 units (default 50: never)")
+  command.add_option("--similarity", options.similarity, find_option("similarity")->help)->type_name("X")->group(group);
+  command.add_option("--pv-threshold", options.pv_threshold, find_option("pv_threshold")->help)
       ->type_name("X")
       ->group(group);
 }

@@ -49,7 +49,7 @@ at::Tensor sdpa(const Inputs& inputs, bool causal) {
 }
 
 Contender dense(const std::string& kernel, bool causal, std::optional<Backend> backend) {
-  Contender contender{.mode = Mode::full, .kernel = kernel, .topk = {}, .run = {}};
+  Contender contender{.mode = Mode::full, .kernel = kernel, .policy = {}, .run = {}};
   contender.run = [kernel, causal, backend](const Inputs& inputs) {
     std::optional<OnlyBackend> only;
     if (backend) only.emplace(*backend);
@@ -68,16 +68,15 @@ void add_dense(const Workload& workload, at::Device device, at::ScalarType dtype
   if (dtype == at::kFloat) contenders.push_back(dense("torch sdpa efficient", workload.causal, Backend::efficient));
 }
 
-Contender ours(Mode mode, std::optional<double> topk, const AttentionPlan& plan, const Workload& workload,
-               at::Device device, attention::Workspace& workspace) {
+Contender ours(Mode mode, const std::optional<attention::Policy>& policy, const Workload& workload, at::Device device,
+               attention::Workspace& workspace) {
   attention::Context context;
   context.mode = mode;
-  context.policy = plan.policy;
+  if (policy) context.policy = *policy;
   context.policy.dense_operations = 0;  // what is timed is what was asked for
-  context.policy.defaults.topk = topk.value_or(1);
   context.text_tokens = workload.text_tokens;
   context.causal = workload.causal;
-  Contender contender{.mode = mode, .kernel = "", .topk = topk, .run = {}};
+  Contender contender{.mode = mode, .kernel = "", .policy = policy, .run = {}};
   contender.run = [context, &workspace](const Inputs& inputs) {
     attention::Result result = attention::attend(inputs.q, inputs.k, inputs.v, context, workspace);
     return Outcome{.out = result.out, .statistics = result.statistics, .kernel = result.kernel};
@@ -96,10 +95,10 @@ std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload
                                        at::ScalarType dtype, attention::Workspace& workspace) {
   std::vector<Contender> contenders;
   if (plan.has(Mode::full)) add_dense(workload, device, dtype, contenders);
-  if (plan.has(Mode::quantized)) contenders.push_back(ours(Mode::quantized, {}, plan, workload, device, workspace));
+  if (plan.has(Mode::quantized)) contenders.push_back(ours(Mode::quantized, {}, workload, device, workspace));
   if (plan.has(Mode::sparse))
-    for (const double topk : plan.topk)
-      contenders.push_back(ours(Mode::sparse, topk, plan, workload, device, workspace));
+    for (const attention::Policy& policy : plan.policies)
+      contenders.push_back(ours(Mode::sparse, policy, workload, device, workspace));
   return contenders;
 }
 

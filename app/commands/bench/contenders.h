@@ -19,8 +19,8 @@ struct Outcome {
 
 struct Contender {
   attention::Mode mode = attention::Mode::full;
-  std::string kernel;          // what is asked for, until an outcome says what ran
-  std::optional<double> topk;  // of mode sparse
+  std::string kernel;                       // what is asked for, until an outcome says what ran
+  std::optional<attention::Policy> policy;  // of mode sparse
   /// Throws Error or c10::Error where it cannot run the case.
   std::function<Outcome(const Inputs&)> run;
   /// On a GPU: the steps of ours before attention itself; empty for others.
@@ -28,8 +28,8 @@ struct Contender {
 };
 
 /// In the order of the rows: dense backends first (FlashAttention and cuDNN on a GPU, also the memory-efficient one for
-/// fp32, which those two lack; torch's own choice on a CPU), then quantized, then sparse at each topk. The workspace
-/// must outlive the contenders.
+/// fp32, which those two lack; torch's own choice on a CPU), then quantized, then sparse with each policy. The
+/// workspace must outlive the contenders.
 std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload& workload, at::Device device,
                                        at::ScalarType dtype, attention::Workspace& workspace);
 

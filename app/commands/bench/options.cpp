@@ -55,17 +55,17 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
 
 /// Options of the block selection mean nothing where no contender selects blocks.
 void refuse_selection_options(const AttentionOptions& options) {
-  const std::pair<const char*, bool> given[] = {{"--topk", options.topk.has_value()},
-                                                {"--selection-rows", options.selection_rows.has_value()},
-                                                {"--similarity", options.similarity.has_value()},
-                                                {"--pv-threshold", options.pv_threshold.has_value()}};
-  for (const auto& [name, set] : given)
-    if (set)
-      throw bad_input(std::string(name) + " has no effect with --modes " + options.modes,
-                      "leave it out, or add sparse to --modes");
+  std::vector<std::string> given = options.sparse.given();
+  if (options.selection_rows) given.emplace_back("--selection-rows");
+  if (options.similarity) given.emplace_back("--similarity");
+  if (options.pv_threshold) given.emplace_back("--pv-threshold");
+  if (!given.empty())
+    throw bad_input(given.front() + " has no effect with --modes " + options.modes,
+                    "leave it out, or add sparse to --modes");
 }
 
-attention::Policy make_policy(const AttentionOptions& options) {
+/// One for each row of mode sparse.
+std::vector<attention::Policy> make_policies(const AttentionOptions& options) {
   attention::Policy policy;
   if (options.selection_rows) {
     const std::string rows = std::to_string(*options.selection_rows);
@@ -74,8 +74,9 @@ attention::Policy make_policy(const AttentionOptions& options) {
   }
   if (options.similarity) policy.defaults.similarity = *options.similarity;
   if (options.pv_threshold) policy.defaults.pv_threshold = *options.pv_threshold;
-  attention::validate(policy);
-  return policy;
+  SelectionLists lists = options.sparse;
+  if (!lists.topk && !lists.error) lists.topk = kDefaultTopk;
+  return combine(lists, policy);
 }
 
 Data parse_data(const std::string& text) {
@@ -147,8 +148,7 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   plan.modes = parse_modes(options.modes);
   if (!plan.has(Mode::sparse)) refuse_selection_options(options);
   plan.workloads = collect_workloads(options);
-  plan.topk = parse_fractions(options.topk.value_or("0.5,0.3,0.1"));
-  plan.policy = make_policy(options);
+  plan.policies = make_policies(options);
   plan.data = parse_data(options.data);
   plan.format = parse_format(options.format, options.output);
   return plan;

@@ -6,17 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/selections.h"
 #include "app/commands/bench/workloads.h"
 #include "attention/policy.h"
 
 namespace sparsereel::app::bench {
+
+/// Fractions of the key blocks that mode sparse computes where neither --topk nor --error is given.
+constexpr const char* kDefaultTopk = "0.5,0.3,0.1";
 
 /// As the command line gives them; unset means the default.
 struct AttentionOptions {
   std::vector<std::string> shapes;     // --shape, each one or more of B,H,N,D
   std::vector<std::string> workloads;  // --workload, comma lists of names
   std::string modes = "full,quantized,sparse";
-  std::optional<std::string> topk;
+  SelectionLists sparse;
   std::optional<int64_t> selection_rows;
   std::optional<double> similarity;
   std::optional<double> pv_threshold;
@@ -45,8 +49,7 @@ enum class Format { markdown, csv, json };
 struct AttentionPlan {
   std::vector<Workload> workloads;  // text_tokens and causal as they will run
   std::vector<attention::Mode> modes;
-  std::vector<double> topk;
-  attention::Policy policy;  // of the sparse mode, but for topk
+  std::vector<attention::Policy> policies;  // of the sparse mode, one a row
   Data data = Data::gaussian;
   uint64_t seed = 42;
   Format format = Format::markdown;

@@ -28,15 +28,26 @@ std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
 /// Options of the selection that would change nothing.
 void refuse_idle_selection(const Settings& settings, const PipelineOptions& options, bool sparse) {
   if (sparse) {
-    if (!options.topk) refuse_idle(settings, "cdf", "topk", "on bench pipeline, which keeps fractions of the blocks");
+    if (!options.sparse.topk && !options.sparse.error)
+      refuse_idle(settings, "cdf", "topk", "on bench pipeline, which keeps fractions of the blocks");
     return;
   }
   const std::string why = "with --modes " + options.modes;
-  for (const auto& [name, given] :
-       {std::pair{"--topk", options.topk.has_value()}, {"--heat-map", !options.heat_map.empty()}})
-    if (given) throw bad_input(std::string(name) + " has no effect " + why, "leave it out, or add sparse to --modes");
+  std::vector<std::string> given = options.sparse.given();
+  if (!options.heat_map.empty()) given.emplace_back("--heat-map");
+  if (!given.empty())
+    throw bad_input(given.front() + " has no effect " + why, "leave it out, or add sparse to --modes");
   for (const char* key : {"similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"})
     refuse_idle(settings, key, "modes", why);
+}
+
+/// One for each row of mode sparse, of the lists and of what other sources give.
+std::vector<attention::Policy> make_policies(const Settings& settings, const PipelineOptions& options) {
+  std::vector<attention::Policy> policies = combine(options.sparse, read_untuned_policy(settings));
+  const auto has_means = [](const attention::Policy& policy) { return policy.dropped == attention::Dropped::mean; };
+  if (std::none_of(policies.begin(), policies.end(), has_means))
+    refuse_idle(settings, "cell", "dropped", "without means for dropped blocks");
+  return policies;
 }
 
 /// The order of the tokens changes which blocks are kept, and nothing where all are: only sparse runs in each.
@@ -44,7 +55,8 @@ std::vector<PipelineContender> make_contenders(const Settings& settings, const P
   const std::vector<Mode> modes = parse_modes(options.modes);
   const bool sparse = std::find(modes.begin(), modes.end(), Mode::sparse) != modes.end();
   refuse_idle_selection(settings, options, sparse);
-  const std::string topk = options.topk.value_or(settings.text("topk", "0.5"));
+  std::vector<attention::Policy> policies;
+  if (sparse) policies = make_policies(settings, options);
   const std::string token_orders = options.token_orders.value_or(settings.text("token_order", "hilbert"));
   const std::vector<hilbert::TokenOrder> orders = parse_orders(token_orders);
   if (orders.size() > 1 && !sparse)
@@ -53,14 +65,14 @@ std::vector<PipelineContender> make_contenders(const Settings& settings, const P
   std::vector<PipelineContender> contenders;
   for (const Mode mode : modes) {
     if (mode != Mode::sparse) {
-      contenders.push_back({.mode = mode, .topk = {}, .order = orders.front()});
+      contenders.push_back({.mode = mode, .policy = {}, .order = orders.front()});
       continue;
     }
     for (const hilbert::TokenOrder order : orders)
-      for (const double fraction : parse_fractions(topk))
-        contenders.push_back({.mode = mode, .topk = fraction, .order = order});
+      for (const attention::Policy& policy : policies)
+        contenders.push_back({.mode = mode, .policy = policy, .order = order});
     if (settings.has("profile"))
-      contenders.push_back({.mode = mode, .topk = {}, .profile = true, .order = orders.front()});
+      contenders.push_back({.mode = mode, .policy = {}, .profile = true, .order = orders.front()});
   }
   return contenders;
 }
@@ -103,11 +115,7 @@ models::GenerateRequest PipelinePlan::request_of(const PipelineContender& conten
   models::GenerateRequest result = request;
   result.attention_mode = contender.mode;
   result.token_order = contender.order;
-  if (!contender.profile) result.attention_policy = untuned;
-  if (contender.topk) {
-    result.attention_policy.defaults.topk = *contender.topk;
-    result.attention_policy.defaults.selection = attention::Selection::topk;
-  }
+  if (contender.policy) result.attention_policy = *contender.policy;
   return result;
 }
 
@@ -119,7 +127,6 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   plan.run = given.run;
   plan.request = given.request;
   plan.profile = given.profile;
-  plan.untuned = read_untuned_policy(settings);
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.contenders = make_contenders(settings, options);
   plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);

@@ -13,7 +13,7 @@ namespace sparsereel::app::bench {
 /// What the command has beside the options of `generate` that it takes (pipeline_keys()); unset means the default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
-  std::optional<std::string> topk;
+  SelectionLists sparse;
   std::optional<std::string> token_orders;
   std::optional<int64_t> steps;
   std::optional<int64_t> warmup;
@@ -31,8 +31,8 @@ const std::vector<std::string>& pipeline_keys();
 /// One way to denoise; all of them share seed, noise and prompt.
 struct PipelineContender {
   attention::Mode mode = attention::Mode::full;
-  std::optional<double> topk;  // of mode sparse
-  bool profile = false;        // sparse as --profile says
+  std::optional<attention::Policy> policy;  // of mode sparse
+  bool profile = false;                     // sparse as --profile says
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
 };
 
@@ -40,7 +40,6 @@ struct PipelinePlan {
   RunOptions run;
   models::GenerateRequest request;  // but for what the contender says; its policy is the profile's where one is given
   std::optional<TunedProfile> profile;
-  attention::Policy untuned;  // of the contenders without it
   std::vector<PipelineContender> contenders;
   int64_t video_steps = 50;  // of a whole video, which is extrapolated to
   std::optional<int64_t> warmup, repetitions;

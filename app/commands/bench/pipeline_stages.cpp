@@ -138,7 +138,8 @@ void PipelineStages::measure_steps() {
     entry.request = plan_.request_of(contender);
     entry.row.mode = contender.profile ? "profile" : attention::name(contender.mode);
     entry.row.stage = kStepStage;
-    entry.row.topk = contender.topk;
+    if (contender.policy) entry.row.selection = cells_of(*contender.policy);
+    if (contender.profile) entry.row.selection = cells_of_profile(entry.request.attention_policy);
     entry.row.token_order = hilbert::name(contender.order);
     watcher_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(plan_.contenders.size()));
     attempt(entry, [&] { warm_up(entry); });
@@ -163,6 +164,7 @@ void PipelineStages::finish_steps(Entry& entry) {
     const models::AttentionRun& run = entry.denoising->attention();
     entry.row.kernel = run.kernel;
     entry.row.sparsity = run.statistics.sparsity();
+    if (entry.row.selection.cell) entry.row.mean_share = run.statistics.mean_share();
     for (const attention::Statistics& layer : run.per_layer) entry.row.layer_sparsity.push_back(layer.sparsity());
     for (const auto& step : run.per_step) {
       entry.row.step_layer_sparsity.emplace_back();

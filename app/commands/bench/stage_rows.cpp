@@ -38,9 +38,10 @@ Column<StageRow> time_column() {
 }
 
 Columns contender_columns() {
-  return {texts("mode", "mode", [](const StageRow& row) { return row.mode; }),
-          numbers("topk", "topk", 1, [](const StageRow& row) { return row.topk; }),
-          texts("order", "token_order", [](const StageRow& row) { return row.token_order; })};
+  Columns columns = {texts("mode", "mode", [](const StageRow& row) { return row.mode; })};
+  for (Column<StageRow>& column : selection_columns<StageRow>()) columns.push_back(std::move(column));
+  columns.push_back(texts("order", "token_order", [](const StageRow& row) { return row.token_order; }));
+  return columns;
 }
 
 Columns split_columns() {
@@ -52,6 +53,7 @@ Columns split_columns() {
 
 Columns quality_columns() {
   return {numbers("sparsity", "sparsity", 3, [](const StageRow& row) { return row.sparsity; }),
+          numbers("means", "mean_share", 3, [](const StageRow& row) { return row.mean_share; }),
           numbers("PSNR dB", "psnr", 3, [](const StageRow& row) { return row.psnr; }),
           numbers("SSIM", "ssim", 4, [](const StageRow& row) { return row.ssim; }),
           numbers("rel. L1", "rel_l1", 3, [](const StageRow& row) { return row.rel_l1; }),
@@ -108,7 +110,8 @@ nlohmann::json to_json(const StageRow& row) {
   json.update(spread_fields(row.ms));
   if (!row.note.empty()) json["note"] = row.note;
   if (row.stage != kStepStage) return json;
-  json.update({{"topk", or_null(row.topk)},
+  json.update(selection_fields(row.selection));
+  json.update({{"mean_share", or_null(row.mean_share)},
                {"token_order", row.token_order},
                {"kernel", row.kernel},
                {"matmul_ms", or_null(of_split(row, &Split::matmul))},

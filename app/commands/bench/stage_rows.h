@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/commands/bench/sections.h"
+#include "app/commands/bench/selections.h"
 #include "app/commands/bench/spread.h"
 
 namespace sparsereel::app::bench {
@@ -18,14 +19,15 @@ constexpr const char* kStepStage = "step";  // one denoising step: the contender
 struct StageRow {
   std::string mode;   // full, quantized, sparse; a rival's name; empty: shared by all
   std::string stage;  // load text_encoder, text, load transformer, step, load vae, decode, encode
-  std::optional<double> topk;
+  SelectionCells selection;
   std::string token_order;
   std::string kernel;  // of attention
   std::optional<Spread> ms;
   std::optional<Split> split;           // of a step, measured beside the timed ones
   std::optional<double> speedup;        // over the step of mode full
   std::optional<double> video_seconds;  // text, all steps of a usual video and decode, loading left out
-  std::optional<double> sparsity;
+  std::optional<double> sparsity;       // means not counted
+  std::optional<double> mean_share;     // what means cost: their share of full attention's work
   std::vector<double> layer_sparsity;
   std::vector<std::vector<double>> step_layer_sparsity;  // [step][layer]
   std::optional<double> psnr, ssim;                      // frames against full's

@@ -41,15 +41,19 @@ std::string quartiles(const Row& row) {
 }
 
 Columns shared_columns() {
-  return {
+  Columns columns = {
       text_column("workload", "workload", [](const Row& row) { return row.workload.name; }),
       text_column("B,H,N,D", "shape", [](const Row& row) { return row.workload.shape.text(); }),
       text_column("mode", "mode", [](const Row& row) { return row.mode; }),
-      number_column("topk", "topk", 1, [](const Row& row) { return row.topk; }),
+  };
+  for (Column<Row>& column : selection_columns<Row>()) columns.push_back(std::move(column));
+  const Columns more = {
       text_column("kernel", "kernel", [](const Row& row) { return row.kernel; }),
       text_column("dtype", "dtype", [](const Row& row) { return row.dtype; }),
       number_column("ms", "ms", 4, [](const Row& row) { return of_spread(row.ms, &Spread::median); }),
   };
+  columns.insert(columns.end(), more.begin(), more.end());
+  return columns;
 }
 
 Columns figure_columns() {
@@ -60,6 +64,8 @@ Columns figure_columns() {
       number_column("pre-pass ms", "prepass_ms", 3, [](const Row& row) { return row.prepass_ms; }),
       number_column("pre-pass %", "prepass_percent", 3, prepass_percent),
       number_column("sparsity", "sparsity", 3, [](const Row& row) { return row.sparsity; }),
+      number_column("means", "mean_share", 3, [](const Row& row) { return row.mean_share; }),
+      number_column("predicted", "predicted_error", 3, [](const Row& row) { return row.predicted_error; }),
       number_column("rel. L1", "rel_l1", 3, [](const Row& row) { return row.rel_l1; }),
       number_column("cosine", "cosine", 6, [](const Row& row) { return row.cosine; }),
       text_column("note", "note", [](const Row& row) { return row.note; }),
@@ -94,13 +100,15 @@ nlohmann::json row_to_json(const Row& row) {
                          {"text_tokens", row.workload.text_tokens},
                          {"dtype", row.dtype},
                          {"device", row.device},
-                         {"topk", or_null(row.topk)},
                          {"tops", or_null(row.tops)},
                          {"limit_percent", or_null(row.limit_percent)},
                          {"speedup", or_null(row.speedup)},
                          {"sparsity", or_null(row.sparsity)},
+                         {"mean_share", or_null(row.mean_share)},
+                         {"predicted_error", or_null(row.predicted_error)},
                          {"rel_l1", or_null(row.rel_l1)},
                          {"cosine", or_null(row.cosine)}};
+  json.update(selection_fields(row.selection));
   json.update(spread_fields(row.ms));
   if (!row.workload.name.empty()) json["workload"] = row.workload.name;
   if (row.prepass_ms)

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/selections.h"
 #include "app/commands/bench/spread.h"
 #include "app/commands/bench/workloads.h"
 
@@ -18,14 +19,16 @@ struct Row {
   std::string kernel;  // what ran
   std::string dtype;
   std::string device;
-  std::optional<double> topk;
-  std::optional<Spread> ms;             // milliseconds
-  std::optional<double> prepass_ms;     // of it, before the first block: statistics, quantisation, selection
-  std::optional<double> tops;           // 10^12 operations a second, of the blocks that were computed
-  std::optional<double> limit_percent;  // tops in percent of what the tensor cores can do at this width
-  std::optional<double> speedup;        // time of the fastest dense row of the workload over this one's
-  std::optional<double> sparsity;       // share of the work left out
-  std::optional<double> rel_l1;         // against exact full attention, sampled queries
+  SelectionCells selection;
+  std::optional<Spread> ms;               // milliseconds
+  std::optional<double> prepass_ms;       // of it, before the first block: statistics, quantisation, selection
+  std::optional<double> tops;             // 10^12 operations a second, of the blocks that were computed
+  std::optional<double> limit_percent;    // tops in percent of what the tensor cores can do at this width
+  std::optional<double> speedup;          // time of the fastest dense row of the workload over this one's
+  std::optional<double> sparsity;         // share of the work left out, means not counted
+  std::optional<double> mean_share;       // what means cost: their share of full attention's work
+  std::optional<double> predicted_error;  // what the selection predicts, where it ranks by error
+  std::optional<double> rel_l1;           // against exact full attention, sampled queries
   std::optional<double> cosine;
   std::string note;  // why there is no time
 };

@@ -34,6 +34,14 @@ std::string refusal(const AttentionOptions& options) {
   return {};
 }
 
+/// The plan's sparse rows: "0.5", "0.5 means of 16 by error".
+std::vector<std::string> names(const AttentionPlan& plan) {
+  std::vector<std::string> names;
+  for (const attention::Policy& policy : plan.policies)
+    names.push_back(selection_name(selection_fields(cells_of(policy))));
+  return names;
+}
+
 TEST(Shapes, AreSeparatedBySemicolonsAndSpaces) {
   const std::vector<Shape> shapes = parse_shapes("1,4,2336,64;2,30,17776,64 1,1,1,16; ");
   ASSERT_EQ(shapes.size(), 3U);
@@ -72,10 +80,12 @@ TEST(Workloads, KnowTheModels) {
 }
 
 TEST(Plan, HasTheDefaults) {
-  const AttentionPlan plan = make_plan(with_shape("1,4,256,64"));
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.sparse.dropped = "none";
+  const AttentionPlan plan = make_plan(options);
   EXPECT_THAT(plan.modes, ElementsAre(Mode::full, Mode::quantized, Mode::sparse));
-  EXPECT_THAT(plan.topk, ElementsAre(0.5, 0.3, 0.1));
-  EXPECT_EQ(plan.policy.selection_rows, 192);
+  EXPECT_THAT(names(plan), ElementsAre("0.5", "0.3", "0.1"));
+  EXPECT_EQ(plan.policies[0].selection_rows, attention::Policy{}.selection_rows);
   EXPECT_EQ(plan.format, Format::markdown);
 }
 
@@ -131,8 +141,8 @@ TEST(Plan, RefusesBadValuesByName) {
   };
   EXPECT_THAT(changed([](auto& o) { o.modes = "full,check"; }), HasSubstr("check"));
   EXPECT_THAT(changed([](auto& o) { o.modes = ""; }), HasSubstr("--modes"));
-  EXPECT_THAT(changed([](auto& o) { o.topk = "0.5,0"; }), HasSubstr("--topk 0.5,0"));
-  EXPECT_THAT(changed([](auto& o) { o.topk = "nan"; }), HasSubstr("--topk nan"));
+  EXPECT_THAT(changed([](auto& o) { o.sparse.topk = "0.5,0"; }), HasSubstr("--topk 0.5,0"));
+  EXPECT_THAT(changed([](auto& o) { o.sparse.topk = "nan"; }), HasSubstr("--topk nan"));
   EXPECT_THAT(changed([](auto& o) { o.text_tokens = "257"; }), HasSubstr("256 tokens"));
   EXPECT_THAT(changed([](auto& o) { o.text_tokens = "many"; }), HasSubstr("--text-tokens many"));
   EXPECT_THAT(changed([](auto& o) { o.selection_rows = 100; }), HasSubstr("--selection-rows 100: one of 64, 128, 192"));
@@ -152,8 +162,56 @@ TEST(Plan, RefusesSelectionOptionsWithoutTheSparseMode) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.modes = "full,quantized";
   EXPECT_NO_THROW(make_plan(options));
+  options.sparse.dropped = "mean";
+  EXPECT_THAT(refusal(options), HasSubstr("--dropped has no effect"));
+  options.sparse = {};
   options.pv_threshold = 20;
   EXPECT_THAT(refusal(options), HasSubstr("--pv-threshold has no effect"));
+}
+
+TEST(Selections, CombineDroppingMeansAndMeansByError) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.sparse = {.topk = "0.5,0.2", .dropped = "none,mean", .select = "mass,error", .cell = "32"};
+  EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5", "0.2", "0.5 means of 32 by mass", "0.2 means of 32 by mass",
+                                                     "0.5 means of 32 by error", "0.2 means of 32 by error"));
+  EXPECT_EQ(make_plan(options).policies[0].ranking, attention::Ranking::mass);
+  EXPECT_EQ(make_plan(options).policies[0].dropped, attention::Dropped::none);
+}
+
+TEST(Selections, RankByWhatGoesWithTheMeansUnlessTold) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.sparse = {.topk = "0.5", .dropped = "mean,none", .cell = "16,64"};
+  EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 64 by error", "0.5"));
+}
+
+TEST(Selections, AnErrorBringsMeans) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.sparse = {.error = "0.02,0.05", .cell = "16"};
+  EXPECT_THAT(names(make_plan(options)),
+              ElementsAre("error 0.02 means of 16 by error", "error 0.05 means of 16 by error"));
+  EXPECT_EQ(make_plan(options).policies[1].defaults.selection, attention::Selection::error);
+  options.sparse = {.topk = "0.5", .select = "error,mass", .cell = "16"};
+  EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 16 by mass"));
+}
+
+TEST(Selections, RefuseWhatNoRowCouldHave) {
+  const auto refused = [](const SelectionLists& lists) {
+    AttentionOptions options = with_shape("1,4,256,64");
+    options.sparse = lists;
+    return refusal(options);
+  };
+  const auto contradiction = HasSubstr("--dropped none and --select error exclude each other");
+  EXPECT_THAT(refused({.dropped = "none", .select = "error"}), contradiction);
+  EXPECT_THAT(refused({.dropped = "none", .select = "mass,error"}), contradiction);
+  EXPECT_THAT(refused({.dropped = "none,mean", .select = "error"}), contradiction);
+  EXPECT_THAT(refused({.topk = "0.5", .error = "0.1"}), HasSubstr("--topk and --error"));
+  EXPECT_THAT(refused({.error = "0.1", .select = "mass"}), HasSubstr("--select mass and --error"));
+  EXPECT_THAT(refused({.error = "0.1", .dropped = "none,mean"}), HasSubstr("--dropped none and --error"));
+  EXPECT_THAT(refused({.dropped = "none", .cell = "32"}), HasSubstr("--cell 32 has no effect with --dropped none"));
+  EXPECT_THAT(refused({.dropped = "mean,median"}), HasSubstr("'median': one of mean, none"));
+  EXPECT_THAT(refused({.dropped = "mean", .cell = "48"}), HasSubstr("--cell 48"));
+  EXPECT_THAT(refused({.error = "0"}), HasSubstr("--error 0: '0' is no number above 0"));
+  EXPECT_THAT(refused({.error = "0.1,inf"}), HasSubstr("'inf'"));
 }
 
 TEST(HardwareLimits, AreFoundByTheDriversName) {

@@ -39,7 +39,7 @@ StageRow step(const std::string& mode, double ms) {
 
 std::vector<StageRow> rows() {
   std::vector<StageRow> rows = {shared("text", 20), step("full", 600), step("sparse", 300), shared("decode", 1980)};
-  rows[2].topk = 0.5;
+  rows[2].selection.topk = 0.5;
   rows[2].psnr = 31.25;
   rows[2].ssim = 0.9;
   rows[2].rel_l1 = 0.05;
@@ -70,7 +70,7 @@ TEST(StageTables, ShowContendersFirst) {
   EXPECT_LT(text.find("sparse"), text.find("decode"));
   EXPECT_THAT(text, Not(HasSubstr("peak GiB"))) << "an empty column";
   const std::string table = stage_csv(all);
-  EXPECT_THAT(table, HasSubstr("mode,topk,token_order,stage,ms,"));
+  EXPECT_THAT(table, HasSubstr("mode,topk,error_bound,dropped,select,cell,token_order,stage,ms,"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
 }
 
@@ -158,6 +158,20 @@ TEST(Plot, DrawsTheStepsOfAPipeline) {
   EXPECT_EQ(data.rows[1].name, "sparse 0.5");
   EXPECT_THAT(data.rows[1].parts, ElementsAre(75, 150, 75));
   EXPECT_EQ(data.rows[1].quality, 31.25);
+}
+
+TEST(Plot, NamesWhatStoodForDroppedBlocks) {
+  std::vector<StageRow> all = rows();
+  all[2].selection = {.topk = 0.5, .error_bound = {}, .dropped = "mean", .select = "error", .cell = 16};
+  all.push_back(step("sparse", 200));
+  all.back().selection = {.topk = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 64};
+  all.push_back(step("sparse", 250));
+  all.back().selection = {.topk = 0.5, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
+  const PlotData data = plot_of({{"rows", stage_json(all)}}, "r.json");
+  ASSERT_EQ(data.rows.size(), 4U);
+  EXPECT_EQ(data.rows[1].name, "sparse 0.5 means of 16 by error");
+  EXPECT_EQ(data.rows[2].name, "sparse error 0.05 means of 64 by error");
+  EXPECT_EQ(data.rows[3].name, "sparse 0.5");
 }
 
 TEST(Plot, DrawsTheRowsOfAttention) {

@@ -32,7 +32,7 @@ Row sparse_row(double ms) {
   Row row = dense_row(ms);
   row.mode = "sparse";
   row.kernel = "cpu, \"fast\" | avx2";
-  row.topk = 0.5;
+  row.selection = {.topk = 0.5, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
   row.sparsity = 0.51;
   return row;
 }
@@ -63,10 +63,26 @@ TEST(CompareWithDense, SaysNothingWithoutADenseRow) {
 TEST(Markdown, HasALineARow) {
   const std::string text = markdown({dense_row(12.345), sparse_row(5)});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
-  EXPECT_THAT(text, StartsWith("| B,H,N,D | mode | topk | kernel | dtype | ms | quartiles |"));
-  EXPECT_THAT(text, HasSubstr("| 1,4,2336,64 | full |  | torch sdpa | fp32 | 12.35 |"));
+  EXPECT_THAT(text, StartsWith("| B,H,N,D | mode | topk | dropped | select | kernel | dtype | ms | quartiles |"));
+  EXPECT_THAT(text, HasSubstr("| 1,4,2336,64 | full |  |  |  | torch sdpa | fp32 | 12.35 |"));
   EXPECT_THAT(text, HasSubstr("| 2.50e-07 |"));
   EXPECT_THAT(text, HasSubstr("\"fast\" \\| avx2"));
+}
+
+TEST(Markdown, TellsWhatStoodForDroppedBlocks) {
+  Row row = sparse_row(5);
+  row.selection = {.topk = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 32};
+  row.mean_share = 0.03125;
+  row.predicted_error = 0.042;
+  const std::string text = markdown({row, sparse_row(6)});
+  EXPECT_THAT(text, HasSubstr("| topk | error | dropped | select | cell |"));
+  EXPECT_THAT(text, HasSubstr("|  | 0.05 | mean | error | 32 |"));
+  EXPECT_THAT(text, HasSubstr("| sparsity | means | predicted | rel. L1 |"));
+  EXPECT_THAT(text, HasSubstr("| 0.510 | 0.0312 | 0.0420 |"));
+  const nlohmann::json json = to_json({row})[0];
+  EXPECT_EQ(json["cell"], 32);
+  EXPECT_EQ(json["mean_share"], 0.03125);
+  EXPECT_EQ(json["predicted_error"], 0.042);
 }
 
 TEST(Markdown, LeavesOutWhatNoRowHas) {
@@ -85,8 +101,11 @@ TEST(Markdown, LeavesOutWhatNoRowHas) {
 
 TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
   const std::string text = csv({sparse_row(5), failed_row()});
-  EXPECT_THAT(text, StartsWith("workload,shape,mode,topk,kernel,dtype,ms,ms_lower_quartile,"));
-  EXPECT_THAT(text, HasSubstr("\n,\"1,4,2336,64\",sparse,0.5,\"cpu, \"\"fast\"\" | avx2\",fp32,5.0,4.0,6.0,3.0,7.0,"));
+  EXPECT_THAT(
+      text, StartsWith("workload,shape,mode,topk,error_bound,dropped,select,cell,kernel,dtype,ms,ms_lower_quartile,"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("\n,\"1,4,2336,64\",sparse,0.5,,none,mass,,\"cpu, \"\"fast\"\" | avx2\",fp32,5.0,4.0,6.0,3.0,7.0,"));
   EXPECT_THAT(text, HasSubstr(",fp32,,,,,,"));
 }
 
@@ -95,7 +114,8 @@ TEST(Json, HasTheKeysOfEveryRow) {
   timed.prepass_ms = 0.5;
   const nlohmann::json rows = to_json({timed, failed_row()});
   for (const nlohmann::json& row : rows)
-    for (const char* key : {"mode", "shape", "dtype", "device", "topk", "ms", "tops", "sparsity", "rel_l1"})
+    for (const char* key : {"mode", "shape", "dtype", "device", "topk", "error_bound", "dropped", "select", "cell",
+                            "ms", "tops", "sparsity", "mean_share", "predicted_error", "rel_l1"})
       EXPECT_TRUE(row.contains(key)) << key;
   EXPECT_EQ(rows[0]["shape"], nlohmann::json({1, 4, 2336, 64}));
   EXPECT_EQ(rows[0]["prepass_percent"], 10.0);
