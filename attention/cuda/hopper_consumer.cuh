@@ -27,7 +27,7 @@ class Consumer {
     mask_.lane = static_cast<int>(threadIdx.x % 32);
   }
 
-  __device__ void run() {
+  __device__ __forceinline__ void run() {
     for (int round = 0;; ++round) {
       ptx::barrier_wait(barriers_.query_full(), round & 1);
       const Work work = *reinterpret_cast<const Work*>(shared_ + T::kWork);
@@ -70,7 +70,7 @@ class Consumer {
 
   /// P.V of a subtile runs beside Q.K of the next one, then the next one's softmax. The warpgroups drift apart by
   /// themselves, so that some compute exponentials while others multiply.
-  __device__ void run_stages(int stages) {
+  __device__ __forceinline__ void run_stages(int stages) {
     ptx::barrier_wait(barriers_.key_full(ring_.stage), ring_.phase);
     issue_scores<0>(ring_.stage);
     finish_scores();
@@ -158,7 +158,7 @@ class Consumer {
   }
 
   template <int kSubtile>
-  __device__ void soften(bool may_skip) {
+  __device__ __forceinline__ void soften(bool may_skip) {
     const bool has_means = kMeans && means_left_ > 0;
     means_left_ -= kRecords;
     const auto needed = [&](const float(&top)[2]) {
@@ -178,14 +178,17 @@ class Consumer {
     if (kSkips && mask_.lane == 0) skip_votes(kSubtile)[threadIdx.x / 32 % 4] = live ? 1 : 0;
   }
 
-  /// A subtile with means. Their P.V is never skipped. Scores that need no clamp get one: a variant less to hold in the
-  /// instruction cache; under a causal mask, which is not worth two more, all exponentials go through ex2.
+  /// A subtile with means. Their P.V is never skipped. Under a causal mask all exponentials go through ex2: two
+  /// variants less to compile.
   template <typename Rescale>
-  __device__ bool soften_means(const Rescale& rescale) {
+  __device__ __forceinline__ bool soften_means(const Rescale& rescale) {
     const auto always = [](const float(&)[2]) { return true; };
     if (care_ == Care::none) return false;
     if (kCausal || care_ == Care::masks) return softmax_.template run<Care::masks, true>(mask_, always, rescale);
-    if constexpr (!kCausal) return softmax_.template run<Care::far, true>(mask_, always, rescale);
+    if constexpr (!kCausal) {
+      if (care_ == Care::far) return softmax_.template run<Care::far, true>(mask_, always, rescale);
+      return softmax_.template run<Care::usual, true>(mask_, always, rescale);
+    }
   }
 
   // The P.V skip. A warp whose rows all fall short by the threshold leaves its P at 0; if all four warps do, the

@@ -117,7 +117,7 @@ class Softmax {
   /// no thread of the warp says so, P becomes 0 and the result false. rescale(alpha): called when reference maxima
   /// rise.
   template <Care kCare, bool kMeans = false, typename Needed, typename Rescale>
-  __device__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
+  __device__ __forceinline__ bool run(const Mask<T, kCausal>& mask, const Needed& needed, const Rescale& rescale) {
     constexpr bool kMasked = kCare == Care::masks;
     if (kMasked && kCausal) hide(mask);
     if (kMeans && kCausal) hide_means(mask);

@@ -127,8 +127,9 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 32, "what Tile leaves it");
 
-/// One thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share.
-template <typename T, bool kParts>
+/// One thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share. kMeans:
+/// lists may hold means.
+template <typename T, bool kParts, bool kMeans>
 class Producer {
   static constexpr int D = T::D;
 
@@ -217,17 +218,20 @@ class Producer {
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) entry[r] = next[r];
       fetch(first + T::kStageRecords);
+      int64_t record[T::kStageRecords];
+#pragma unroll
+      for (int r = 0; r < T::kStageRecords; ++r)
+        record[r] = head + (kMeans ? entry_record(entry[r], sizes_.key_blocks) : entry_block(entry[r]));
       ptx::barrier_wait(barriers_.key_empty(stage), cursor_.phase ^ 1);
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) entries[stage * T::kStageRecords + r] = entry[r];
       ptx::barrier_arrive_expecting(barriers_.key_full(stage), T::kStageRecords * (T::kKeyBytes + kKeyGroups * 4));
 #pragma unroll
       for (int r = 0; r < T::kStageRecords; ++r) {
-        const int64_t record = head + entry_record(entry[r], sizes_.key_blocks);
         const int slot = stage * T::kStageRecords + r;
-        ptx::bulk_copy(base_ + T::kKeyStages + slot * T::kKeyBytes, buffers_.k + record * T::kKeyBytes, T::kKeyBytes,
+        ptx::bulk_copy(base_ + T::kKeyStages + slot * T::kKeyBytes, buffers_.k + record[r] * T::kKeyBytes, T::kKeyBytes,
                        barriers_.key_full(stage));
-        ptx::bulk_copy(base_ + T::kKeyScales + slot * kKeyGroups * 4, buffers_.k_scale + record * kKeyGroups,
+        ptx::bulk_copy(base_ + T::kKeyScales + slot * kKeyGroups * 4, buffers_.k_scale + record[r] * kKeyGroups,
                        kKeyGroups * 4, barriers_.key_full(stage));
       }
       const int place = (first - begin) % T::kMeans;
@@ -235,8 +239,7 @@ class Producer {
       ptx::barrier_wait(barriers_.value_empty(stage), cursor_.phase ^ 1);
       ptx::barrier_arrive_expecting(barriers_.value_full(stage), T::kStageRecords * (T::kValueBytes + 2 * D));
 #pragma unroll
-      for (int r = 0; r < T::kStageRecords; ++r)
-        load_values(stage, r, first + r < end ? head + entry_record(entry[r], sizes_.key_blocks) : -1, place + r);
+      for (int r = 0; r < T::kStageRecords; ++r) load_values(stage, r, first + r < end ? record[r] : -1, place + r);
       first += T::kStageRecords;
       if (place + T::kStageRecords == T::kMeans || first >= end) ++means_;
       cursor_.advance();

@@ -10,8 +10,7 @@ namespace {
 /// Sums of 16 e4m3 and of their squares.
 __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
   const auto add = [&](uint32_t two) {
-    const float2 x =
-        __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3)));
+    const float2 x = __half22float2(halves_of(two));
     sum += x.x + x.y;
     square = fmaf(x.x, x.x, fmaf(x.y, x.y, square));
   };

@@ -107,6 +107,45 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
+/// A value this much larger than the sizes of its record's channel are on average is an outlier.
+constexpr float kOutlier = 5;
+
+/// 16 keys of a channel that has an outlier, with a mean that makes the largest of the record's 64 exact: rows that
+/// attend to nothing else get it so. Returns by how much the mean grows. The four lanes of the channel call it
+/// together.
+template <typename T>
+__device__ float spare_outlier(const Rows<T>& rows, int channel, int first, int left, int chunk, float inverse,
+                               float mean, uint4& e4m3) {
+  const unsigned lanes = 0xFU << (threadIdx.x % 32 & ~3U);
+  const auto value = [&](int i) {
+    const int key = key_of(chunk * 4 + i / 4, i % 4);
+    if (key >= left) return 0.0F;
+    return fmaf(to_float(rows.load(first + key).element[channel % kLaneElements]), inverse, -mean);
+  };
+  float largest = 0;
+#pragma unroll 1
+  for (int i = 0; i < 16; ++i)
+    if (const float x = value(i); fabsf(x) > fabsf(largest)) largest = x;
+#pragma unroll
+  for (int lane = 1; lane < 4; lane *= 2) {
+    const float other = __shfl_xor_sync(lanes, largest, lane);
+    if (fabsf(other) > fabsf(largest) || (fabsf(other) == fabsf(largest) && other > largest)) largest = other;
+  }
+  const float growth = largest - __low2float(halves_of(e4m3x4(largest, 0, 0, 0) & 0xFFFFU));
+  uint32_t* words = &e4m3.x;
+#pragma unroll 1
+  for (int word = 0; word < 4; ++word) {
+    uint32_t real = 0;
+    float x[4];
+    for (int i = 0; i < 4; ++i) {
+      x[i] = value(4 * word + i) - growth;
+      if (key_of(chunk * 4 + word, i) < left) real |= 0xFFU << 8 * i;
+    }
+    words[word] = e4m3x4(x[0], x[1], x[2], x[3]) & real;
+  }
+  return growth;
+}
+
 /// What make_e4m3() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
 /// record's keys is taken off the mean: where all keys weigh the same, it cancels.
 template <typename T, int D>
@@ -174,23 +213,26 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
   const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
   uint16_t* means = buffers.v_mean + record * D;
-  uint32_t most = 0;
+  float most = 0;
 #pragma unroll
   for (int i = 0; i < D * 4 / kQuantiseThreads; ++i) {
     const unsigned item = threadIdx.x + i * kQuantiseThreads;
     const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
-    const uint4 keys = transpose.get(row, chunk);
+    uint4 keys = transpose.get(row, chunk);
+    const RowSums sums(keys);
+    float sum = sums.sum, its_mean = record_mean[row];
+    most = fmaxf(most, sums.largest);
+    if (sums.largest * kRecord > kOutlier * sums.sizes) {
+      const Rows<T> channel(p.v, thread.b, thread.h, p.head_dim, row / kLaneElements * kLaneElements);
+      const float its_inverse = reciprocal(buffers.v_scale[static_cast<int64_t>(bh) * D + row]);
+      its_mean += spare_outlier<T>(channel, row, first, left, chunk, its_inverse, raw_mean[row] * its_inverse, keys);
+      sum = RowSums(keys, 0xFU << (threadIdx.x % 32 & ~3U)).sum;
+    }
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
-    most |= saturated(keys);
-    const __half2 pair = __hadd2(__hadd2(halves_added(keys.x), halves_added(keys.y)),
-                                 __hadd2(halves_added(keys.z), halves_added(keys.w)));
-    float sum = __low2float(pair) + __high2float(pair);
-    sum += __shfl_xor_sync(~0U, sum, 1);
-    sum += __shfl_xor_sync(~0U, sum, 2);
-    const float its_mean = fminf(fmaxf(record_mean[row] - sum * share, -kHalfMax), kHalfMax);
+    its_mean = fminf(fmaxf(its_mean - sum * share, -kHalfMax), kHalfMax);
     if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
   }
-  note_saturation(buffers, bh, most);
+  if (most >= kE4m3Max) buffers.v_saturated[bh] = 1;
   for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantiseThreads)
     *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
         ones<D, false>(item / 4, item % 4, left);

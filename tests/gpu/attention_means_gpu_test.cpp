@@ -127,7 +127,8 @@ TEST_F(MeansOnGpu, SelectionIsAsGoodAsOnTheCpu) {
             context.text_tokens = text;
             const Result gpu = on_gpu(x, context), cpu = exact(x, context);
             EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.01);
-            EXPECT_NEAR(gpu.statistics.mean_share(), cpu.statistics.mean_share(), 0.01);
+            EXPECT_GE(gpu.statistics.mean_share(), cpu.statistics.mean_share());  // which packs cells densely
+            EXPECT_LE(gpu.statistics.mean_share(), 3.0 / 46);
             EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, 0.07);
             EXPECT_LT(compare(gpu.out, full).relative_l1, compare(cpu.out, full).relative_l1 + 0.02);
           }
