@@ -103,7 +103,8 @@ TEST(Compare, IsZeroForTheExactAndOneForNothing) {
 TEST(Contenders, RunInEveryMode) {
   AttentionOptions options;
   options.shapes = {kShape.text()};
-  options.topk = "1,0.5";
+  options.sparse.topk = "1,0.5";
+  options.sparse.dropped = "none";
   const AttentionPlan plan = make_plan(options);
   attention::Workspace workspace;
   const auto contenders = make_contenders(plan, plan.workloads[0], at::kCPU, at::kFloat, workspace);
@@ -115,7 +116,7 @@ TEST(Contenders, RunInEveryMode) {
   EXPECT_LT(compare(contenders[2].run(inputs).out, exact).relative_l1, 1e-3);
   const Outcome sparse = contenders[3].run(inputs);
   EXPECT_GT(sparse.statistics.sparsity(), 0.3);
-  EXPECT_EQ(contenders[3].topk, 0.5);
+  EXPECT_EQ(contenders[3].policy->defaults.topk, 0.5);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "app/commands/bench/hardware.h"
 #include "hilbert/error.h"
 #include "tests/support/temporary_folder.h"
@@ -32,6 +34,16 @@ std::string refusal(const AttentionOptions& options) {
   }
   ADD_FAILURE() << "was accepted";
   return {};
+}
+
+/// As if these options were given; what is left out is unset.
+SelectionLists lists(const std::map<std::string, std::string>& values) {
+  const auto of = [&](const char* name) {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+  return {
+      .topk = of("topk"), .error = of("error"), .dropped = of("dropped"), .select = of("select"), .cell = of("cell")};
 }
 
 /// The plan's sparse rows: "0.5", "0.5 means of 16 by error".
@@ -171,7 +183,7 @@ TEST(Plan, RefusesSelectionOptionsWithoutTheSparseMode) {
 
 TEST(Selections, CombineDroppingMeansAndMeansByError) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = {.topk = "0.5,0.2", .dropped = "none,mean", .select = "mass,error", .cell = "32"};
+  options.sparse = lists({{"topk", "0.5,0.2"}, {"dropped", "none,mean"}, {"select", "mass,error"}, {"cell", "32"}});
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5", "0.2", "0.5 means of 32 by mass", "0.2 means of 32 by mass",
                                                      "0.5 means of 32 by error", "0.2 means of 32 by error"));
   EXPECT_EQ(make_plan(options).policies[0].ranking, attention::Ranking::mass);
@@ -180,38 +192,39 @@ TEST(Selections, CombineDroppingMeansAndMeansByError) {
 
 TEST(Selections, RankByWhatGoesWithTheMeansUnlessTold) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = {.topk = "0.5", .dropped = "mean,none", .cell = "16,64"};
+  options.sparse = lists({{"topk", "0.5"}, {"dropped", "mean,none"}, {"cell", "16,64"}});
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 64 by error", "0.5"));
 }
 
 TEST(Selections, AnErrorBringsMeans) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = {.error = "0.02,0.05", .cell = "16"};
+  options.sparse = lists({{"error", "0.02,0.05"}, {"cell", "16"}});
   EXPECT_THAT(names(make_plan(options)),
               ElementsAre("error 0.02 means of 16 by error", "error 0.05 means of 16 by error"));
   EXPECT_EQ(make_plan(options).policies[1].defaults.selection, attention::Selection::error);
-  options.sparse = {.topk = "0.5", .select = "error,mass", .cell = "16"};
+  options.sparse = lists({{"topk", "0.5"}, {"select", "error,mass"}, {"cell", "16"}});
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 16 by mass"));
 }
 
 TEST(Selections, RefuseWhatNoRowCouldHave) {
-  const auto refused = [](const SelectionLists& lists) {
+  const auto refused = [](const SelectionLists& given) {
     AttentionOptions options = with_shape("1,4,256,64");
-    options.sparse = lists;
+    options.sparse = given;
     return refusal(options);
   };
   const auto contradiction = HasSubstr("--dropped none and --select error exclude each other");
-  EXPECT_THAT(refused({.dropped = "none", .select = "error"}), contradiction);
-  EXPECT_THAT(refused({.dropped = "none", .select = "mass,error"}), contradiction);
-  EXPECT_THAT(refused({.dropped = "none,mean", .select = "error"}), contradiction);
-  EXPECT_THAT(refused({.topk = "0.5", .error = "0.1"}), HasSubstr("--topk and --error"));
-  EXPECT_THAT(refused({.error = "0.1", .select = "mass"}), HasSubstr("--select mass and --error"));
-  EXPECT_THAT(refused({.error = "0.1", .dropped = "none,mean"}), HasSubstr("--dropped none and --error"));
-  EXPECT_THAT(refused({.dropped = "none", .cell = "32"}), HasSubstr("--cell 32 has no effect with --dropped none"));
-  EXPECT_THAT(refused({.dropped = "mean,median"}), HasSubstr("'median': one of mean, none"));
-  EXPECT_THAT(refused({.dropped = "mean", .cell = "48"}), HasSubstr("--cell 48"));
-  EXPECT_THAT(refused({.error = "0"}), HasSubstr("--error 0: '0' is no number above 0"));
-  EXPECT_THAT(refused({.error = "0.1,inf"}), HasSubstr("'inf'"));
+  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"select", "error"}})), contradiction);
+  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"select", "mass,error"}})), contradiction);
+  EXPECT_THAT(refused(lists({{"dropped", "none,mean"}, {"select", "error"}})), contradiction);
+  EXPECT_THAT(refused(lists({{"topk", "0.5"}, {"error", "0.1"}})), HasSubstr("--topk and --error"));
+  EXPECT_THAT(refused(lists({{"error", "0.1"}, {"select", "mass"}})), HasSubstr("--select mass and --error"));
+  EXPECT_THAT(refused(lists({{"error", "0.1"}, {"dropped", "none,mean"}})), HasSubstr("--dropped none and --error"));
+  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"cell", "32"}})),
+              HasSubstr("--cell 32 has no effect with --dropped none"));
+  EXPECT_THAT(refused(lists({{"dropped", "mean,median"}})), HasSubstr("'median': one of mean, none"));
+  EXPECT_THAT(refused(lists({{"dropped", "mean"}, {"cell", "48"}})), HasSubstr("--cell 48"));
+  EXPECT_THAT(refused(lists({{"error", "0"}})), HasSubstr("--error 0: '0' is no number above 0"));
+  EXPECT_THAT(refused(lists({{"error", "0.1,inf"}})), HasSubstr("'inf'"));
 }
 
 TEST(HardwareLimits, AreFoundByTheDriversName) {
