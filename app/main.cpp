@@ -15,6 +15,7 @@
 #include "app/commands/bench_attention.h"
 #include "app/commands/bench_pipeline.h"
 #include "app/commands/bench_plot.h"
+#include "app/commands/bench_quality.h"
 #include "app/commands/completion.h"
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
@@ -26,6 +27,7 @@
 #include "app/commands/tune/state.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
+#include "app/split.h"
 #include "hilbert/error.h"
 #include "models/failure.h"
 
@@ -45,6 +47,7 @@ struct CommandLine {
   sets::BatchOptions batch;
   bench::AttentionOptions attention;
   bench::PipelineOptions pipeline;
+  bench::QualityOptions quality;
   tuning::TuneOptions tune;
   Settings settings;  // merged, once a command runs
   RunReport& report;
@@ -182,9 +185,33 @@ void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
   });
 }
 
+void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
+  CLI::App* command = bench_command.add_subcommand(
+      "quality", "what leaving blocks out costs in quality: videos beside full attention's");
+  add_bench_quality_options(*command, line.quality);
+  add_options(*command, line, bench::quality_keys());
+  command->footer("sparsereel bench quality assets/prompts/tiny.txt --limit 4 --topk 0.5,0.3");
+  command->callback([&line] {
+    const bench::QualityOptions& options = line.quality;
+    line.collect();
+    std::vector<NamedFile> files = {{"--output", options.output},
+                                    line.file_of("--report", "report"),
+                                    {"--plot", options.plot},
+                                    {"the file of prompts", options.prompts},
+                                    {"--judge", options.judge},
+                                    {"--config", line.config},
+                                    line.file_of("--random-weights", "random_weights")};
+    for (const std::string& profile : split(options.lists.profile.value_or(""), ','))
+      files.push_back({"--profile", profile});
+    check_distinct(files);
+    line.start("bench quality");
+    bench_quality(line.settings, options, line.report);
+  });
+}
+
 void add_bench_plot(CommandLine& line, CLI::App& bench_command) {
   CLI::App* command = bench_command.add_subcommand("plot", "draw the JSON report of a benchmark");
-  command->add_option("REPORT", line.path, "JSON of bench pipeline or bench attention")->type_name("FILE")->required();
+  command->add_option("REPORT", line.path, "JSON of bench pipeline, attention or quality")->type_name("FILE")->required();
   command->add_option("-o,--output", line.plot_output, "PNG to write (default bench.png)")->type_name("FILE");
   command->callback([&line] {
     check_distinct({{"the report", line.path}, {"--output", line.plot_output}});
@@ -197,6 +224,7 @@ void add_bench(CommandLine& line) {
   command->require_subcommand(1);
   add_bench_attention(line, *command);
   add_bench_pipeline(line, *command);
+  add_bench_quality(line, *command);
   add_bench_plot(line, *command);
 }
 

@@ -77,13 +77,16 @@ attention::Policy read_untuned_policy(const Settings& settings) {
   return models::make_policy(options);
 }
 
+Error wrong_profile(const std::string& given, const TunedProfile& profile, const fs::path& model) {
+  return bad_input(given + " was made for another model (" + profile.model +
+                       "): the hashes of configs and weight headers differ from those of " + model.string(),
+                   "use that model, or make a profile of this one with 'sparsereel tune'");
+}
+
 void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
                    const models::Pipeline& pipeline) {
   if (!profile || profile->model_sha256 == pipeline.model_hash()) return;
-  throw bad_input(settings.describe("profile") + " was made for another model (" + profile->model +
-                      "): the hashes of configs and weight headers differ from those of " +
-                      model_path(settings).string(),
-                  "use that model, or make a profile of this one with 'sparsereel tune'");
+  throw wrong_profile(settings.describe("profile"), *profile, model_path(settings));
 }
 
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {

@@ -72,6 +72,9 @@ RunOptions read_run_options(const Settings& settings);
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
+/// `given`: how the error names the profile, which was made for another model than this one.
+Error wrong_profile(const std::string& given, const TunedProfile& profile, const std::filesystem::path& model);
+
 /// Throws Error where the profile was made for another model than the pipeline's.
 void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
                    const models::Pipeline& pipeline);

@@ -9,62 +9,25 @@
 #include <sstream>
 
 #include "app/commands/bench/pipeline_stages.h"
+#include "app/commands/bench/run_settings.h"
 #include "app/media/plot.h"
-#include "models/checkpoint/configs.h"
-#include "models/device.h"
 
 namespace sparsereel::app {
 namespace {
 
-nlohmann::json architecture_of(const models::ModelFolder& folder) {
-  nlohmann::json architecture;
-  for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = folder.config(name);
-  return architecture;
-}
-
 nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Pipeline& pipeline,
                                const nlohmann::json& architecture) {
-  const models::GenerateSettings settings = pipeline.resolve(plan.request);
-  const models::CogVideoXConfig transformer =
-      models::parse_cogvideox_config(architecture.at("transformer"), "transformer");
-  const double tokens = models::token_count(transformer, settings.latent_frames, settings.latent_height,
-                                            settings.latent_width, settings.max_sequence_length);
-  return {{"model", model_name(plan.run)},
-          {"dtype", models::dtype_name(pipeline.dtype())},
-          {"width", settings.width},
-          {"height", settings.height},
-          {"frames", settings.num_frames},
-          {"layers", transformer.num_layers},
-          {"heads", transformer.num_attention_heads},
-          {"head_dim", transformer.attention_head_dim},
-          {"tokens", static_cast<int64_t>(tokens)},
-          {"text_tokens", settings.max_sequence_length},
-          {"batch", settings.guidance_scale > 1 ? 2 : 1},
-          {"cfg_scale", settings.guidance_scale},
-          {"scheduler", settings.scheduler},
-          {"steps", settings.num_inference_steps},
-          {"video_steps", plan.video_steps},
-          {"seed", plan.request.seed},
-          {"offload", plan.run.offload},
-          {"similarity", plan.request.attention_policy.defaults.similarity},
-          {"pv_threshold", plan.request.attention_policy.defaults.pv_threshold}};
-}
-
-/// "NVIDIA H200, random weights of cogvideox-2b.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2)"
-std::string summary(const nlohmann::json& machine, const nlohmann::json& settings) {
-  const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };
-  std::string text = machine.at("name").get<std::string>();
-  if (machine.at("device") == "cpu") text += ", " + std::to_string(machine.at("threads").get<int>()) + " threads";
-  return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() + ", " +
-         number("frames") + " frames of " + number("width") + "x" + number("height") + " (" + number("tokens") +
-         " tokens, guidance batch " + number("batch") + "), " + number("steps") + " steps, seed " + number("seed");
+  nlohmann::json settings = bench::run_settings(plan.run, plan.request, pipeline, architecture);
+  settings["video_steps"] = plan.video_steps;
+  settings["similarity"] = plan.request.attention_policy.defaults.similarity;
+  return settings;
 }
 
 std::string render(const bench::PipelinePlan& plan, const std::vector<bench::StageRow>& rows,
                    const nlohmann::json& content) {
   if (plan.format == bench::Format::csv) return bench::stage_csv(rows);
   if (plan.format == bench::Format::json) return dump(content, 2) + "\n";
-  return summary(content.at("machine"), content.at("settings")) + "\n\n" +
+  return bench::run_summary(content.at("machine"), content.at("settings")) + "\n\n" +
          bench::stage_markdown(rows, plan.video_steps);
 }
 
@@ -138,7 +101,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
   check_profile(settings, plan.profile, *pipeline);
-  const nlohmann::json architecture = architecture_of(folder);
+  const nlohmann::json architecture = bench::architecture_of(folder);
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["settings"] = settings_report(plan, *pipeline, architecture);
   report.content["architecture"] = architecture;

@@ -1,6 +1,7 @@
 // From a report's rows to bars and points; see bench_plot.h.
 #include "app/commands/bench_plot.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/commands/bench/columns.h"
@@ -11,7 +12,8 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kRemedy = "give the --report (or --json) of 'sparsereel bench pipeline' or 'bench attention'";
+constexpr const char* kRemedy =
+    "give the --report (or --json) of 'sparsereel bench pipeline', 'bench attention' or 'bench quality'";
 
 using bench::number_of;
 using nlohmann::json;
@@ -56,22 +58,74 @@ std::string title_of(const json& report) {
   return title;
 }
 
+const json& rows_of(const json& report, const std::string& file) {
+  const auto rows = report.is_object() ? report.find("rows") : report.end();
+  if (!report.is_object() || rows == report.end() || !rows->is_array())
+    throw bad_input(file + ": rows is missing or no array", kRemedy);
+  return *rows;
+}
+
+/// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"
+std::string label_of(const json& row) {
+  if (const auto topk = number_of(row, "topk")) return json(*topk).dump();
+  for (const char* key : {"cdf", "error"})
+    if (const auto value = number_of(row, key)) return std::string(key) + " " + json(*value).dump();
+  return std::filesystem::path(text_of(row, "profile")).stem().string();
+}
+
+/// "dropped mean, select error", and of the other settings those in which the drawn rows differ.
+std::string method_of(const json& row, const std::vector<json>& drawn) {
+  std::string name = "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select");
+  for (const char* key : {"cell", "selection_rows", "similarity", "dense_steps", "token_order"}) {
+    const json value = row.value(key, json());
+    const bool same =
+        std::all_of(drawn.begin(), drawn.end(), [&](const json& other) { return other.value(key, json()) == value; });
+    if (same || value.is_null()) continue;
+    name.append(", ").append(key).append(" ").append(value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return name;
+}
+
+bool is_quality_report(const json& report) {
+  const auto rows = report.is_object() ? report.find("rows") : report.end();
+  return report.is_object() && rows != report.end() && rows->is_array() && !rows->empty() &&
+         rows->front().is_object() && rows->front().contains("step_ms");
+}
+
 }  // namespace
 
+CurvesData curves_of(const json& report, const std::string& file) {
+  std::vector<json> drawn;
+  for (const json& row : rows_of(report, file))
+    if (row.is_object() && number_of(row, "step_ms") && number_of(row, "psnr")) drawn.push_back(row);
+  if (drawn.empty()) throw bad_input(file + ": holds no row with a time and a PSNR to draw", kRemedy);
+  CurvesData data = {.title = title_of(report),
+                     .x = "ms a step",
+                     .y = "PSNR dB against full attention",
+                     .curves = {},
+                     .mark = number_of(drawn.front(), "full_step_ms"),
+                     .mark_name = "full"};
+  for (const json& row : drawn) {
+    const std::string name = method_of(row, drawn);
+    auto curve =
+        std::find_if(data.curves.begin(), data.curves.end(), [&](const Curve& known) { return known.name == name; });
+    if (curve == data.curves.end()) curve = data.curves.insert(curve, {.name = name, .points = {}});
+    curve->points.push_back({.label = label_of(row), .x = *number_of(row, "step_ms"), .y = *number_of(row, "psnr")});
+  }
+  return data;
+}
+
 PlotData plot_of(const json& report, const std::string& file) {
-  const json rows = report.is_object() ? report.value("rows", json()) : json();
-  const auto fail = [&](const std::string& what) { return bad_input(file + ": " + what, kRemedy); };
-  if (!rows.is_array()) throw fail("rows is missing or no array");
   std::vector<json> drawn;
   bool decibels = false, steps = false;
-  for (const json& row : rows) {
+  for (const json& row : rows_of(report, file)) {
     if (!row.is_object() || !number_of(row, "ms")) continue;
     if (row.contains("stage") && text_of(row, "stage") != bench::kStepStage) continue;
     drawn.push_back(row);
     steps = steps || row.contains("stage");
     decibels = decibels || number_of(row, "psnr").has_value();
   }
-  if (drawn.empty()) throw fail("holds no row with a time to draw");
+  if (drawn.empty()) throw bad_input(file + ": holds no row with a time to draw", kRemedy);
   PlotData data = {.title = title_of(report),
                    .unit = steps ? "ms a step" : "ms a call",
                    .quality = decibels ? "PSNR dB" : "1 - rel. L1",
@@ -86,7 +140,14 @@ PlotData plot_of(const json& report, const std::string& file) {
 
 void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report) {
   check_png("--output", output);
-  const PlotData data = plot_of(models::read_json(file, kRemedy), file.string());
+  const json content = models::read_json(file, kRemedy);
+  if (is_quality_report(content)) {
+    const CurvesData data = curves_of(content, file.string());
+    write_curves(output, data);
+    report.last_line = output.string() + ": " + std::to_string(data.curves.size()) + " curves";
+    return;
+  }
+  const PlotData data = plot_of(content, file.string());
   write_plot(output, data);
   report.last_line = output.string() + ": " + std::to_string(data.rows.size()) + " bars";
 }

@@ -13,6 +13,9 @@ namespace sparsereel::app {
 /// Rows without a time are left out. Throws Error naming `file` when it holds none of these.
 PlotData plot_of(const nlohmann::json& report, const std::string& file);
 
+/// The rows of `bench quality`: PSNR against the time of a step, a curve a method. Throws likewise.
+CurvesData curves_of(const nlohmann::json& report, const std::string& file);
+
 void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report);
 
 }  // namespace sparsereel::app

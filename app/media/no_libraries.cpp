@@ -33,6 +33,10 @@ void write_plot(const std::filesystem::path& path, const PlotData&) {
   require_media_libraries(path);
 }
 
+void write_curves(const std::filesystem::path& path, const CurvesData&) {
+  require_media_libraries(path);
+}
+
 void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMap>&) {
   require_media_libraries(path);
 }

@@ -17,10 +17,13 @@ constexpr double kScale = 0.45;
 constexpr int kLine = 20, kMargin = 16, kBarHeight = 24, kBarGap = 12;
 constexpr int kNameWidth = 190, kBarWidth = 420, kFigureWidth = 70;
 constexpr int kPointsWidth = 380, kPointsHeight = 300;
+constexpr int kCurvesWidth = 760, kCurvesHeight = 480;
 
 const cv::Scalar kInk(40, 40, 40), kPaper(255, 255, 255), kGrid(225, 225, 225);
 /// RGB; told apart in grey and by people who see fewer colours.
 const std::vector<cv::Scalar> kColours = {{0, 90, 160}, {230, 130, 20}, {150, 150, 150}, {90, 170, 110}};
+const std::vector<cv::Scalar> kCurveColours = {{0, 90, 160},   {230, 130, 20},  {90, 170, 110},
+                                               {120, 60, 130}, {150, 150, 150}, {60, 60, 60}};
 
 void write(cv::Mat& image, const std::string& text, const cv::Point& at) {
   cv::putText(image, text, at, kFont, kScale, kInk, 1, cv::LINE_AA);
@@ -95,6 +98,34 @@ struct Axis {
   }
 };
 
+/// The rectangle in which points lie.
+struct Field {
+  int x0, x1, y0, y1;  // left, right, bottom, top
+
+  cv::Point place(const Axis& across, const Axis& up, double x, double y) const {
+    return {across.place(x, x0, x1), up.place(y, y0, y1)};
+  }
+};
+
+void draw_grid(cv::Mat& image, const Field& field, const Axis& across, const Axis& up, int left) {
+  constexpr int lines = 4;
+  for (int i = 0; i <= lines; ++i) {
+    const double share = static_cast<double>(i) / lines;
+    const int x = field.x0 + static_cast<int>(share * (field.x1 - field.x0));
+    const int y = field.y0 + static_cast<int>(share * (field.y1 - field.y0));
+    cv::line(image, {x, field.y0}, {x, field.y1}, kGrid);
+    cv::line(image, {field.x0, y}, {field.x1, y}, kGrid);
+    write(image, short_number(across.least + share * (across.most - across.least)), {x - 14, field.y0 + 18});
+    write(image, short_number(up.least + share * (up.most - up.least)), {left, y + 5});
+  }
+}
+
+void draw_point(cv::Mat& image, const cv::Point& centre, const std::string& label, const cv::Scalar& colour) {
+  cv::circle(image, centre, 5, colour, cv::FILLED, cv::LINE_AA);
+  const int right = centre.x + 8 + width_of(label);
+  write(image, label, {right < image.cols ? centre.x + 8 : centre.x - 8 - width_of(label), centre.y - 6});
+}
+
 void draw_points(cv::Mat& image, const PlotData& data, int left, int top) {
   std::vector<double> speeds, qualities;
   for (const PlotRow& row : data.rows) {
@@ -103,24 +134,12 @@ void draw_points(cv::Mat& image, const PlotData& data, int left, int top) {
     qualities.push_back(*row.quality);
   }
   const Axis across(speeds), up(qualities);
-  const int x0 = left + 50, x1 = left + kPointsWidth - 20, y0 = top + kPointsHeight - 40, y1 = top + kLine;
+  const Field field = {left + 50, left + kPointsWidth - 20, top + kPointsHeight - 40, top + kLine};
   write(image, data.quality + " against speed (x full)", {left, top});
-  constexpr int lines = 4;
-  for (int i = 0; i <= lines; ++i) {
-    const double share = static_cast<double>(i) / lines;
-    const int x = x0 + static_cast<int>(share * (x1 - x0)), y = y0 + static_cast<int>(share * (y1 - y0));
-    cv::line(image, {x, y0}, {x, y1}, kGrid);
-    cv::line(image, {x0, y}, {x1, y}, kGrid);
-    write(image, short_number(across.least + share * (across.most - across.least)), {x - 14, y0 + 18});
-    write(image, short_number(up.least + share * (up.most - up.least)), {left, y + 5});
-  }
-  for (const PlotRow& row : data.rows) {
-    if (!has_point(row)) continue;
-    const cv::Point centre(across.place(*row.speedup, x0, x1), up.place(*row.quality, y0, y1));
-    cv::circle(image, centre, 5, kColours.front(), cv::FILLED, cv::LINE_AA);
-    const int right = centre.x + 8 + width_of(row.name);
-    write(image, row.name, {right < image.cols ? centre.x + 8 : centre.x - 8 - width_of(row.name), centre.y - 6});
-  }
+  draw_grid(image, field, across, up, left);
+  for (const PlotRow& row : data.rows)
+    if (has_point(row))
+      draw_point(image, field.place(across, up, *row.speedup, *row.quality), row.name, kColours.front());
 }
 
 cv::Mat draw(const PlotData& data) {
@@ -136,9 +155,60 @@ cv::Mat draw(const PlotData& data) {
   return image;
 }
 
+const cv::Scalar& colour_of(size_t curve) {
+  return kCurveColours[curve % kCurveColours.size()];
+}
+
+void draw_curve(cv::Mat& image, const Curve& curve, const Field& field, const Axis& across, const Axis& up,
+                const cv::Scalar& colour) {
+  const auto place = [&](const Curve::Point& point) { return field.place(across, up, point.x, point.y); };
+  for (size_t i = 1; i < curve.points.size(); ++i)
+    cv::line(image, place(curve.points[i - 1]), place(curve.points[i]), colour, 2, cv::LINE_AA);
+  for (const Curve::Point& point : curve.points) draw_point(image, place(point), point.label, colour);
+}
+
+cv::Mat draw(const CurvesData& data) {
+  std::vector<double> xs, ys;
+  for (const Curve& curve : data.curves) {
+    for (const Curve::Point& point : curve.points) {
+      xs.push_back(point.x);
+      ys.push_back(point.y);
+    }
+  }
+  if (data.mark) xs.push_back(*data.mark);
+  const Axis across(xs), up(ys);
+  int width = std::max(kCurvesWidth, width_of(data.title) + 2 * kMargin);
+  for (const Curve& curve : data.curves) width = std::max(width, width_of(curve.name) + 4 * kMargin);
+  const int height = kCurvesHeight + static_cast<int>(data.curves.size()) * kLine + kMargin;
+  cv::Mat image(height + height % 2, width + width % 2, CV_8UC3, kPaper);
+  const Field field = {kMargin + 50, image.cols - kMargin - 20, kCurvesHeight - 60, kMargin + 3 * kLine};
+  write(image, data.title, {kMargin, kMargin + 10});
+  write(image, data.y, {kMargin, kMargin + 10 + kLine});
+  draw_grid(image, field, across, up, kMargin);
+  write(image, data.x, {field.x1 - width_of(data.x), field.y0 + 2 * kLine});
+  if (data.mark) {
+    const int x = across.place(*data.mark, field.x0, field.x1);
+    cv::line(image, {x, field.y0}, {x, field.y1}, kInk, 1, cv::LINE_AA);
+    write(image, data.mark_name, {x - width_of(data.mark_name) / 2, field.y1 - 6});
+  }
+  int y = kCurvesHeight;
+  for (size_t i = 0; i < data.curves.size(); ++i, y += kLine) {
+    draw_curve(image, data.curves[i], field, across, up, colour_of(i));
+    cv::rectangle(image, {kMargin, y - 10, 12, 12}, colour_of(i), cv::FILLED);
+    write(image, data.curves[i].name, {kMargin + 18, y});
+  }
+  return image;
+}
+
 }  // namespace
 
 void write_plot(const std::filesystem::path& path, const PlotData& data) {
+  check_png("the plot", path);
+  const cv::Mat image = draw(data);
+  write_png(path, image.cols, image.rows, {image.datastart, image.dataend});
+}
+
+void write_curves(const std::filesystem::path& path, const CurvesData& data) {
   check_png("the plot", path);
   const cv::Mat image = draw(data);
   write_png(path, image.cols, image.rows, {image.datastart, image.dataend});

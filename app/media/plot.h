@@ -25,6 +25,24 @@ struct PlotData {
   std::vector<PlotRow> rows;
 };
 
+/// Ways to run that differ in one number: a line of points.
+struct Curve {
+  struct Point {
+    std::string label;  // of the number: "0.3"
+    double x = 0, y = 0;
+  };
+  std::string name;
+  std::vector<Point> points;
+};
+
+struct CurvesData {
+  std::string title;
+  std::string x, y;  // what the axes show
+  std::vector<Curve> curves;
+  std::optional<double> mark;  // a vertical line there, with a name
+  std::string mark_name;
+};
+
 /// A table of shares, drawn as colours from pale (0) to dark (1); nothing is drawn where a value is NaN.
 struct HeatMap {
   std::string title;
@@ -38,6 +56,9 @@ void check_png(const std::string& option, const std::filesystem::path& path);
 /// Bars on the left, points on the right where there are any. Atomic. Throws Error naming the file (not a .png, no such
 /// folder, a build without media libraries).
 void write_plot(const std::filesystem::path& path, const PlotData& data);
+
+/// One picture of all curves, their names below. Otherwise as write_plot().
+void write_curves(const std::filesystem::path& path, const CurvesData& data);
 
 /// One below the other, with a scale. Otherwise as write_plot().
 void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMap>& maps);

@@ -200,4 +200,19 @@ std::vector<PromptRow> read_prompt_set(const fs::path& file) {
   return rows;
 }
 
+std::vector<std::string> read_prompts(const fs::path& file) {
+  std::vector<std::string> prompts;
+  for (const PromptRow& row : read_prompt_set(file)) {
+    const std::string place = at(file.string(), row.line);
+    for (const auto& [key, value] : row.values)
+      if (key != "prompt")
+        throw bad_input(place + ": " + key + " stands beside a prompt, but here one setting holds for all of them",
+                        "give it on the command line, and rows that hold a prompt alone");
+    const auto prompt = row.values.find("prompt");
+    if (prompt == row.values.end()) throw bad_input(place + ": there is no prompt", "give each row one");
+    prompts.push_back(prompt->second);
+  }
+  return prompts;
+}
+
 }  // namespace sparsereel::app::sets

@@ -40,4 +40,7 @@ std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format,
 /// The same of a file; at least one row.
 std::vector<PromptRow> read_prompt_set(const std::filesystem::path& file);
 
+/// The prompts of a set in which nothing else stands. Throws Error where a row has no prompt, or a field beside it.
+std::vector<std::string> read_prompts(const std::filesystem::path& file);
+
 }  // namespace sparsereel::app::sets

@@ -86,31 +86,20 @@ Data parse_data(const std::string& text) {
 
 }  // namespace
 
-std::string at_item(std::string option, const std::string& list, const std::string& item) {
-  return option.append(" ").append(list).append(": '").append(item).append("'");
-}
-
 std::vector<Mode> parse_modes(const std::string& text) {
   std::vector<Mode> modes;
-  for (const std::string& item : split(text, ',')) {
-    require_choice(at_item("--modes", text, item), item, {"full", "quantized", "sparse"}, kHelp);
-    const Mode mode = attention::parse_mode(item);
-    if (std::find(modes.begin(), modes.end(), mode) == modes.end()) modes.push_back(mode);
-  }
+  for (const std::string& word : parse_words("--modes", text, {"full", "quantized", "sparse"}))
+    modes.push_back(attention::parse_mode(word));
   return modes;
 }
 
 std::vector<double> parse_fractions(const std::string& text) {
-  std::vector<double> values;
-  for (const std::string& item : split(text, ',')) {
-    double value = 0;
-    const auto [stop, error] = std::from_chars(item.data(), item.data() + item.size(), value);
-    if (error != std::errc{} || stop != item.data() + item.size() || !(value > 0 && value <= 1))
-      throw bad_input(at_item("--topk", text, item) + " is no fraction above 0 and at most 1",
-                      "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1");
-    values.push_back(value);
-  }
-  return values;
+  return parse_numbers("--topk", text,
+                       {.least = 0,
+                        .most = 1,
+                        .with_least = false,
+                        .what = "fraction above 0 and at most 1",
+                        .remedy = "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1"});
 }
 
 Format parse_format(const std::optional<std::string>& format, const std::string& output) {

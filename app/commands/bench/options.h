@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/lists.h"
 #include "app/commands/bench/selections.h"
 #include "app/commands/bench/workloads.h"
 #include "attention/policy.h"
@@ -56,9 +57,6 @@ struct AttentionPlan {
 
   bool has(attention::Mode mode) const;
 };
-
-/// How errors name an item of a list: "--modes full,fast: 'fast'".
-std::string at_item(std::string option, const std::string& list, const std::string& item);
 
 /// "full,sparse"; a mode given twice counts once. Throws Error naming the item that is no mode to measure.
 std::vector<attention::Mode> parse_modes(const std::string& text);

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "app/nearest.h"
-#include "app/split.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {
@@ -14,16 +12,6 @@ using attention::Mode;
 
 constexpr int64_t kDefaultSteps = 4;  // a run is for its time; its video is better with more
 constexpr const char* kPrompt = "a red circle moving to the right on a blue background";
-
-std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
-  std::vector<hilbert::TokenOrder> orders;
-  for (const std::string& item : split(text, ',')) {
-    require_choice(at_item("--token-order", text, item), item, find_option("token_order")->choices, "give one of them");
-    const hilbert::TokenOrder order = hilbert::parse_token_order(item);
-    if (std::find(orders.begin(), orders.end(), order) == orders.end()) orders.push_back(order);
-  }
-  return orders;
-}
 
 /// Options of the selection that would change nothing.
 void refuse_idle_selection(const Settings& settings, const PipelineOptions& options, bool sparse) {

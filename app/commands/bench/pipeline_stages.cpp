@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
@@ -50,11 +49,7 @@ PipelineStages::PipelineStages(const PipelinePlan& plan, models::Pipeline& pipel
 }
 
 double PipelineStages::time(const std::function<void()>& call) const {
-  models::synchronize(pipeline_.device());
-  const auto start = std::chrono::steady_clock::now();
-  call();
-  models::synchronize(pipeline_.device());
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return milliseconds_of(pipeline_.device(), call);
 }
 
 std::optional<double> PipelineStages::take_peak_gib() const {

@@ -57,6 +57,11 @@ double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device de
   return sum / static_cast<double>(frames.size(0) * windows);
 }
 
+Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
+  return {.psnr = std::min(psnr(frames, reference).value_or(kEqualPsnr), kEqualPsnr),
+          .ssim = std::min(ssim(frames, reference, device), 1.0)};
+}
+
 double relative_l1(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor expected = b.to(at::kDouble);
   const double size = expected.abs().sum().item<double>();

@@ -15,6 +15,14 @@ std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference
 /// 11. Computed on `device`, a few frames at a time.
 double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
+constexpr double kEqualPsnr = 100;  // dB, from which frames count as equal
+
+/// PSNR and SSIM, of frames that are equal kEqualPsnr and 1: numbers that can be averaged.
+struct Nearness {
+  double psnr = 0, ssim = 0;
+};
+Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
+
 /// sum |a - b| / sum |b|
 double relative_l1(const at::Tensor& a, const at::Tensor& b);
 

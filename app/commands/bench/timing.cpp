@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "hilbert/error.h"
+#include "models/device.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -73,6 +74,14 @@ std::vector<double> Timer::finish() {
   }
   pending_.clear();
   return times;
+}
+
+double milliseconds_of(c10::Device device, const std::function<void()>& call) {
+  models::synchronize(device);
+  const double start = Timer::now();
+  call();
+  models::synchronize(device);
+  return Timer::now() - start;
 }
 
 std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,

@@ -36,6 +36,9 @@ class Timer {
   std::vector<std::pair<c10::Event, c10::Event>> pending_;  // GPU: before and after each call
 };
 
+/// Milliseconds of one call that waits for nothing by itself: the device is idle before it and after it.
+double milliseconds_of(c10::Device device, const std::function<void()>& call);
+
 struct Rounds {
   int64_t warmup = 1;
   int64_t repetitions = 5;

@@ -54,22 +54,6 @@ double parse_duration(const std::string& text) {
   return seconds;
 }
 
-std::vector<std::string> read_prompts(const std::filesystem::path& file) {
-  std::vector<std::string> prompts;
-  for (const sets::PromptRow& row : sets::read_prompt_set(file)) {
-    const std::string place = file.string() + ":" + std::to_string(row.line);
-    for (const auto& [key, value] : row.values)
-      if (key != "prompt")
-        throw bad_input(std::string(place).append(": ").append(key) +
-                            " cannot be tuned on: a search has one setting for all prompts",
-                        "give it on the command line, and rows that hold a prompt alone");
-    const auto prompt = row.values.find("prompt");
-    if (prompt == row.values.end()) throw bad_input(place + ": there is no prompt", "give each row one");
-    prompts.push_back(prompt->second);
-  }
-  return prompts;
-}
-
 std::vector<int64_t> TunePlan::sampled_steps(size_t prompt, int64_t steps) const {
   const int64_t count = std::min(samples, steps);
   const double phase = (static_cast<double>(prompt) + 0.5) / static_cast<double>(prompts.size());
@@ -104,7 +88,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   if (!options.prompts.empty() && settings.has("prompt"))
     throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
   plan.prompts =
-      options.prompts.empty() ? std::vector<std::string>{given.request.prompt} : read_prompts(options.prompts);
+      options.prompts.empty() ? std::vector<std::string>{given.request.prompt} : sets::read_prompts(options.prompts);
   plan.budget_seconds = parse_duration(options.budget);
   plan.bounds = {.l1 = options.l1, .l2 = options.l2};
   plan.min_psnr = options.min_psnr;

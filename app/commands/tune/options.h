@@ -52,9 +52,6 @@ struct TunePlan {
 /// "90s", "10m", "1h30m", "45" (seconds). Throws Error for anything else.
 double parse_duration(const std::string& text);
 
-/// Of a prompt set as `batch` reads it. Throws Error where a row has no prompt, or a field beside it.
-std::vector<std::string> read_prompts(const std::filesystem::path& file);
-
 /// Throws Error naming the option that is out of range.
 TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options);
 

@@ -20,7 +20,6 @@ using attention::DenseStart;
 using attention::HeadSearch;
 
 constexpr double kSamplingShare = 0.5;  // of the budget; the rest is for whole videos
-constexpr double kEqualPsnr = 100;      // dB, from which frames count as equal
 constexpr int64_t kChecksAfterFirst = 3;
 
 std::vector<std::vector<attention::HeadChoice>> untuned_choices(const HeadSearches& heads) {
@@ -162,9 +161,9 @@ at::Tensor Session::decode(const at::Tensor& latents) {
 void Session::add_figures(VideoFigures& figures, const at::Tensor& latents, int64_t prompt) {
   if (!references_.contains(prompt)) references_[prompt] = decode(state_.latents.at(prompt));
   const at::Tensor frames = decode(latents);
-  const at::Tensor& reference = references_.at(prompt);
-  figures.psnr += std::min(bench::psnr(frames, reference).value_or(kEqualPsnr), kEqualPsnr);
-  figures.ssim += std::min(bench::ssim(frames, reference, pipeline_.device()), 1.0);
+  const bench::Nearness near = bench::nearness(frames, references_.at(prompt), pipeline_.device());
+  figures.psnr += near.psnr;
+  figures.ssim += near.ssim;
 }
 
 /// Of the profile with that start: videos of the first prompts. Each of their steps takes turns with one of the untuned

@@ -1,0 +1,109 @@
+// From options to prompts and combinations; see quality_plan.h.
+#include "app/commands/bench/quality_plan.h"
+
+#include <algorithm>
+
+#include "app/commands/batch/prompt_set.h"
+#include "app/commands/bench/judge.h"
+#include "app/split.h"
+#include "attention/profile.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/sha256.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+TunedProfile tuned(const std::string& file, const attention::Profile& profile) {
+  return {.file = file,
+          .sha256 = models::sha256(attention::to_yaml(profile)),
+          .model = profile.model,
+          .model_sha256 = profile.model_sha256,
+          .made_with = profile.made_with};
+}
+
+std::vector<std::string> read_first_prompts(const QualityOptions& options) {
+  check_range("--limit", options.limit, 1, 1'000'000);
+  std::vector<std::string> prompts = sets::read_prompts(options.prompts);
+  if (options.limit) prompts.resize(std::min(prompts.size(), static_cast<size_t>(*options.limit)));
+  return prompts;
+}
+
+void refuse_idle(const QualityOptions& options) {
+  if (!options.plot.empty() && options.timed_steps == 0)
+    throw bad_input("--plot has nothing to draw with --timed-steps 0", "leave one of them out");
+}
+
+}  // namespace
+
+const std::vector<std::string>& quality_keys() {
+  static const std::vector<std::string> keys = {"model",
+                                                "random_weights",
+                                                "negative_prompt",
+                                                "max_sequence_length",
+                                                "width",
+                                                "height",
+                                                "size",
+                                                "frames",
+                                                "seed",
+                                                "steps",
+                                                "cfg_scale",
+                                                "dynamic_cfg",
+                                                "scheduler",
+                                                "pv_threshold",
+                                                "dense_layers",
+                                                "device",
+                                                "dtype",
+                                                "vae_tiling",
+                                                "offload",
+                                                "threads",
+                                                "report",
+                                                "quiet",
+                                                "json"};
+  return keys;
+}
+
+models::GenerateRequest QualityPlan::request_of(size_t prompt) const {
+  models::GenerateRequest result = request;
+  result.prompt = prompts.at(prompt);
+  result.seed += prompt;
+  result.attention_mode = attention::Mode::full;
+  return result;
+}
+
+models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination& combination,
+                                                attention::Mode mode) const {
+  models::GenerateRequest result = request_of(prompt);
+  result.attention_mode = mode;
+  result.attention_policy = combination.policy;
+  result.token_order = combination.order;
+  return result;
+}
+
+QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {
+  refuse_idle(options);
+  check_range("--timed-steps", options.timed_steps, 0, 1000);
+  QualityPlan plan;
+  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
+  plan.run = given.run;
+  plan.request = given.request;
+  plan.prompts = read_first_prompts(options);
+  std::vector<ProfilePolicy> profiles;
+  const attention::Policy untuned = read_untuned_policy(settings);
+  for (const std::string& file : split(options.lists.profile.value_or(settings.text("profile", "")), ',')) {
+    if (file.empty() && !options.lists.profile) continue;  // there is none
+    const attention::Profile profile = attention::read_profile(file);
+    plan.profiles.push_back(tuned(file, profile));
+    profiles.push_back({.file = file, .policy = attention::policy_of(profile)});
+    if (settings.has("dense_layers")) profiles.back().policy.dense_layers = untuned.dense_layers;
+  }
+  plan.grid = expand(options.lists, untuned, plan.request.token_order, profiles);
+  plan.timed_steps = options.timed_steps;
+  plan.check = !options.no_rel_l1;
+  plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : options.judge;
+  plan.plot = options.plot;
+  plan.pictures = options.pictures;
+  plan.format = parse_format(options.format, options.output);
+  return plan;
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,194 @@
+// Denoises prompt by prompt, then times, then decodes; see quality_runs.h.
+#include "app/commands/bench/quality_runs.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "app/commands/bench/quality.h"
+#include "app/commands/bench/spread.h"
+#include "app/commands/bench/timing.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+constexpr int64_t kPictureFrames = 6;
+
+at::Tensor some_frames(const at::Tensor& frames) {
+  const int64_t count = std::min(kPictureFrames, frames.size(0));
+  const at::Tensor index = at::linspace(0, static_cast<double>(frames.size(0) - 1), count).round().to(at::kLong);
+  return frames.index_select(0, index);
+}
+
+/// But for what the frames tell.
+PromptFigures figures_of(const std::string& prompt, const attention::Statistics& statistics, bool checked) {
+  PromptFigures figures;
+  figures.prompt = prompt;
+  figures.sparsity = statistics.sparsity();
+  figures.mean_share = statistics.mean_share();
+  if (checked) figures.rel_l1 = statistics.mean_relative_l1();
+  if (statistics.predicted_tiles > 0) figures.predicted_error = statistics.predicted_error();
+  return figures;
+}
+
+at::Tensor on_host(const at::Tensor& latents) {
+  return latents.to(at::kCPU).contiguous();
+}
+
+}  // namespace
+
+QualityRuns::QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, Watcher& watcher, const Judge* judge)
+    : plan_(plan),
+      pipeline_(pipeline),
+      watcher_(watcher),
+      judge_(judge),
+      steps_(pipeline.resolve(plan.request).num_inference_steps) {
+  for (const Combination& combination : plan.grid.combinations) entries_.emplace_back().row.combination = combination;
+}
+
+std::vector<QualityRow> QualityRuns::rows() const {
+  std::vector<QualityRow> rows;
+  rows.reserve(entries_.size());
+  for (const Entry& entry : entries_) rows.push_back(entry.row);
+  return rows;
+}
+
+void QualityRuns::encode_prompts() {
+  watcher_.stage("text");
+  if (!pipeline_.streams_text_encoder()) pipeline_.load_text_encoder();
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
+    watcher_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
+    texts_.push_back(pipeline_.encode_text(plan_.request_of(prompt)).to(at::kCPU));
+  }
+  pipeline_.release_text_encoder();
+  watcher_.stage("load transformer");
+  pipeline_.load_transformer();
+}
+
+std::unique_ptr<models::Denoising> QualityRuns::start(const models::GenerateRequest& request, size_t prompt) {
+  return pipeline_.start_denoising(request, texts_[prompt].to(pipeline_.device()));
+}
+
+std::unique_ptr<models::Denoising> QualityRuns::run(const models::GenerateRequest& request, size_t prompt) {
+  const auto videos = static_cast<int64_t>(plan_.prompts.size() * (1 + entries_.size()));
+  const int64_t before = videos_++ * steps_;
+  auto denoising = start(request, prompt);
+  while (!denoising->finished()) {
+    watcher_.round(before + denoising->done(), videos * steps_);
+    denoising->step();
+  }
+  return denoising;
+}
+
+void QualityRuns::run(Entry& entry, size_t prompt) {
+  const attention::Mode mode = plan_.check ? attention::Mode::check : attention::Mode::sparse;
+  const auto denoising = run(plan_.request_of(prompt, entry.row.combination, mode), prompt);
+  const models::AttentionRun& attention = denoising->attention();
+  entry.row.prompts.push_back(figures_of(plan_.prompts[prompt], attention.statistics, plan_.check));
+  entry.row.kernel = attention.kernel;
+  if (!denoising->warnings().empty()) entry.row.note = denoising->warnings().front();
+  entry.latents.push_back(on_host(denoising->latents()));
+}
+
+void QualityRuns::denoise() {
+  watcher_.stage("denoise");
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
+    full_.push_back(on_host(run(plan_.request_of(prompt), prompt)->latents()));
+    for (Entry& entry : entries_) {
+      const std::string failure = entry.failed ? "" : failure_of([&] { run(entry, prompt); });
+      if (failure.empty()) continue;
+      entry = {.row = {.combination = entry.row.combination, .note = failure}, .latents = {}, .failed = true};
+    }
+  }
+}
+
+/// As many as asked for beyond the dense steps, so that both kinds of steps are among them.
+int64_t QualityRuns::rounds_to_time() const {
+  if (!plan_.timed_steps) return steps_;
+  int64_t dense = 0;
+  for (const Entry& entry : entries_) dense = std::max(dense, entry.row.combination.policy.dense_steps);
+  return *plan_.timed_steps == 0 ? 0 : std::min(steps_, dense + *plan_.timed_steps);
+}
+
+/// A contender's run of the first prompt.
+struct QualityRuns::Turns {
+  models::GenerateRequest request;
+  QualityRow* row = nullptr;  // null: full attention
+  std::unique_ptr<models::Denoising> denoising = {};
+  std::vector<double> milliseconds = {};
+};
+
+void QualityRuns::time_steps() {
+  const int64_t rounds = rounds_to_time();
+  if (rounds == 0) return;
+  watcher_.stage("time steps");
+  std::vector<Turns> all;
+  all.push_back({.request = plan_.request_of(0)});
+  for (Entry& entry : entries_)
+    if (!entry.failed)
+      all.push_back(
+          {.request = plan_.request_of(0, entry.row.combination, attention::Mode::sparse), .row = &entry.row});
+  for (int64_t round = -1; round < rounds; ++round) {  // the first warms up
+    watcher_.round(round + 1, rounds + 1);
+    for (Turns& turns : all) {
+      watcher_.stop_if_interrupted();
+      if (round <= 0) turns.denoising = start(turns.request, 0);
+      const double taken = milliseconds_of(pipeline_.device(), [&] { turns.denoising->step(); });
+      if (round >= 0) turns.milliseconds.push_back(taken);
+    }
+  }
+  full_step_ms_ = step_milliseconds(all.front().milliseconds, 0, steps_);
+  for (const Turns& turns : all) {
+    if (turns.row == nullptr) continue;
+    turns.row->step_ms = step_milliseconds(turns.milliseconds, turns.row->combination.policy.dense_steps, steps_);
+    turns.row->full_step_ms = full_step_ms_;
+  }
+}
+
+at::Tensor QualityRuns::decode(const at::Tensor& latents, const std::string& name, size_t prompt) {
+  watcher_.stop_if_interrupted();
+  models::GenerateObserver observer;
+  observer.decode = [this](int64_t, int64_t) { watcher_.stop_if_interrupted(); };
+  const at::Tensor frames = pipeline_.decode(latents, plan_.run.vae_tiling, observer).frames;
+  if (prompt == 0 && !plan_.pictures.empty()) pictures_.push_back({.name = name, .frames = some_frames(frames)});
+  return frames;
+}
+
+std::optional<Verdict> QualityRuns::judge(const at::Tensor& frames, size_t prompt) const {
+  if (judge_ == nullptr) return {};
+  return Verdict{.told = traits_of(plan_.prompts[prompt]), .seen = judge_->read(frames)};
+}
+
+void QualityRuns::compare() {
+  watcher_.stage("decode");
+  pipeline_.release_transformer();  // the decoder has its memory, the same for all videos
+  pipeline_.load_vae();
+  if (judge_ != nullptr) full_verdicts_.emplace();
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
+    watcher_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
+    const at::Tensor reference = decode(full_[prompt], "full", prompt);
+    if (const auto verdict = judge(reference, prompt)) full_verdicts_->add(*verdict);
+    for (Entry& entry : entries_) {
+      if (entry.failed) continue;
+      const at::Tensor frames = decode(entry.latents[prompt], entry.row.combination.name(), prompt);
+      const Nearness near = nearness(frames, reference, pipeline_.device());
+      PromptFigures& figures = entry.row.prompts[prompt];
+      figures.psnr = near.psnr;
+      figures.ssim = near.ssim;
+      figures.verdict = judge(frames, prompt);
+    }
+  }
+}
+
+double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps) {
+  const int64_t timed = static_cast<int64_t>(milliseconds.size());
+  const int64_t dense = std::clamp<int64_t>(dense_steps, 0, steps);
+  const auto end_of_dense = milliseconds.begin() + std::min(dense, timed);
+  const std::vector<double> first(milliseconds.begin(), end_of_dense), rest(end_of_dense, milliseconds.end());
+  double sum = 0;
+  if (dense > 0) sum += static_cast<double>(dense) * spread(first).median;
+  if (dense < steps) sum += static_cast<double>(steps - dense) * spread(rest).median;
+  return sum / static_cast<double>(steps);
+}
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,77 @@
+// Makes the videos that `bench quality` compares, and times their steps.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands/bench/quality_plan.h"
+#include "app/commands/bench/quality_rows.h"
+#include "app/commands/bench/watcher.h"
+#include "models/denoising.h"
+
+namespace sparsereel::app::bench {
+
+/// A video of the first prompt, as frames to look at.
+struct Picture {
+  std::string name;   // "full", or the combination's
+  at::Tensor frames;  // a few of them, fp32 CPU [F, H, W, 3]
+};
+
+class QualityRuns {
+ public:
+  /// `judge`: null where nobody judges.
+  QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, Watcher& watcher, const Judge* judge);
+
+  void encode_prompts();
+  /// For each prompt by full attention and by every combination, from one noise. What a combination cannot do becomes
+  /// its row's note.
+  void denoise();
+  /// Steps of the first prompt, all combinations and full attention in turns, without measuring errors.
+  void time_steps();
+  /// Decodes what was denoised and compares the frames.
+  void compare();
+
+  std::vector<QualityRow> rows() const;
+  /// Of full attention's videos.
+  const std::optional<VerdictCount>& full_verdicts() const { return full_verdicts_; }
+  const std::optional<double>& full_step_ms() const { return full_step_ms_; }
+  const std::vector<Picture>& pictures() const { return pictures_; }
+
+ private:
+  /// A combination on its way; its row's note says why where it failed.
+  struct Entry {
+    QualityRow row;
+    std::vector<at::Tensor> latents;  // CPU [1, F, C, H, W], one a prompt
+    bool failed = false;
+  };
+  struct Turns;
+
+  std::unique_ptr<models::Denoising> start(const models::GenerateRequest& request, size_t prompt);
+  std::unique_ptr<models::Denoising> run(const models::GenerateRequest& request, size_t prompt);
+  void run(Entry& entry, size_t prompt);
+  int64_t rounds_to_time() const;
+  at::Tensor decode(const at::Tensor& latents, const std::string& name, size_t prompt);
+  std::optional<Verdict> judge(const at::Tensor& frames, size_t prompt) const;
+
+  const QualityPlan& plan_;
+  models::Pipeline& pipeline_;
+  Watcher& watcher_;
+  const Judge* judge_;
+  int64_t steps_;
+  int64_t videos_ = 0;             // begun
+  std::vector<at::Tensor> texts_;  // CPU, one a prompt
+  std::vector<at::Tensor> full_;   // latents, one a prompt
+  std::vector<Entry> entries_;     // one a combination
+  std::optional<VerdictCount> full_verdicts_;
+  std::optional<double> full_step_ms_;
+  std::vector<Picture> pictures_;
+};
+
+/// Milliseconds of a step of a whole run: the median of its first `dense_steps` and that of the others, weighed by how
+/// many of `steps` each kind is. `milliseconds`: of the first steps, some of each kind that occurs.
+double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps);
+
+}  // namespace sparsereel::app::bench

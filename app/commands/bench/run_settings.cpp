@@ -1,0 +1,50 @@
+// Resolves the request and names it; see run_settings.h.
+#include "app/commands/bench/run_settings.h"
+
+#include "models/checkpoint/configs.h"
+#include "models/device.h"
+
+namespace sparsereel::app::bench {
+
+nlohmann::json architecture_of(const models::ModelFolder& folder) {
+  nlohmann::json architecture;
+  for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = folder.config(name);
+  return architecture;
+}
+
+nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest& request,
+                            const models::Pipeline& pipeline, const nlohmann::json& architecture) {
+  const models::GenerateSettings settings = pipeline.resolve(request);
+  const models::CogVideoXConfig transformer =
+      models::parse_cogvideox_config(architecture.at("transformer"), "transformer");
+  const double tokens = models::token_count(transformer, settings.latent_frames, settings.latent_height,
+                                            settings.latent_width, settings.max_sequence_length);
+  return {{"model", model_name(run)},
+          {"dtype", models::dtype_name(pipeline.dtype())},
+          {"width", settings.width},
+          {"height", settings.height},
+          {"frames", settings.num_frames},
+          {"layers", transformer.num_layers},
+          {"heads", transformer.num_attention_heads},
+          {"head_dim", transformer.attention_head_dim},
+          {"tokens", static_cast<int64_t>(tokens)},
+          {"text_tokens", settings.max_sequence_length},
+          {"batch", settings.guidance_scale > 1 ? 2 : 1},
+          {"cfg_scale", settings.guidance_scale},
+          {"scheduler", settings.scheduler},
+          {"steps", settings.num_inference_steps},
+          {"seed", request.seed},
+          {"offload", run.offload},
+          {"pv_threshold", request.attention_policy.defaults.pv_threshold}};
+}
+
+std::string run_summary(const nlohmann::json& machine, const nlohmann::json& settings) {
+  const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };
+  std::string text = machine.at("name").get<std::string>();
+  if (machine.at("device") == "cpu") text += ", " + std::to_string(machine.at("threads").get<int>()) + " threads";
+  return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() + ", " +
+         number("frames") + " frames of " + number("width") + "x" + number("height") + " (" + number("tokens") +
+         " tokens, guidance batch " + number("batch") + "), " + number("steps") + " steps, seed " + number("seed");
+}
+
+}  // namespace sparsereel::app::bench

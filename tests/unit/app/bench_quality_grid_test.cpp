@@ -1,0 +1,158 @@
+// How the lists of `bench quality` become combinations, and what of them is refused or left out.
+#include "app/commands/bench/quality_grid.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hilbert/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using attention::Dropped;
+using attention::Policy;
+using attention::Ranking;
+using attention::Selection;
+using hilbert::TokenOrder;
+using test::throws_error;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// A policy with nothing left to the defaults that may change.
+Policy base(Dropped dropped, Ranking ranking) {
+  Policy policy;
+  policy.dropped = dropped;
+  policy.ranking = ranking;
+  policy.cell = 16;
+  policy.defaults.topk = 0.4;
+  return policy;
+}
+
+QualityGrid expanded(const QualityLists& lists, const Policy& policy = base(Dropped::none, Ranking::mass)) {
+  return expand(lists, policy, TokenOrder::hilbert, {});
+}
+
+std::vector<std::string> names(const QualityGrid& grid) {
+  std::vector<std::string> names;
+  for (const Combination& combination : grid.combinations) names.push_back(combination.name());
+  return names;
+}
+
+TEST(QualityGrid, WithoutListsIsWhatGenerateWouldDo) {
+  EXPECT_THAT(names(expanded({})), ElementsAre("topk 0.4, none, mass, hilbert"));
+  EXPECT_THAT(names(expanded({}, base(Dropped::mean, Ranking::error))),
+              ElementsAre("topk 0.4, mean, error, cell 16, hilbert"));
+}
+
+TEST(QualityGrid, MethodsAreOutermostAndValuesInnermost) {
+  const QualityGrid grid = expanded({.topk = "0.5,0.3", .dropped = "none,mean", .select = "mass"});
+  EXPECT_THAT(names(grid),
+              ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.3, none, mass, hilbert",
+                          "topk 0.5, mean, mass, cell 16, hilbert", "topk 0.3, mean, mass, cell 16, hilbert"));
+  EXPECT_THAT(grid.left_out, IsEmpty());
+}
+
+TEST(QualityGrid, AnItemGivenTwiceCountsOnce) {
+  EXPECT_THAT(expanded({.topk = "0.5, 0.5,0.50"}).combinations, SizeIs(1));
+}
+
+TEST(QualityGrid, SelectionsTakeThePlaceOfEachOther) {
+  const QualityGrid grid = expanded({.topk = "0.5", .cdf = "0.9", .error = "0.02"});
+  EXPECT_THAT(names(grid), ElementsAre("topk 0.5, none, mass, hilbert", "cdf 0.9, none, mass, hilbert",
+                                       "error 0.02, mean, error, cell 16, hilbert"));
+  EXPECT_EQ(grid.combinations[2].policy.defaults.selection, Selection::error);
+  EXPECT_FALSE(grid.combinations[2].value_of(Selection::topk).has_value());
+}
+
+TEST(QualityGrid, DroppedWithoutMeansIsRankedByMassWhereNothingElseIsSaid) {
+  const Policy means = base(Dropped::mean, Ranking::error);
+  EXPECT_THAT(names(expanded({.topk = "0.5", .dropped = "none,mean"}, means)),
+              ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));
+}
+
+TEST(QualityGrid, RankingByErrorBringsItsMeans) {
+  EXPECT_THAT(names(expanded({.topk = "0.5", .select = "mass,error"})),
+              ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));
+}
+
+TEST(QualityGrid, ContradictionsAreLeftOutWithAWord) {
+  const QualityGrid grid = expanded({.topk = "0.5", .error = "0.1", .dropped = "none,mean", .select = "mass,error"});
+  EXPECT_THAT(names(grid),
+              ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
+                          "topk 0.5, mean, error, cell 16, hilbert", "error 0.1, mean, error, cell 16, hilbert"));
+  EXPECT_THAT(grid.left_out,
+              ElementsAre(HasSubstr("--select error with --dropped none"), HasSubstr("--error with --select mass"),
+                          HasSubstr("--error with --dropped none")));
+}
+
+TEST(QualityGrid, NothingLeftIsRefused) {
+  EXPECT_TRUE(throws_error([] { expanded({.dropped = "none", .select = "error"}); },
+                           {"nothing is left", "--select error with --dropped none"}));
+  EXPECT_TRUE(throws_error([] { expanded({.error = "0.1", .select = "mass"}); }, {"nothing is left", "--error"}));
+}
+
+TEST(QualityGrid, CellsMeetMeansAlone) {
+  EXPECT_THAT(names(expanded({.topk = "0.5", .dropped = "none,mean", .select = "mass", .cell = "16,64"})),
+              ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
+                          "topk 0.5, mean, mass, cell 64, hilbert"));
+  EXPECT_TRUE(
+      throws_error([] { expanded({.topk = "0.5", .dropped = "none", .cell = "16"}); }, {"--cell", "no effect"}));
+}
+
+TEST(QualityGrid, OrdersDenseStepsRowsAndSimilaritiesMultiply) {
+  const QualityGrid grid = expanded({.topk = "0.5,0.3",
+                                     .selection_rows = "64,192",
+                                     .similarity = "-0.1,0.5",
+                                     .dense_steps = "0,3",
+                                     .token_order = "native,morton"});
+  EXPECT_THAT(grid.combinations, SizeIs(32));
+  EXPECT_EQ(grid.combinations.front().order, TokenOrder::native);
+  EXPECT_EQ(grid.combinations.back().order, TokenOrder::morton);
+  EXPECT_EQ(grid.combinations.back().policy.dense_steps, 3);
+  EXPECT_EQ(grid.combinations.back().policy.selection_rows, 192);
+  EXPECT_EQ(grid.combinations.back().policy.defaults.similarity, 0.5);
+}
+
+TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
+  ProfilePolicy profile{.file = "folder/a.yaml", .policy = base(Dropped::none, Ranking::mass)};
+  profile.policy.dense_steps = 2;
+  profile.policy.per_head = {{attention::HeadPolicy{}}};
+  const QualityLists lists{
+      .topk = "0.5", .profile = "folder/a.yaml", .similarity = "0.2,0.5", .token_order = "native,hilbert"};
+  EXPECT_THAT(
+      names(expand(lists, base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {profile})),
+      ElementsAre("topk 0.5, none, mass, similarity 0.2, native", "topk 0.5, none, mass, similarity 0.5, native",
+                  "a, none, mass, 2 dense steps, native", "topk 0.5, none, mass, similarity 0.2, hilbert",
+                  "topk 0.5, none, mass, similarity 0.5, hilbert", "a, none, mass, 2 dense steps, hilbert"));
+  EXPECT_TRUE(throws_error(
+      [&] {
+        expand({.profile = "folder/a.yaml", .similarity = "0.5"}, base(Dropped::none, Ranking::mass),
+               TokenOrder::hilbert, {profile});
+      },
+      {"--similarity", "no effect"}));
+}
+
+TEST(QualityGrid, NamesTheItemThatIsOutOfRange) {
+  const auto refuses = [](const QualityLists& lists, const std::vector<std::string>& words) {
+    return throws_error([&] { expanded(lists); }, words);
+  };
+  EXPECT_TRUE(refuses({.topk = "0.5,0"}, {"--topk 0.5,0: '0'"}));
+  EXPECT_TRUE(refuses({.cdf = "1.5"}, {"--cdf 1.5"}));
+  EXPECT_TRUE(refuses({.error = "nan"}, {"--error nan"}));
+  EXPECT_TRUE(refuses({.error = "0"}, {"--error 0"}));
+  EXPECT_TRUE(refuses({.dropped = "means"}, {"--dropped", "none, mean"}));
+  EXPECT_TRUE(refuses({.select = "eror"}, {"--select", "mass, error"}));
+  EXPECT_TRUE(refuses({.dropped = "mean", .cell = "8"}, {"--cell", "16, 32, 64"}));
+  EXPECT_TRUE(refuses({.selection_rows = "100"}, {"--selection-rows", "64, 128, 192"}));
+  EXPECT_TRUE(refuses({.similarity = "2"}, {"--similarity 2"}));
+  EXPECT_TRUE(refuses({.dense_steps = "1,-1"}, {"--dense-steps 1,-1: '-1'"}));
+  EXPECT_TRUE(refuses({.dense_steps = "1.5"}, {"--dense-steps 1.5"}));
+  EXPECT_TRUE(refuses({.token_order = "hilbret"}, {"--token-order", "hilbert, native"}));
+  EXPECT_TRUE(refuses({.topk = ""}, {"--topk"}));
+}
+
+}  // namespace
+}  // namespace sparsereel::app::bench
