@@ -27,7 +27,7 @@ class Help(CommandLineTest):
     def commands(self):
         names = re.findall(r'^  (\w+)', self.text('--help').split('Commands\n')[1].split('\n\n')[0], re.M)
         self.assertIn('generate', names)
-        return [[name] for name in names] + [['bench', name] for name in ('attention', 'pipeline', 'plot')] + [['config', 'show']]
+        return [[name] for name in names] + [['bench', name] for name in ('attention', 'pipeline', 'quality', 'plot')] + [['config', 'show']]
 
     def options(self, *command):
         return set(re.findall(r'^  (?:-\w,|   ) (--[\w-]+)', self.text(*command, '--help'), re.M))
@@ -77,7 +77,7 @@ class Help(CommandLineTest):
         (self.folder / 'folder one').mkdir()
         self.assertIn('generate', complete('sparsereel', ''))
         self.assertNotIn('attention', complete('sparsereel', ''))
-        self.assertEqual(set(complete('sparsereel', 'bench', '')) & {'attention', 'pipeline', 'plot', 'generate'}, {'attention', 'pipeline', 'plot'})
+        self.assertEqual(set(complete('sparsereel', 'bench', '')) & {'attention', 'pipeline', 'quality', 'plot', 'generate'}, {'attention', 'pipeline', 'quality', 'plot'})
         self.assertEqual(complete('sparsereel', 'generate', '--token-o'), ['--token-order'])
         self.assertEqual(complete('sparsereel', 'generate', '--attention', 'q'), ['quantized'])
         self.assertEqual(complete('sparsereel', 'generate', '--steps', '3', '--vae-tiling', ''), complete('sparsereel', 'config', 'show', '--vae_tiling'.replace('_', '-'), ''))

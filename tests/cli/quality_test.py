@@ -1,0 +1,149 @@
+"""`bench quality` on a CPU: figures that must hold, every format, pictures and charts, bad arguments, Ctrl-C."""
+import csv
+import io
+import json
+import shutil
+import signal
+import unittest
+
+from support import MODEL, ROOT, CommandLineTest
+
+TINY = ROOT / 'assets' / 'tiny'
+SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
+METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
+FIELDS = {'topk', 'cdf', 'error', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'psnr', 'psnr_lowest', 'ssim',
+          'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'full_step_ms', 'speedup', 'judge', 'kernel', 'prompts'}
+
+
+class BenchQuality(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        (self.folder / 'p.txt').write_text('a red circle moving to the right on a blue background\n# a comment\na dog\n')
+
+    def bench(self, *arguments, prompts='p.txt'):
+        return self.run_program('bench', 'quality', prompts, *arguments)
+
+    def report(self, *arguments, **options):
+        return json.loads(self.succeed(self.bench('--json', *arguments, **options)).stdout)
+
+    def test_fewer_blocks_are_further_from_full_attention(self):
+        report = self.report('--device', 'cpu', '-m', TINY, '--size', '128x128', '--frames', 9, '--steps', 2, '--limit', 1, '--threads', 2, '--quiet', *METHOD, '--topk', '1,0.5,0.2')
+        self.assertEqual((report['command'], report['exit']['code'], report['settings']['tokens']), ('bench quality', 0, 3 * 8 * 8 + 32))
+        every, half, fifth = report['rows']
+        for row in report['rows']:
+            self.assertEqual(set(row) - {'judge_counts'}, FIELDS)
+            self.assertEqual((row['cdf'], row['error'], row['profile'], row['cell'], row['dropped'], row['select'], row['token_order']), (None, None, None, None, 'none', 'mass', 'hilbert'))
+            self.assertEqual(row['psnr'], row['psnr_lowest'])
+            self.assertAlmostEqual(row['speedup'], row['full_step_ms'] / row['step_ms'])
+            self.assertEqual(row['full_step_ms'], report['full']['step_ms'])
+            self.assertEqual([prompt['psnr'] for prompt in row['prompts']], [row['psnr']])
+            self.assertEqual(set(row['prompts'][0]['judge']), {'shape', 'colour', 'background', 'motion'})
+            self.assertEqual((row['judge_counts']['prompts'], len(row['judge_counts']['motion'])), (1, 2))
+        self.assertGreater(every['psnr'], 80)
+        self.assertGreater(every['ssim'], 0.9999)
+        self.assertLess(every['rel_l1'], 1e-4)
+        self.assertEqual((every['topk'], every['sparsity'], every['mean_share']), (1, 0, 0))
+        self.assertGreater(every['psnr'], half['psnr'] + 20)
+        self.assertGreater(half['psnr'], fifth['psnr'])
+        self.assertGreater(half['ssim'], fifth['ssim'])
+        self.assertLess(half['rel_l1'], fifth['rel_l1'])
+        self.assertLess(0.1, half['sparsity'])
+        self.assertLess(half['sparsity'], fifth['sparsity'])
+        self.assertIn(report['full']['judge'], (0, 1))
+
+    def test_lists_expand_and_contradictions_are_left_out(self):
+        result = self.succeed(self.bench(*SMALL, '--limit', 1, '--timed-steps', 0, '--no-rel-l1', '--topk', '0.5,0.3', '--dropped', 'none,mean', '--select', 'mass,error', '--cell', '16,32',
+                                         '--token-order', 'hilbert,native', '--dense-steps', '0,1', '--json'))
+        rows = json.loads(result.stdout)['rows']
+        methods = [('none', 'mass', None)] + [('mean', select, cell) for select in ('mass', 'error') for cell in (16, 32)]
+        self.assertEqual([(row['token_order'], row['dense_steps'], row['dropped'], row['select'], row['cell'], row['topk']) for row in rows if row['dense_steps'] == 0],
+                         [(order, 0, *method, topk) for order in ('hilbert', 'native') for method in methods for topk in (0.5, 0.3)])
+        self.assertEqual(len(rows), 2 * 2 * 2 * 5)
+        self.assertEqual({(row['step_ms'], row['rel_l1']) for row in rows}, {(None, None)})
+        self.assertIn('left out: --select error with --dropped none', result.stderr)
+
+    def test_prompts_take_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
+        arguments = [*SMALL, *METHOD, '--topk', 0.3, '--timed-steps', 0]
+        both = self.report(*arguments)['rows'][0]
+        self.assertEqual([prompt['prompt'] for prompt in both['prompts']], ['a red circle moving to the right on a blue background', 'a dog'])
+        self.assertAlmostEqual(both['psnr'], sum(prompt['psnr'] for prompt in both['prompts']) / 2)
+        self.assertEqual(both['psnr_lowest'], min(prompt['psnr'] for prompt in both['prompts']))
+        (self.folder / 'dog.jsonl').write_text('{"prompt": "a dog"}\n')
+        self.assertEqual(self.report(*arguments, '--seed', 43, prompts='dog.jsonl')['rows'][0]['prompts'], both['prompts'][1:])
+        self.assertEqual(both['judge'], None)  # this model has none beside it
+
+    def test_dense_steps_alone_change_nothing_but_those_steps(self):
+        rows = self.report(*SMALL, *METHOD, '--limit', 1, '--topk', 0.2, '--dense-steps', '0,1,2', '--timed-steps', 1)['rows']
+        self.assertLess(rows[0]['psnr'], rows[1]['psnr'])
+        self.assertLess(rows[1]['psnr'], rows[2]['psnr'])
+        self.assertEqual(rows[2]['sparsity'], 0)
+        self.assertTrue(all(row['step_ms'] > 0 for row in rows))
+
+    def test_tables_pictures_and_a_chart(self):
+        arguments = [*SMALL, *METHOD, '--limit', 1, '--topk', '0.5,0.3']
+        out = self.succeed(self.bench(*arguments, '-o', 'a.csv', '--plot', 'a.png', '--pictures', 'frames', '--report', 'r.json')).stdout
+        self.assertEqual(out, 'a.csv: 2 rows\n')
+        rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
+        self.assertEqual([(row['topk'], row['dropped'], row['select']) for row in rows], [('0.5', 'none', 'mass'), ('0.3', 'none', 'mass')])
+        report = json.loads((self.folder / 'r.json').read_text())
+        self.assertEqual([float(row['psnr']) for row in rows], [row['psnr'] for row in report['rows']])
+        self.assertEqual(sorted(path.name for path in (self.folder / 'frames').iterdir()),
+                         ['00-full.png', '01-topk-0.5-none-mass-hilbert.png', '02-topk-0.3-none-mass-hilbert.png'])
+        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'b.png')).stdout, 'b.png: 1 curves\n')
+        self.assertEqual((self.folder / 'a.png').read_bytes(), (self.folder / 'b.png').read_bytes())
+        self.assertEqual((self.folder / 'a.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
+        self.assertEqual(self.names(), ['a.csv', 'a.png', 'b.png', 'frames', 'p.txt', 'r.json'])
+        lines = self.succeed(self.bench(*arguments, '--no-rel-l1')).stdout.splitlines()
+        self.assertIn('2 steps, seed 42, means over 1 prompts', lines[0])
+        self.assertIn('full attention: ', lines[1])
+        self.assertTrue(lines[3].startswith('| topk | dropped | select | PSNR dB | lowest | SSIM | sparsity | ms a step |'), lines[3])
+        self.assertEqual(len(lines), 5 + 2)
+
+    def test_a_profile_and_one_of_another_model(self):
+        self.succeed(self.run_program('tune', '-m', MODEL, '-p', 'a dog', '--device', 'cpu', '--steps', 2, '--samples', 1, '--videos', 0, '--budget', '60s', '--quiet', '-o', 'own.yaml'))
+        rows = self.report(*SMALL, *METHOD, '--limit', 1, '--topk', 0.5, '--profile', 'own.yaml', '--timed-steps', 0)['rows']
+        self.assertEqual([(row['topk'], row['profile'], row['similarity']) for row in rows], [(0.5, None, -0.1), (None, 'own.yaml', None)])
+        self.fail_with(self.bench('-m', TINY, '--device', 'cpu', '--profile', 'own.yaml'), 2, '--profile own.yaml', 'another model')
+        self.fail_with(self.bench(*SMALL, '--profile', 'own.yaml,none.yaml'), 2, 'none.yaml')
+        self.fail_with(self.bench(*SMALL, '--profile', 'own.yaml', '-o', 'own.yaml'), 2, '--profile', 'same file')
+
+    def test_what_a_combination_cannot_do_is_a_note_unless_all_cannot(self):
+        model = self.copy_of_the_model()
+        (model / 'vae' / 'diffusion_pytorch_model.safetensors').unlink()
+        self.fail_with(self.bench('--device', 'cpu', '-m', model, '--steps', 1, '--quiet', '-o', 'a.md'), 2, 'vae')
+        shutil.rmtree(model)
+        self.assertEqual(self.names(), ['p.txt'])
+
+    def test_bad_arguments(self):
+        (self.folder / 'empty.txt').write_text('# nothing\n')
+        (self.folder / 'rows.csv').write_text('prompt,steps\na dog,3\n')
+        (self.folder / 'no.safetensors').write_text('')
+        for prompts, arguments, words in (
+                ('none.txt', [], ['none.txt', 'no such file']), ('empty.txt', [], ['empty.txt', 'no row']), ('rows.csv', [], ['rows.csv:2', 'steps']), ('p.webm', [], ['p.webm', '.txt']),
+                ('p.txt', ['--topk', '0.5,2'], ['--topk', "'2'"]), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
+                ('p.txt', ['--dropped', 'none', '--select', 'error'], ['nothing is left']), ('p.txt', ['--dropped', 'none', '--cell', '16'], ['--cell', 'no effect']),
+                ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 8], ['--frames 8']), ('p.txt', ['--limit', 0], ['--limit']),
+                ('p.txt', ['--timed-steps', 0, '--plot', 'a.png'], ['--plot']), ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'no folder']),
+                ('p.txt', ['--pictures', 'none/f'], ['none']), ('p.txt', ['-o', 'p.txt'], ['same file']), ('p.txt', ['--judge', 'no.safetensors'], ['no.safetensors']),
+                ('p.txt', ['--format', 'cvs'], ['did you mean csv']), ('p.txt', ['--token-order', 'hilbret'], ['did you mean hilbert'])):
+            with self.subTest(prompts=prompts, arguments=arguments):
+                self.fail_with(self.bench(*SMALL, *arguments, prompts=prompts), 2, *words)
+        (self.folder / 'dog.txt').write_text('a dog\n')
+        self.fail_with(self.bench(*SMALL, '--judge', ROOT / 'assets' / 'tiny-training' / 'judge.safetensors', prompts='dog.txt'), 2, '--judge', 'no prompt')
+        self.fail_with(self.run_program('bench', 'quality'), 2, 'PROMPTS')
+        self.assertEqual(self.names(), ['dog.txt', 'empty.txt', 'no.safetensors', 'p.txt', 'rows.csv'])
+
+    def test_interrupt_writes_the_report_but_nothing_else(self):
+        arguments = ['p.txt', '--device', 'cpu', '-m', MODEL, '--steps', 1000, '--report', 'r.json', '-o', 'a.md', '--plot', 'a.png', '--pictures', 'frames']
+        process, terminal = self.start_program('bench', 'quality', *arguments)
+        self.assertIn('/4000', self.read_until(terminal, '/4000'))
+        process.send_signal(signal.SIGINT)
+        errors = self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 130, errors)
+        self.assertIn('remedy', errors)
+        self.assertEqual(self.names(), ['p.txt', 'r.json'])
+        self.assertEqual(json.loads((self.folder / 'r.json').read_text())['exit']['state'], 'interrupted')
+
+
+if __name__ == '__main__':
+    unittest.main()
