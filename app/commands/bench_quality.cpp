@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "app/commands/bench/columns.h"
 #include "app/commands/bench/quality_runs.h"
 #include "app/commands/bench/run_settings.h"
 #include "app/commands/bench_plot.h"

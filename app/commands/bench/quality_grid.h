@@ -12,9 +12,9 @@ namespace sparsereel::app::bench {
 
 /// Comma lists as the command line gives them; unset: what generate would do.
 struct QualityLists {
-  std::optional<std::string> topk, cdf, error, profile;  // how many blocks are kept: alternatives of each other
-  std::optional<std::string> dropped, select, cell, selection_rows, similarity;
-  std::optional<std::string> dense_steps, token_order;
+  std::optional<std::string> topk = {}, cdf = {}, error = {}, profile = {};  // alternatives of each other
+  std::optional<std::string> dropped = {}, select = {}, cell = {}, selection_rows = {}, similarity = {};
+  std::optional<std::string> dense_steps = {}, token_order = {};
 };
 
 /// One way to leave blocks out.

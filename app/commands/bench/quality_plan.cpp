@@ -99,7 +99,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   plan.grid = expand(options.lists, untuned, plan.request.token_order, profiles);
   plan.timed_steps = options.timed_steps;
   plan.check = !options.no_rel_l1;
-  plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : options.judge;
+  plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : std::filesystem::path(options.judge);
   plan.plot = options.plot;
   plan.pictures = options.pictures;
   plan.format = parse_format(options.format, options.output);

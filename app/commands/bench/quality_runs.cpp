@@ -97,7 +97,10 @@ void QualityRuns::denoise() {
     for (Entry& entry : entries_) {
       const std::string failure = entry.failed ? "" : failure_of([&] { run(entry, prompt); });
       if (failure.empty()) continue;
-      entry = {.row = {.combination = entry.row.combination, .note = failure}, .latents = {}, .failed = true};
+      entry.row.prompts.clear();
+      entry.row.note = failure;
+      entry.latents.clear();
+      entry.failed = true;
     }
   }
 }
