@@ -211,7 +211,9 @@ void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
 
 void add_bench_plot(CommandLine& line, CLI::App& bench_command) {
   CLI::App* command = bench_command.add_subcommand("plot", "draw the JSON report of a benchmark");
-  command->add_option("REPORT", line.path, "JSON of bench pipeline, attention or quality")->type_name("FILE")->required();
+  command->add_option("REPORT", line.path, "JSON of bench pipeline, attention or quality")
+      ->type_name("FILE")
+      ->required();
   command->add_option("-o,--output", line.plot_output, "PNG to write (default bench.png)")->type_name("FILE");
   command->callback([&line] {
     check_distinct({{"the report", line.path}, {"--output", line.plot_output}});

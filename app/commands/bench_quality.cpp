@@ -103,14 +103,18 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
   return full;
 }
 
+std::string count_of(size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 /// "full attention: 612 ms a step, the judge is right for 20 of 20 prompts"
 std::string full_summary(const bench::QualityRuns& runs) {
   std::string text;
   if (runs.full_step_ms()) text += bench::number_text(*runs.full_step_ms(), 4, bench::Style::people) + " ms a step";
   if (runs.full_verdicts())
     text += (text.empty() ? "" : ", ") + std::string("the judge is right for ") +
-            std::to_string(runs.full_verdicts()->right) + " of " + std::to_string(runs.full_verdicts()->prompts) +
-            " prompts";
+            std::to_string(runs.full_verdicts()->right) + " of " +
+            count_of(static_cast<size_t>(runs.full_verdicts()->prompts), "prompt");
   return text.empty() ? text : "full attention: " + text + "\n";
 }
 
@@ -118,7 +122,7 @@ std::string render(const QualityPlan& plan, const bench::QualityRuns& runs, cons
   if (plan.format == bench::Format::csv) return bench::quality_csv(runs.rows());
   if (plan.format == bench::Format::json) return dump(content, 2) + "\n";
   return bench::run_summary(content.at("machine"), content.at("settings")) + ", means over " +
-         std::to_string(plan.prompts.size()) + " prompts\n" + full_summary(runs) + "\n" +
+         count_of(plan.prompts.size(), "prompt") + "\n" + full_summary(runs) + "\n" +
          bench::quality_markdown(runs.rows());
 }
 

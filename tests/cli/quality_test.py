@@ -11,6 +11,7 @@ from support import MODEL, ROOT, CommandLineTest
 TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
 METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
+LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # of four blocks
 FIELDS = {'topk', 'cdf', 'error', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'psnr', 'psnr_lowest', 'ssim',
           'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'full_step_ms', 'speedup', 'judge', 'kernel', 'prompts'}
 
@@ -63,9 +64,10 @@ class BenchQuality(CommandLineTest):
         self.assertIn('left out: --select error with --dropped none', result.stderr)
 
     def test_prompts_take_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
-        arguments = [*SMALL, *METHOD, '--topk', 0.3, '--timed-steps', 0]
+        arguments = [*LARGER, *METHOD, '--topk', 0.3, '--timed-steps', 0]
         both = self.report(*arguments)['rows'][0]
         self.assertEqual([prompt['prompt'] for prompt in both['prompts']], ['a red circle moving to the right on a blue background', 'a dog'])
+        self.assertLess(both['psnr'], 90)
         self.assertAlmostEqual(both['psnr'], sum(prompt['psnr'] for prompt in both['prompts']) / 2)
         self.assertEqual(both['psnr_lowest'], min(prompt['psnr'] for prompt in both['prompts']))
         (self.folder / 'dog.jsonl').write_text('{"prompt": "a dog"}\n')
@@ -73,7 +75,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual(both['judge'], None)  # this model has none beside it
 
     def test_dense_steps_alone_change_nothing_but_those_steps(self):
-        rows = self.report(*SMALL, *METHOD, '--limit', 1, '--topk', 0.2, '--dense-steps', '0,1,2', '--timed-steps', 1)['rows']
+        rows = self.report(*LARGER, *METHOD, '--limit', 1, '--topk', 0.2, '--dense-steps', '0,1,2', '--timed-steps', 1)['rows']
         self.assertLess(rows[0]['psnr'], rows[1]['psnr'])
         self.assertLess(rows[1]['psnr'], rows[2]['psnr'])
         self.assertEqual(rows[2]['sparsity'], 0)
@@ -94,7 +96,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual((self.folder / 'a.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
         self.assertEqual(self.names(), ['a.csv', 'a.png', 'b.png', 'frames', 'p.txt', 'r.json'])
         lines = self.succeed(self.bench(*arguments, '--no-rel-l1')).stdout.splitlines()
-        self.assertIn('2 steps, seed 42, means over 1 prompts', lines[0])
+        self.assertIn('2 steps, seed 42, means over 1 prompt', lines[0])
         self.assertIn('full attention: ', lines[1])
         self.assertTrue(lines[3].startswith('| topk | dropped | select | PSNR dB | lowest | SSIM | sparsity | ms a step |'), lines[3])
         self.assertEqual(len(lines), 5 + 2)
