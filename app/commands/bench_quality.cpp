@@ -195,6 +195,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const auto pipeline = open_pipeline(plan.run, folder);
   check_profiles(plan, *pipeline);
   check_sparse_runs(*pipeline);
+  pipeline->check_weights();
   for (const std::string& what : plan.grid.left_out) print_warnings({"left out: " + what});
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["architecture"] = bench::architecture_of(folder);

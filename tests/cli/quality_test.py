@@ -109,10 +109,10 @@ class BenchQuality(CommandLineTest):
         self.fail_with(self.bench(*SMALL, '--profile', 'own.yaml,none.yaml'), 2, 'none.yaml')
         self.fail_with(self.bench(*SMALL, '--profile', 'own.yaml', '-o', 'own.yaml'), 2, '--profile', 'same file')
 
-    def test_what_a_combination_cannot_do_is_a_note_unless_all_cannot(self):
+    def test_a_model_that_lacks_weights_is_refused_before_anything_runs(self):
         model = self.copy_of_the_model()
         (model / 'vae' / 'diffusion_pytorch_model.safetensors').unlink()
-        self.fail_with(self.bench('--device', 'cpu', '-m', model, '--steps', 1, '--quiet', '-o', 'a.md'), 2, 'vae')
+        self.fail_with(self.bench('--device', 'cpu', '-m', model, '--steps', 1000, '--quiet', '-o', 'a.md'), 2, 'vae')
         shutil.rmtree(model)
         self.assertEqual(self.names(), ['p.txt'])
 
