@@ -91,7 +91,7 @@ class Consumer {
         ptx::matrix_wait();
         output_.hold();
         release(barriers_.value_empty(stage));
-        output_.note_sums();
+        output_.note_sums(kMeans ? weight_ : 1.0F);
         add_means();
         break;
       }
@@ -148,7 +148,7 @@ class Consumer {
   }
 
   __device__ void note_sums() {
-    output_.note_sums();
+    output_.note_sums(kMeans ? weight_ : 1.0F);
     if (output_.means_due()) add_means();
   }
 
@@ -161,6 +161,10 @@ class Consumer {
   __device__ __forceinline__ void soften(bool may_skip) {
     const bool has_means = kMeans && means_left_ > 0;
     means_left_ -= kRecords;
+    if constexpr (kMeans) {
+      const bool first = Output<T>::my_record(mask_.lane) == 0;  // no index: it would put the entries into memory
+      weight_ = has_means && is_mean(first ? mask_.entry[0] : mask_.entry[kRecords - 1]) ? kCell : 1;
+    }
     const auto needed = [&](const float(&top)[2]) {
       return !kSkips || __any_sync(~0U, !may_skip || top[0] > skip_below_[0] || top[1] > skip_below_[1]);
     };
@@ -252,6 +256,7 @@ class Consumer {
   Care unmasked_care_;     // of subtiles without masks, by the tile's largest score
   Care tile_care_, care_;  // of every subtile, and of the current one
   int means_left_ = 0;     // entries of means from the current subtile on; may be negative
+  float weight_ = 1;       // of a key of the thread's record in the current subtile
   float skip_below_[2];    // log2 P below which a row does not need a block
   int skipped_ = 0;        // blocks of this tile
 };

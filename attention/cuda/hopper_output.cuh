@@ -23,7 +23,7 @@ class Output {
   /// rows: kRowBytes for every row of the tile, in shared memory. What add_means() needs lies behind (Tile).
   __device__ Output(const Problem& p, const Buffers& buffers, uint8_t* rows) : p_(p), buffers_(buffers), rows_(rows) {
     const int thread = ptx::thread(), row = thread % 32 / 4;
-    my_sums_ = sums_of(thread / 32, row) + (T::kSubtileRecords == 1 ? 0 : thread % 4 / 2 * 4);
+    my_sums_ = sums_of(thread / 32, row) + my_record(thread) * 4;
   }
 
   __device__ void start() {
@@ -44,11 +44,16 @@ class Output {
     scale_noted(alpha);
   }
 
-  /// Notes the sums of P of the subtile whose P.V is done.
-  __device__ void note_sums() {
+  /// Which record of a subtile the thread's sums of P are of.
+  __device__ static int my_record(int lane) {
+    return T::kSubtileRecords == 1 ? 0 : lane % 4 / 2;
+  }
+
+  /// Notes the sums of P of the subtile whose P.V is done. weight: of a key of my_record().
+  __device__ void note_sums(float weight) {
     note(value[D / 2], value[D / 2 + 2]);
-    row_sum_[0] += value[D / 2];
-    row_sum_[1] += value[D / 2 + 2];
+    row_sum_[0] = fmaf(value[D / 2], weight, row_sum_[0]);
+    row_sum_[1] = fmaf(value[D / 2 + 2], weight, row_sum_[1]);
     ptx::clear(value[D / 2]);
     ptx::clear(value[D / 2 + 2]);
     noted_ += T::kSubtileRecords;

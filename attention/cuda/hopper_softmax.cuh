@@ -16,7 +16,6 @@ constexpr float kLag = 4;
 constexpr float kTop = kE4m3MaxLog2;    // log2 of the largest P
 constexpr float kOffset = kTop - kLag;  // log2 of P at the reference maximum
 constexpr float kNever = -1e30F;        // a score that no key has
-static_assert(kCellLog2 <= kLag, "P of a mean must not overflow");
 constexpr float kUnset = 1e30F;         // a row's shift before its first key
 constexpr int kMagicBits = 0x4B400000;  // 1.5 * 2^23: an integer below 2^22 added to the bits is added to the float
 constexpr float kMagic = 12582912.0F;
@@ -27,8 +26,6 @@ constexpr float kExponentUnit = 8388608.0F;  // 2^23: one log2 unit in the bits 
 /// to +2%, less than rounding to e4m3 is, and the error of attention stays within 1.05 times that of SageAttention 2
 /// (tests/parity/sage_error.py).
 constexpr uint32_t kLinearBias = static_cast<uint32_t>(126.94 * kExponentUnit);
-
-constexpr uint32_t kCellBits = static_cast<uint32_t>(kCellLog2 * kExponentUnit);
 
 /// Scores within this many log2 units of 0 keep those bits positive: P's exponent stays above that of the smallest
 /// float by half a unit and more. Within kWrapRange they may be negative, which has to become 0, but do not wrap
@@ -122,14 +119,14 @@ class Softmax {
     if (kMasked && kCausal) hide(mask);
     if (kMeans && kCausal) hide_means(mask);
     Line line;
-    prepare<kMasked, kMeans>(mask, line);
+    prepare<kMasked>(mask, line);
     float top[2];
     find_top(line, top);
     if (!needed(top)) {
       clear();
       return false;
     }
-    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked, kMeans>(mask, line, rescale);
+    if (__any_sync(~0U, fmaxf(top[0], top[1]) > kTop)) raise<kMasked>(mask, line, rescale);
     exponentiate<kCare, kMeans>(mask, line);
     return true;
   }
@@ -189,13 +186,7 @@ class Softmax {
     }
   }
 
-  /// What a record's keys weigh more than one, log2 units.
-  template <bool kMeans>
-  __device__ static float weight(const Mask<T, kCausal>& mask, int r) {
-    return kMeans && mask.is_mean(r) ? kCellLog2 : 0.0F;
-  }
-
-  template <bool kMasked, bool kMeans>
+  template <bool kMasked>
   __device__ void prepare(const Mask<T, kCausal>& mask, Line& line) const {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -203,7 +194,7 @@ class Softmax {
       for (int r = 0; r < kRecords; ++r) {
         const bool used = !kMasked || mask.cover(r) != Cover::none;
         line.scale[row][r] = used ? query_scale[row] * key_scale[r] : 0.0F;
-        line.shift[row][r] = used ? fmaf(-kMagic, line.scale[row][r], shift[row] + weight<kMeans>(mask, r)) : kNever;
+        line.shift[row][r] = used ? fmaf(-kMagic, line.scale[row][r], shift[row]) : kNever;
       }
     }
   }
@@ -223,7 +214,7 @@ class Softmax {
   }
 
   /// New reference maxima, for the rows of which some thread saw a higher score.
-  template <bool kMasked, bool kMeans, typename Rescale>
+  template <bool kMasked, typename Rescale>
   __device__ void raise(const Mask<T, kCausal>& mask, Line& line, const Rescale& rescale) {
     int largest[2][kRecords];
     find_largest(largest);
@@ -243,22 +234,19 @@ class Softmax {
       bits_shift_[row] = static_cast<uint32_t>(__float2int_rn(lower * kExponentUnit)) + kLinearBias;
 #pragma unroll
       for (int r = 0; r < kRecords; ++r)
-        if (!kMasked || mask.cover(r) != Cover::none)
-          line.shift[row][r] = fmaf(-kMagic, line.scale[row][r], lower + weight<kMeans>(mask, r));
+        if (!kMasked || mask.cover(r) != Cover::none) line.shift[row][r] = fmaf(-kMagic, line.scale[row][r], lower);
     }
     rescale(alpha);
   }
 
   template <Care kCare, bool kMeans>
   __device__ void exponentiate(const Mask<T, kCausal>& mask, const Line& line) {
-    uint32_t bits_scale[2][kRecords], bits_shift[2][kRecords];
+    uint32_t bits_scale[2][kRecords];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
-      for (int r = 0; r < kRecords; ++r) {
+      for (int r = 0; r < kRecords; ++r)
         bits_scale[row][r] = __float_as_int(fmaf(line.scale[row][r], kExponentUnit, kMagic)) - kMagicBits;
-        bits_shift[row][r] = bits_shift_[row] + (kMeans && mask.is_mean(r) ? kCellBits : 0);
-      }
     }
     const auto exponential = [&](int i) {
       const int row = row_of(i), r = record_of(i);
@@ -266,7 +254,7 @@ class Softmax {
         const float x = fmaf(as_float(score[i]), line.scale[row][r], line.shift[row][r]);
         score[i] = __float_as_int(fast_exp2(mask.hides(i) ? kNever : x));
       } else {
-        score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift[row][r]);
+        score[i] = static_cast<int>(static_cast<uint32_t>(score[i]) * bits_scale[row][r] + bits_shift_[row]);
         if (kCare == Care::far) score[i] = max(score[i], 0);
       }
     };

@@ -129,38 +129,50 @@ __global__ void __launch_bounds__(kMeanThreads)
 
 constexpr int kSquareWarps = 8;
 
-/// q_square; a warp has a record.
+/// q_square; a warp has a record, a lane 16 columns of every kRowsAtOnce-th row.
 template <int D>
 __global__ void __launch_bounds__(32 * kSquareWarps)
     squares_of_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                        const __grid_constant__ Buffers buffers) {
-  using L = Lanes<D>;
+  constexpr int kChunks = D / 16, kRowsAtOnce = 32 / kChunks, kRounds = kRecord / kRowsAtOnce, kTogether = 8;
   const int64_t record = static_cast<int64_t>(blockIdx.x) * kSquareWarps + threadIdx.x / 32;
   if (record >= static_cast<int64_t>(sizes.batch_heads) * sizes.query_blocks) return;
-  const int lane = static_cast<int>(threadIdx.x) % 32, block = static_cast<int>(record % sizes.query_blocks);
-  const int real = min(kRecord, p.queries - block * kRecord);
+  const int lane = static_cast<int>(threadIdx.x) % 32, column = lane % kChunks * 16, first_row = lane / kChunks;
+  const int real = min(kRecord, p.queries - static_cast<int>(record % sizes.query_blocks) * kRecord);
   const uint8_t* q = buffers.q + record * kRecord * D;
-  const float* scales = buffers.q_scale + record * kRecord;
+  float square[16] = {};
+#pragma unroll 1
+  for (int first = 0; first < kRounds; first += kTogether) {
+    uint4 bytes[kTogether];
+    float scale[kTogether];
 #pragma unroll
-  for (int i = 0; i < L::kColumns; ++i) {
-    const int column = L::column(i, lane);
-    float square[4] = {};
-#pragma unroll 16
-    for (int row = lane / L::kRowLanes; row < kRecord; row += L::kTogether) {
-      const uint32_t word = load_word(q + record_offset<D>(row, column)) ^ 0x80808080U;  // x + 128
-      const float scale = row < real ? __ldg(scales + row) : 0.0F;
+    for (int i = 0; i < kTogether; ++i) {
+      const int row = (first + i) * kRowsAtOnce + first_row;
+      bytes[i] = __ldg(reinterpret_cast<const uint4*>(q + record_offset<D>(row, column)));
+      scale[i] = row < real ? buffers.q_scale[record * kRecord + row] : 0.0F;
+    }
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const float x = __uint_as_float(__byte_perm(word, 0x4B000000U, 0x7440 + c)) - 8388736.0F;  // 2^23 + 128
-        square[c] = fmaf(x * scale, x * scale, square[c]);
+    for (int i = 0; i < kTogether; ++i) {
+      const uint32_t words[4] = {bytes[i].x, bytes[i].y, bytes[i].z, bytes[i].w};
+#pragma unroll
+      for (int c = 0; c < 16; ++c) {
+        const uint32_t shifted = words[c / 4] ^ 0x80808080U;                                              // x + 128
+        const float x = __uint_as_float(__byte_perm(shifted, 0x4B000000U, 0x7440 + c % 4)) - 8388736.0F;  // 2^23 + 128
+        square[c] = fmaf(x * scale[i], x * scale[i], square[c]);
       }
     }
+  }
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      if (L::kTogether == 2) square[c] += __shfl_xor_sync(~0U, square[c], 16);
-      square[c] *= 1.0F / static_cast<float>(max(real, 1));
-    }
-    if (lane < L::kRowLanes) store_bf16(square, buffers.q_square + record * D + column);
+  for (int c = 0; c < 16; ++c) {
+#pragma unroll
+    for (int lanes = kChunks; lanes < 32; lanes *= 2) square[c] += __shfl_xor_sync(~0U, square[c], lanes);
+    square[c] *= 1.0F / static_cast<float>(max(real, 1));
+  }
+  if (first_row != 0) return;
+#pragma unroll
+  for (int c = 0; c < 16; c += 4) {
+    const float four[4] = {square[c], square[c + 1], square[c + 2], square[c + 3]};
+    store_bf16(four, buffers.q_square + record * D + column + c);
   }
 }
 

@@ -7,21 +7,24 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
+constexpr float kMostSquared = 80;  // what the sum of squares takes a larger value for: fp16 has room for 16 of these
+
 /// Sums of 16 e4m3 and of their squares.
 __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
+  __half2 sums{}, squares{};
   const auto add = [&](uint32_t two) {
-    const float2 x = __half22float2(halves_of(two));
-    sum += x.x + x.y;
-    square = fmaf(x.x, x.x, fmaf(x.y, x.y, square));
+    const __half2 x = halves_of(two), size = __hmin2(__habs2(x), __float2half2_rn(kMostSquared));
+    sums = __hadd2(sums, x);
+    squares = __hfma2(size, size, squares);
   };
-  const auto add_four = [&](uint32_t four) {
+  const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
+#pragma unroll
+  for (const uint32_t four : words) {
     add(four & 0xFFFFU);
     add(four >> 16);
-  };
-  add_four(bytes.x);
-  add_four(bytes.y);
-  add_four(bytes.z);
-  add_four(bytes.w);
+  }
+  sum = __low2float(sums) + __high2float(sums);
+  square = __low2float(squares) + __high2float(squares);
 }
 
 /// A block's spread from those of its channels, one or more a lane.
@@ -56,12 +59,19 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   const float* scales = buffers.v_scale + static_cast<int64_t>(at.bh) * D;
   const int cell = at.lane % 4 ^ (at.lane / 8 & 3);  // value_offset()'s swizzle, undone
   SpreadSum spread;
-#pragma unroll 4
+  constexpr int kTogether = 8;
+  uint4 loaded[kTogether];
+#pragma unroll
   for (int i = 0; i < D / 8; ++i) {
+    if (i % kTogether == 0) {
+#pragma unroll
+      for (int next = 0; next < kTogether; ++next)
+        loaded[next] =
+            __ldg(reinterpret_cast<const uint4*>(record + (8 * (i + next) + at.lane / 4) * kRecord) + at.lane % 4);
+    }
     const int channel = 8 * i + at.lane / 4;
-    const uint4 bytes = __ldg(reinterpret_cast<const uint4*>(record + channel * kRecord) + at.lane % 4);
-    float sum = 0, square = 0, block_mean = 0;
-    sum_e4m3(bytes, sum, square);
+    float sum, square, block_mean = 0;
+    sum_e4m3(loaded[i % kTogether], sum, square);
     if constexpr (kLessMean)
       block_mean = __half2float(__ushort_as_half(__ldg(buffers.v_mean + at.from(sizes) * D + channel)));
     cells.mean[channel][kBlockCells * at.warp + cell] = __float2half_rn(fmaf(sum, 1.0F / kCell, block_mean));
@@ -79,7 +89,7 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
   if (buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, kBlockCells);
 }
 
-/// Channel rows of 64 means; kLessMean: less their mean, as quantise_values() does.
+/// Channel rows of 64 means; kLessMean: less their mean, as quantise_values() does, and times kCell (records.h).
 template <int D, bool kLessMean>
 __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const MeanWarp& at, const Cells<D>& cells) {
   uint8_t* out = buffers.v + at.to(sizes) * sizes.value_record_bytes;
@@ -98,13 +108,14 @@ __device__ void write_e4m3(const Sizes& sizes, const Buffers& buffers, const Mea
       for (int lanes = 1; lanes < 4; lanes *= 2) mean += __shfl_xor_sync(~0U, mean, lanes);
       mean *= share;
 #pragma unroll
-      for (int i = 0; i < 16; ++i) x[i] = chunk * 16 + i < real ? x[i] - mean : 0.0F;
+      for (int i = 0; i < 16; ++i) x[i] = chunk * 16 + i < real ? (x[i] - mean) * kCell : 0.0F;
+      mean *= kCell;
     }
     const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
     const uint4 bytes = make_uint4(four(0), four(4), four(8), four(12));
     *reinterpret_cast<uint4*>(out + value_offset(channel, chunk * 16)) = bytes;
     if constexpr (kLessMean) {  // what rounding adds to the sum goes off the mean
-      float sum = 0, square = 0;
+      float sum, square;
       sum_e4m3(bytes, sum, square);
 #pragma unroll
       for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);

@@ -48,19 +48,18 @@ __device__ void load_scaling(const Buffers& buffers, int bh, int column, float (
   }
 }
 
-/// Whether one of four e4m3 is of the largest size, as everything beyond becomes: the highest bit of its byte, among
-/// others.
-__device__ uint32_t saturated(uint32_t e4m3) {
-  return (e4m3 & 0x7F7F7F7FU) + 0x02020202U;
+/// Whether one of four e4m3 is at least of the size that has this code: the highest bit of its byte, among others.
+template <uint32_t kCode>
+__device__ uint32_t reaches(uint32_t e4m3) {
+  return (e4m3 & 0x7F7F7F7FU) + (0x80 - kCode) * 0x01010101U;
 }
-__device__ uint32_t saturated(const uint4& e4m3) {
-  return saturated(e4m3.x) | saturated(e4m3.y) | saturated(e4m3.z) | saturated(e4m3.w);
+template <uint32_t kCode>
+__device__ bool reaches(const uint4& e4m3) {
+  const uint32_t bits =
+      reaches<kCode>(e4m3.x) | reaches<kCode>(e4m3.y) | reaches<kCode>(e4m3.z) | reaches<kCode>(e4m3.w);
+  return (bits & 0x80808080U) != 0;
 }
-
-/// bits: saturated() of what the thread made.
-__device__ void note_saturation(const Buffers& buffers, int bh, uint32_t bits) {
-  if ((bits & 0x80808080U) != 0) buffers.v_saturated[bh] = 1;
-}
+constexpr uint32_t kLargestCode = 0x7E;  // 448, as everything beyond becomes
 
 /// Channel rows of 64 keys, then the rows of ones.
 template <typename T, int D>
@@ -90,14 +89,12 @@ __device__ void make_e4m3(const Problem& p, const Sizes& sizes, const Buffers& b
   }
   __syncthreads();
   uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_records + thread.block) * sizes.value_record_bytes;
-  uint32_t most = 0;
   for (int item = static_cast<int>(threadIdx.x); item < (D + kOnesRows) * 4; item += kQuantiseThreads) {
     const int row = item / 4, chunk = item % 4;
     const uint4 keys = row < D ? transpose.get(row, chunk) : ones<D, true>(row - D, chunk, left);
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
-    most |= saturated(keys);
+    if (reaches<kLargestCode>(keys)) buffers.v_saturated[bh] = 1;
   }
-  note_saturation(buffers, bh, most);
 }
 
 /// Keeps the compiler from keeping what it has unpacked before, which takes twice the registers.
@@ -107,15 +104,15 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
-/// A value this much larger than the sizes of its record's channel are on average is an outlier.
-constexpr float kOutlier = 5;
+/// 2.5: what lies beyond is an outlier. The sample's largest value lies at 1.75.
+constexpr uint32_t kOutlierCode = 0x42;
 
 /// 16 keys of a channel that has an outlier, with a mean that makes the largest of the record's 64 exact: rows that
-/// attend to nothing else get it so. Returns by how much the mean grows. The four lanes of the channel call it
+/// attend to nothing else get it so. The four lanes of the channel call it
 /// together.
 template <typename T>
-__device__ float spare_outlier(const Rows<T>& rows, int channel, int first, int left, int chunk, float inverse,
-                               float mean, uint4& e4m3) {
+__device__ void spare_outlier(const Rows<T>& rows, int channel, int first, int left, int chunk, float inverse,
+                              float mean, uint4& e4m3) {
   const unsigned lanes = 0xFU << (threadIdx.x % 32 & ~3U);
   const auto value = [&](int i) {
     const int key = key_of(chunk * 4 + i / 4, i % 4);
@@ -143,7 +140,6 @@ __device__ float spare_outlier(const Rows<T>& rows, int channel, int first, int 
     }
     words[word] = e4m3x4(x[0], x[1], x[2], x[3]) & real;
   }
-  return growth;
 }
 
 /// What make_e4m3() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
@@ -213,26 +209,27 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
   const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
   uint8_t* out = buffers.v + record * sizes.value_record_bytes;
   uint16_t* means = buffers.v_mean + record * D;
-  float most = 0;
 #pragma unroll
   for (int i = 0; i < D * 4 / kQuantiseThreads; ++i) {
     const unsigned item = threadIdx.x + i * kQuantiseThreads;
     const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
     uint4 keys = transpose.get(row, chunk);
-    const RowSums sums(keys);
-    float sum = sums.sum, its_mean = record_mean[row];
-    most = fmaxf(most, sums.largest);
-    if (sums.largest * kRecord > kOutlier * sums.sizes) {
+    const unsigned row_lanes = 0xFU << (threadIdx.x % 32 & ~3U);
+    if ((__ballot_sync(~0U, reaches<kOutlierCode>(keys)) & row_lanes) != 0) {
       const Rows<T> channel(p.v, thread.b, thread.h, p.head_dim, row / kLaneElements * kLaneElements);
       const float its_inverse = reciprocal(buffers.v_scale[static_cast<int64_t>(bh) * D + row]);
-      its_mean += spare_outlier<T>(channel, row, first, left, chunk, its_inverse, raw_mean[row] * its_inverse, keys);
-      sum = RowSums(keys, 0xFU << (threadIdx.x % 32 & ~3U)).sum;
+      spare_outlier<T>(channel, row, first, left, chunk, its_inverse, raw_mean[row] * its_inverse, keys);
+      if (reaches<kLargestCode>(keys)) buffers.v_saturated[bh] = 1;
     }
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
-    its_mean = fminf(fmaxf(its_mean - sum * share, -kHalfMax), kHalfMax);
+    const __half2 pair = __hadd2(__hadd2(halves_added(keys.x), halves_added(keys.y)),
+                                 __hadd2(halves_added(keys.z), halves_added(keys.w)));
+    float sum = __low2float(pair) + __high2float(pair);
+    sum += __shfl_xor_sync(~0U, sum, 1);
+    sum += __shfl_xor_sync(~0U, sum, 2);
+    const float its_mean = fminf(fmaxf(record_mean[row] - sum * share, -kHalfMax), kHalfMax);
     if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
   }
-  if (most >= kE4m3Max) buffers.v_saturated[bh] = 1;
   for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantiseThreads)
     *reinterpret_cast<uint4*>(out + value_offset(D + item / 4, item % 4 * 16)) =
         ones<D, false>(item / 4, item % 4, left);
@@ -244,8 +241,10 @@ __device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& b
   const int bh = thread.b * p.heads + thread.h;
   const Rows<T> rows(p.v, thread.b, thread.h, p.head_dim, thread.column);
   const int first = thread.block * kRecord, left = key_count(p, thread.b) - first;
-  float inverse[kLaneElements], shift[kLaneElements], most = 0;  // v -> v * inverse + shift
-  load_scaling<D>(buffers, bh, thread.column, inverse, shift);
+  float scale[kLaneElements], centre[kLaneElements], most = 0;
+  const int64_t at = static_cast<int64_t>(bh) * D + thread.column;
+  load_row(buffers.v_scale + at, scale);
+  load_row(buffers.v_centre + at, centre);
   uint8_t* out = buffers.v + (static_cast<int64_t>(bh) * sizes.key_records + thread.block) * sizes.value_record_bytes;
 #pragma unroll 4
   for (int round = 0; round < RecordThread<D>::kRounds; ++round) {
@@ -255,13 +254,13 @@ __device__ void make_half(const Problem& p, const Sizes& sizes, const Buffers& b
     Packed<__half> packed;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
-      const float value = row < left ? fmaf(x[i], inverse[i], shift[i]) : 0.0F;
+      const float value = row < left ? __fdividef(x[i] - centre[i], scale[i]) : 0.0F;
       most = fmaxf(most, fabsf(value));
       packed.element[i] = __float2half_rn(value);
     }
     *reinterpret_cast<uint4*>(out + half_value_offset<D>(row, thread.column * 2)) = *reinterpret_cast<uint4*>(&packed);
   }
-  if (most > kHalfMax) buffers.v_saturated[bh] = 1;
+  if (!(most <= kHalfMax)) buffers.v_saturated[bh] = 1;
 }
 
 enum class Format { e4m3, e4m3_less_mean, half };

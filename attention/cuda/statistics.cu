@@ -16,7 +16,9 @@ constexpr int kThreads = 256;
 // takes is range at the small end. Less the mean of its record even a value that was looked at may be twice as large.
 constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 
-constexpr float kLeastScale = 1e-30F;  // of a channel that looks constant: its values over this are still finite
+// Of a channel that looks constant. Relative to its centre: fp32 knows no smaller difference, and bf16 and fp16 have
+// none.
+constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
 template <typename T, int D>
 __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Buffers buffers) {
@@ -102,7 +104,7 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   if (c == 0) buffers.v_saturated[bh] = 0;
   buffers.v_centre[at] = centre;
   const float headroom = sizes.stat_stride > 1 ? kHeadroom : kHeadroomOfAll;
-  buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(centre), 1.0F) * kLeastScale);
+  buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(centre) * kLeastRelativeScale, kLeastScale));
 }
 
 /// Mean and 1 / deviation over all heads of a token: one warp a token of q (first) or k.

@@ -41,35 +41,9 @@ __device__ inline __half2 halves_of(uint32_t two_e4m3) {
   return __half2(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two_e4m3), __NV_E4M3));
 }
 
-/// Of the 64 e4m3 of a row, of which four neighbouring lanes hold 16 each.
-struct RowSums {
-  float sum, sizes, largest;  // of their sizes
-
-  /// lanes: of the warp that call this together.
-  __device__ explicit RowSums(const uint4& e4m3, unsigned lanes = ~0U) {
-    __half2 total{}, size{}, most{};
-    const auto add = [&](uint32_t two) {
-      const __half2 x = halves_of(two), its_size = __habs2(x);
-      total = __hadd2(total, x);
-      size = __hadd2(size, its_size);
-      most = __hmax2(most, its_size);
-    };
-    for (const uint32_t four : {e4m3.x, e4m3.y, e4m3.z, e4m3.w}) {
-      add(four & 0xFFFFU);
-      add(four >> 16);
-    }
-    sum = __low2float(total) + __high2float(total);
-    __half2 both =
-        __halves2half2(__hadd(__low2half(size), __high2half(size)), __hmax(__low2half(most), __high2half(most)));
-#pragma unroll
-    for (int lane = 1; lane < 4; lane *= 2) {
-      sum += __shfl_xor_sync(lanes, sum, lane);
-      const __half2 other = __shfl_xor_sync(lanes, both, lane);
-      both = __halves2half2(__hadd(__low2half(both), __low2half(other)), __hmax(__high2half(both), __high2half(other)));
-    }
-    sizes = __low2float(both);
-    largest = __high2float(both);
-  }
-};
+/// The sums of four e4m3's first and third, and second and fourth.
+__device__ inline __half2 halves_added(uint32_t e4m3) {
+  return __hadd2(halves_of(e4m3 & 0xFFFFU), halves_of(e4m3 >> 16));
+}
 
 }  // namespace sparsereel::attention::cuda
