@@ -34,7 +34,7 @@ class Consumer {
       const TileIndex tile(uniform(work.bh), uniform(work.tile));
       if (tile.bh < 0) break;
       start_tile(tile, work);
-      means_left_ = uniform(work.means);
+      blocks_left_ = uniform(work.blocks);
       run_stages(uniform(work.stages));
       finish_tile(tile, work.slot);
     }
@@ -159,8 +159,8 @@ class Consumer {
 
   template <int kSubtile>
   __device__ __forceinline__ void soften(bool may_skip) {
-    const bool has_means = kMeans && means_left_ > 0;
-    means_left_ -= kRecords;
+    const bool has_means = kMeans && blocks_left_ < kRecords;
+    blocks_left_ -= kRecords;
     if constexpr (kMeans) {
       const bool first = Output<T>::my_record(mask_.lane) == 0;  // no index: it would put the entries into memory
       weight_ = has_means && is_mean(first ? mask_.entry[0] : mask_.entry[kRecords - 1]) ? kCell : 1;
@@ -255,7 +255,7 @@ class Consumer {
   Output<T> output_;
   Care unmasked_care_;     // of subtiles without masks, by the tile's largest score
   Care tile_care_, care_;  // of every subtile, and of the current one
-  int means_left_ = 0;     // entries of means from the current subtile on; may be negative
+  int blocks_left_ = 0;    // entries from the current subtile on that are not of means; may be negative
   float weight_ = 1;       // of a key of the thread's record in the current subtile
   float skip_below_[2];    // log2 P below which a row does not need a block
   int skipped_ = 0;        // blocks of this tile

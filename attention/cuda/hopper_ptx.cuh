@@ -168,4 +168,15 @@ __device__ inline void multiply(float (&d)[68], const uint32_t (&a)[4], uint64_t
 #undef SPARSEREEL_NAMES_64
 #undef SPARSEREEL_NAMES_68
 
+/// 32 times the sign of byte 0 or 1. __byte_perm() would ignore the bits that ask for signs.
+__device__ inline uint32_t sign_of_byte(uint32_t x, int byte) {
+  uint32_t signs;
+  if (byte == 0) {
+    asm("prmt.b32 %0, %1, 0, 0x8888;" : "=r"(signs) : "r"(x));
+  } else {
+    asm("prmt.b32 %0, %1, 0, 0x9999;" : "=r"(signs) : "r"(x));
+  }
+  return signs;
+}
+
 }  // namespace sparsereel::attention::cuda::ptx

@@ -69,8 +69,8 @@ struct Mask {
   /// Of record r, all bits set where the four keys of chunk c that the thread holds count: means of a block that is
   /// dropped, or keys of a block that is used.
   __device__ uint32_t counts(int r, int chunk) const {
-    const uint32_t bits = is_mean(r) ? entry[r] >> lane % 4 : ~0U;
-    return static_cast<uint32_t>(static_cast<int32_t>(bits << (31 - 4 * chunk)) >> 31);
+    const uint32_t bits = is_mean(r) ? entry[r] << (7 - 4 * (chunk % 2) - lane % 4) : ~0U;
+    return ptx::sign_of_byte(bits, chunk / 2);
   }
 
   /// The causal mask, for element i.

@@ -123,8 +123,9 @@ struct alignas(16) Work {
   int stages;
   int plain;            // as in TileList
   float largest_score;  // no score of the head is larger in magnitude, log2 units
-  int means;            // of the entries to come, the first ones
+  int blocks;           // of the entries to come, in front of the first of means; kNoMeans: all
 };
+constexpr int kNoMeans = 1 << 30;
 static_assert(sizeof(Work) == 32, "what Tile leaves it");
 
 /// One thread that keeps the stages filled: tile after tile until none is left or, with kParts, for its share. kMeans:
@@ -160,7 +161,7 @@ class Producer {
       const TileIndex tile(sizes_, index);
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
       announce({tile.bh, tile.tile, 0, ceil_div(list.length, T::kStageRecords), list.plain, largest_score(tile),
-                list.means});
+                blocks_from(0, list)});
       load_queries(tile);
       load_keys(tile, list.length, 0, list.length);
       index = next;
@@ -175,10 +176,14 @@ class Producer {
       await_consumers();
       const int stages = max(ceil_div(part.end - part.begin, T::kStageRecords), 1);
       announce({tile.bh, tile.tile, Shares::slot(share, mine), stages, list.plain, largest_score(tile),
-                list.means - part.begin});
+                blocks_from(part.begin, list)});
       load_queries(tile);
       load_keys(tile, list.length, part.begin, part.end);
     }
+  }
+
+  __device__ static int blocks_from(int begin, const TileList& list) {
+    return kMeans && list.means > 0 ? list.length - list.means - begin : kNoMeans;
   }
 
   /// Until they have read what was announced last.

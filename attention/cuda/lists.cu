@@ -1,6 +1,6 @@
 // Turns the choice of blocks into lists: which key blocks a tile of queries reads, and which of its groups of 64 rows
 // use each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly. Entries of means
-// for the blocks that are dropped come first.
+// for the blocks that are dropped come last, when the maxima have settled.
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/visible.cuh"
 
@@ -127,8 +127,7 @@ __device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers&
   uint32_t* list = buffers.lists + at * sizes.list_entries;
   Found found = {};
   bool plain = true;  // every group that has queries uses every entry as a whole
-  const int means = sizes.mean_records == 0 ? 0 : list_means<kGroups>(sizes, groups, list, found.means, plain);
-  int length = means;
+  int length = 0;
   each_word<kGroups>(sizes, groups, [&](int word) {
     uint32_t used[kGroups], any = 0, entry = static_cast<uint32_t>(word * 32 + lane);
 #pragma unroll
@@ -147,9 +146,11 @@ __device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers&
     if ((any >> lane & 1) != 0) list[length + __popc(any & lowest_bits(lane))] = entry;
     length += __popc(any);
   });
+  const int means = sizes.mean_records == 0 ? 0 : list_means<kGroups>(sizes, groups, list + length, found.means, plain);
+  length += means;
   if (lane == 0) {
     if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
-    buffers.tile_lists[at] = {max(length, 1), plain && length > 0, length > 0 && means == length ? kOnlyMeans : means};
+    buffers.tile_lists[at] = {max(length, 1), plain && length > 0, means};
   }
   return found;
 }

@@ -1,18 +1,14 @@
 // V less its centre -> records of e4m3, transposed, or of fp16 for kernels without e4m3.
 //
-// The scale of V comes from a sample. Where that was not enough, a second kernel makes the head's records again.
+// The scale of V comes from a sample. Where that was not enough, a second kernel makes a head's records, or one record,
+// again.
 #include <cfloat>
 
 #include "attention/cuda/quantise.cuh"
-#include "attention/cuda/value_records.cuh"
+#include "attention/cuda/value_outliers.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
-
-/// The key of position i of a word of four, of 16 words: 0 1 8 9, 2 3 10 11, ...; the order of value_position().
-__device__ int key_of(int word, int i) {
-  return word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;
-}
 
 /// Where the transpose of a record lies in shared memory: words of four keys of a channel.
 template <int D>
@@ -47,19 +43,6 @@ __device__ void load_scaling(const Buffers& buffers, int bh, int column, float (
     shift[i] = -shift[i] * inverse[i];
   }
 }
-
-/// Whether one of four e4m3 is at least of the size that has this code: the highest bit of its byte, among others.
-template <uint32_t kCode>
-__device__ uint32_t reaches(uint32_t e4m3) {
-  return (e4m3 & 0x7F7F7F7FU) + (0x80 - kCode) * 0x01010101U;
-}
-template <uint32_t kCode>
-__device__ bool reaches(const uint4& e4m3) {
-  const uint32_t bits =
-      reaches<kCode>(e4m3.x) | reaches<kCode>(e4m3.y) | reaches<kCode>(e4m3.z) | reaches<kCode>(e4m3.w);
-  return (bits & 0x80808080U) != 0;
-}
-constexpr uint32_t kLargestCode = 0x7E;  // 448, as everything beyond becomes
 
 /// Channel rows of 64 keys, then the rows of ones.
 template <typename T, int D>
@@ -104,46 +87,9 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
-/// 2.5: what lies beyond is an outlier. The sample's largest value lies at 1.75.
-constexpr uint32_t kOutlierCode = 0x42;
-
-/// 16 keys of a channel that has an outlier, with a mean that makes the largest of the record's 64 exact: rows that
-/// attend to nothing else get it so. The four lanes of the channel call it
-/// together.
-template <typename T>
-__device__ void spare_outlier(const Rows<T>& rows, int channel, int first, int left, int chunk, float inverse,
-                              float mean, uint4& e4m3) {
-  const unsigned lanes = 0xFU << (threadIdx.x % 32 & ~3U);
-  const auto value = [&](int i) {
-    const int key = key_of(chunk * 4 + i / 4, i % 4);
-    if (key >= left) return 0.0F;
-    return fmaf(to_float(rows.load(first + key).element[channel % kLaneElements]), inverse, -mean);
-  };
-  float largest = 0;
-#pragma unroll 1
-  for (int i = 0; i < 16; ++i)
-    if (const float x = value(i); fabsf(x) > fabsf(largest)) largest = x;
-#pragma unroll
-  for (int lane = 1; lane < 4; lane *= 2) {
-    const float other = __shfl_xor_sync(lanes, largest, lane);
-    if (fabsf(other) > fabsf(largest) || (fabsf(other) == fabsf(largest) && other > largest)) largest = other;
-  }
-  const float growth = largest - __low2float(halves_of(e4m3x4(largest, 0, 0, 0) & 0xFFFFU));
-  uint32_t* words = &e4m3.x;
-#pragma unroll 1
-  for (int word = 0; word < 4; ++word) {
-    uint32_t real = 0;
-    float x[4];
-    for (int i = 0; i < 4; ++i) {
-      x[i] = value(4 * word + i) - growth;
-      if (key_of(chunk * 4 + word, i) < left) real |= 0xFFU << 8 * i;
-    }
-    words[word] = e4m3x4(x[0], x[1], x[2], x[3]) & real;
-  }
-}
-
 /// What make_e4m3() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
-/// record's keys is taken off the mean: where all keys weigh the same, it cancels.
+/// record's keys is taken off the mean: where all keys weigh the same, it cancels. Notes whether the record has
+/// outliers.
 template <typename T, int D>
 __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const Buffers& buffers,
                                     const RecordThread<D>& thread) {
@@ -213,21 +159,13 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
   for (int i = 0; i < D * 4 / kQuantiseThreads; ++i) {
     const unsigned item = threadIdx.x + i * kQuantiseThreads;
     const int row = static_cast<int>(item / 4), chunk = static_cast<int>(item % 4);
-    uint4 keys = transpose.get(row, chunk);
-    const unsigned row_lanes = 0xFU << (threadIdx.x % 32 & ~3U);
-    if ((__ballot_sync(~0U, reaches<kOutlierCode>(keys)) & row_lanes) != 0) {
-      const Rows<T> channel(p.v, thread.b, thread.h, p.head_dim, row / kLaneElements * kLaneElements);
-      const float its_inverse = reciprocal(buffers.v_scale[static_cast<int64_t>(bh) * D + row]);
-      spare_outlier<T>(channel, row, first, left, chunk, its_inverse, raw_mean[row] * its_inverse, keys);
+    const uint4 keys = transpose.get(row, chunk);
+    if (sizes.stat_stride > 1 && reaches<kOutlierCode>(keys)) {  // a sample of all knows the outliers
+      buffers.v_outliers[static_cast<int64_t>(bh) * sizes.key_blocks + thread.block] = 1;
       if (reaches<kLargestCode>(keys)) buffers.v_saturated[bh] = 1;
     }
     *reinterpret_cast<uint4*>(out + value_offset(row, chunk * 16)) = keys;
-    const __half2 pair = __hadd2(__hadd2(halves_added(keys.x), halves_added(keys.y)),
-                                 __hadd2(halves_added(keys.z), halves_added(keys.w)));
-    float sum = __low2float(pair) + __high2float(pair);
-    sum += __shfl_xor_sync(~0U, sum, 1);
-    sum += __shfl_xor_sync(~0U, sum, 2);
-    const float its_mean = fminf(fmaxf(record_mean[row] - sum * share, -kHalfMax), kHalfMax);
+    const float its_mean = fp16_range(record_mean[row] - sum_of_row(keys) * share);
     if (chunk == 0) means[row] = __half_as_ushort(__float2half_rn(its_mean));
   }
   for (int item = static_cast<int>(threadIdx.x); item < kOnesRows * ones_sets(D) * 4; item += kQuantiseThreads)
@@ -282,7 +220,10 @@ template <typename T, int D, Format kFormat>
 __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kFormat))
     quantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
-  make_record<T, D, kFormat>(p, sizes, buffers, RecordThread<D>{});
+  const RecordThread<D> thread;
+  if (kFormat == Format::e4m3_less_mean && threadIdx.x == 0)
+    buffers.v_outliers[static_cast<int64_t>(thread.b * p.heads + thread.h) * sizes.key_blocks + thread.block] = 0;
+  make_record<T, D, kFormat>(p, sizes, buffers, thread);
 }
 
 /// V's scales of a head from all of its values, where the sample's are too small. A lane has eight channels.
@@ -313,30 +254,42 @@ __device__ void widen_scales(const Problem& p, const Buffers& buffers, const Rec
   __syncthreads();
 }
 
-/// The records of a head anew, if some value was beyond the sample's scale. One CTA a head: it happens to few.
+constexpr int kMended = 8;  // blocks that a CTA looks after
+
+/// Records with outliers anew, or all of a head if some value is beyond its scale: one CTA does it then, as it happens
+/// to few.
 template <typename T, int D, Format kFormat>
 __global__ void __launch_bounds__(kQuantiseThreads)
-    requantise_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-                      const __grid_constant__ Buffers buffers) {
-  const int bh = static_cast<int>(blockIdx.x);
-  if (buffers.v_saturated[bh] == 0) return;
+    mend_values(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                const __grid_constant__ Buffers buffers) {
+  const int bh = static_cast<int>(blockIdx.x), first = static_cast<int>(blockIdx.y) * kMended;
+  const bool whole = buffers.v_saturated[bh] != 0;
+  const uint8_t* outliers = buffers.v_outliers + static_cast<int64_t>(bh) * sizes.key_blocks;
+  if (whole ? first > 0 : kFormat != Format::e4m3_less_mean) return;
+  const int last = whole ? sizes.key_blocks : min(first + kMended, sizes.key_blocks);
+  const int mine = first + static_cast<int>(threadIdx.x);
+  if (!whole && __syncthreads_or(mine < last ? outliers[mine] : 0) == 0) return;
   RecordThread<D> thread;
   thread.b = bh / p.heads;
   thread.h = bh % p.heads;
-  widen_scales<T, D>(p, buffers, thread, bh);
-  for (thread.block = 0; thread.block < sizes.key_blocks; ++thread.block) {
-    make_record<T, D, kFormat>(p, sizes, buffers, thread);
+  if (whole) widen_scales<T, D>(p, buffers, thread, bh);
+  for (thread.block = first; thread.block < last; ++thread.block) {
+    if (!whole && outliers[thread.block] == 0) continue;
+    if (whole) make_record<T, D, kFormat>(p, sizes, buffers, thread);
+    __syncthreads();
+    if (kFormat == Format::e4m3_less_mean) spare_outliers<T, D>(p, sizes, buffers, thread);
     __syncthreads();
   }
 }
 
 template <typename T, int D, Format kFormat>
 void launch_format(const Call& call) {
-  quantise_values<T, D, kFormat>
-      <<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(call.problem, call.sizes,
-                                                                                               call.buffers);
-  requantise_values<T, D, kFormat><<<static_cast<unsigned>(call.sizes.batch_heads), kQuantiseThreads, 0, call.stream>>>(
-      call.problem, call.sizes, call.buffers);
+  const auto run = [&](auto* kernel, dim3 grid) {
+    kernel<<<grid, kQuantiseThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+  };
+  run(quantise_values<T, D, kFormat>, record_grid(call.problem, call.sizes.key_blocks));
+  const int parts = ceil_div(call.sizes.key_blocks, kMended);
+  run(mend_values<T, D, kFormat>, dim3(static_cast<unsigned>(call.sizes.batch_heads), static_cast<unsigned>(parts)));
 }
 
 template <typename T, int D>

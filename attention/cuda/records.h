@@ -14,8 +14,8 @@
 // and
 //   one of V like the others, behind those of the head. Cell c of block 4 i + a (a < 4) of the 16 stands at key
 //   16 i + {0, 1, 8, 9}[c] + 2 a: so a packed word of P holds the four cells of one block, and a key scale serves whole
-//   blocks. Cells of blocks that are not whole and of text are zeros. Hopper's V record of means is 16 times as large, as
-//   a mean weighs as much as 16 keys: P then needs no room for it.
+//   blocks. Cells of blocks that are not whole and of text are zeros. Hopper's V record of means is 16 times as large,
+//   as a mean weighs as much as 16 keys: P then needs no room for it.
 // Keys past the end repeat the last one in K, and are 0 in V and in its rows of ones: they drop out of numerator and
 //   denominator, so no loop needs a mask.
 #pragma once

@@ -116,6 +116,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(longest, 2 * bh);
   carver.take(v_scale, bh * D);
   carver.take(v_centre, bh * D);
+  carver.take(v_outliers, k_blocks);
   carver.take(v_saturated, bh);
   carver.take(v_mean, records * D, kernel == Kernel::hopper);
   carver.take(key_mean, bh * D);

@@ -49,9 +49,8 @@ struct Sizes {
 struct TileList {
   int length;  // entries, at least 1
   int plain;   // 1: every group that has queries uses every entry as a whole
-  int means;   // of the entries, the first ones; kOnlyMeans: all
+  int means;   // of the entries, the last ones
 };
-constexpr int kOnlyMeans = 1 << 30;  // what fills the last stage is no block either
 
 /// What ranking by error asks of the values of a block: the length of their deviation and how far their mean is from
 /// V's.
@@ -78,7 +77,8 @@ struct Buffers {
   float* longest;            // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
   float* v_scale;            // [bh][D]
   float* v_centre;           // [bh][D]; what V was reduced by
-  int* v_saturated;          // [bh]; whether a record holds values that v_scale is too small for
+  uint8_t* v_outliers;       // [bh][key_blocks]; whether a record has values far beyond the sample: Hopper only
+  int* v_saturated;          // [bh]; whether v_scale is too small for a value
   uint16_t* v_mean;          // fp16 [bh][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
   float* key_mean;           // [bh][D]; what K was reduced by
   float* q_dot_mean;         // [bh][queries], q . key_mean * scale; null without lse
@@ -98,7 +98,7 @@ struct Buffers {
   float* scores;             // pooled scores where they exceed shared memory; else null
   uint32_t* bitmap;          // [bh][selection_tiles][map_words]; null unless blocks are predicted;
                              // rows of listed_tiles are not written
-  uint32_t* lists;           // [bh][query_tiles][list_entries] entries: those of means, then blocks, ascending
+  uint32_t* lists;           // [bh][query_tiles][list_entries] entries: blocks, ascending, then those of means
   TileList* tile_lists;      // [bh][query_tiles]
   int* next_tile;            // the persistent kernel's counter
   float* parts;              // [shares.slots()] parts of shared tiles; null without such tiles

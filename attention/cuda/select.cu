@@ -321,30 +321,34 @@ class TileSelector {
     });
   }
 
-  /// Returns what is in it. drops: whether some blocks are not; then all records of means come first.
+  /// Returns what is in it. drops: whether some blocks are not; then all records of means come last.
   __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible, bool drops) const {
     const int64_t at = static_cast<int64_t>(bh_) * sizes_.query_tiles + tile;
     uint32_t* list = buffers_.lists + at * sizes_.list_entries;
     const int groups = ceil_div(min(p_.selection.rows, p_.queries - tile * p_.selection.rows), kRecord);
     const int means = drops ? ceil_div(with_means_, kMeanBlocks) : 0;
-    int length = means;
+    int length = 0;
     each_word(ceil_div(visible, 32), candidates, cut, [&](int word, uint32_t bits) {
       const int block = word * 32 + lane(), left = visible - word * 32;
       if (left < 32) bits &= (1U << left) - 1;
-      if (const int index = 2 * word + lane(); lane() < 2 && index < means) {
-        const int rest = with_means_ - word * 32;
-        const uint32_t dropped = ~bits & (rest < 32 ? (1U << rest) - 1 : ~0U);
-        list[index] = mean_entry(index, dropped >> kMeanBlocks * lane() & 0xFFFF, whole_for(groups));
-      }
       if ((bits >> lane() & 1) != 0) list[length + __popc(bits & before())] = block | whole_for(groups);
       length += __popc(bits);
     });
+    if (means > 0) {
+      each_word(ceil_div(with_means_, 32), candidates, cut, [&](int word, uint32_t bits) {
+        const int index = 2 * word + lane(), rest = with_means_ - word * 32;
+        if (lane() >= 2 || index >= means) return;
+        const uint32_t dropped = ~bits & (rest < 32 ? (1U << rest) - 1 : ~0U);
+        list[length + index] = mean_entry(index, dropped >> kMeanBlocks * lane() & 0xFFFF, whole_for(groups));
+      });
+    }
+    const int blocks = length;
+    length += means;
     if (lane() == 0) {
       if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
-      buffers_.tile_lists[at] = {max(length, 1), length > 0 ? 1 : 0,
-                                 length > 0 && means == length ? kOnlyMeans : means};
+      buffers_.tile_lists[at] = {max(length, 1), length > 0 ? 1 : 0, means};
     }
-    return {(length - means) * groups, means * groups};
+    return {blocks * groups, means * groups};
   }
 
   const Problem& p_;

@@ -46,4 +46,22 @@ __device__ inline __half2 halves_added(uint32_t e4m3) {
   return __hadd2(halves_of(e4m3 & 0xFFFFU), halves_of(e4m3 >> 16));
 }
 
+/// The key of position i of a word of four, of 16 words: 0 1 8 9, 2 3 10 11, ...; the order of value_position().
+__device__ inline int key_of(int word, int i) {
+  return word / 4 * 16 + word % 4 * 2 + i / 2 * 8 + i % 2;
+}
+
+/// The sum of the 64 e4m3 of a row, of which each of four neighbouring lanes has 16. lanes: those that call it.
+__device__ inline float sum_of_row(const uint4& e4m3, unsigned lanes = ~0U) {
+  const __half2 pair =
+      __hadd2(__hadd2(halves_added(e4m3.x), halves_added(e4m3.y)), __hadd2(halves_added(e4m3.z), halves_added(e4m3.w)));
+  float sum = __low2float(pair) + __high2float(pair);
+  sum += __shfl_xor_sync(lanes, sum, 1);
+  return sum + __shfl_xor_sync(lanes, sum, 2);
+}
+
+__device__ inline float fp16_range(float x) {
+  return fminf(fmaxf(x, -kHalfMax), kHalfMax);
+}
+
 }  // namespace sparsereel::attention::cuda
