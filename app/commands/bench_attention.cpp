@@ -204,6 +204,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (options.threads) at::set_num_threads(static_cast<int>(*options.threads));
+  bench::report_left_out(run.plan.left_out, report);
   report.content["machine"] = bench::machine_report(run.device);
   if (run.limit)
     report.content["machine"]["limit_tops"] = {{"8_bits", run.limit->bits8}, {"16_bits", run.limit->bits16}};

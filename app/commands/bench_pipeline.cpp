@@ -102,6 +102,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const auto pipeline = open_pipeline(plan.run, folder);
   check_profile(settings, plan.profile, *pipeline);
   const nlohmann::json architecture = bench::architecture_of(folder);
+  bench::report_left_out(plan.left_out, report);
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["settings"] = settings_report(plan, *pipeline, architecture);
   report.content["architecture"] = architecture;

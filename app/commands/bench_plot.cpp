@@ -67,10 +67,8 @@ const json& rows_of(const json& report, const std::string& file) {
 
 /// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"
 std::string label_of(const json& row) {
-  if (const auto topk = number_of(row, "topk")) return json(*topk).dump();
-  for (const char* key : {"cdf", "error"})
-    if (const auto value = number_of(row, key)) return std::string(key) + " " + json(*value).dump();
-  return std::filesystem::path(text_of(row, "profile")).stem().string();
+  const std::string value = bench::value_name(row);
+  return value.empty() ? std::filesystem::path(text_of(row, "profile")).stem().string() : value;
 }
 
 /// "dropped mean, select error", and of the other settings those in which the drawn rows differ.

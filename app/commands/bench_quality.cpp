@@ -144,17 +144,14 @@ void add_lists(CLI::App& command, bench::QualityLists& lists) {
   const auto add = [&](const char* name, std::optional<std::string>& value, const char* help, const char* type) {
     command.add_option(name, value, help)->type_name(type)->group(group);
   };
-  add("--topk", lists.topk, "keep these fractions of the key blocks (default: as generate)", "X,X");
-  add("--cdf", lists.cdf, "keep the blocks that hold these shares of what they are ranked by", "X,X");
-  add("--error", lists.error, "keep the blocks that it takes to stay below these predicted errors", "X,X");
-  add("--profile", lists.profile, "profiles of 'sparsereel tune', which say all of this for each head", "FILE,FILE");
-  add("--dropped", lists.dropped, "what stands for blocks that are not computed: none, mean", "WORDS");
-  add("--select", lists.select, "what blocks are ranked by: mass, error", "WORDS");
-  add("--cell", lists.cell, "tokens that share one mean: 16, 32, 64 (on a GPU 16)", "N,N");
-  add("--selection-rows", lists.selection_rows, "queries that share one selection: 64, 128, 192", "N,N");
-  add("--similarity", lists.similarity, "blocks less self-similar than this stay dense", "X,X");
-  add("--dense-steps", lists.dense_steps, "the first steps keep every block", "N,N");
-  add("--token-order", lists.token_order, "of hilbert, native, time-major, morton, random", "ORDERS");
+  bench::add_selection_lists(command, lists.selection, group, "as generate");
+  add("--selection-rows", lists.selection.selection_rows,
+      "comma list: queries that share one selection, of 64, 128, 192", "N,N");
+  add("--similarity", lists.selection.similarity, "comma list: blocks less self-similar than this stay dense", "X,X");
+  add("--profile", lists.profile, "comma list: profiles of 'sparsereel tune', which say all of this for each head",
+      "FILE,FILE");
+  add("--dense-steps", lists.dense_steps, "comma list: the first steps keep every block", "N,N");
+  add("--token-order", lists.token_order, "comma list of hilbert, native, time-major, morton, random", "ORDERS");
 }
 
 }  // namespace
@@ -196,11 +193,10 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   check_profiles(plan, *pipeline);
   check_sparse_runs(*pipeline);
   pipeline->check_weights();
-  for (const std::string& what : plan.grid.left_out) print_warnings({"left out: " + what});
+  bench::report_left_out(plan.grid.left_out, report);
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["architecture"] = bench::architecture_of(folder);
   report.content["settings"] = settings_report(plan, *pipeline, report.content["architecture"], judge.has_value());
-  report.content["left_out"] = plan.grid.left_out;
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));

@@ -47,8 +47,10 @@ class BenchAttention(CommandLineTest):
         rows = self.report(*arguments, '--error', '0.05,0.2')['rows'][1:]
         self.assertEqual([(row['dropped'], row['select'], row['error_bound'], row['topk']) for row in rows],
                          [('mean', 'error', 0.05, None), ('mean', 'error', 0.2, None)])
-        table = self.succeed(self.bench(*arguments, '--topk', '0.5', '--dropped', 'none,mean')).stdout
-        self.assertIn('| topk | dropped | select | cell |', table)
+        result = self.succeed(self.bench(*arguments, '--topk', '0.15', '--error', '0.2', '--dropped', 'none,mean'))
+        self.assertIn('| topk | error | dropped | select | cell |', result.stdout)
+        self.assertIn('| sparse | 0.15 |  | mean | error | 16 |', result.stdout)
+        self.assertIn('left out: --dropped none and --error exclude each other', result.stderr)
 
     def test_same_seed_same_error(self):
         errors = [[row['rel_l1'] for row in self.report(*TINY, '--seed', seed)['rows']] for seed in (3, 3, 4)]
@@ -106,7 +108,7 @@ class BenchAttention(CommandLineTest):
                                  (['--shape', '1,1,64,64', '--modes', 'full', '--topk', '0.5'], ['no effect']),
                                  (['--shape', '1,1,64,64', '--modes', 'full', '--dropped', 'mean'], ['--dropped has no effect']),
                                  (['--shape', '1,1,64,64', '--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
-                                 (['--shape', '1,1,64,64', '--topk', '0.5', '--error', '0.1'], ['--topk and --error exclude each other']),
+                                 (['--shape', '1,1,64,64', '--topk', '0.5', '--error', '0.1', '--select', 'mass'], ['--select mass and --error exclude each other']),
                                  (['--shape', '1,1,64,64', '--error', '-1'], ['--error -1']),
                                  (['--shape', '1,1,64,64', '--dropped', 'mean', '--cell', '16,48'], ["'48'", '16, 32, 64']),
                                  (['--shape', '1,1,64,64', '--warmup', 'x'], ['bench attention --help']),
@@ -204,7 +206,8 @@ class BenchPipeline(CommandLineTest):
         rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--no-decode')['rows']
         self.assertEqual([(row['topk'], row['token_order']) for row in rows if row['stage'] == 'step'], [(0.25, 'native')])
         (self.folder / 'a.yaml').write_text('cdf: 0.9\n')
-        self.fail_with(self.bench(*SMALL, '--config', 'a.yaml'), 2, 'a.yaml', 'cdf', 'no effect')
+        rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--no-decode')['rows']
+        self.assertEqual([(row['topk'], row['cdf']) for row in rows if row['stage'] == 'step'], [(None, 0.9)])
         rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--topk', '0.5', '--no-decode')['rows']
         self.assertEqual([row['topk'] for row in rows if row['stage'] == 'step'], [0.5])
         (self.folder / 'a.yaml').write_text('dropped: mean\nselect: mass\ncell: 32\n')

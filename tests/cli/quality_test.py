@@ -12,7 +12,7 @@ TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
 METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
 LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # of four blocks
-FIELDS = {'topk', 'cdf', 'error', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'psnr', 'psnr_lowest', 'ssim',
+FIELDS = {'topk', 'cdf', 'error_bound', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'psnr', 'psnr_lowest', 'ssim',
           'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'full_step_ms', 'speedup', 'judge', 'kernel', 'prompts'}
 
 
@@ -33,7 +33,7 @@ class BenchQuality(CommandLineTest):
         every, half, fifth = report['rows']
         for row in report['rows']:
             self.assertEqual(set(row) - {'judge_counts'}, FIELDS)
-            self.assertEqual((row['cdf'], row['error'], row['profile'], row['cell'], row['dropped'], row['select'], row['token_order']), (None, None, None, None, 'none', 'mass', 'hilbert'))
+            self.assertEqual((row['cdf'], row['error_bound'], row['profile'], row['cell'], row['dropped'], row['select'], row['token_order']), (None, None, None, None, 'none', 'mass', 'hilbert'))
             self.assertEqual(row['psnr'], row['psnr_lowest'])
             self.assertAlmostEqual(row['speedup'], row['full_step_ms'] / row['step_ms'])
             self.assertEqual(row['full_step_ms'], report['full']['step_ms'])
@@ -61,7 +61,7 @@ class BenchQuality(CommandLineTest):
                          [(order, 0, *method, topk) for order in ('hilbert', 'native') for method in methods for topk in (0.5, 0.3)])
         self.assertEqual(len(rows), 2 * 2 * 2 * 5)
         self.assertEqual({(row['step_ms'], row['rel_l1']) for row in rows}, {(None, None)})
-        self.assertIn('left out: --select error with --dropped none', result.stderr)
+        self.assertIn('left out: --dropped none and --select error exclude each other', result.stderr)
 
     def test_prompts_take_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
         arguments = [*LARGER, *METHOD, '--topk', 0.3, '--timed-steps', 0]
@@ -123,7 +123,7 @@ class BenchQuality(CommandLineTest):
         for prompts, arguments, words in (
                 ('none.txt', [], ['none.txt', 'no such file']), ('empty.txt', [], ['empty.txt', 'no row']), ('rows.csv', [], ['rows.csv:2', 'steps']), ('p.webm', [], ['p.webm', '.txt']),
                 ('p.txt', ['--topk', '0.5,2'], ['--topk', "'2'"]), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
-                ('p.txt', ['--dropped', 'none', '--select', 'error'], ['nothing is left']), ('p.txt', ['--dropped', 'none', '--cell', '16'], ['--cell', 'no effect']),
+                ('p.txt', ['--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']), ('p.txt', ['--dropped', 'none', '--cell', '16'], ['--cell', 'no effect']),
                 ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 8], ['--frames 8']), ('p.txt', ['--limit', 0], ['--limit']),
                 ('p.txt', ['--timed-steps', 0, '--plot', 'a.png'], ['--plot']), ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'no folder']),
                 ('p.txt', ['--pictures', 'none/f'], ['none']), ('p.txt', ['-o', 'p.txt'], ['same file']), ('p.txt', ['--judge', 'no.safetensors'], ['no.safetensors']),

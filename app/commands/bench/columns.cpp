@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -47,6 +48,12 @@ std::string number_text(double value, int digits, Style style) {
   for (; size >= 10 && decimals > 0; size /= 10) --decimals;
   for (; size > 0 && size < 1; size *= 10) ++decimals;
   return fixed(value, decimals);
+}
+
+std::string chosen_text(double value) {
+  std::array<char, 32> text{};
+  const auto result = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), result.ptr};
 }
 
 nlohmann::json or_null(const std::optional<double>& value) {

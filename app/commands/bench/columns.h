@@ -24,6 +24,9 @@ struct Column {
 /// `digits` significant digits for people; programs get every digit.
 std::string number_text(double value, int digits, Style style);
 
+/// A number that somebody chose, with every digit that it has: "0.15", "16".
+std::string chosen_text(double value);
+
 nlohmann::json or_null(const std::optional<double>& value);
 /// A number of a report's row, if it holds one.
 std::optional<double> number_of(const nlohmann::json& row, const char* key);
@@ -43,6 +46,15 @@ Column<Row> number_column(const std::string& title, const std::string& name, int
   return {title, name, [value, digits](const Row& row, Style style) {
             const std::optional<double> known = value(row);
             return known ? number_text(*known, digits, style) : std::string();
+          }};
+}
+
+/// Of numbers that somebody chose.
+template <typename Row, typename Value>
+Column<Row> chosen_column(const std::string& title, const std::string& name, const Value& value) {
+  return {title, name, [value](const Row& row, Style) {
+            const auto known = value(row);
+            return known ? chosen_text(static_cast<double>(*known)) : std::string();
           }};
 }
 

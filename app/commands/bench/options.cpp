@@ -64,8 +64,8 @@ void refuse_selection_options(const AttentionOptions& options) {
                     "leave it out, or add sparse to --modes");
 }
 
-/// One for each row of mode sparse.
-std::vector<attention::Policy> make_policies(const AttentionOptions& options) {
+/// A policy for each row of mode sparse.
+Selections make_policies(const AttentionOptions& options) {
   attention::Policy policy;
   if (options.selection_rows) {
     const std::string rows = std::to_string(*options.selection_rows);
@@ -75,7 +75,7 @@ std::vector<attention::Policy> make_policies(const AttentionOptions& options) {
   if (options.similarity) policy.defaults.similarity = *options.similarity;
   if (options.pv_threshold) policy.defaults.pv_threshold = *options.pv_threshold;
   SelectionLists lists = options.sparse;
-  if (!lists.topk && !lists.error) lists.topk = kDefaultTopk;
+  if (!lists.say_how_many_blocks()) lists.topk = kDefaultTopk;
   return combine(lists, policy);
 }
 
@@ -91,15 +91,6 @@ std::vector<Mode> parse_modes(const std::string& text) {
   for (const std::string& word : parse_words("--modes", text, {"full", "quantized", "sparse"}))
     modes.push_back(attention::parse_mode(word));
   return modes;
-}
-
-std::vector<double> parse_fractions(const std::string& text) {
-  return parse_numbers("--topk", text,
-                       {.least = 0,
-                        .most = 1,
-                        .with_least = false,
-                        .what = "fraction above 0 and at most 1",
-                        .remedy = "give fractions of the key blocks, e.g. --topk 0.5,0.3,0.1"});
 }
 
 Format parse_format(const std::optional<std::string>& format, const std::string& output) {
@@ -137,7 +128,9 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   plan.modes = parse_modes(options.modes);
   if (!plan.has(Mode::sparse)) refuse_selection_options(options);
   plan.workloads = collect_workloads(options);
-  plan.policies = make_policies(options);
+  Selections selections = make_policies(options);
+  plan.policies = std::move(selections.policies);
+  plan.left_out = std::move(selections.left_out);
   plan.data = parse_data(options.data);
   plan.format = parse_format(options.format, options.output);
   return plan;

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "app/commands/bench/lists.h"
-#include "app/commands/bench/selections.h"
+#include "app/commands/bench/selection_lists.h"
 #include "app/commands/bench/workloads.h"
 #include "attention/policy.h"
 
 namespace sparsereel::app::bench {
 
-/// Fractions of the key blocks that mode sparse computes where neither --topk nor --error is given.
+/// Fractions of the key blocks that mode sparse computes where no list says how many.
 constexpr const char* kDefaultTopk = "0.5,0.3,0.1";
 
 /// As the command line gives them; unset means the default.
@@ -51,6 +51,7 @@ struct AttentionPlan {
   std::vector<Workload> workloads;  // text_tokens and causal as they will run
   std::vector<attention::Mode> modes;
   std::vector<attention::Policy> policies;  // of the sparse mode, one a row
+  std::vector<std::string> left_out;        // of their lists, a sentence each
   Data data = Data::gaussian;
   uint64_t seed = 42;
   Format format = Format::markdown;
@@ -60,9 +61,6 @@ struct AttentionPlan {
 
 /// "full,sparse"; a mode given twice counts once. Throws Error naming the item that is no mode to measure.
 std::vector<attention::Mode> parse_modes(const std::string& text);
-
-/// Of --topk. Throws Error naming the item that is not above 0 and at most 1.
-std::vector<double> parse_fractions(const std::string& text);
 
 /// Throws Error for a format other than md, csv and json. Without one the ending of the output decides, .md and .txt
 /// being Markdown like none; Error for others.

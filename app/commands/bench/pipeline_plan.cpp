@@ -15,11 +15,7 @@ constexpr const char* kPrompt = "a red circle moving to the right on a blue back
 
 /// Options of the selection that would change nothing.
 void refuse_idle_selection(const Settings& settings, const PipelineOptions& options, bool sparse) {
-  if (sparse) {
-    if (!options.sparse.topk && !options.sparse.error)
-      refuse_idle(settings, "cdf", "topk", "on bench pipeline, which keeps fractions of the blocks");
-    return;
-  }
+  if (sparse) return;
   const std::string why = "with --modes " + options.modes;
   std::vector<std::string> given = options.sparse.given();
   if (!options.heat_map.empty()) given.emplace_back("--heat-map");
@@ -30,39 +26,39 @@ void refuse_idle_selection(const Settings& settings, const PipelineOptions& opti
 }
 
 /// One for each row of mode sparse, of the lists and of what other sources give.
-std::vector<attention::Policy> make_policies(const Settings& settings, const PipelineOptions& options) {
-  std::vector<attention::Policy> policies = combine(options.sparse, read_untuned_policy(settings));
+Selections make_policies(const Settings& settings, const PipelineOptions& options) {
+  Selections selections = combine(options.sparse, read_untuned_policy(settings));
   const auto has_means = [](const attention::Policy& policy) { return policy.dropped == attention::Dropped::mean; };
-  if (std::none_of(policies.begin(), policies.end(), has_means))
+  if (std::none_of(selections.policies.begin(), selections.policies.end(), has_means))
     refuse_idle(settings, "cell", "dropped", "without means for dropped blocks");
-  return policies;
+  return selections;
 }
 
 /// The order of the tokens changes which blocks are kept, and nothing where all are: only sparse runs in each.
-std::vector<PipelineContender> make_contenders(const Settings& settings, const PipelineOptions& options) {
+void add_contenders(const Settings& settings, const PipelineOptions& options, PipelinePlan& plan) {
   const std::vector<Mode> modes = parse_modes(options.modes);
   const bool sparse = std::find(modes.begin(), modes.end(), Mode::sparse) != modes.end();
   refuse_idle_selection(settings, options, sparse);
-  std::vector<attention::Policy> policies;
-  if (sparse) policies = make_policies(settings, options);
+  Selections selections;
+  if (sparse) selections = make_policies(settings, options);
+  plan.left_out = selections.left_out;
   const std::string token_orders = options.token_orders.value_or(settings.text("token_order", "hilbert"));
   const std::vector<hilbert::TokenOrder> orders = parse_orders(token_orders);
   if (orders.size() > 1 && !sparse)
     throw bad_input("--token-order " + token_orders + " has no effect with --modes " + options.modes,
                     "give one order, or add sparse to --modes");
-  std::vector<PipelineContender> contenders;
+  std::vector<PipelineContender>& contenders = plan.contenders;
   for (const Mode mode : modes) {
     if (mode != Mode::sparse) {
       contenders.push_back({.mode = mode, .policy = {}, .order = orders.front()});
       continue;
     }
     for (const hilbert::TokenOrder order : orders)
-      for (const attention::Policy& policy : policies)
+      for (const attention::Policy& policy : selections.policies)
         contenders.push_back({.mode = mode, .policy = policy, .order = order});
     if (settings.has("profile"))
       contenders.push_back({.mode = mode, .policy = {}, .profile = true, .order = orders.front()});
   }
-  return contenders;
 }
 
 }  // namespace
@@ -116,7 +112,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   plan.request = given.request;
   plan.profile = given.profile;
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
-  plan.contenders = make_contenders(settings, options);
+  add_contenders(settings, options, plan);
   plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);
   plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
   plan.warmup = options.warmup;

@@ -41,7 +41,8 @@ struct PipelinePlan {
   models::GenerateRequest request;  // but for what the contender says; its policy is the profile's where one is given
   std::optional<TunedProfile> profile;
   std::vector<PipelineContender> contenders;
-  int64_t video_steps = 50;  // of a whole video, which is extrapolated to
+  std::vector<std::string> left_out;  // of the lists of selections, a sentence each
+  int64_t video_steps = 50;           // of a whole video, which is extrapolated to
   std::optional<int64_t> warmup, repetitions;
   bool decode = true;
   Format format = Format::markdown;

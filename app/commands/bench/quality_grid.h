@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/selection_lists.h"
+#include "app/commands/bench/selections.h"
 #include "attention/policy.h"
 #include "hilbert/token_order.h"
 
@@ -12,8 +14,8 @@ namespace sparsereel::app::bench {
 
 /// Comma lists as the command line gives them; unset: what generate would do.
 struct QualityLists {
-  std::optional<std::string> topk = {}, cdf = {}, error = {}, profile = {};  // alternatives of each other
-  std::optional<std::string> dropped = {}, select = {}, cell = {}, selection_rows = {}, similarity = {};
+  SelectionLists selection = {};
+  std::optional<std::string> profile = {};  // in place of a selection, or beside its rows
   std::optional<std::string> dense_steps = {}, token_order = {};
 };
 
@@ -24,8 +26,7 @@ struct Combination {
   std::string profile;  // the file that the policy comes from; empty: none
 
   bool has_means() const { return policy.dropped == attention::Dropped::mean; }
-  /// The value of topk, cdf or error, where blocks are selected so and no profile decides.
-  std::optional<double> value_of(attention::Selection selection) const;
+  SelectionCells selection() const;
   /// "topk 0.3, mean, error, cell 16, hilbert": for errors and pictures.
   std::string name() const;
 };
@@ -41,13 +42,9 @@ struct QualityGrid {
   std::vector<std::string> left_out;  // what of the lists contradicts each other, a sentence each
 };
 
-/// Of every list each item with each of the others, but for:
-///   topk, cdf, error and profiles, which take the place of each other;
-///   a profile, which has a selection of its own: it meets token orders and dense steps alone;
-///   cells, which are nothing to blocks that are dropped without means;
-///   what contradicts itself, which is left out: blocks ranked by the error of a mean that they have not.
-/// Where --dropped or --select is not given it is `base`'s, or what the other one needs. Throws Error naming the option
-/// that is out of range or without effect, and where nothing is left.
+/// The policies of combine() and those of the profiles, in each token order and with each number of dense steps. A
+/// profile has a selection of its own: it meets none of the other lists. Throws Error naming the option that is out of
+/// range or without effect, and where nothing is left.
 QualityGrid expand(const QualityLists& lists, const attention::Policy& base, hilbert::TokenOrder base_order,
                    const std::vector<ProfilePolicy>& profiles);
 

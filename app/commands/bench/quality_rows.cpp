@@ -8,7 +8,6 @@
 namespace sparsereel::app::bench {
 namespace {
 
-using attention::Selection;
 using Columns = std::vector<Column<QualityRow>>;
 using Figure = std::optional<double> PromptFigures::*;
 
@@ -26,17 +25,9 @@ Column<QualityRow> texts(const std::string& title, const std::string& name,
   return text_column<QualityRow>(title, name, value);
 }
 
-Column<QualityRow> selected(const std::string& name, Selection selection) {
-  return numbers(name, name, 1, [selection](const QualityRow& row) { return row.combination.value_of(selection); });
-}
-
 /// Of combinations whose selection is the same for all heads.
 std::optional<double> of_policy(const QualityRow& row, double value) {
   return row.combination.profile.empty() ? std::optional(value) : std::nullopt;
-}
-
-std::optional<double> cell_of(const QualityRow& row) {
-  return row.combination.has_means() ? std::optional(static_cast<double>(row.combination.policy.cell)) : std::nullopt;
 }
 
 std::optional<double> speedup(const QualityRow& row) {
@@ -62,28 +53,22 @@ Column<QualityRow> varying(const Column<QualityRow>& column, const std::vector<Q
 }
 
 Columns method_columns() {
-  return {selected("topk", Selection::topk),
-          selected("cdf", Selection::cdf),
-          selected("error", Selection::error),
-          texts("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }),
-          texts("dropped", "dropped",
-                [](const QualityRow& row) { return std::string(name(row.combination.policy.dropped)); }),
-          texts("select", "select",
-                [](const QualityRow& row) { return std::string(name(row.combination.policy.ranking)); }),
-          numbers("cell", "cell", 2, cell_of)};
+  Columns columns = selection_columns<QualityRow>([](const QualityRow& row) { return row.combination.selection(); });
+  columns.push_back(texts("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }));
+  return columns;
 }
 
 Columns setting_columns() {
+  const auto chosen = [](const char* title, const char* name, int64_t attention::Policy::*setting) {
+    return chosen_column<QualityRow>(
+        title, name, [setting](const QualityRow& row) { return std::optional(row.combination.policy.*setting); });
+  };
   return {
-      numbers("rows", "selection_rows", 3,
-              [](const QualityRow& row) {
-                return std::optional(static_cast<double>(row.combination.policy.selection_rows));
-              }),
-      numbers("similarity", "similarity", 2,
-              [](const QualityRow& row) { return of_policy(row, row.combination.policy.defaults.similarity); }),
-      numbers(
-          "dense steps", "dense_steps", 3,
-          [](const QualityRow& row) { return std::optional(static_cast<double>(row.combination.policy.dense_steps)); }),
+      chosen("rows", "selection_rows", &attention::Policy::selection_rows),
+      chosen_column<QualityRow>(
+          "similarity", "similarity",
+          [](const QualityRow& row) { return of_policy(row, row.combination.policy.defaults.similarity); }),
+      chosen("dense steps", "dense_steps", &attention::Policy::dense_steps),
       texts("order", "token_order", [](const QualityRow& row) { return std::string(name(row.combination.order)); })};
 }
 
@@ -137,13 +122,7 @@ nlohmann::json to_json(const QualityRow& row) {
   const attention::Policy& policy = row.combination.policy;
   const bool measured = !row.prompts.empty();
   nlohmann::json json = {
-      {"topk", or_null(row.combination.value_of(Selection::topk))},
-      {"cdf", or_null(row.combination.value_of(Selection::cdf))},
-      {"error", or_null(row.combination.value_of(Selection::error))},
       {"profile", row.combination.profile.empty() ? nlohmann::json() : nlohmann::json(row.combination.profile)},
-      {"dropped", name(policy.dropped)},
-      {"select", name(policy.ranking)},
-      {"cell", row.combination.has_means() ? nlohmann::json(policy.cell) : nlohmann::json()},
       {"selection_rows", policy.selection_rows},
       {"similarity", or_null(of_policy(row, policy.defaults.similarity))},
       {"dense_steps", policy.dense_steps},
@@ -161,6 +140,7 @@ nlohmann::json to_json(const QualityRow& row) {
       {"judge", or_null(judged(row))},
       {"kernel", row.kernel},
       {"prompts", nlohmann::json::array()}};
+  json.update(selection_fields(row.combination.selection()));
   if (const auto count = row.verdicts()) json["judge_counts"] = verdict_json(*count);
   if (!row.note.empty()) json["note"] = row.note;
   for (const PromptFigures& figures : row.prompts) json["prompts"].push_back(to_json(figures));

@@ -39,7 +39,8 @@ Column<StageRow> time_column() {
 
 Columns contender_columns() {
   Columns columns = {texts("mode", "mode", [](const StageRow& row) { return row.mode; })};
-  for (Column<StageRow>& column : selection_columns<StageRow>()) columns.push_back(std::move(column));
+  for (Column<StageRow>& column : selection_columns<StageRow>([](const StageRow& row) { return row.selection; }))
+    columns.push_back(std::move(column));
   columns.push_back(texts("order", "token_order", [](const StageRow& row) { return row.token_order; }));
   return columns;
 }

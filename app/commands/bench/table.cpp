@@ -46,7 +46,8 @@ Columns shared_columns() {
       text_column("B,H,N,D", "shape", [](const Row& row) { return row.workload.shape.text(); }),
       text_column("mode", "mode", [](const Row& row) { return row.mode; }),
   };
-  for (Column<Row>& column : selection_columns<Row>()) columns.push_back(std::move(column));
+  for (Column<Row>& column : selection_columns<Row>([](const Row& row) { return row.selection; }))
+    columns.push_back(std::move(column));
   const Columns more = {
       text_column("kernel", "kernel", [](const Row& row) { return row.kernel; }),
       text_column("dtype", "dtype", [](const Row& row) { return row.dtype; }),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/commands/finish_video.h"
 #include "app/interrupt.h"
 #include "app/machine.h"
 #include "models/pipeline.h"
@@ -38,6 +39,11 @@ nlohmann::json machine_report(c10::Device device) {
           {"cpu", cpu_model()},
           {"threads", at::get_num_threads()},
           {"libtorch", SPARSEREEL_TORCH_VERSION}};
+}
+
+void report_left_out(const std::vector<std::string>& left_out, RunReport& report) {
+  for (const std::string& what : left_out) print_warnings({"left out: " + what});
+  report.content["left_out"] = left_out;
 }
 
 void deliver(std::string table, const std::string& name, std::optional<models::AtomicFile>& file, size_t rows,

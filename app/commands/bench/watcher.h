@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/progress.h"
 #include "app/report.h"
@@ -42,6 +43,9 @@ class Watcher {
 std::string device_name(c10::Device device);
 
 nlohmann::json machine_report(c10::Device device);
+
+/// Warns of what the lists of selections contradict each other in, and reports it.
+void report_left_out(const std::vector<std::string>& left_out, RunReport& report);
 
 /// Writes the table to the file, or makes it the report's last line.
 void deliver(std::string table, const std::string& name, std::optional<models::AtomicFile>& file, size_t rows,

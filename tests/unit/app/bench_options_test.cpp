@@ -7,6 +7,7 @@
 #include <map>
 
 #include "app/commands/bench/hardware.h"
+#include "app/commands/bench/selections.h"
 #include "hilbert/error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -42,8 +43,12 @@ SelectionLists lists(const std::map<std::string, std::string>& values) {
     const auto found = values.find(name);
     return found == values.end() ? std::nullopt : std::optional(found->second);
   };
-  return {
-      .topk = of("topk"), .error = of("error"), .dropped = of("dropped"), .select = of("select"), .cell = of("cell")};
+  return {.topk = of("topk"),
+          .cdf = of("cdf"),
+          .error = of("error"),
+          .dropped = of("dropped"),
+          .select = of("select"),
+          .cell = of("cell")};
 }
 
 /// The plan's sparse rows: "0.5", "0.5 means of 16 by error".
@@ -202,8 +207,23 @@ TEST(Selections, AnErrorBringsMeans) {
   EXPECT_THAT(names(make_plan(options)),
               ElementsAre("error 0.02 means of 16 by error", "error 0.05 means of 16 by error"));
   EXPECT_EQ(make_plan(options).policies[1].defaults.selection, attention::Selection::error);
-  options.sparse = lists({{"topk", "0.5"}, {"select", "error,mass"}, {"cell", "16"}});
+  options.sparse = lists({{"topk", "0.5"}, {"dropped", "mean"}, {"select", "error,mass"}, {"cell", "16"}});
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 16 by mass"));
+}
+
+TEST(Selections, StandBesideEachOther) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.sparse = lists({{"topk", "0.15"}, {"cdf", "0.9"}, {"error", "0.1"}, {"dropped", "mean"}, {"cell", "16"}});
+  EXPECT_THAT(names(make_plan(options)), ElementsAre("0.15 means of 16 by error", "cdf 0.9 means of 16 by error",
+                                                     "error 0.1 means of 16 by error"));
+}
+
+TEST(Selections, LeaveOutWhatListsContradictEachOtherIn) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.sparse = lists({{"topk", "0.5"}, {"dropped", "none,mean"}, {"select", "error"}, {"cell", "16"}});
+  const AttentionPlan plan = make_plan(options);
+  EXPECT_THAT(names(plan), ElementsAre("0.5 means of 16 by error"));
+  EXPECT_THAT(plan.left_out, ElementsAre("--dropped none and --select error exclude each other"));
 }
 
 TEST(Selections, RefuseWhatNoRowCouldHave) {
@@ -212,18 +232,15 @@ TEST(Selections, RefuseWhatNoRowCouldHave) {
     options.sparse = given;
     return refusal(options);
   };
-  const auto contradiction = HasSubstr("--dropped none and --select error exclude each other");
-  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"select", "error"}})), contradiction);
-  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"select", "mass,error"}})), contradiction);
-  EXPECT_THAT(refused(lists({{"dropped", "none,mean"}, {"select", "error"}})), contradiction);
-  EXPECT_THAT(refused(lists({{"topk", "0.5"}, {"error", "0.1"}})), HasSubstr("--topk and --error"));
+  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"select", "error"}})),
+              HasSubstr("--dropped none and --select error exclude each other"));
   EXPECT_THAT(refused(lists({{"error", "0.1"}, {"select", "mass"}})), HasSubstr("--select mass and --error"));
-  EXPECT_THAT(refused(lists({{"error", "0.1"}, {"dropped", "none,mean"}})), HasSubstr("--dropped none and --error"));
-  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"cell", "32"}})),
-              HasSubstr("--cell 32 has no effect with --dropped none"));
+  EXPECT_THAT(refused(lists({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none"}})),
+              HasSubstr("--dropped none and --error"));
+  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"cell", "32"}})), HasSubstr("--cell 32 has no effect"));
   EXPECT_THAT(refused(lists({{"dropped", "mean,median"}})), HasSubstr("'median': one of mean, none"));
   EXPECT_THAT(refused(lists({{"dropped", "mean"}, {"cell", "48"}})), HasSubstr("--cell 48"));
-  EXPECT_THAT(refused(lists({{"error", "0"}})), HasSubstr("--error 0: '0' is no number above 0"));
+  EXPECT_THAT(refused(lists({{"error", "0"}})), HasSubstr("--error 0: '0' is no error above 0"));
   EXPECT_THAT(refused(lists({{"error", "0.1,inf"}})), HasSubstr("'inf'"));
 }
 

@@ -31,8 +31,8 @@ Policy base(Dropped dropped, Ranking ranking) {
   return policy;
 }
 
-QualityGrid expanded(const QualityLists& lists, const Policy& policy = base(Dropped::none, Ranking::mass)) {
-  return expand(lists, policy, TokenOrder::hilbert, {});
+QualityGrid expanded(const SelectionLists& lists, const Policy& policy = base(Dropped::none, Ranking::mass)) {
+  return expand({.selection = lists}, policy, TokenOrder::hilbert, {});
 }
 
 std::vector<std::string> names(const QualityGrid& grid) {
@@ -64,7 +64,7 @@ TEST(QualityGrid, SelectionsTakeThePlaceOfEachOther) {
   EXPECT_THAT(names(grid), ElementsAre("topk 0.5, none, mass, hilbert", "cdf 0.9, none, mass, hilbert",
                                        "error 0.02, mean, error, cell 16, hilbert"));
   EXPECT_EQ(grid.combinations[2].policy.defaults.selection, Selection::error);
-  EXPECT_FALSE(grid.combinations[2].value_of(Selection::topk).has_value());
+  EXPECT_FALSE(grid.combinations[2].selection().topk.has_value());
 }
 
 TEST(QualityGrid, DroppedWithoutMeansIsRankedByMassWhereNothingElseIsSaid) {
@@ -83,15 +83,18 @@ TEST(QualityGrid, ContradictionsAreLeftOutWithAWord) {
   EXPECT_THAT(names(grid),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
                           "topk 0.5, mean, error, cell 16, hilbert", "error 0.1, mean, error, cell 16, hilbert"));
-  EXPECT_THAT(grid.left_out,
-              ElementsAre(HasSubstr("--select error with --dropped none"), HasSubstr("--error with --select mass"),
-                          HasSubstr("--error with --dropped none")));
+  EXPECT_THAT(grid.left_out, ElementsAre("--dropped none and --select error exclude each other",
+                                         "--select mass and --error exclude each other",
+                                         "--dropped none and --error exclude each other"));
 }
 
-TEST(QualityGrid, NothingLeftIsRefused) {
+TEST(QualityGrid, WhatLeavesNoRowIsRefused) {
   EXPECT_TRUE(throws_error([] { expanded({.dropped = "none", .select = "error"}); },
-                           {"nothing is left", "--select error with --dropped none"}));
-  EXPECT_TRUE(throws_error([] { expanded({.error = "0.1", .select = "mass"}); }, {"nothing is left", "--error"}));
+                           {"--dropped none and --select error exclude each other"}));
+  EXPECT_TRUE(throws_error([] { expanded({.error = "0.1", .select = "mass"}); },
+                           {"--select mass and --error exclude each other"}));
+  EXPECT_TRUE(throws_error([] { expanded({.topk = "0.5", .error = "0.1", .dropped = "none"}); },
+                           {"--dropped none and --error exclude each other"}));
 }
 
 TEST(QualityGrid, CellsMeetMeansAlone) {
@@ -103,11 +106,10 @@ TEST(QualityGrid, CellsMeetMeansAlone) {
 }
 
 TEST(QualityGrid, OrdersDenseStepsRowsAndSimilaritiesMultiply) {
-  const QualityGrid grid = expanded({.topk = "0.5,0.3",
-                                     .selection_rows = "64,192",
-                                     .similarity = "-0.1,0.5",
-                                     .dense_steps = "0,3",
-                                     .token_order = "native,morton"});
+  const QualityLists lists{.selection = {.topk = "0.5,0.3", .selection_rows = "64,192", .similarity = "-0.1,0.5"},
+                           .dense_steps = "0,3",
+                           .token_order = "native,morton"};
+  const QualityGrid grid = expand(lists, base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {});
   EXPECT_THAT(grid.combinations, SizeIs(32));
   EXPECT_EQ(grid.combinations.front().order, TokenOrder::native);
   EXPECT_EQ(grid.combinations.back().order, TokenOrder::morton);
@@ -120,8 +122,9 @@ TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
   ProfilePolicy profile{.file = "folder/a.yaml", .policy = base(Dropped::none, Ranking::mass)};
   profile.policy.dense_steps = 2;
   profile.policy.per_head = {{attention::HeadPolicy{}}};
-  const QualityLists lists{
-      .topk = "0.5", .profile = "folder/a.yaml", .similarity = "0.2,0.5", .token_order = "native,hilbert"};
+  const QualityLists lists{.selection = {.topk = "0.5", .similarity = "0.2,0.5"},
+                           .profile = "folder/a.yaml",
+                           .token_order = "native,hilbert"};
   EXPECT_THAT(
       names(expand(lists, base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {profile})),
       ElementsAre("topk 0.5, none, mass, similarity 0.2, native", "topk 0.5, none, mass, similarity 0.5, native",
@@ -129,28 +132,31 @@ TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
                   "topk 0.5, none, mass, similarity 0.5, hilbert", "a, none, mass, 2 dense steps, hilbert"));
   EXPECT_TRUE(throws_error(
       [&] {
-        expand({.profile = "folder/a.yaml", .similarity = "0.5"}, base(Dropped::none, Ranking::mass),
+        expand({.selection = {.similarity = "0.5"}, .profile = "folder/a.yaml"}, base(Dropped::none, Ranking::mass),
                TokenOrder::hilbert, {profile});
       },
       {"--similarity", "no effect"}));
 }
 
 TEST(QualityGrid, NamesTheItemThatIsOutOfRange) {
-  const auto refuses = [](const QualityLists& lists, const std::vector<std::string>& words) {
+  const auto refuses = [](const SelectionLists& lists, const std::vector<std::string>& words) {
     return throws_error([&] { expanded(lists); }, words);
+  };
+  const auto refuses_lists = [](const QualityLists& lists, const std::vector<std::string>& words) {
+    return throws_error([&] { expand(lists, base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {}); }, words);
   };
   EXPECT_TRUE(refuses({.topk = "0.5,0"}, {"--topk 0.5,0: '0'"}));
   EXPECT_TRUE(refuses({.cdf = "1.5"}, {"--cdf 1.5"}));
   EXPECT_TRUE(refuses({.error = "nan"}, {"--error nan"}));
   EXPECT_TRUE(refuses({.error = "0"}, {"--error 0"}));
-  EXPECT_TRUE(refuses({.dropped = "means"}, {"--dropped", "none, mean"}));
-  EXPECT_TRUE(refuses({.select = "eror"}, {"--select", "mass, error"}));
+  EXPECT_TRUE(refuses({.dropped = "means"}, {"--dropped", "mean, none"}));
+  EXPECT_TRUE(refuses({.select = "eror"}, {"--select", "error, mass"}));
   EXPECT_TRUE(refuses({.dropped = "mean", .cell = "8"}, {"--cell", "16, 32, 64"}));
   EXPECT_TRUE(refuses({.selection_rows = "100"}, {"--selection-rows", "64, 128, 192"}));
   EXPECT_TRUE(refuses({.similarity = "2"}, {"--similarity 2"}));
-  EXPECT_TRUE(refuses({.dense_steps = "1,-1"}, {"--dense-steps 1,-1: '-1'"}));
-  EXPECT_TRUE(refuses({.dense_steps = "1.5"}, {"--dense-steps 1.5"}));
-  EXPECT_TRUE(refuses({.token_order = "hilbret"}, {"--token-order", "hilbert, native"}));
+  EXPECT_TRUE(refuses_lists({.dense_steps = "1,-1"}, {"--dense-steps 1,-1: '-1'"}));
+  EXPECT_TRUE(refuses_lists({.dense_steps = "1.5"}, {"--dense-steps 1.5"}));
+  EXPECT_TRUE(refuses_lists({.token_order = "hilbret"}, {"--token-order", "hilbert, native"}));
   EXPECT_TRUE(refuses({.topk = ""}, {"--topk"}));
 }
 

@@ -79,8 +79,9 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
   QualityRow native = row(0.5, attention::Dropped::none, 50);
   native.combination.order = hilbert::TokenOrder::native;
   EXPECT_THAT(quality_markdown({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
-  EXPECT_THAT(quality_csv({native}), HasSubstr("topk,cdf,error,profile,dropped,select,cell,selection_rows,similarity,"
-                                               "dense_steps,token_order,psnr,psnr_lowest,ssim,rel_l1"));
+  EXPECT_THAT(quality_csv({native}),
+              HasSubstr("topk,cdf,error_bound,dropped,select,cell,profile,selection_rows,similarity,"
+                        "dense_steps,token_order,psnr,psnr_lowest,ssim,rel_l1"));
 }
 
 TEST(QualityCurves, AreOneAMethod) {

@@ -70,7 +70,7 @@ TEST(StageTables, ShowContendersFirst) {
   EXPECT_LT(text.find("sparse"), text.find("decode"));
   EXPECT_THAT(text, Not(HasSubstr("peak GiB"))) << "an empty column";
   const std::string table = stage_csv(all);
-  EXPECT_THAT(table, HasSubstr("mode,topk,error_bound,dropped,select,cell,token_order,stage,ms,"));
+  EXPECT_THAT(table, HasSubstr("mode,topk,cdf,error_bound,dropped,select,cell,token_order,stage,ms,"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
 }
 
@@ -162,11 +162,11 @@ TEST(Plot, DrawsTheStepsOfAPipeline) {
 
 TEST(Plot, NamesWhatStoodForDroppedBlocks) {
   std::vector<StageRow> all = rows();
-  all[2].selection = {.topk = 0.5, .error_bound = {}, .dropped = "mean", .select = "error", .cell = 16};
+  all[2].selection = {.topk = 0.5, .cdf = {}, .error_bound = {}, .dropped = "mean", .select = "error", .cell = 16};
   all.push_back(step("sparse", 200));
-  all.back().selection = {.topk = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 64};
+  all.back().selection = {.topk = {}, .cdf = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 64};
   all.push_back(step("sparse", 250));
-  all.back().selection = {.topk = 0.5, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
+  all.back().selection = {.topk = 0.5, .cdf = {}, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
   const PlotData data = plot_of({{"rows", stage_json(all)}}, "r.json");
   ASSERT_EQ(data.rows.size(), 4U);
   EXPECT_EQ(data.rows[1].name, "sparse 0.5 means of 16 by error");

@@ -32,7 +32,7 @@ Row sparse_row(double ms) {
   Row row = dense_row(ms);
   row.mode = "sparse";
   row.kernel = "cpu, \"fast\" | avx2";
-  row.selection = {.topk = 0.5, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
+  row.selection = {.topk = 0.5, .cdf = {}, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
   row.sparsity = 0.51;
   return row;
 }
@@ -71,7 +71,7 @@ TEST(Markdown, HasALineARow) {
 
 TEST(Markdown, TellsWhatStoodForDroppedBlocks) {
   Row row = sparse_row(5);
-  row.selection = {.topk = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 32};
+  row.selection = {.topk = {}, .cdf = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 32};
   row.mean_share = 0.03125;
   row.predicted_error = 0.042;
   const std::string text = markdown({row, sparse_row(6)});
@@ -83,6 +83,17 @@ TEST(Markdown, TellsWhatStoodForDroppedBlocks) {
   EXPECT_EQ(json["cell"], 32);
   EXPECT_EQ(json["mean_share"], 0.03125);
   EXPECT_EQ(json["predicted_error"], 0.042);
+}
+
+TEST(Markdown, ShowsEveryDigitOfWhatWasChosen) {
+  std::vector<Row> rows(5, sparse_row(5));
+  rows[0].selection.topk = 0.15;
+  rows[1].selection.topk = 0.07;
+  rows[2].selection.topk = 0.025;
+  rows[3].selection.topk = 1;
+  rows[4].selection.topk = 0.5;
+  for (const char* topk : {"| 0.15 |", "| 0.07 |", "| 0.025 |", "| 1 |", "| 0.5 |"})
+    EXPECT_THAT(markdown(rows), HasSubstr(std::string("| sparse ") + topk)) << topk;
 }
 
 TEST(Markdown, LeavesOutWhatNoRowHas) {
@@ -102,10 +113,11 @@ TEST(Markdown, LeavesOutWhatNoRowHas) {
 TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
   const std::string text = csv({sparse_row(5), failed_row()});
   EXPECT_THAT(
-      text, StartsWith("workload,shape,mode,topk,error_bound,dropped,select,cell,kernel,dtype,ms,ms_lower_quartile,"));
+      text,
+      StartsWith("workload,shape,mode,topk,cdf,error_bound,dropped,select,cell,kernel,dtype,ms,ms_lower_quartile,"));
   EXPECT_THAT(
       text,
-      HasSubstr("\n,\"1,4,2336,64\",sparse,0.5,,none,mass,,\"cpu, \"\"fast\"\" | avx2\",fp32,5.0,4.0,6.0,3.0,7.0,"));
+      HasSubstr("\n,\"1,4,2336,64\",sparse,0.5,,,none,mass,,\"cpu, \"\"fast\"\" | avx2\",fp32,5.0,4.0,6.0,3.0,7.0,"));
   EXPECT_THAT(text, HasSubstr(",fp32,,,,,,"));
 }
 
@@ -114,8 +126,8 @@ TEST(Json, HasTheKeysOfEveryRow) {
   timed.prepass_ms = 0.5;
   const nlohmann::json rows = to_json({timed, failed_row()});
   for (const nlohmann::json& row : rows)
-    for (const char* key : {"mode", "shape", "dtype", "device", "topk", "error_bound", "dropped", "select", "cell",
-                            "ms", "tops", "sparsity", "mean_share", "predicted_error", "rel_l1"})
+    for (const char* key : {"mode", "shape", "dtype", "device", "topk", "cdf", "error_bound", "dropped", "select",
+                            "cell", "ms", "tops", "sparsity", "mean_share", "predicted_error", "rel_l1"})
       EXPECT_TRUE(row.contains(key)) << key;
   EXPECT_EQ(rows[0]["shape"], nlohmann::json({1, 4, 2336, 64}));
   EXPECT_EQ(rows[0]["prepass_percent"], 10.0);
