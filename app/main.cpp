@@ -159,7 +159,7 @@ void add_bench_attention(CommandLine& line, CLI::App& bench_command) {
   add_bench_attention_options(*command, line.attention);
   command->callback([&line] {
     const bench::AttentionOptions& options = line.attention;
-    check_distinct({{"--output", options.output}, {"--report", options.report}});
+    check_distinct({{"--output", options.output}, {"--report", options.report}, {"--captured", options.captured}});
     start_report(options.report, options.json, "bench attention", line.report);
     bench_attention(options, line.report);
   });

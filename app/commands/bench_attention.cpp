@@ -6,8 +6,10 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "app/commands/bench/accuracy.h"
+#include "app/commands/bench/captured.h"
 #include "app/commands/bench/contenders.h"
 #include "app/commands/bench/hardware.h"
 #include "app/commands/bench/table.h"
@@ -23,6 +25,9 @@ namespace {
 using attention::Mode;
 using bench::Row;
 
+/// Queries that are compared with exact attention on made-up data.
+constexpr int64_t kSampledRows = 256;
+
 /// What all workloads of a run share.
 struct Run {
   bench::AttentionPlan plan;
@@ -33,8 +38,22 @@ struct Run {
   int64_t warmup = 1;
   int64_t repetitions = 5;
   int64_t turn_ms = 0;
-  int64_t accuracy_rows = 0;
+  std::optional<int64_t> accuracy_rows;
+  std::optional<bench::Capture> capture;
 };
+
+/// One workload in each token order.
+void add_capture(const std::string& file, Run& run) {
+  run.capture = bench::read_capture(file);
+  const auto sizes = run.capture->calls.front().q.sizes();
+  for (const hilbert::TokenOrder order : run.plan.orders)
+    run.plan.workloads.push_back(
+        {.name = std::filesystem::path(file).stem().string(),
+         .shape = {.batch = sizes[0], .heads = sizes[2], .tokens = sizes[1], .head_dim = sizes[3]},
+         .text_tokens = run.capture->text_tokens,
+         .causal = false,
+         .token_order = std::string(hilbert::name(order))});
+}
 
 Run prepare(const bench::AttentionOptions& options) {
   Run run;
@@ -48,8 +67,20 @@ Run prepare(const bench::AttentionOptions& options) {
   run.repetitions = options.repetitions.value_or(run.device.is_cpu() ? 5 : 20);
   run.turn_ms = options.turn_ms;
   run.accuracy_rows = options.accuracy_rows;
+  if (!options.captured.empty()) add_capture(options.captured, run);
   return run;
 }
+
+/// What a workload is measured on.
+struct Data {
+  std::vector<bench::Inputs> inputs;
+  bool together = false;  // captured: a contender runs on all of them, its time is their mean; else they take turns
+  std::optional<int64_t> accuracy_rows;  // none: every query
+
+  /// What is compared with exact attention: all calls, or the first of many alike.
+  size_t compared() const { return together ? inputs.size() : 1; }
+  double calls_at_once() const { return together ? static_cast<double>(inputs.size()) : 1; }
+};
 
 /// Before the inputs are made, since a Linux that runs out of memory kills instead of refusing.
 void check_memory(const Run& run, const bench::Workload& workload, int64_t copies) {
@@ -81,65 +112,118 @@ Row start_row(const Run& run, const bench::Workload& workload, const bench::Cont
   return row;
 }
 
-/// One run of every contender on the first inputs: which can run at all, what they skip, and how exact they are.
-void try_contenders(const std::vector<bench::Contender>& contenders, const bench::Inputs& inputs,
-                    const std::optional<bench::ExactRows>& exact, attention::Workspace& workspace,
-                    bench::Watcher& watcher, std::vector<Row>& rows) {
-  for (size_t i = 0; i < contenders.size(); ++i) {
-    watcher.stop_if_interrupted();
-    Row& row = rows[i];
-    row.note = bench::failure_of([&] {
-      bench::Outcome outcome = contenders[i].run(inputs);
-      std::vector<attention::Statistics> layers(1);
-      attention::collect_counts(workspace, layers);
-      outcome.statistics += layers.front();
-      row.kernel = outcome.kernel;
-      row.sparsity = outcome.statistics.sparsity();
-      if (row.selection.cell) row.mean_share = outcome.statistics.mean_share();
-      if (outcome.statistics.predicted_tiles > 0) row.predicted_error = outcome.statistics.predicted_error();
-      if (!exact) return;
-      const bench::Accuracy accuracy = bench::compare(outcome.out, *exact);
-      row.rel_l1 = accuracy.relative_l1;
-      row.cosine = accuracy.cosine;
-    });
-    if (!row.note.empty()) row.sparsity.reset();
-  }
+Data make_data(const Run& run, const bench::Workload& workload, int64_t copies) {
+  if (!workload.captured())
+    return {.inputs = bench::make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.plan.seed),
+            .together = false,
+            .accuracy_rows = run.accuracy_rows.value_or(kSampledRows)};
+  at::manual_seed(run.plan.seed);  // of the sampled queries
+  Data data{.inputs = {}, .together = true, .accuracy_rows = run.accuracy_rows};
+  const at::Tensor places = bench::places_in(hilbert::parse_token_order(workload.token_order), *run.capture);
+  const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(run.device, run.dtype); };
+  for (const bench::CapturedCall& call : run.capture->calls)
+    data.inputs.push_back({.q = moved(call.q), .k = moved(call.k), .v = moved(call.v)});
+  return data;
 }
 
-void add_times(const Run& run, const bench::Measurement& measurement, Row& row) {
+/// What a contender did before it is timed, over all calls that are compared.
+struct Trial {
+  std::string kernel, failure;
+  attention::Statistics statistics;
+  bench::Accuracy accuracy;
+};
+
+void run_once(const bench::Contender& contender, const bench::Inputs& inputs,
+              const std::optional<bench::ExactRows>& exact, attention::Workspace& workspace, Trial& trial) {
+  if (!trial.failure.empty()) return;
+  trial.failure = bench::failure_of([&] {
+    bench::Outcome outcome = contender.run(inputs);
+    std::vector<attention::Statistics> layers(1);
+    attention::collect_counts(workspace, layers);
+    trial.kernel = outcome.kernel;
+    trial.statistics += outcome.statistics;
+    trial.statistics += layers.front();
+    if (exact) trial.accuracy += bench::compare(outcome.out, *exact);
+  });
+}
+
+void add_trial(const Trial& trial, bool compared, Row& row) {
+  row.note = trial.failure;
+  if (!trial.kernel.empty()) row.kernel = trial.kernel;
+  if (!row.note.empty()) return;
+  row.sparsity = trial.statistics.sparsity();
+  if (row.selection.cell) row.mean_share = trial.statistics.mean_share();
+  if (trial.statistics.predicted_tiles > 0) row.predicted_error = trial.statistics.predicted_error();
+  if (!compared) return;
+  row.rel_l1 = trial.accuracy.relative_l1();
+  row.cosine = trial.accuracy.cosine();
+}
+
+/// Every contender once: which can run at all, what they skip, and how exact they are.
+void try_contenders(const std::vector<bench::Contender>& contenders, const Data& data, bool causal,
+                    attention::Workspace& workspace, bench::Watcher& watcher, std::vector<Row>& rows) {
+  std::vector<Trial> trials(contenders.size());
+  const bool compares = data.accuracy_rows != 0;
+  for (size_t call = 0; call < data.compared(); ++call) {
+    const bench::Inputs& inputs = data.inputs[call];
+    watcher.stop_if_interrupted();
+    std::optional<bench::ExactRows> exact;
+    if (compares) exact = bench::exact_attention(inputs, data.accuracy_rows.value_or(inputs.q.size(1)), causal);
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      watcher.stop_if_interrupted();
+      run_once(contenders[i], inputs, exact, workspace, trials[i]);
+    }
+  }
+  for (size_t i = 0; i < contenders.size(); ++i) add_trial(trials[i], compares, rows[i]);
+}
+
+/// Runs on the input whose turn it is, or on all.
+bench::Contestant contestant(const Data& data, const std::function<void(const bench::Inputs&)>& run) {
+  if (!data.together) return [&data, run](int64_t buffer) { run(data.inputs[static_cast<size_t>(buffer)]); };
+  return [&data, run](int64_t) {
+    for (const bench::Inputs& inputs : data.inputs) run(inputs);
+  };
+}
+
+/// Of one call.
+bench::Spread spread_of(const bench::Measurement& measurement, const Data& data) {
+  std::vector<double> milliseconds = measurement.milliseconds;
+  for (double& each : milliseconds) each /= data.calls_at_once();
+  return bench::spread(milliseconds);
+}
+
+void add_times(const Run& run, const bench::Measurement& measurement, const Data& data, Row& row) {
   if (!measurement.failure.empty()) {
     row.note = measurement.failure;
     return;
   }
-  row.ms = bench::spread(measurement.milliseconds);
+  row.ms = spread_of(measurement, data);
   const double computed = row.workload.operations() * (1 - row.sparsity.value_or(0));
   row.tops = computed / (row.ms->median * 1e-3) / 1e12;
   if (const auto limit = limit_of(run, attention::parse_mode(row.mode))) row.limit_percent = 100 * *row.tops / *limit;
 }
 
 /// Times the rows that have no note yet, and the pre-pass of ours beside them.
-void time_rows(const Run& run, const std::vector<bench::Contender>& contenders,
-               const std::vector<bench::Inputs>& inputs, bench::Watcher& watcher, std::vector<Row>& rows) {
+void time_rows(const Run& run, const std::vector<bench::Contender>& contenders, const Data& data,
+               bench::Watcher& watcher, std::vector<Row>& rows) {
   std::vector<bench::Contestant> contestants;
   std::vector<std::function<void(const bench::Measurement&)>> receivers;
   for (size_t i = 0; i < contenders.size(); ++i) {
     if (!rows[i].note.empty()) continue;
     Row& row = rows[i];
-    const bench::Contender& contender = contenders[i];
-    contestants.emplace_back(
-        [&contender, &inputs](int64_t buffer) { contender.run(inputs[static_cast<size_t>(buffer)]); });
-    receivers.emplace_back([&run, &row](const bench::Measurement& measurement) { add_times(run, measurement, row); });
-    if (!contender.run_prepass) continue;
-    contestants.emplace_back(
-        [&contender, &inputs](int64_t buffer) { contender.run_prepass(inputs[static_cast<size_t>(buffer)]); });
-    receivers.emplace_back([&row](const bench::Measurement& measurement) {
-      if (measurement.failure.empty()) row.prepass_ms = bench::spread(measurement.milliseconds).median;
+    contestants.push_back(contestant(data, contenders[i].run));
+    receivers.emplace_back(
+        [&run, &row, &data](const bench::Measurement& measurement) { add_times(run, measurement, data, row); });
+    if (!contenders[i].run_prepass) continue;
+    contestants.push_back(contestant(data, contenders[i].run_prepass));
+    receivers.emplace_back([&row, &data](const bench::Measurement& measurement) {
+      if (measurement.failure.empty()) row.prepass_ms = spread_of(measurement, data).median;
     });
   }
   bench::Timer timer(run.device);
   const bench::Rounds rounds{.warmup = run.warmup,
                              .repetitions = run.repetitions,
-                             .buffers = static_cast<int64_t>(inputs.size()),
+                             .buffers = static_cast<int64_t>(data.inputs.size()),
                              .turn_ms = static_cast<double>(run.turn_ms)};
   const auto before_round = [&](int64_t done) { watcher.round(done, rounds.warmup + rounds.repetitions); };
   const std::vector<bench::Measurement> measurements = bench::alternate(contestants, rounds, timer, before_round);
@@ -148,28 +232,40 @@ void time_rows(const Run& run, const std::vector<bench::Contender>& contenders,
 
 std::vector<Row> measure(const Run& run, const bench::Workload& workload, bench::Watcher& watcher) {
   watcher.stage((workload.name.empty() ? "" : workload.name + " ") + workload.shape.text());
-  const int64_t copies = bench::copies_beyond_cache(workload.shape, run.dtype);
+  const int64_t copies = workload.captured() ? static_cast<int64_t>(run.capture->calls.size())
+                                             : bench::copies_beyond_cache(workload.shape, run.dtype);
   check_memory(run, workload, copies);
-  const std::vector<bench::Inputs> inputs =
-      bench::make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.plan.seed);
-  std::optional<bench::ExactRows> exact;
-  if (run.accuracy_rows > 0) exact = bench::exact_attention(inputs.front(), run.accuracy_rows, workload.causal);
+  const Data data = make_data(run, workload, copies);
 
   attention::Workspace workspace;
   const auto contenders = bench::make_contenders(run.plan, workload, run.device, run.dtype, workspace);
   std::vector<Row> rows;
   rows.reserve(contenders.size());
   for (const bench::Contender& contender : contenders) rows.push_back(start_row(run, workload, contender));
-  try_contenders(contenders, inputs.front(), exact, workspace, watcher, rows);
-  time_rows(run, contenders, inputs, watcher, rows);
+  try_contenders(contenders, data, workload.causal, workspace, watcher, rows);
+  time_rows(run, contenders, data, watcher, rows);
   bench::compare_with_dense(rows);
   return rows;
 }
 
+/// "gaussian", "9 calls of tiny.safetensors", or both.
+std::string data_text(const Run& run, const bench::AttentionOptions& options) {
+  std::string text;
+  if (!options.shapes.empty() || !options.workloads.empty()) text = options.data.value_or("gaussian");
+  if (run.capture)
+    text += (text.empty() ? "" : " and ") + std::to_string(run.capture->calls.size()) + " calls of " +
+            std::filesystem::path(options.captured).filename().string();
+  return text;
+}
+
 nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& options) {
-  nlohmann::json settings = {{"data", options.data},   {"seed", run.plan.seed},
-                             {"warmup", run.warmup},   {"repetitions", run.repetitions},
-                             {"turn_ms", run.turn_ms}, {"accuracy_rows", run.accuracy_rows}};
+  nlohmann::json settings = {{"data", data_text(run, options)},
+                             {"seed", run.plan.seed},
+                             {"warmup", run.warmup},
+                             {"repetitions", run.repetitions},
+                             {"turn_ms", run.turn_ms},
+                             {"accuracy_rows", run.accuracy_rows.value_or(kSampledRows)}};
+  if (run.capture && !run.accuracy_rows) settings["accuracy_rows_captured"] = run.capture->calls.front().q.size(1);
   if (run.plan.has(Mode::sparse)) {
     const attention::Policy& policy = run.plan.policies.front();
     settings["selection_rows"] = policy.selection_rows;
@@ -183,7 +279,7 @@ nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& op
 std::string summary(const Run& run, const bench::AttentionOptions& options) {
   std::string text = run.device_name;
   if (run.device.is_cpu()) text += ", " + std::to_string(at::get_num_threads()) + " threads";
-  text += ", " + options.data + " data, seed " + std::to_string(run.plan.seed) + ", median of " +
+  text += ", " + data_text(run, options) + " data, seed " + std::to_string(run.plan.seed) + ", median of " +
           std::to_string(run.repetitions) + " rounds after " + std::to_string(run.warmup) + " to warm up";
   if (run.turn_ms > 0) text += ", turns of " + std::to_string(run.turn_ms) + " ms";
   return text;

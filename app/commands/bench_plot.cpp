@@ -6,6 +6,7 @@
 
 #include "app/commands/bench/columns.h"
 #include "app/commands/bench/stage_rows.h"
+#include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
 
@@ -71,17 +72,86 @@ std::string label_of(const json& row) {
   return value.empty() ? std::filesystem::path(text_of(row, "profile")).stem().string() : value;
 }
 
-/// "dropped mean, select error", and of the other settings those in which the drawn rows differ.
-std::string method_of(const json& row, const std::vector<json>& drawn) {
-  std::string name = "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select");
+/// ", cell 16, token_order native": of the settings beside the method those in which the drawn rows differ.
+std::string settings_of(const json& row, const std::vector<json>& drawn) {
+  std::string text;
   for (const char* key : {"cell", "selection_rows", "similarity", "dense_steps", "token_order"}) {
     const json value = row.value(key, json());
     const bool same =
         std::all_of(drawn.begin(), drawn.end(), [&](const json& other) { return other.value(key, json()) == value; });
     if (same || value.is_null()) continue;
-    name.append(", ").append(key).append(" ").append(value.is_string() ? value.get<std::string>() : value.dump());
+    text.append(", ").append(key).append(" ").append(value.is_string() ? value.get<std::string>() : value.dump());
   }
-  return name;
+  return text;
+}
+
+/// "dropped mean, select error", and what settings_of() says.
+std::string method_of(const json& row, const std::vector<json>& drawn) {
+  return "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select") + settings_of(row, drawn);
+}
+
+/// A row with an error to draw against its time.
+bool has_error(const json& row) {
+  return row.is_object() && !row.contains("stage") && number_of(row, "ms") && number_of(row, "rel_l1").value_or(0) > 0;
+}
+
+/// What full attention takes is a mark, and its error the rounding of the result.
+bool is_full(const json& row) {
+  return text_of(row, "mode") == attention::name(attention::Mode::full);
+}
+
+/// The rows of `bench attention` that leave something out, if there are any.
+std::vector<json> rows_with_errors(const json& report, const std::string& file) {
+  std::vector<json> drawn;
+  bool sparse = false;
+  for (const json& row : rows_of(report, file)) {
+    if (!has_error(row) || is_full(row)) continue;
+    drawn.push_back(row);
+    sparse = sparse || text_of(row, "mode") == attention::name(attention::Mode::sparse);
+  }
+  return sparse ? drawn : std::vector<json>{};
+}
+
+/// "1,24,44776,128, bf16, NVIDIA H200"
+std::string attention_title(const json& report, const std::vector<json>& drawn) {
+  std::string title = text_of(drawn.front(), "workload");
+  const json shape = drawn.front().value("shape", json());
+  title.append(title.empty() ? "" : " ").append(shape.dump()).append(", ").append(text_of(drawn.front(), "dtype"));
+  return title + ", " + text_of(report.value("machine", json::object()), "name");
+}
+
+/// "mochi", "1,24,44776,128"
+std::string workload_of(const json& row) {
+  const std::string name = text_of(row, "workload");
+  return name.empty() ? row.value("shape", json()).dump() : name;
+}
+
+/// The method, and the workload where there are several.
+std::string error_curve_of(const json& row, const std::vector<json>& drawn) {
+  const std::string workload = workload_of(row);
+  const bool several =
+      std::any_of(drawn.begin(), drawn.end(), [&](const json& other) { return workload_of(other) != workload; });
+  const std::string mode = text_of(row, "mode");
+  return (several ? workload + ": " : "") +
+         (mode == attention::name(attention::Mode::sparse) ? method_of(row, drawn) : mode + settings_of(row, drawn));
+}
+
+/// The curve of that name, a new one where there is none.
+Curve& curve_named(const std::string& name, std::vector<Curve>& curves) {
+  const auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& known) { return known.name == name; });
+  return found != curves.end() ? *found : curves.emplace_back(Curve{.name = name, .points = {}});
+}
+
+/// Milliseconds of the fastest full attention, where all rows are of one workload in one order.
+std::optional<double> full_ms(const json& rows, const json& drawn) {
+  std::optional<double> fastest;
+  for (const json& row : rows) {
+    if (!row.is_object()) continue;
+    if (workload_of(row) != workload_of(drawn) || text_of(row, "token_order") != text_of(drawn, "token_order"))
+      return {};
+    if (const auto ms = number_of(row, "ms"); is_full(row) && ms) fastest = std::min(fastest.value_or(*ms), *ms);
+  }
+  return fastest;
 }
 
 bool is_quality_report(const json& report) {
@@ -100,16 +170,32 @@ CurvesData curves_of(const json& report, const std::string& file) {
   CurvesData data = {.title = title_of(report),
                      .x = "ms a step",
                      .y = "PSNR dB against full attention",
+                     .logarithmic = false,
                      .curves = {},
                      .mark = number_of(drawn.front(), "full_step_ms"),
                      .mark_name = "full"};
-  for (const json& row : drawn) {
-    const std::string name = method_of(row, drawn);
-    auto curve =
-        std::find_if(data.curves.begin(), data.curves.end(), [&](const Curve& known) { return known.name == name; });
-    if (curve == data.curves.end()) curve = data.curves.insert(curve, {.name = name, .points = {}});
-    curve->points.push_back({.label = label_of(row), .x = *number_of(row, "step_ms"), .y = *number_of(row, "psnr")});
-  }
+  for (const json& row : drawn)
+    curve_named(method_of(row, drawn), data.curves)
+        .points.push_back({.label = label_of(row), .x = *number_of(row, "step_ms"), .y = *number_of(row, "psnr")});
+  return data;
+}
+
+CurvesData error_curves_of(const json& report, const std::string& file) {
+  const std::vector<json> drawn = rows_with_errors(report, file);
+  if (drawn.empty()) throw bad_input(file + ": holds no sparse row with a time and an error to draw", kRemedy);
+  CurvesData data = {.title = attention_title(report, drawn),
+                     .x = "ms a call",
+                     .y = "relative L1 against exact attention",
+                     .logarithmic = true,
+                     .curves = {},
+                     .mark = full_ms(rows_of(report, file), drawn.front()),
+                     .mark_name = "full"};
+  for (const json& row : drawn)
+    curve_named(error_curve_of(row, drawn), data.curves)
+        .points.push_back({.label = label_of(row), .x = *number_of(row, "ms"), .y = *number_of(row, "rel_l1")});
+  for (Curve& curve : data.curves)
+    std::sort(curve.points.begin(), curve.points.end(),
+              [](const Curve::Point& a, const Curve::Point& b) { return a.x < b.x; });
   return data;
 }
 
@@ -141,6 +227,12 @@ void bench_plot(const std::filesystem::path& file, const std::filesystem::path& 
   const json content = models::read_json(file, kRemedy);
   if (is_quality_report(content)) {
     const CurvesData data = curves_of(content, file.string());
+    write_curves(output, data);
+    report.last_line = output.string() + ": " + std::to_string(data.curves.size()) + " curves";
+    return;
+  }
+  if (!rows_with_errors(content, file.string()).empty()) {
+    const CurvesData data = error_curves_of(content, file.string());
     write_curves(output, data);
     report.last_line = output.string() + ": " + std::to_string(data.curves.size()) + " curves";
     return;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <opencv2/imgproc.hpp>
 
 #include "app/media/png.h"
@@ -25,8 +26,8 @@ const std::vector<cv::Scalar> kColours = {{0, 90, 160}, {230, 130, 20}, {150, 15
 const std::vector<cv::Scalar> kCurveColours = {{0, 90, 160},   {230, 130, 20},  {90, 170, 110},
                                                {120, 60, 130}, {150, 150, 150}, {60, 60, 60}};
 
-void write(cv::Mat& image, const std::string& text, const cv::Point& at) {
-  cv::putText(image, text, at, kFont, kScale, kInk, 1, cv::LINE_AA);
+void write(cv::Mat& image, const std::string& text, const cv::Point& at, const cv::Scalar& colour = kInk) {
+  cv::putText(image, text, at, kFont, kScale, colour, 1, cv::LINE_AA);
 }
 
 int width_of(const std::string& text) {
@@ -35,7 +36,8 @@ int width_of(const std::string& text) {
 
 std::string short_number(double value) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 10 ? "%.2f" : "%.0f", value);
+  const double size = std::abs(value);
+  std::snprintf(text.data(), text.size(), size > 0 && size < 0.1 ? "%.2g" : size < 10 ? "%.2f" : "%.0f", value);
   return text.data();
 }
 
@@ -85,18 +87,37 @@ bool has_point(const PlotRow& row) {
 
 /// An axis that spans its values with some air.
 struct Axis {
-  double least = 0, most = 1;
+  double least = 0, most = 1;  // logarithms where it is logarithmic
+  bool logarithmic = false;
 
-  explicit Axis(const std::vector<double>& values) {
+  explicit Axis(std::vector<double> values, bool is_logarithmic = false) : logarithmic(is_logarithmic) {
+    for (double& value : values) value = scaled(value);
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    const double air = std::max((*high - *low) * 0.15, std::max(std::abs(*high), 1e-6) * 0.05);
-    least = *low - air;
+    const double little = logarithmic ? 0.05 : std::max(std::abs(*high), 1e-6) * 0.05;
+    const double air = std::max((*high - *low) * 0.15, little);
+    least = logarithmic || *low < 0 ? *low - air : std::max(*low - air, 0.0);
     most = *high + air;
   }
+  double scaled(double value) const { return logarithmic ? std::log10(value) : value; }
   int place(double value, int from, int to) const {
-    return from + static_cast<int>(std::lround((value - least) / (most - least) * (to - from)));
+    return from + static_cast<int>(std::lround((scaled(value) - least) / (most - least) * (to - from)));
   }
+  std::vector<double> ticks() const;
 };
+
+/// Five at equal distances; 1, 2, 5, 10, ... on a logarithmic axis, or powers of ten alone where it is long.
+std::vector<double> Axis::ticks() const {
+  std::vector<double> ticks;
+  constexpr int lines = 4;
+  if (!logarithmic)
+    for (int i = 0; i <= lines; ++i) ticks.push_back(least + (most - least) * i / lines);
+  const std::vector<double> steps = most - least > 3 ? std::vector<double>{1} : std::vector<double>{1, 2, 5};
+  for (double power = std::floor(least); logarithmic && power <= most; ++power)
+    for (const double step : steps)
+      if (const double tick = step * std::pow(10, power); scaled(tick) >= least && scaled(tick) <= most)
+        ticks.push_back(tick);
+  return ticks;
+}
 
 /// The rectangle in which points lie.
 struct Field {
@@ -108,22 +129,70 @@ struct Field {
 };
 
 void draw_grid(cv::Mat& image, const Field& field, const Axis& across, const Axis& up, int left) {
-  constexpr int lines = 4;
-  for (int i = 0; i <= lines; ++i) {
-    const double share = static_cast<double>(i) / lines;
-    const int x = field.x0 + static_cast<int>(share * (field.x1 - field.x0));
-    const int y = field.y0 + static_cast<int>(share * (field.y1 - field.y0));
+  for (const double tick : across.ticks()) {
+    const int x = across.place(tick, field.x0, field.x1);
     cv::line(image, {x, field.y0}, {x, field.y1}, kGrid);
+    write(image, short_number(tick), {x - 14, field.y0 + 18});
+  }
+  for (const double tick : up.ticks()) {
+    const int y = up.place(tick, field.y0, field.y1);
     cv::line(image, {field.x0, y}, {field.x1, y}, kGrid);
-    write(image, short_number(across.least + share * (across.most - across.least)), {x - 14, field.y0 + 18});
-    write(image, short_number(up.least + share * (up.most - up.least)), {left, y + 5});
+    write(image, short_number(tick), {left, y + 5});
   }
 }
 
-void draw_point(cv::Mat& image, const cv::Point& centre, const std::string& label, const cv::Scalar& colour) {
-  cv::circle(image, centre, 5, colour, cv::FILLED, cv::LINE_AA);
-  const int right = centre.x + 8 + width_of(label);
-  write(image, label, {right < image.cols ? centre.x + 8 : centre.x - 8 - width_of(label), centre.y - 6});
+/// A point of a chart and its name.
+struct Spot {
+  cv::Point centre;
+  std::string label;
+  cv::Scalar colour;
+  bool joined = false;  // a line comes from the spot before
+};
+
+/// What a line covers, in small steps.
+void add_line(const cv::Point& from, const cv::Point& to, std::vector<cv::Rect>& taken) {
+  const int steps = static_cast<int>(cv::norm(to - from) / 4);
+  for (int i = 0; i < steps; ++i) {
+    const cv::Point at = from + (to - from) * (static_cast<double>(i) / steps);
+    taken.emplace_back(at.x - 2, at.y - 2, 4, 4);
+  }
+}
+
+/// The place beside a point that covers the least of what is there, a near one rather than a far one.
+cv::Rect find_place(const Spot& spot, const std::vector<cv::Rect>& taken, const cv::Size& paper) {
+  const int width = width_of(spot.label), height = 12, x = spot.centre.x, y = spot.centre.y;
+  const cv::Rect all({0, 0}, paper);
+  cv::Rect best;
+  int least = std::numeric_limits<int>::max();
+  for (const int rise : {0, -14, 14, -28, 28}) {
+    for (const int left : {x + 9, x - 9 - width, x - width / 2}) {
+      if (left == x - width / 2 && rise == 0) continue;  // on the point itself
+      const cv::Rect place(left, y - height / 2 + rise, width, height);
+      int covered = std::abs(rise) + 4 * (place.area() - (place & all).area());
+      for (const cv::Rect& other : taken) covered += (place & other).area();
+      if (covered >= least) continue;
+      least = covered;
+      best = place;
+    }
+  }
+  return best;
+}
+
+/// All points first, so that no label hides one.
+void draw_spots(cv::Mat& image, const std::vector<Spot>& spots) {
+  constexpr int radius = 5;
+  std::vector<cv::Rect> taken;
+  for (const Spot& spot : spots) {
+    cv::circle(image, spot.centre, radius, spot.colour, cv::FILLED, cv::LINE_AA);
+    taken.emplace_back(spot.centre.x - radius, spot.centre.y - radius, 2 * radius, 2 * radius);
+  }
+  for (size_t i = 1; i < spots.size(); ++i)
+    if (spots[i].joined) add_line(spots[i - 1].centre, spots[i].centre, taken);
+  for (const Spot& spot : spots) {
+    const cv::Rect place = find_place(spot, taken, image.size());
+    write(image, spot.label, {place.x, place.y + place.height - 1}, spot.colour);
+    taken.push_back(place);
+  }
 }
 
 void draw_points(cv::Mat& image, const PlotData& data, int left, int top) {
@@ -137,9 +206,11 @@ void draw_points(cv::Mat& image, const PlotData& data, int left, int top) {
   const Field field = {left + 50, left + kPointsWidth - 20, top + kPointsHeight - 40, top + kLine};
   write(image, data.quality + " against speed (x full)", {left, top});
   draw_grid(image, field, across, up, left);
+  std::vector<Spot> spots;
   for (const PlotRow& row : data.rows)
     if (has_point(row))
-      draw_point(image, field.place(across, up, *row.speedup, *row.quality), row.name, kColours.front());
+      spots.push_back({field.place(across, up, *row.speedup, *row.quality), row.name, kColours.front(), false});
+  draw_spots(image, spots);
 }
 
 cv::Mat draw(const PlotData& data) {
@@ -159,12 +230,14 @@ const cv::Scalar& colour_of(size_t curve) {
   return kCurveColours[curve % kCurveColours.size()];
 }
 
+/// Lines now; the points, which belong on top of all lines, are added to `spots`.
 void draw_curve(cv::Mat& image, const Curve& curve, const Field& field, const Axis& across, const Axis& up,
-                const cv::Scalar& colour) {
-  const auto place = [&](const Curve::Point& point) { return field.place(across, up, point.x, point.y); };
-  for (size_t i = 1; i < curve.points.size(); ++i)
-    cv::line(image, place(curve.points[i - 1]), place(curve.points[i]), colour, 2, cv::LINE_AA);
-  for (const Curve::Point& point : curve.points) draw_point(image, place(point), point.label, colour);
+                const cv::Scalar& colour, std::vector<Spot>& spots) {
+  for (size_t i = 0; i < curve.points.size(); ++i) {
+    const cv::Point place = field.place(across, up, curve.points[i].x, curve.points[i].y);
+    if (i > 0) cv::line(image, spots.back().centre, place, colour, 2, cv::LINE_AA);
+    spots.push_back({place, curve.points[i].label, colour, i > 0});
+  }
 }
 
 cv::Mat draw(const CurvesData& data) {
@@ -176,7 +249,7 @@ cv::Mat draw(const CurvesData& data) {
     }
   }
   if (data.mark) xs.push_back(*data.mark);
-  const Axis across(xs), up(ys);
+  const Axis across(xs), up(ys, data.logarithmic);
   int width = std::max(kCurvesWidth, width_of(data.title) + 2 * kMargin);
   for (const Curve& curve : data.curves) width = std::max(width, width_of(curve.name) + 4 * kMargin);
   const int height = kCurvesHeight + static_cast<int>(data.curves.size()) * kLine + kMargin;
@@ -191,12 +264,14 @@ cv::Mat draw(const CurvesData& data) {
     cv::line(image, {x, field.y0}, {x, field.y1}, kInk, 1, cv::LINE_AA);
     write(image, data.mark_name, {x - width_of(data.mark_name) / 2, field.y1 - 6});
   }
+  std::vector<Spot> spots;
   int y = kCurvesHeight;
   for (size_t i = 0; i < data.curves.size(); ++i, y += kLine) {
-    draw_curve(image, data.curves[i], field, across, up, colour_of(i));
+    draw_curve(image, data.curves[i], field, across, up, colour_of(i), spots);
     cv::rectangle(image, {kMargin, y - 10, 12, 12}, colour_of(i), cv::FILLED);
     write(image, data.curves[i].name, {kMargin + 18, y});
   }
+  draw_spots(image, spots);
   return image;
 }
 

@@ -37,7 +37,8 @@ struct Curve {
 
 struct CurvesData {
   std::string title;
-  std::string x, y;  // what the axes show
+  std::string x, y;          // what the axes show
+  bool logarithmic = false;  // the axis of y, all of whose values are above 0
   std::vector<Curve> curves;
   std::optional<double> mark;  // a vertical line there, with a name
   std::string mark_name;

@@ -9,8 +9,7 @@
 //     union of the selections in each tile of 192 rows, which is what time goes with there. `L1 of the union` is the
 //     error were that union not masked to what each row selected;
 //   - relative L1 at equal topk, a selection for 192 queries, by what stands for dropped blocks: nothing, or means of
-//   64
-//     or 16 tokens, with blocks chosen by mass or by the error of these means; over all heads of a call, as reports
+//     64 or 16 tokens, with blocks chosen by mass or by the error of these means; over all heads of a call, as reports
 //     have it;
 //   - that error at equal `computed`, linear between the two nearest topk; first order only.
 // Blocks are computed exactly, PV skip off.
@@ -21,11 +20,12 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "app/commands/bench/captured.h"
 #include "app/commands/bench/inputs.h"
 #include "attention/attention.h"
 #include "attention/cpu/selection.h"
 #include "attention/cpu_tensor.h"
-#include "tests/bench/captured_attention.h"
+#include "tests/bench/program.h"
 
 namespace {
 
@@ -63,18 +63,14 @@ attention::Context context_of(const Data& data) {
 }
 
 /// The data with its video tokens in another order.
-Data in_order(const bench::Capture& capture, TokenOrder order) {
-  std::vector<int64_t> places = hilbert::permutation(order, capture.grid).order;
-  for (int64_t i = 0; i < capture.text_tokens; ++i) places.push_back(capture.grid.size() + i);
-  const at::Tensor index = at::tensor(places);
+Data in_order(const app::bench::Capture& capture, TokenOrder order) {
+  const at::Tensor places = app::bench::places_in(order, capture);
+  const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(at::kFloat); };
   Data data{.text_tokens = capture.text_tokens, .calls = {}};
-  for (const bench::CapturedCall& call : capture.calls) {
-    Call moved{.q = call.q.index_select(1, index),
-               .k = call.k.index_select(1, index),
-               .v = call.v.index_select(1, index),
-               .full = {}};
-    moved.full = attend(moved, context_of(data), attention::Mode::full).out;
-    data.calls.push_back(std::move(moved));
+  for (const app::bench::CapturedCall& call : capture.calls) {
+    Call one{.q = moved(call.q), .k = moved(call.k), .v = moved(call.v), .full = {}};
+    one.full = attend(one, context_of(data), attention::Mode::full).out;
+    data.calls.push_back(std::move(one));
   }
   return data;
 }
@@ -305,12 +301,12 @@ void print_equal_costs(const Named& named) {
   }
 }
 
-bench::Capture structured(int64_t heads, int64_t tokens, int64_t head_dim) {
+app::bench::Capture structured(int64_t heads, int64_t tokens, int64_t head_dim) {
   const app::bench::Shape shape{.batch = 1, .heads = heads, .tokens = tokens, .head_dim = head_dim};
   const auto inputs = app::bench::make_inputs(shape, app::bench::Data::structured, at::kFloat, at::kCPU, 1, 42);
-  bench::Capture capture{.grid = {.frames = 1, .height = 1, .width = tokens},
-                         .text_tokens = 0,
-                         .calls = std::vector<bench::CapturedCall>(1)};
+  app::bench::Capture capture{.grid = {.frames = 1, .height = 1, .width = tokens},
+                              .text_tokens = 0,
+                              .calls = std::vector<app::bench::CapturedCall>(1)};
   capture.calls[0].q = inputs[0].q;
   capture.calls[0].k = inputs[0].k;
   capture.calls[0].v = inputs[0].v;
@@ -323,11 +319,11 @@ int run(const std::vector<std::string>& arguments) {
     const auto number = [&](size_t i, int64_t otherwise) {
       return i < arguments.size() ? std::atoll(arguments[i].c_str()) : otherwise;
     };
-    const bench::Capture capture = structured(number(1, 4), number(2, 4096), number(3, 64));
+    const app::bench::Capture capture = structured(number(1, 4), number(2, 4096), number(3, 64));
     all.push_back({"as generated", in_order(capture, TokenOrder::native)});
     all.push_back({"random", in_order(capture, TokenOrder::random)});
   } else {
-    const bench::Capture capture = bench::read_capture(arguments[0]);
+    const app::bench::Capture capture = app::bench::read_capture(arguments[0]);
     for (const TokenOrder order :
          {TokenOrder::hilbert, TokenOrder::morton, TokenOrder::native, TokenOrder::time_major, TokenOrder::random})
       all.push_back({std::string(name(order)), in_order(capture, order)});

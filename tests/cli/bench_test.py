@@ -2,8 +2,11 @@
 import csv
 import io
 import json
+import math
 import os
+import random
 import signal
+import struct
 import unittest
 
 from support import MODEL, ROOT, CommandLineTest, limited
@@ -51,6 +54,66 @@ class BenchAttention(CommandLineTest):
         self.assertIn('| topk | error | dropped | select | cell |', result.stdout)
         self.assertIn('| sparse | 0.15 |  | mean | error | 16 |', result.stdout)
         self.assertIn('left out: --dropped none and --error exclude each other', result.stderr)
+
+    def captured(self, name, scales, grid=(4, 8, 8), text=5):
+        """q, k, v [1, N, 2, 16] of a call for each scale of v; neighbours in space and time resemble each other."""
+        heads, head_dim = 2, 16
+        tokens = grid[0] * grid[1] * grid[2]
+        places = [(t, y, x) for t in range(grid[0]) for y in range(grid[1]) for x in range(grid[2])]
+        header, body, draw = {}, b'', random.Random(1)
+        metadata = {'frames': grid[0], 'height': grid[1], 'width': grid[2], 'text_tokens': text, 'calls': ' '.join(f'0/{i}' for i in range(len(scales)))}
+        for call, scale in enumerate(scales):
+            for part in 'qkv':
+                waves = [[draw.uniform(-0.6, 0.6) for _ in range(3)] + [draw.uniform(0, 6)] for _ in range(heads * head_dim)]
+                rows = [[2 * math.cos(sum(a * b for a, b in zip(wave, place)) + wave[3]) for wave in waves] for place in places]
+                rows += [[draw.gauss(0, 1) for _ in waves] for _ in range(text)]
+                values = [value * (scale if part == 'v' else 1) for row in rows for value in row]
+                data = struct.pack(f'<{len(values)}e', *values)
+                header[f'step0.layer{call}.{part}'] = {'dtype': 'F16', 'shape': [1, tokens + text, heads, head_dim], 'data_offsets': [len(body), len(body) + len(data)]}
+                body += data
+        header['__metadata__'] = {key: str(value) for key, value in metadata.items()}
+        text = json.dumps(header).encode()
+        (self.folder / name).write_bytes(struct.pack('<Q', len(text)) + text + body)
+
+    def test_captured_attention_in_several_orders(self):
+        self.captured('a.safetensors', [1, 1])
+        report = self.report('--device', 'cpu', '--captured', 'a.safetensors', '--token-order', 'hilbert,random', '--topk', '0.5', '--dropped', 'none,mean', '--select', 'mass',
+                             '--warmup', 0, '--repetitions', 2, '--report', 'r.json')
+        rows = report['rows']
+        self.assertEqual([(row['workload'], row['token_order'], row['mode'], row['dropped']) for row in rows],
+                         [('a', order, *method) for order in ('hilbert', 'random') for method in (('full', None), ('quantized', None), ('sparse', 'none'), ('sparse', 'mean'))])
+        for row in rows:
+            self.assertEqual((row['shape'], row['text_tokens']), ([1, 2, 261, 16], 5))
+            self.assertGreater(row['ms'], 0)
+        self.assertLess(rows[0]['rel_l1'], 1e-5)
+        self.assertLess(rows[3]['rel_l1'], rows[2]['rel_l1'])
+        self.assertLess(rows[3]['rel_l1'], rows[7]['rel_l1'])  # neighbours have means that say more
+        self.assertEqual(report['settings']['data'], '2 calls of a.safetensors')
+        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 6 curves\n')
+        self.assertEqual((self.folder / 'r.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
+
+    def test_errors_of_captured_calls_are_pooled(self):
+        arguments = ['--device', 'cpu', '--topk', '0.3', '--dropped', 'none', '--modes', 'sparse', '--warmup', 0, '--repetitions', 1]
+        self.captured('both.safetensors', [0.001, 1000])
+        self.captured('first.safetensors', [0.001])
+        both, first = (self.report(*arguments, '--captured', name)['rows'][0] for name in ('both.safetensors', 'first.safetensors'))
+        self.captured('even.safetensors', [1, 1])
+        even = self.report(*arguments, '--captured', 'even.safetensors')['rows'][0]
+        # The first call weighs a millionth in `both`, and something in `even`: it lies between them.
+        self.assertGreater(abs(both['rel_l1'] - first['rel_l1']), 0.005)
+        self.assertGreater((first['rel_l1'] - even['rel_l1']) * (even['rel_l1'] - both['rel_l1']), 0)
+
+    def test_captured_attention_that_is_refused(self):
+        self.captured('a.safetensors', [1])
+        (self.folder / 'no.safetensors').write_text('nothing')
+        for arguments, words in ((['--captured', 'none.safetensors'], ['none.safetensors']), (['--captured', 'no.safetensors'], ['no.safetensors']),
+                                 (['--captured', MODEL + '/vae/diffusion_pytorch_model.safetensors'], ['no metadata entry', 'capture_attention']),
+                                 (['--captured', 'a.safetensors', '--token-order', 'spiral'], ['spiral']),
+                                 (['--captured', 'a.safetensors', '--causal'], ['--causal has no effect']),
+                                 (['--shape', '1,1,64,64', '--token-order', 'native'], ['--token-order has no effect']),
+                                 (['--captured', 'a.safetensors', '-o', 'a.safetensors', '--format', 'md'], ['same file'])):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.bench('--device', 'cpu', *arguments), 2, *words)
 
     def test_same_seed_same_error(self):
         errors = [[row['rel_l1'] for row in self.report(*TINY, '--seed', seed)['rows']] for seed in (3, 3, 4)]

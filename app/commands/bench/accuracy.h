@@ -17,9 +17,14 @@ struct ExactRows {
 /// up to i.
 ExactRows exact_attention(const Inputs& inputs, int64_t rows, bool causal);
 
+/// Sums over outputs o and exact ones o*, of one call or pooled over several.
 struct Accuracy {
-  double relative_l1 = 0;  // sum|o - o*| / sum|o*|
-  double cosine = 0;       // o . o* / (|o| |o*|)
+  double error = 0, size = 0;                               // sum|o - o*|, sum|o*|
+  double product = 0, got_square = 0, expected_square = 0;  // o . o*, |o|^2, |o*|^2
+
+  double relative_l1() const { return error / size; }
+  double cosine() const;
+  Accuracy& operator+=(const Accuracy& other);
 };
 
 /// out: [B, N, H, D].

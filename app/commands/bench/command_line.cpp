@@ -18,6 +18,16 @@ void add_what(CLI::App& command, bench::AttentionOptions& options) {
   command.add_option("--workload", options.workloads, "the attention of known models, comma list of:" + names)
       ->type_name("NAMES")
       ->group(group);
+  command
+      .add_option("--captured", options.captured,
+                  "q, k and v of a run's attention, as tests/bench/capture_attention writes them")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--token-order", options.token_orders,
+                  "of --captured: comma list of hilbert, native, time-major, morton, random (default hilbert)")
+      ->type_name("ORDERS")
+      ->group(group);
   command.add_option("--modes", options.modes, "comma list (default full,quantized,sparse)")
       ->type_name("MODES")
       ->group(group);
@@ -71,7 +81,7 @@ void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
       ->group(group);
   command
       .add_option("--accuracy-rows", options.accuracy_rows,
-                  "queries compared with exact attention; 0: none (default 256)")
+                  "queries compared with exact attention; 0: none (default 256, of --captured all)")
       ->type_name("N")
       ->group(group);
 }

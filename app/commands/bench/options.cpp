@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "app/commands/bench/lists.h"
 #include "app/nearest.h"
 #include "app/settings.h"
 #include "app/split.h"
@@ -35,10 +36,11 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
     for (const std::string& name : split(list, ',')) workloads.push_back(find_workload(name));
   for (const std::string& text : options.shapes)
     for (const Shape& shape : parse_shapes(text)) workloads.push_back({.name = {}, .shape = shape});
-  if (workloads.empty())
+  if (workloads.empty() && options.captured.empty())
     throw bad_input("no shape to measure was given",
                     "name one with --workload (cogvideox-2b, ...) or write --shape B,H,N,D");
-  const int64_t text_tokens = parse_text_tokens(options.text_tokens);
+  const std::string given_text = options.text_tokens.value_or("0");
+  const int64_t text_tokens = parse_text_tokens(given_text);
   for (Workload& workload : workloads) {
     if (text_tokens >= 0) workload.text_tokens = text_tokens;
     if (text_tokens < 0 && workload.name.empty())
@@ -46,11 +48,25 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
                       "give a number of tokens, or --workload in place of the shape");
     workload.causal = workload.causal || options.causal;
     if (workload.text_tokens > workload.shape.tokens)
-      throw bad_input("--text-tokens " + options.text_tokens + " is more than the " +
-                          std::to_string(workload.shape.tokens) + " tokens of shape " + workload.shape.text(),
+      throw bad_input("--text-tokens " + given_text + " is more than the " + std::to_string(workload.shape.tokens) +
+                          " tokens of shape " + workload.shape.text(),
                       "give at most that many");
   }
   return workloads;
+}
+
+/// Options of what is made up mean nothing to what was captured, and the other way round.
+void refuse_idle(const AttentionOptions& options) {
+  const auto refuse = [](const std::string& option, const std::string& beside, const std::string& remedy) {
+    throw bad_input(option + " has no effect " + beside, remedy);
+  };
+  if (options.token_orders && options.captured.empty())
+    refuse("--token-order", "on made-up data", "leave it out, or give --captured");
+  if (options.captured.empty() || !options.shapes.empty() || !options.workloads.empty()) return;
+  for (const auto& [option, given] :
+       {std::pair("--text-tokens", options.text_tokens.has_value()), std::pair("--data", options.data.has_value()),
+        std::pair("--causal", options.causal)})
+    if (given) refuse(option, "on --captured alone", "leave it out, or add a shape or a workload");
 }
 
 /// Options of the block selection mean nothing where no contender selects blocks.
@@ -127,11 +143,13 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   plan.seed = given.unsigned_whole("seed").value();
   plan.modes = parse_modes(options.modes);
   if (!plan.has(Mode::sparse)) refuse_selection_options(options);
+  refuse_idle(options);
+  if (!options.captured.empty()) plan.orders = parse_orders(options.token_orders.value_or("hilbert"));
   plan.workloads = collect_workloads(options);
   Selections selections = make_policies(options);
   plan.policies = std::move(selections.policies);
   plan.left_out = std::move(selections.left_out);
-  plan.data = parse_data(options.data);
+  plan.data = parse_data(options.data.value_or("gaussian"));
   plan.format = parse_format(options.format, options.output);
   return plan;
 }

@@ -21,21 +21,23 @@ struct AttentionOptions {
   std::vector<std::string> shapes;     // --shape, each one or more of B,H,N,D
   std::vector<std::string> workloads;  // --workload, comma lists of names
   std::string modes = "full,quantized,sparse";
+  std::string captured;                     // file of q, k and v; empty: none
+  std::optional<std::string> token_orders;  // of it
   SelectionLists sparse;
   std::optional<int64_t> selection_rows;
   std::optional<double> similarity;
   std::optional<double> pv_threshold;
-  std::string text_tokens = "0";  // a number, or "model"
+  std::optional<std::string> text_tokens;  // a number, or "model"; unset: 0
   bool causal = false;
   std::string device = "auto";
   std::string dtype = "auto";
   std::optional<int64_t> threads;
-  std::string data = "gaussian";
+  std::optional<std::string> data;  // unset: gaussian
   std::string seed = "42";
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
   int64_t turn_ms = 0;
-  int64_t accuracy_rows = 256;
+  std::optional<int64_t> accuracy_rows;  // unset: 256, of captured data all
   std::optional<std::string> format;
   std::string output;  // empty: stdout
   std::string report;  // empty: none
@@ -48,7 +50,8 @@ enum class Format { markdown, csv, json };
 
 /// What to measure, checked, in the order of the rows.
 struct AttentionPlan {
-  std::vector<Workload> workloads;  // text_tokens and causal as they will run
+  std::vector<hilbert::TokenOrder> orders;  // of captured data; empty: there is none
+  std::vector<Workload> workloads;          // of made-up data; text_tokens and causal as they will run
   std::vector<attention::Mode> modes;
   std::vector<attention::Policy> policies;  // of the sparse mode, one a row
   std::vector<std::string> left_out;        // of their lists, a sentence each

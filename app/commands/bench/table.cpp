@@ -24,6 +24,7 @@ Column<Row> text_column(const std::string& title, const std::string& name,
 /// What the shape alone does not say: "causal", "226 text".
 std::string traits(const Row& row) {
   std::string text = row.workload.causal ? "causal" : "";
+  if (row.workload.captured()) text = row.workload.token_order + " order";
   if (row.workload.text_tokens > 0)
     text += (text.empty() ? "" : ", ") + std::to_string(row.workload.text_tokens) + " text";
   return text;
@@ -89,6 +90,7 @@ Columns csv_columns() {
   columns.push_back(text_column("", "causal", [](const Row& row) { return row.workload.causal ? "1" : "0"; }));
   columns.push_back(
       text_column("", "text_tokens", [](const Row& row) { return std::to_string(row.workload.text_tokens); }));
+  columns.push_back(text_column("", "token_order", [](const Row& row) { return row.workload.token_order; }));
   return columns;
 }
 
@@ -112,6 +114,7 @@ nlohmann::json row_to_json(const Row& row) {
   json.update(selection_fields(row.selection));
   json.update(spread_fields(row.ms));
   if (!row.workload.name.empty()) json["workload"] = row.workload.name;
+  if (row.workload.captured()) json["token_order"] = row.workload.token_order;
   if (row.prepass_ms)
     json.update({{"prepass_ms", *row.prepass_ms}, {"prepass_percent", or_null(prepass_percent(row))}});
   if (!row.note.empty()) json["note"] = row.note;

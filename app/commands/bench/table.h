@@ -28,7 +28,7 @@ struct Row {
   std::optional<double> sparsity;         // share of the work left out, means not counted
   std::optional<double> mean_share;       // what means cost: their share of full attention's work
   std::optional<double> predicted_error;  // what the selection predicts, where it ranks by error
-  std::optional<double> rel_l1;           // against exact full attention, sampled queries
+  std::optional<double> rel_l1;           // against exact full attention, pooled over calls
   std::optional<double> cosine;
   std::string note;  // why there is no time
 };
@@ -42,7 +42,7 @@ std::string markdown(const std::vector<Row>& rows);
 /// RFC 4180, every column; the head names the units.
 std::string csv(const std::vector<Row>& rows);
 
-/// Array of objects; prepass_ms and prepass_percent only where known.
+/// Array of objects; prepass_ms, prepass_percent and token_order only where known.
 nlohmann::json to_json(const std::vector<Row>& rows);
 
 }  // namespace sparsereel::app::bench

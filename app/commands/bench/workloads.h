@@ -24,6 +24,9 @@ struct Workload {
   Shape shape;
   int64_t text_tokens = 0;  // the last tokens; how many the model has
   bool causal = false;
+  std::string token_order = {};  // of captured q, k and v; empty for made-up ones
+
+  bool captured() const { return !token_order.empty(); }
 
   /// Multiplications and additions of both matrix products over the visible pairs: 4 B H N^2 D, half of it when causal.
   double operations() const;

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "app/commands/bench/accuracy.h"
 #include "app/commands/bench/contenders.h"
 #include "hilbert/error.h"
@@ -95,9 +97,31 @@ TEST(ExactAttention, SamplesOneQueryFromEachStretch) {
 TEST(Compare, IsZeroForTheExactAndOneForNothing) {
   const Inputs inputs = one_input(Data::gaussian);
   const ExactRows exact = exact_attention(inputs, 1000, false);
-  EXPECT_EQ(compare(exact.out, exact).relative_l1, 0);
-  EXPECT_NEAR(compare(exact.out * 2, exact).cosine, 1, 1e-12);
-  EXPECT_NEAR(compare(exact.out * 2, exact).relative_l1, 1, 1e-12);
+  EXPECT_EQ(compare(exact.out, exact).relative_l1(), 0);
+  EXPECT_NEAR(compare(exact.out * 2, exact).cosine(), 1, 1e-12);
+  EXPECT_NEAR(compare(exact.out * 2, exact).relative_l1(), 1, 1e-12);
+}
+
+TEST(ExactAttention, TakesManyQueriesInParts) {
+  const Inputs inputs = one_input(Data::gaussian, at::kFloat, {.batch = 1, .heads = 1, .tokens = 2100, .head_dim = 16});
+  for (const bool causal : {false, true}) {
+    const at::Tensor expected = at::scaled_dot_product_attention(
+                                    inputs.q.transpose(1, 2).to(at::kDouble), inputs.k.transpose(1, 2).to(at::kDouble),
+                                    inputs.v.transpose(1, 2).to(at::kDouble), {}, 0.0, causal)
+                                    .transpose(1, 2);
+    EXPECT_LT((exact_attention(inputs, 2100, causal).out - expected).abs().max().item<double>(), 1e-12);
+  }
+}
+
+TEST(Accuracy, PoolsSumsAndNotRatios) {
+  const Inputs inputs = one_input(Data::gaussian);
+  const ExactRows exact = exact_attention(inputs, 1000, false);
+  Accuracy pooled = compare(exact.out, exact);
+  ExactRows large = exact;
+  large.out = exact.out * 3;
+  pooled += compare(exact.out, large);  // off by 2 / 3, and three times as large
+  EXPECT_NEAR(pooled.relative_l1(), 2.0 / 4, 1e-12);
+  EXPECT_NEAR(pooled.cosine(), 4 / std::sqrt(2 * 10.0), 1e-12);
 }
 
 TEST(Contenders, RunInEveryMode) {
@@ -111,9 +135,9 @@ TEST(Contenders, RunInEveryMode) {
   ASSERT_EQ(contenders.size(), 4U);
   const Inputs inputs = one_input(Data::structured);
   const ExactRows exact = exact_attention(inputs, 1000, false);
-  EXPECT_LT(compare(contenders[0].run(inputs).out, exact).relative_l1, 1e-5);
-  EXPECT_LT(compare(contenders[1].run(inputs).out, exact).relative_l1, 0.1);
-  EXPECT_LT(compare(contenders[2].run(inputs).out, exact).relative_l1, 1e-3);
+  EXPECT_LT(compare(contenders[0].run(inputs).out, exact).relative_l1(), 1e-5);
+  EXPECT_LT(compare(contenders[1].run(inputs).out, exact).relative_l1(), 0.1);
+  EXPECT_LT(compare(contenders[2].run(inputs).out, exact).relative_l1(), 1e-3);
   const Outcome sparse = contenders[3].run(inputs);
   EXPECT_GT(sparse.statistics.sparsity(), 0.3);
   EXPECT_EQ(contenders[3].policy->defaults.topk, 0.5);

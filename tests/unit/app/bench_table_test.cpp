@@ -110,6 +110,16 @@ TEST(Markdown, LeavesOutWhatNoRowHas) {
   EXPECT_THAT(markdown({row, failed_row()}), HasSubstr("| causal, 226 text |"));
 }
 
+TEST(Tables, NameTheOrderOfCapturedTokens) {
+  Row row = sparse_row(5);
+  row.workload.token_order = "hilbert";
+  row.workload.text_tokens = 32;
+  EXPECT_THAT(markdown({row}), HasSubstr("| hilbert order, 32 text |"));
+  EXPECT_EQ(to_json({row})[0]["token_order"], "hilbert");
+  EXPECT_FALSE(to_json({sparse_row(5)})[0].contains("token_order"));
+  EXPECT_THAT(csv({row}), ::testing::EndsWith(",32,hilbert\n"));
+}
+
 TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
   const std::string text = csv({sparse_row(5), failed_row()});
   EXPECT_THAT(

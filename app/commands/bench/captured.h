@@ -1,0 +1,39 @@
+// The q, k and v of a real run's attention calls in a file: capture_attention (tests/bench) writes it, benchmarks
+// measure on it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hilbert/token_order.h"
+
+namespace sparsereel::app::bench {
+
+/// q, k, v [B, N, heads, head_dim] after norm and rotary embedding: video tokens in native order, then text.
+struct CapturedCall {
+  int64_t step = 0, layer = 0;
+  at::Tensor q, k, v;
+};
+
+struct Capture {
+  hilbert::Grid grid;
+  int64_t text_tokens = 0;
+  std::vector<CapturedCall> calls;  // at least one, all of one shape
+};
+
+/// As fp16, which is what kernels are given and half the size. `metadata` is added to what read_capture() needs. Throws
+/// Error where fp16 cannot hold a value.
+void write_capture(const std::filesystem::path& file, const Capture& capture,
+                   std::map<std::string, std::string> metadata);
+
+/// The calls in fp16. Throws Error naming the file and what of it is missing or wrong.
+Capture read_capture(const std::filesystem::path& file);
+
+/// Index [N] that brings a capture's video tokens into an order, text still last.
+at::Tensor places_in(hilbert::TokenOrder order, const Capture& capture);
+
+}  // namespace sparsereel::app::bench
