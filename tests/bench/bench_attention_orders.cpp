@@ -243,6 +243,7 @@ struct Named {
 };
 
 void print_blocks_needed(const std::vector<Named>& all) {
+  std::printf("Share of the key blocks that hold a share of the softmax mass:\n\n");
   std::printf("| order | queries a tile | blocks for 90%% of the mass | 95%% | 98%% |\n|---|---|---|---|---|\n");
   for (const Named& named : all) {
     for (const int64_t tile : {128, 192}) {
@@ -266,7 +267,8 @@ std::string one_decimal(double x) {
 
 void print_costs(const std::vector<Named>& all) {
   std::printf(
-      "\n| order | topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
+      "\nBlocks dropped, by the queries that share a selection:\n\n"
+      "| order | topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
       "|\n|---|---|---|---|---|---|---|\n");
   for (const Named& named : all) {
     for (const double topk : kTopk)
@@ -277,7 +279,8 @@ void print_costs(const std::vector<Named>& all) {
 
 void print_means(const std::vector<Named>& all) {
   std::printf(
-      "\n| order | topk | dropped | means of 64 | of 64, by error | of 16 | of 16, by error |\n"
+      "\nRelative L1 with blocks dropped or counted by their means, a selection for 192 queries:\n\n"
+      "| order | topk | dropped | means of 64 | of 64, by error | of 16 | of 16, by error |\n"
       "|---|---|---|---|---|---|---|\n");
   for (const Named& named : all) {
     for (const double topk : kMeansTopk) {
@@ -290,7 +293,8 @@ void print_means(const std::vector<Named>& all) {
 
 void print_equal_costs(const Named& named) {
   std::printf(
-      "\n| order | computed as 192 rows at topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
+      "\nBlocks dropped, at equal blocks computed:\n\n"
+      "| order | computed as 192 rows at topk | selection rows | sparsity | computed | relative L1 | L1 of the union "
       "|\n|---|---|---|---|---|---|---|\n");
   for (const double topk : kTopk) {
     const Cost like = cost(named.data, topk, 192);
