@@ -180,6 +180,7 @@ void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
                     {"--config", line.config},
                     line.file_of("--random-weights", "random_weights"),
                     line.file_of("--prompt-file", "prompt_file")});
+    line.settings.given_as_lists(line.pipeline.sparse.given());
     line.start("bench pipeline");
     bench_pipeline(line.settings, line.pipeline, line.report);
   });
@@ -204,6 +205,7 @@ void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
     for (const std::string& profile : split(options.lists.profile.value_or(""), ','))
       files.push_back({"--profile", profile});
     check_distinct(files);
+    line.settings.given_as_lists(line.quality.lists.selection.given());
     line.start("bench quality");
     bench_quality(line.settings, options, line.report);
   });

@@ -237,6 +237,7 @@ std::string Settings::file_named_by(const std::string& cause) const {
 Error Settings::with_place(const Error& error) const {
   const std::string cause = error.what();
   const std::string_view option = leading_option(cause);
+  if (std::find(lists_.begin(), lists_.end(), option) != lists_.end()) return error;
   for (const auto& [key, setting] : values_) {
     if (setting.source == Source::command_line) continue;
     const std::string placed = label(key, setting.source, setting.file, setting.mark);

@@ -68,6 +68,9 @@ class Settings {
   /// no such file"), with the place in the file that gave the value ("my.yaml:3:9: frames 8 ..."). Unchanged where the
   /// cause does not begin with the whole name of an option or, up to its colon, of just one option's file.
   Error with_place(const Error& error) const;
+  /// Options, as "--topk", that the command line gave as lists, which are no settings: errors about them stay as they
+  /// are.
+  void given_as_lists(std::vector<std::string> options) { lists_ = std::move(options); }
 
   std::optional<std::string> text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
@@ -82,6 +85,7 @@ class Settings {
   std::string file_named_by(const std::string& cause) const;
 
   std::map<std::string, Setting> values_;
+  std::vector<std::string> lists_;
 };
 
 }  // namespace sparsereel::app

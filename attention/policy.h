@@ -42,7 +42,7 @@ enum class Selection { topk, cdf, error };
 /// Choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
-  double topk = 0.5;         // fraction of key blocks kept; at least one block is
+  double topk = 0.15;        // fraction of key blocks kept; at least one block is
   double cdf = 0.9;          // share kept of the mass or the predicted error, the crossing block included
   double error = 0.05;       // most predicted error of a query tile, over the mean length of the head's outputs
   double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
@@ -55,8 +55,8 @@ struct HeadPolicy {
 struct Policy {
   HeadPolicy defaults;
   std::vector<std::vector<HeadPolicy>> per_head;  // [layer][head], from a profile; empty: defaults everywhere
-  Dropped dropped = Dropped::none;
-  Ranking ranking = Ranking::mass;
+  Dropped dropped = Dropped::mean;
+  Ranking ranking = Ranking::error;
   int64_t cell = 16;             // tokens that share one mean: 16, 32 or 64 (GPU kernels: 16)
   int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192; keys come in 64s
   int64_t dense_steps = 0;       // the first steps that run with every block

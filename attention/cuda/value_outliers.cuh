@@ -41,36 +41,33 @@ class OutlierRow {
 
   /// e4m3: the lane's keys. Returns the row's mean, less V's centre.
   __device__ float spare(uint4& e4m3) const {
-    float sum = 0;
-#pragma unroll 1
-    for (int i = 0; i < 16; ++i) sum += value(i, 0);
+    float x[16], sum = 0;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {  // all loads at once
+      const int key = key_of(chunk_ * 4 + i / 4, i % 4);
+      const float value = to_float(rows_.load(first_ + min(key, left_ - 1)).element[channel_ % kLaneElements]);
+      x[i] = key < left_ ? value * inverse_ : 0.0F;
+      sum += x[i];
+    }
     sum += __shfl_xor_sync(lanes_, sum, 1);
     sum += __shfl_xor_sync(lanes_, sum, 2);
     float mean = sum / static_cast<float>(left_);
-    mean += rounding_of(largest(mean));
-    uint32_t* words = &e4m3.x;
-#pragma unroll 1
-    for (int word = 0; word < 4; ++word) {
-      const auto x = [&](int i) { return value(4 * word + i, mean); };
-      words[word] = e4m3x4(x(0), x(1), x(2), x(3));
-    }
+    mean += rounding_of(largest(x, mean));
+#pragma unroll
+    for (int i = 0; i < 16; ++i) x[i] = key_of(chunk_ * 4 + i / 4, i % 4) < left_ ? x[i] - mean : 0.0F;
+    const auto four = [&](int i) { return e4m3x4(x[i], x[i + 1], x[i + 2], x[i + 3]); };
+    e4m3 = make_uint4(four(0), four(4), four(8), four(12));
     const float rest = sum - mean * static_cast<float>(left_);  // what the e4m3 should add up to
     return fp16_range(mean - centre_ - (sum_of_row(e4m3, lanes_) - rest) / static_cast<float>(left_));
   }
 
  private:
-  /// Of the lane's i-th key; 0 past the last.
-  __device__ float value(int i, float mean) const {
-    const int key = key_of(chunk_ * 4 + i / 4, i % 4);
-    if (key >= left_) return 0;
-    return fmaf(to_float(rows_.load(first_ + key).element[channel_ % kLaneElements]), inverse_, -mean);
-  }
-
-  __device__ float largest(float mean) const {
+  /// Of the row, less its mean.
+  __device__ float largest(const float (&x)[16], float mean) const {
     float most = 0;
-#pragma unroll 1
+#pragma unroll
     for (int i = 0; i < 16; ++i)
-      if (const float x = value(i, mean); fabsf(x) > fabsf(most)) most = x;
+      if (key_of(chunk_ * 4 + i / 4, i % 4) < left_ && fabsf(x[i] - mean) > fabsf(most)) most = x[i] - mean;
     for (int lane = 1; lane < 4; lane *= 2) {
       const float other = __shfl_xor_sync(lanes_, most, lane);
       if (fabsf(other) > fabsf(most) || (fabsf(other) == fabsf(most) && other > most)) most = other;

@@ -80,6 +80,8 @@ TEST_F(AttendOnGpu, ACallersBlockMapIsObeyed) {
       map.bits[i] = random[static_cast<int64_t>(i)].item<double>() < 0.4 ? 1 : 0;
     for (int64_t j = 0; j < 11; ++j) map.row(0, 0, 3)[j] = 0;  // rows of queries without any key
     Context context{.mode = Mode::sparse, .block_map = map, .return_lse = true};
+    context.policy.dropped = Dropped::none;
+    context.policy.ranking = Ranking::mass;
     context.policy.defaults.pv_threshold = 32;
     const Result gpu = on_gpu(x, context), cpu = exact(x, context);
     const Errors errors = compare(gpu.out, cpu.out);
@@ -114,6 +116,8 @@ TEST_F(AttendOnGpu, SelectionKeepsTheBlocksThatTheCpuKeeps) {
         x.q = rounded(x.q + centres);
         x.k = rounded(x.k + centres);
         Context context{.mode = Mode::sparse, .text_tokens = 100, .causal = causal};
+        context.policy.dropped = Dropped::none;
+        context.policy.ranking = Ranking::mass;
         context.policy.selection_rows = rows;
         context.policy.defaults.selection = selection;
         context.policy.defaults.topk = 0.3;

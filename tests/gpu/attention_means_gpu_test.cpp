@@ -214,7 +214,9 @@ class ValueRangeOnGpu : public AttendOnGpu {
     const at::Tensor full = exact(x, {.mode = Mode::full}).out;
     const double truly = compare(attend(x.q, x.k, x.v, context, workspace).out, full).relative_l1;
     const double ours = compare(on_gpu(x, context).out, full).relative_l1;
-    EXPECT_LT(ours, 1.1 * truly + 5e-4) << "with the true maximum " << truly;
+    // What is largest is exact where V's records are made for Hopper; ada's round it as any other value.
+    const double rounding = forced_kernel() == "ada" ? 0.025 : 5e-4;
+    EXPECT_LT(ours, 1.1 * truly + rounding) << "with the true maximum " << truly;
   }
 
   /// One token that the queries attend to.

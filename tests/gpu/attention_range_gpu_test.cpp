@@ -78,6 +78,8 @@ TEST_F(AttendOnGpu, RowsWhoseScoresAreAllFarBelowZeroKeepTheirWeights) {
     BlockMap map(1, 1, 4, 4, false);
     for (int64_t i = 0; i < 4; ++i) map.row(0, 0, i)[2] = map.row(0, 0, i)[3] = 1;
     Context context{.mode = Mode::sparse, .block_map = map};
+    context.policy.dropped = Dropped::none;
+    context.policy.ranking = Ranking::mass;
     context.policy.defaults.pv_threshold = 32;
     EXPECT_LT(compare(on_gpu(x, context).out, exact(x, context).out).relative_l1, 0.1);
   }

@@ -140,6 +140,8 @@ TEST(Attend, ObeysTheCallersBlockMapExactly) {
   for (Context context : exact_contexts()) {
     context.return_lse = true;
     context.text_tokens = 20;  // a map of the caller is not added to
+    context.policy.dropped = Dropped::none;
+    context.policy.ranking = Ranking::mass;
     const Inputs x(200);
     BlockMap map(2, 3, 4, 4, true);
     for (size_t i = 0; i < map.bits.size(); ++i) map.bits[i] = i * 7 % 3 == 0 ? 1 : 0;
@@ -215,6 +217,7 @@ TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
   const Inputs x(640);
   Context context;
   context.mode = Mode::sparse;
+  context.policy.defaults.topk = 0.5;
   context.policy.dense_layers = 2;
   context.policy.dense_steps = 1;
   const auto kept = [&](int64_t layer, int64_t step) {
@@ -225,7 +228,7 @@ TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
   EXPECT_EQ(kept(1, 5), 600);
   EXPECT_EQ(kept(2, 0), 600);
   EXPECT_EQ(kept(2, 1), 300);
-  context.policy.per_head.assign(3, std::vector<HeadPolicy>(3));
+  context.policy.per_head.assign(3, std::vector<HeadPolicy>(3, context.policy.defaults));
   context.policy.per_head[2][1].dense = true;
   EXPECT_EQ(kept(2, 1), 400);
   context.policy.per_head.resize(2);

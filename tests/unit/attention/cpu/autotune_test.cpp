@@ -89,7 +89,7 @@ Trial concentrated(const HeadPolicy& policy) {
 }
 
 TEST(HeadSearch, TakesTheWayWithTheLeastWorkWithinTheBounds) {
-  HeadSearch search({}, {.l1 = 0.06, .l2 = 0.065});
+  HeadSearch search({.topk = 0.5}, {.l1 = 0.06, .l2 = 0.065});
   measure(search, concentrated, 4);
   EXPECT_EQ(search.calls(), 4);
   const HeadChoice choice = search.choice();
@@ -169,7 +169,7 @@ TEST(Choose, NeverDoesMoreWorkThanUntuned) {
     const double share = policy.selection == Selection::topk ? policy.topk : policy.cdf;
     return policy.dense ? trial(0, 1) : trial((1 - share) * 0.2, share);
   };
-  HeadSearch first({}, {}), second({}, {});
+  HeadSearch first({.topk = 0.5}, {}), second({.topk = 0.5}, {});
   measure(first, difficult);
   measure(second, concentrated);
   const auto balanced = choose({{first, second}});  // what the second saves pays for the first
@@ -177,7 +177,7 @@ TEST(Choose, NeverDoesMoreWorkThanUntuned) {
   EXPECT_LE(balanced[0][0].trial.relative_l1(), 0.065);
   const auto alone = choose({{first, first}});
   EXPECT_LE(total_work(alone), 1);
-  EXPECT_EQ(alone[0][0].policy, HeadPolicy{});
+  EXPECT_EQ(alone[0][0].policy, HeadPolicy{.topk = 0.5});
 }
 
 TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {

@@ -57,6 +57,7 @@ TEST(Topk, KeepsAtLeastOneBlock) {
 
 TEST(Topk, BreaksTiesByIndex) {
   Levels x({2, 2, 2, 2});
+  x.policy.topk = 0.5;
   EXPECT_THAT(x.row(0), ElementsAre(1, 1, 0, 0));
 }
 
@@ -146,6 +147,7 @@ TEST(Similarity, ForcesDiverseKeyBlocksAndQueryTiles) {
 TEST(Selection, KeepsEverythingForDenseHeads) {
   Case c({.queries = 256, .keys = 256, .heads = 2, .batch = 1});
   HeadPolicy policies[2];
+  policies[0].topk = 0.5;
   policies[1].dense = true;
   const BlockMap map = predict_blocks(c.problem, {.heads = policies, .rows = 64}, serial).map;
   for (int64_t i = 0; i < 4; ++i) {
