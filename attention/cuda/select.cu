@@ -147,7 +147,7 @@ class TileSelector {
     score<Score::error>(queries);
   }
 
-  /// Calls f(first) for every 8 key blocks of this warp; row: of the lane's, in arrays by block of D columns.
+  /// Calls f(first, at) for every 8 key blocks of this warp; at: of the lane's columns, in arrays of D a block.
   template <typename F>
   __device__ void each_column_tile(const F& f) const {
     const int64_t head = static_cast<int64_t>(bh_) * sizes_.key_blocks;
