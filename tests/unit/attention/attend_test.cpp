@@ -1,6 +1,4 @@
 // attend() on a CPU: every mode against torch's attention, the prologue, masks, statistics, policies and refusals.
-#include "attention/attention.h"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +7,7 @@
 #include <limits>
 
 #include "hilbert/error.h"
+#include "tests/unit/attention/attend_on_cpu.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -16,30 +15,16 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// Views of one packed projection, as the models pass them.
-struct Inputs {
-  at::Tensor q, k, v;
-  explicit Inputs(int64_t tokens, int64_t head_dim = 64, at::ScalarType dtype = at::kFloat, int64_t heads = 3) {
+struct Inputs : Projection {
+  explicit Inputs(int64_t tokens, int64_t head_dim = 64, at::ScalarType dtype = at::kFloat, int64_t heads = 3)
+      : Projection(noise({2, tokens, 3, heads, head_dim}).to(dtype)) {}
+
+ private:
+  static at::Tensor noise(at::IntArrayRef shape) {
     at::manual_seed(5);
-    const at::Tensor qkv = at::randn({2, tokens, 3, heads, head_dim}).to(dtype);
-    q = qkv.select(2, 0);
-    k = qkv.select(2, 1);
-    v = qkv.select(2, 2);
+    return at::randn(shape);
   }
 };
-
-Result run(const Inputs& x, const Context& context) {
-  Workspace workspace;
-  return attend(x.q, x.k, x.v, context, workspace);
-}
-
-double max_error(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
-
-double relative_l1(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).abs().sum() / b.abs().sum()).item<double>();
-}
 
 /// softmax(q k^T scale + mask) v in double; mask [B, H, Nq, Nk] of bool, true: visible.
 std::pair<at::Tensor, at::Tensor> expected(const Inputs& x, const at::Tensor& mask, double scale) {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/attention.h"
+#include "tests/unit/attention/attend_on_cpu.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -19,9 +19,12 @@ using ::testing::Not;
 constexpr int64_t kHeads = 3;
 
 /// Tokens that resemble their neighbours, as those of a video in Hilbert order do, in some blocks more than in others.
-struct Inputs {
-  at::Tensor q, k, v;
-  explicit Inputs(int64_t tokens, at::ScalarType dtype = at::kFloat, int64_t head_dim = 64) {
+struct Inputs : Projection {
+  explicit Inputs(int64_t tokens, at::ScalarType dtype = at::kFloat, int64_t head_dim = 64)
+      : Projection(alike(tokens, head_dim).to(dtype)) {}
+
+ private:
+  static at::Tensor alike(int64_t tokens, int64_t head_dim) {
     at::manual_seed(5);
     const auto hold = [&](const at::Tensor& x, int64_t group) {
       return x.repeat_interleave(group, 1).narrow(1, 0, tokens);
@@ -29,25 +32,9 @@ struct Inputs {
     const at::Tensor level = at::randn({2, tokens / 192 + 1, 3, kHeads, head_dim});
     const at::Tensor spread = at::arange(tokens / 64 + 1).remainder(5).mul(0.3).add(0.1).view({1, -1, 1, 1, 1});
     const at::Tensor noise = at::randn({2, tokens, 3, kHeads, head_dim});
-    const at::Tensor qkv = (hold(level, 192) + hold(spread, 64) * noise).to(dtype);
-    q = qkv.select(2, 0);
-    k = qkv.select(2, 1);
-    v = qkv.select(2, 2);
+    return hold(level, 192) + hold(spread, 64) * noise;
   }
 };
-
-Result run(const Inputs& x, const Context& context) {
-  Workspace workspace;
-  return attend(x.q, x.k, x.v, context, workspace);
-}
-
-double max_error(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
-
-double relative_l1(const at::Tensor& a, const at::Tensor& b) {
-  return ((a.to(at::kFloat) - b).abs().sum() / b.abs().sum()).item<double>();
-}
 
 Context sparse(double topk, Dropped dropped = Dropped::mean, Ranking ranking = Ranking::error, int64_t cell = 16) {
   Context context;

@@ -170,4 +170,27 @@ inline BlockMap random_map(const Problem& problem, unsigned seed = 7) {
   return map;
 }
 
+constexpr double kTolerance = 1e-5;  // of near(), for the fast path beside the reference
+
+/// Every third key block louder than the others, so that some P.V are worth skipping.
+inline void make_loud_and_quiet(Case& c) {
+  const Problem& p = c.problem;
+  for (int64_t t = 0; t < p.keys; ++t)
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t h = 0; h < p.heads; ++h)
+        for (int64_t d = 0; d < p.head_dim; ++d) c.row(p.k, b, t, h)[d] *= t / kBlock % 3 == 0 ? 5.0F : 0.5F;
+}
+
+/// Every kernel skips as many P.V as the reference, some but not all, and computes the same.
+inline void expect_same_skips(Case& c, const BlockMap& map) {
+  const Case::Output reference = c.reference(map, 2);
+  EXPECT_GT(reference.counts.skipped_pv_blocks, 0);
+  EXPECT_LT(reference.counts.skipped_pv_blocks, reference.counts.kept_blocks);
+  for (const TileKernel& kernel : tile_kernels()) {
+    const Case::Output fast = c.fast(map, kernel, 2);
+    EXPECT_EQ(fast.counts.skipped_pv_blocks, reference.counts.skipped_pv_blocks);
+    EXPECT_TRUE(near(fast.out, reference.out, kTolerance));
+  }
+}
+
 }  // namespace sparsereel::attention::cpu

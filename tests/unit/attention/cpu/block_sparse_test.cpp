@@ -10,8 +10,6 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr double kTolerance = 1e-5;
-
 /// Reference against naive, every fast kernel against the reference, with every block and with a random half of them.
 void expect_all_agree(Case& c) {
   for (const BlockMap& map : {visible_blocks(c.problem), random_map(c.problem)}) {
@@ -167,19 +165,8 @@ TEST(PvSkip, NeverLosesTheOnlyBlock) {
 
 TEST(PvSkip, CountsTheSameOnRandomData) {
   Case c({.queries = 300, .keys = 520});
-  for (int64_t t = 0; t < 520; ++t)  // loud and quiet key blocks
-    for (int64_t b = 0; b < 2; ++b)
-      for (int64_t h = 0; h < 2; ++h)
-        for (int64_t d = 0; d < 64; ++d) c.row(c.problem.k, b, t, h)[d] *= t / kBlock % 3 == 0 ? 5.0F : 0.5F;
-  const BlockMap map = random_map(c.problem);
-  const Case::Output reference = c.reference(map, 2);
-  EXPECT_GT(reference.counts.skipped_pv_blocks, 0);
-  EXPECT_LT(reference.counts.skipped_pv_blocks, reference.counts.kept_blocks);
-  for (const TileKernel& kernel : tile_kernels()) {
-    const Case::Output fast = c.fast(map, kernel, 2);
-    EXPECT_EQ(fast.counts.skipped_pv_blocks, reference.counts.skipped_pv_blocks);
-    EXPECT_TRUE(near(fast.out, reference.out, kTolerance));
-  }
+  make_loud_and_quiet(c);
+  expect_same_skips(c, random_map(c.problem));
 }
 
 TEST(ChosenTileKernel, IsTheFastestUnlessTheEnvironmentNamesAnother) {
