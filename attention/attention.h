@@ -44,6 +44,19 @@ struct Context {
   bool return_lse = false;
   Prologue prologue{};
   bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
+
+  /// Whether every block is asked for, unless the caller has a map.
+  bool is_dense() const { return mode == Mode::quantized || policy.is_dense(layer, step); }
+  /// Tokens that share a mean in what stands for the blocks that the call drops; 0: nothing does, or none is dropped.
+  int64_t mean_cell() const {
+    const bool drops = block_map.has_value() || !is_dense();
+    return drops && policy.dropped == Dropped::mean ? policy.cell : 0;
+  }
+  /// What Result::kernel says of the means.
+  std::string means_text() const {
+    const int64_t cell = mean_cell();
+    return cell > 0 ? ", means of " + std::to_string(cell) + " tokens for dropped blocks" : "";
+  }
 };
 
 struct Result {

@@ -81,21 +81,6 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const Context& cont
                                          std::to_string(blocks_of(keys)) + "]");
 }
 
-/// Whether a call asks for every block, unless the caller has a map.
-bool is_dense(const Context& context) {
-  return context.mode == Mode::quantized || context.policy.is_dense(context.layer, context.step);
-}
-
-/// Tokens that share a mean in what stands for the blocks that a call drops; 0: nothing does, or none is dropped.
-int64_t mean_cell(const Context& context) {
-  const bool drops = context.block_map.has_value() || !is_dense(context);
-  return drops && context.policy.dropped == Dropped::mean ? context.policy.cell : 0;
-}
-
-std::string means_text(int64_t cell) {
-  return "means of " + std::to_string(cell) + " tokens";
-}
-
 /// One call on the CPU: fp32 tensors, the problem that points into them, and its head policies.
 class CpuCall {
  public:
@@ -122,7 +107,7 @@ class CpuCall {
                 .text_tokens = context.text_tokens,
                 .causal = context.causal,
                 .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr,
-                .mean_cell = mean_cell(context)};
+                .mean_cell = context.mean_cell()};
     for (int64_t h = 0; h < problem_.heads; ++h) heads_.push_back(context.policy.head(context.layer, h));
   }
 
@@ -134,7 +119,7 @@ class CpuCall {
       cpu::keep_visible(problem_, given.map);
       return given;
     }
-    if (is_dense(context_)) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
+    if (context_.is_dense()) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
     const Policy& policy = context_.policy;
     return cpu::predict_blocks(problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking},
                                parallel_for);
@@ -145,7 +130,7 @@ class CpuCall {
     // With every block asked for nothing is skipped, P.V included.
     std::vector<double> thresholds;
     for (const HeadPolicy& head : heads_)
-      thresholds.push_back(is_dense(context_) || head.dense ? cpu::kNeverSkip : head.pv_threshold);
+      thresholds.push_back(context_.is_dense() || head.dense ? cpu::kNeverSkip : head.pv_threshold);
     const auto arithmetic = context_.mode == Mode::quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
     const cpu::TileKernel& kernel = cpu::chosen_tile_kernel();
     float* scratch = reserve(workspace, cpu::block_sparse_scratch_floats(problem_, arithmetic));
@@ -174,11 +159,10 @@ class CpuCall {
     text << (int8 ? "cpu int8 and e4m3 emulated in fp32" : "cpu block-sparse fp32") << " (" << kernel.name << ")";
     if (context_.block_map) {
       text << ", the caller's block map";
-    } else if (!int8 && is_dense(context_)) {
+    } else if (!int8 && context_.is_dense()) {
       text << ", every block in this layer or step";
     }
-    if (problem_.mean_cell > 0) text << ", " << means_text(problem_.mean_cell);
-    return text.str();
+    return text.str() + context_.means_text();
   }
 
   const Context& context_;
@@ -198,7 +182,7 @@ cpu::Problem masks_of(const at::Tensor& q, const at::Tensor& k, const Context& c
           .text_tokens = context.text_tokens,
           .causal = context.causal,
           .key_lengths = cpu_lengths.defined() ? cpu_lengths.const_data_ptr<int64_t>() : nullptr,
-          .mean_cell = mean_cell(context)};
+          .mean_cell = context.mean_cell()};
 }
 
 Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
@@ -210,7 +194,7 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
     cpu::keep_visible(masks, map);
     result.statistics.kept_blocks = cpu::count_blocks(map);
     result.statistics.mean_blocks = cpu::count_mean_blocks(masks, map);
-    if (masks.mean_cell > 0) result.kernel += ", " + means_text(masks.mean_cell);
+    result.kernel += context.means_text();
   } else {
     result.statistics.kept_blocks = cpu::count_visible_blocks(masks);
   }

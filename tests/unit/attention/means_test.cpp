@@ -101,7 +101,7 @@ TEST(AttendWithMeans, ObeysTheCallersMapInEveryMode) {
       const Result result = run(x, context);
       EXPECT_LE(max_error(result.out, out), (mode == Mode::quantized ? 0.05 : 1e-5) * size) << result.kernel;
       EXPECT_LE(max_error(result.lse, lse), mode == Mode::quantized ? 0.06 : 1e-4) << result.kernel;
-      EXPECT_THAT(result.kernel, EndsWith(", means of " + std::to_string(cell) + " tokens"));
+      EXPECT_THAT(result.kernel, EndsWith(", means of " + std::to_string(cell) + " tokens for dropped blocks"));
       if (mode == Mode::sparse) means = result.statistics.mean_blocks;
       EXPECT_EQ(result.statistics.mean_blocks, means);
       EXPECT_EQ(result.statistics.kept_blocks,
