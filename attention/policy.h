@@ -34,7 +34,7 @@ std::string_view name(Ranking ranking);
 Dropped parse_dropped(std::string_view text);
 Ranking parse_ranking(std::string_view text);
 
-/// topk: keep a fraction of the key blocks of each query block. cdf: keep the fewest blocks that hold a share of what
+/// topk: keep a fraction of the key blocks; see HeadPolicy::topk. cdf: keep the fewest blocks that hold a share of what
 /// they are ranked by. error: keep the fewest with which the predicted errors of the others stay below a bound; needs
 /// Ranking::error.
 enum class Selection { topk, cdf, error };
@@ -42,7 +42,9 @@ enum class Selection { topk, cdf, error };
 /// Choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
-  double topk = 0.15;        // fraction of key blocks kept; at least one block is
+  // Fraction of the key blocks kept. By mass: of each query tile's, at least one. By error: of those of a batch entry,
+  // which may all go to the heads and tiles that need them most; a head has a budget of its own where policies differ.
+  double topk = 0.15;
   double cdf = 0.9;          // share kept of the mass or the predicted error, the crossing block included
   double error = 0.05;       // most predicted error of a query tile, over the mean length of the head's outputs
   double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never

@@ -1,4 +1,4 @@
-// The error of a block's mean, from means and variances alone.
+// The error of a block's means, from means and variances alone.
 #include "attention/cpu/mean_error.h"
 
 #include <cmath>
@@ -8,19 +8,20 @@ namespace sparsereel::attention::cpu {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr float kTiny = 1e-30F;  // keeps blocks without any error in order of their scores
+constexpr double kTiny = 1e-30;  // keeps blocks without any error in order of their masses
+constexpr double kLeastMass = std::numeric_limits<float>::min();
 
 /// What a tile's error needs to know of the values of each block.
 struct BlockValues {
   std::vector<float> mean;       // [blocks, head_dim]
-  std::vector<float> deviation;  // [blocks], length of the standard deviations
+  std::vector<float> deviation;  // [blocks], length of the standard deviations within cells
   std::vector<float> far;        // [blocks], distance of the mean from the mean of all
 };
 
-BlockValues summarise(const Grouped& values) {
+BlockValues summarise(const Grouped& values, int64_t cell) {
   const int64_t blocks = values.groups(), head_dim = values.head_dim;
   BlockValues result{.mean = group_means(values), .deviation = {}, .far = {}};
-  const std::vector<float> variance = group_variances(values, result.mean);
+  const std::vector<float> variance = variances_in_cells(values, cell);
   std::vector<double> centre(static_cast<size_t>(head_dim), 0.0);
   for (int64_t j = 0; j < blocks; ++j)
     for (int64_t d = 0; d < head_dim; ++d)
@@ -40,18 +41,46 @@ BlockValues summarise(const Grouped& values) {
   return result;
 }
 
-/// softmax[j] of a tile's scores; all zero where it sees nothing.
-void softmax(const float* scores, int64_t blocks, std::vector<double>& result) {
-  float top = kMinusInfinity;
-  for (int64_t j = 0; j < blocks; ++j) top = std::max(top, scores[j]);
-  double sum = 0;
-  for (int64_t j = 0; j < blocks; ++j) {
-    double& p = result[static_cast<size_t>(j)];
-    p = scores[j] == kMinusInfinity ? 0 : std::exp(static_cast<double>(scores[j]) - top);
-    sum += p;
+/// What a tile's error needs to know of its queries.
+struct QueryCells {
+  Grouped cells;
+  std::vector<float> mean;     // [cells, head_dim]
+  std::vector<float> squares;  // [tiles, head_dim], mean over the tile of the cells' squared means
+
+  explicit QueryCells(const Grouped& tiles) : cells(tiles.cells_of(kQueryCell)), mean(group_means(cells)) {
+    std::vector<float> square = mean;
+    for (float& x : square) x *= x;
+    squares = average_cells(tiles, cells, square);
+  }
+};
+
+/// Scores -> their softmax. A NaN stays with its own block: the others keep their order.
+void softmax(std::vector<double>& scores) {
+  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (const double s : scores) top = std::max(top, s);
+  for (double& s : scores) {
+    s = std::exp(s - top);
+    if (!std::isnan(s)) sum += s;
   }
   if (sum == 0) return;
-  for (double& p : result) p /= sum;
+  for (double& s : scores) s /= sum;
+}
+
+/// mass_ij of one tile, [seen].
+std::vector<double> mass_of_tile(const VideoTokens& video, const QueryCells& queries,
+                                 const std::vector<float>& key_means, int64_t tile, int64_t seen) {
+  const int64_t head_dim = video.keys.head_dim, size = video.queries.size_of(tile);
+  const int64_t first = tile * video.queries.group / kQueryCell;
+  std::vector<double> mass(static_cast<size_t>(seen), 0.0), share(mass.size());
+  for (int64_t a = first; a < first + (size + kQueryCell - 1) / kQueryCell; ++a) {
+    for (int64_t j = 0; j < seen; ++j)
+      share[static_cast<size_t>(j)] =
+          video.scale * dot(queries.mean.data() + a * head_dim, key_means.data() + j * head_dim, head_dim);
+    softmax(share);
+    const double weight = static_cast<double>(queries.cells.size_of(a)) / static_cast<double>(size);
+    for (size_t j = 0; j < mass.size(); ++j) mass[j] += weight * share[j];
+  }
+  return mass;
 }
 
 double output_length(const std::vector<double>& mass, const std::vector<float>& value_means, int64_t head_dim) {
@@ -67,26 +96,27 @@ double output_length(const std::vector<double>& mass, const std::vector<float>& 
 
 }  // namespace
 
-MeanErrors predict_mean_errors(const Grouped& queries, const Grouped& keys, const Grouped& values,
-                               const std::vector<float>& key_means, const TileScores& scores, double scale) {
-  const int64_t head_dim = keys.head_dim, blocks = scores.blocks;
-  const std::vector<float> squares = group_mean_squares(queries), variance = group_variances(keys, key_means);
-  const BlockValues value = summarise(values);
-  const auto square_scale = static_cast<float>(scale * scale);
-  MeanErrors result{.rank = scores, .error = std::vector<double>(scores.score.size()), .output_length = 0};
-  std::vector<double> mass(static_cast<size_t>(blocks));
-  for (int64_t i = 0; i < scores.tiles; ++i) {
-    softmax(scores.row(i), blocks, mass);
-    for (int64_t j = 0; j < blocks; ++j) {
-      if (scores.row(i)[j] == kMinusInfinity) continue;
-      const auto at = static_cast<size_t>(j);
-      const float var = square_scale * dot(&squares[static_cast<size_t>(i * head_dim)],
-                                           &variance[static_cast<size_t>(j * head_dim)], head_dim);
-      const float error = std::sqrt(var) * value.deviation[at] + 0.5F * var * value.far[at];
-      result.rank.row(i)[j] += std::log(error + kTiny);
-      result.error[static_cast<size_t>(i * blocks + j)] = mass[at] * error;
+MeanErrors predict_mean_errors(const VideoTokens& video, const std::vector<float>& key_means,
+                               const std::vector<int64_t>& seen) {
+  const int64_t head_dim = video.keys.head_dim, blocks = video.keys.groups(), tiles = video.queries.groups();
+  const QueryCells queries(video.queries);
+  const std::vector<float> variance = variances_in_cells(video.keys, video.mean_cell);
+  const BlockValues value = summarise(video.values, video.mean_cell);
+  const auto size = static_cast<size_t>(tiles * blocks);
+  MeanErrors result{.rank = {.tiles = tiles, .blocks = blocks, .score = std::vector<float>(size, kMinusInfinity)},
+                    .error = std::vector<double>(size, 0.0),
+                    .output_length = 0};
+  for (int64_t i = 0; i < tiles; ++i) {
+    const std::vector<double> mass = mass_of_tile(video, queries, key_means, i, seen[static_cast<size_t>(i)]);
+    for (size_t j = 0; j < mass.size(); ++j) {
+      const double var =
+          video.scale * video.scale *
+          dot(queries.squares.data() + i * head_dim, variance.data() + static_cast<int64_t>(j) * head_dim, head_dim);
+      const double error = std::sqrt(var) * value.deviation[j] + var / 2 * value.far[j];
+      result.rank.row(i)[j] = static_cast<float>(std::log(std::max(mass[j], kLeastMass)) + std::log(error + kTiny));
+      result.error[static_cast<size_t>(i * blocks) + j] = mass[j] * error;
     }
-    result.output_length += output_length(mass, value.mean, head_dim) / static_cast<double>(scores.tiles);
+    result.output_length += output_length(mass, value.mean, head_dim) / static_cast<double>(tiles);
   }
   return result;
 }

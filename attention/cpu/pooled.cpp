@@ -59,13 +59,24 @@ std::vector<float> group_means(const Grouped& tokens) {
   return mean_over_rows(tokens, [](float x, int64_t) { return x; });
 }
 
-std::vector<float> group_mean_squares(const Grouped& tokens) {
-  return mean_over_rows(tokens, [](float x, int64_t) { return x * x; });
+std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, const std::vector<float>& values) {
+  const int64_t head_dim = groups.head_dim;
+  std::vector<float> result(static_cast<size_t>(groups.groups() * head_dim), 0.0F);
+  for (int64_t c = 0; c < cells.groups(); ++c) {
+    const int64_t g = c * cells.group / groups.group;
+    const float share = static_cast<float>(cells.size_of(c)) / static_cast<float>(groups.size_of(g));
+    float* sum = result.data() + g * head_dim;
+    for (int64_t d = 0; d < head_dim; ++d) sum[d] += share * values[static_cast<size_t>(c * head_dim + d)];
+  }
+  return result;
 }
 
-std::vector<float> group_variances(const Grouped& tokens, const std::vector<float>& means) {
+std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell) {
+  const Grouped cells = groups.cells_of(cell);
+  const std::vector<float> means = group_means(cells);
   const float* mean = means.data();
-  return mean_over_rows(tokens, [mean](float x, int64_t i) { return (x - mean[i]) * (x - mean[i]); });
+  const auto squares = mean_over_rows(cells, [mean](float x, int64_t i) { return (x - mean[i]) * (x - mean[i]); });
+  return average_cells(groups, cells, squares);
 }
 
 std::vector<uint8_t> diverse_groups(const Grouped& tokens, const std::vector<float>& means, double threshold,

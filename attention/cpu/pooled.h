@@ -19,16 +19,23 @@ struct Grouped {
   int64_t size_of(int64_t g) const { return std::min(group, tokens - g * group); }
   const float* rows(int64_t g) const { return view.row(b, g * group, h); }
   int64_t stride() const { return view.token_stride; }
+  /// The same tokens in smaller groups, several of which make up one of these.
+  Grouped cells_of(int64_t size) const {
+    Grouped cells = *this;
+    cells.group = size;
+    return cells;
+  }
 };
 
 /// Mean token of each group, [groups, head_dim].
 std::vector<float> group_means(const Grouped& tokens);
 
-/// Mean of the squares in each group, [groups, head_dim].
-std::vector<float> group_mean_squares(const Grouped& tokens);
+/// Mean over each group of what `values` [cells, head_dim] says of the cells, which count by their tokens: [groups,
+/// head_dim]. cells: groups.cells_of(some size).
+std::vector<float> average_cells(const Grouped& groups, const Grouped& cells, const std::vector<float>& values);
 
-/// Population variance in each group, [groups, head_dim]; `means` as group_means() gives them.
-std::vector<float> group_variances(const Grouped& tokens, const std::vector<float>& means);
+/// Mean over each group of (x - mean of its cell)^2, [groups, head_dim]; cells of `cell` tokens.
+std::vector<float> variances_in_cells(const Grouped& groups, int64_t cell);
 
 /// [groups]: 1 where the mean cosine similarity within the group, ||sum of L2-normalised rows||^2 / n^2, is below
 /// `threshold`; with `centred` the mean of all tokens is taken off first.

@@ -1,5 +1,5 @@
-// Predicts which 64 x 64 blocks of attention matter, from pooled queries and keys (SpargeAttn, arXiv 2502.18137,
-// section 3.2).
+// Predicts which 64 x 64 blocks of attention matter, from pooled queries and keys (by mass: SpargeAttn, arXiv
+// 2502.18137, section 3.2).
 #pragma once
 
 #include <span>
@@ -39,13 +39,14 @@ struct Prediction {
   int64_t tiles = 0;
 };
 
-/// The blocks that sparse attention computes. Queries are averaged over selector.rows and keys over 64 tokens (real
-/// tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of a mean
-/// in their place (error; see mean_error.h), and each row keeps, of the blocks that are not forced,
-///   topk:  the max(1, floor(topk * visible key blocks)) best;
-///   cdf:   the fewest that hold a share of cdf of the sum of all, the crossing block included;
-///   error: the fewest such that the predicted errors of the others add up to at most `error` times the mean length of
-///          the head's outputs; maybe none;
+/// The blocks that sparse attention computes. Queries come in tiles of selector.rows and keys in blocks of 64 (real
+/// tokens only). Key blocks are ranked by the softmax of pooled q . pooled k * scale (mass), or by the error of the
+/// means in their place, which needs problem.mean_cell (error; see mean_error.h). Kept are, of those not forced,
+///   topk:  by mass, of each tile the max(1, floor(topk * visible key blocks)) best; by error, as many of all the
+///          tiles of a batch entry, wherever they are (budget.h), or of all those of a head where policies differ;
+///   cdf:   of each tile the fewest that hold a share of cdf of the sum of all, the crossing block included;
+///   error: of each tile the fewest such that the predicted errors of the others add up to at most `error` times the
+///          mean length of the head's outputs; maybe none;
 /// plus the forced blocks: text keys (with the block where video meets text), the diagonal of a causal mask, key blocks
 /// whose mean cosine similarity is below the head's threshold, and with means (problem.mean_cell) a last video block of
 /// fewer than 64 keys. Rows of text queries and of query tiles below the threshold keep every block. Similarity =

@@ -174,6 +174,7 @@ TEST(Attend, SparseComputesTheShareAskedFor) {
   const Inputs x(640);
   Context context;
   context.mode = Mode::sparse;
+  context.policy.selection_rows = 64;  // tiles of one size, so that a budget is a number of blocks
   context.policy.defaults.topk = 0.3;
   const Result result = run(x, context);
   EXPECT_EQ(result.statistics.total_blocks, 2 * 3 * 100);
@@ -202,6 +203,7 @@ TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
   const Inputs x(640);
   Context context;
   context.mode = Mode::sparse;
+  context.policy.selection_rows = 64;  // tiles of one size, so that a budget is a number of blocks
   context.policy.defaults.topk = 0.5;
   context.policy.dense_layers = 2;
   context.policy.dense_steps = 1;

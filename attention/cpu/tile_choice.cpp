@@ -1,0 +1,89 @@
+// The best blocks of a tile: a number of them, a share, or as many as an error asks for.
+#include "attention/cpu/tile_choice.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+/// Keeps its memory from tile to tile.
+class Chooser {
+ public:
+  Chooser(const HeadPolicy& policy, RankedHead& head) : policy_(policy), head_(head) {}
+
+  void choose(int64_t tile) {
+    ranks_ = head_.rank.row(tile);
+    order_.clear();
+    for (int64_t j = 0; j < head_.rank.blocks; ++j)
+      if (head_.is_candidate(tile, j)) order_.push_back(static_cast<int32_t>(j));
+    if (order_.empty()) return;
+    const size_t count = sort_and_count(tile);
+    for (size_t i = 0; i < count; ++i) head_.kept_row(tile)[order_[i]] = 1;
+  }
+
+ private:
+  auto better() const {
+    return [ranks = ranks_](int32_t a, int32_t b) {
+      const float x = ranks[a], y = ranks[b];
+      if (std::isnan(x) != std::isnan(y)) return std::isnan(x);
+      return x > y || (!(y > x) && a < b);
+    };
+  }
+
+  /// Brings the chosen blocks to the front; returns how many they are.
+  size_t sort_and_count(int64_t tile) {
+    if (policy_.selection == Selection::topk) {
+      const size_t count = std::min(static_cast<size_t>(head_.granted(tile, policy_.topk)), order_.size());
+      if (count < order_.size())
+        std::nth_element(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(count), order_.end(), better());
+      return count;
+    }
+    if (policy_.selection == Selection::cdf && policy_.cdf >= 1) return order_.size();
+    std::sort(order_.begin(), order_.end(), better());
+    return policy_.selection == Selection::cdf ? count_share() : count_above(tile);
+  }
+
+  size_t count_share() {
+    const double top = ranks_[order_[0]];
+    share_.clear();
+    double total = 0;
+    for (const int32_t j : order_) {
+      share_.push_back(std::exp(ranks_[j] - top));
+      total += share_.back();
+    }
+    double sum = 0;
+    for (size_t i = 0; i < share_.size(); ++i) {
+      sum += share_[i];
+      if (sum >= policy_.cdf * total) return i + 1;
+    }
+    return order_.size();
+  }
+
+  /// A NaN, among the errors or as the limit, drops nothing.
+  size_t count_above(int64_t tile) const {
+    const double* errors = head_.error.data() + tile * head_.rank.blocks;
+    size_t count = order_.size();
+    double dropped = 0;
+    for (; count > 0; --count) {
+      dropped += errors[order_[count - 1]];
+      if (!(dropped <= policy_.error * head_.output_length)) break;
+    }
+    return count;
+  }
+
+  const HeadPolicy& policy_;
+  RankedHead& head_;
+  const float* ranks_ = nullptr;  // of the tile
+  std::vector<int32_t> order_;
+  std::vector<double> share_;  // of each candidate, in order
+};
+
+}  // namespace
+
+void choose_in_tiles(const HeadPolicy& policy, RankedHead& head) {
+  Chooser chooser(policy, head);
+  for (int64_t tile = 0; tile < head.tiles(); ++tile) chooser.choose(tile);
+}
+
+}  // namespace sparsereel::attention::cpu

@@ -1,0 +1,12 @@
+// Chooses blocks tile by tile: each tile of queries by its own ranks alone.
+#pragma once
+
+#include "attention/cpu/ranked_head.h"
+
+namespace sparsereel::attention::cpu {
+
+/// Marks in head.kept the candidates that `policy` keeps; see predict_blocks(). Best ranks first, ties by index; a NaN
+/// counts as above everything, so that a broken block is computed and seen.
+void choose_in_tiles(const HeadPolicy& policy, RankedHead& head);
+
+}  // namespace sparsereel::attention::cpu

@@ -1,0 +1,222 @@
+// One budget of blocks for all tiles of a batch entry, against a sort of everything that may be chosen.
+#include "attention/cpu/budget.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "predicted_by_hand.h"
+
+namespace sparsereel::attention::cpu {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+HeadPolicy keep(double topk) {
+  HeadPolicy policy;
+  policy.topk = topk;
+  return policy;
+}
+
+/// One head of hand-made ranks.
+RankedHead ranked(const std::vector<std::vector<float>>& rows, int64_t visible) {
+  const auto tiles = static_cast<int64_t>(rows.size()), blocks = static_cast<int64_t>(rows[0].size());
+  RankedHead head;
+  head.rank = {.tiles = tiles, .blocks = blocks, .score = {}};
+  for (const auto& row : rows) head.rank.score.insert(head.rank.score.end(), row.begin(), row.end());
+  head.visible.assign(rows.size(), visible);
+  head.dense.assign(rows.size(), 0);
+  for (const float rank : head.rank.score) head.kept.push_back(rank == kNone ? 1 : 0);
+  return head;
+}
+
+TEST(Budget, GoesToTheBestRanksOfAnyHeadAndTile) {
+  std::vector<RankedHead> heads = {ranked({{1, 2, 3, 4}, {9, 8, 7, 6}}, 4), ranked({{0, 1, 5, 1}, {5.5F, 0, 0, 0}}, 4)};
+  spend_budget(heads, 0.25);  // 4 in all
+  EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(heads[1].kept, Each(0));
+  spend_budget(heads, 0.5);
+  EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(heads[1].kept, ElementsAre(0, 0, 1, 0, 1, 0, 0, 0));
+  spend_budget(heads, 1);
+  for (const RankedHead& head : heads) EXPECT_THAT(head.kept, Each(1));
+}
+
+TEST(Budget, SharesTheTiesAtItsEndOutByTiles) {
+  std::vector<RankedHead> heads = {ranked({{1, 1, 1, 1, 1, 1}, {1, 1, 2, 1, 1, 1}, {0, 0, 1, 1, 1, 1}}, 6)};
+  spend_budget(heads, 0.5);  // 9 in all: one 2, then 8 of the 1s: 2, 3 and 3
+  EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0));
+}
+
+TEST(Budget, GrantsEveryTileABlockAndDenseTilesNone) {
+  std::vector<RankedHead> heads = {ranked({{1, 2}, {3, 4}, {kNone, kNone}}, 2)};
+  heads[0].dense[2] = 1;
+  spend_budget(heads, 0.01);
+  EXPECT_THAT(heads[0].kept, ElementsAre(0, 0, 1, 1, 1, 1)) << "2 in all";
+}
+
+TEST(Budget, KeepsNan) {
+  std::vector<RankedHead> heads = {ranked({{NAN, 2, NAN, NAN}, {3, 4, 1, NAN}}, 4)};
+  spend_budget(heads, 0.25);  // 2, but 4 are broken
+  EXPECT_THAT(heads[0].kept, ElementsAre(1, 0, 1, 1, 0, 0, 0, 1));
+  heads = {ranked({{NAN, 2, 0, 0}, {3, 4, 1, NAN}}, 4)};
+  spend_budget(heads, 0.75);  // 6: the broken ones among them
+  EXPECT_THAT(heads[0].kept, ElementsAre(1, 1, 0, 0, 1, 1, 1, 1));
+}
+
+/// A candidate, and the rank that the formulas give it.
+struct Candidate {
+  double rank;
+  int64_t h, tile, block;
+};
+
+/// What topk grants the tiles of one batch entry, and what may be chosen. Written for Case: no similarity.
+struct Entry {
+  int64_t wanted = 0;
+  std::vector<Candidate> candidates;  // best first
+
+  Entry(const Problem& p, double topk, int64_t rows, int64_t b) {
+    const int64_t queries = video_part(p.queries, p.text_tokens);
+    for (int64_t h = 0; h < p.heads; ++h) {
+      const ByHand hand = predict_by_hand(p, rows, b, h);
+      for (int64_t first = 0; first < queries; first += rows) {
+        const int64_t last = std::min(first + rows, queries) - 1;
+        int64_t end = p.video_keys(b) / kBlock;  // whole blocks
+        if (p.causal) end = std::min(end, std::max<int64_t>(p.visible_keys(b, first) - 1, 0) / kBlock);
+        const auto share = std::floor(topk * static_cast<double>(blocks_of(p.visible_keys(b, last))));
+        wanted += std::max<int64_t>(1, static_cast<int64_t>(share));
+        const Vector& rank = hand.rank[static_cast<size_t>(first / rows)];
+        for (int64_t j = 0; j < end; ++j) candidates.push_back({rank[static_cast<size_t>(j)], h, first / rows, j});
+      }
+    }
+    std::sort(candidates.begin(), candidates.end(), [](const auto& x, const auto& y) { return x.rank > y.rank; });
+  }
+};
+
+/// Each batch entry keeps its best candidates, as many as its own tiles are granted, and all else that is visible.
+void expect_budgets(const Case& c, double topk, int64_t rows) {
+  const Problem& p = c.problem;
+  const BlockMap map = choose(c, keep(topk), rows).prediction.map;
+  BlockMap expected = visible_blocks(p);
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const Entry entry(p, topk, rows, b);
+    const auto& sorted = entry.candidates;
+    for (auto n = static_cast<size_t>(entry.wanted); n < sorted.size(); ++n) {
+      if (n == static_cast<size_t>(entry.wanted)) {
+        ASSERT_GT(sorted[n - 1].rank - sorted[n].rank, 1e-5) << "too close to say which";
+      }
+      const int64_t end = std::min((sorted[n].tile + 1) * rows, video_part(p.queries, p.text_tokens));
+      for (int64_t i = sorted[n].tile * rows / kBlock; i < blocks_of(end); ++i)
+        expected.row(b, sorted[n].h, i)[sorted[n].block] = 0;
+    }
+  }
+  EXPECT_EQ(map.bits, expected.bits);
+  EXPECT_LT(count_blocks(map), count_blocks(visible_blocks(p)));
+}
+
+TEST(BudgetOfABatchEntry, KeepsTheBestRanksOfItsHeadsAndTiles) {
+  for (const int64_t rows : {64, 128, 192})
+    for (const double topk : {0.01, 0.15, 0.4})
+      expect_budgets(uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3}), topk, rows);
+}
+
+TEST(BudgetOfABatchEntry, MovesBlocksBetweenHeadsAndBetweenTiles) {
+  Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 1});
+  for (int64_t t = 0; t < 640; ++t)
+    for (int64_t d = 0; d < 32; ++d) {
+      c.row(c.problem.v, 0, t, 1)[d] *= 1.3F;                // head 1's means err more,
+      if (t >= 320) c.row(c.problem.q, 0, t, 0)[d] *= 0.1F;  // those of head 0 less for its later queries
+    }
+  expect_budgets(c, 0.3, 64);
+  const BlockMap map = choose(c, keep(0.3), 64).prediction.map;
+  const auto count = [&](int64_t h, int64_t first, int64_t last) {
+    return std::count(map.row(0, h, first), map.row(0, h, last) + 10, 1);
+  };
+  EXPECT_EQ(count(0, 0, 9) + count(1, 0, 9), 2 * 10 * 3);
+  EXPECT_LT(count(0, 0, 9), count(1, 0, 9));
+  EXPECT_LT(count(0, 5, 9), count(0, 0, 4));
+}
+
+TEST(BudgetOfABatchEntry, HoldsForRaggedTilesCellsAndBlocks) {
+  for (const int64_t cell : {16, 64}) expect_budgets(uneven_case({.queries = 500, .keys = 700}, cell), 0.3, 192);
+}
+
+TEST(BudgetOfABatchEntry, LeavesTextAndTheDiagonalAlone) {
+  Case c = uneven_case({.queries = 600, .keys = 600, .head_dim = 32});
+  c.problem.text_tokens = 70;
+  expect_budgets(c, 0.3, 128);
+  c.problem.text_tokens = 0;
+  c.problem.causal = true;
+  expect_budgets(c, 0.3, 128);
+}
+
+TEST(BudgetOfABatchEntry, IsItsOwnWhateverTheOtherEntriesLengths) {
+  Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .batch = 3});
+  const int64_t lengths[] = {640, 200, 0};
+  c.problem.key_lengths = lengths;
+  expect_budgets(c, 0.3, 64);
+  expect_budgets(c, 0.01, 192);
+}
+
+TEST(BudgetOfAHead, IsItsOwnWhereHeadsHavePoliciesOfTheirOwn) {
+  Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 3, .batch = 1});
+  for (int64_t t = 0; t < 640; ++t)
+    for (int64_t d = 0; d < 32; ++d) c.row(c.problem.v, 0, t, 0)[d] *= 10;
+  std::vector<HeadPolicy> heads = {keep(0.2), keep(0.5), keep(0.2)};
+  const auto counts = [&] {
+    const BlockMap map = predict_blocks(c.problem, {.heads = heads, .rows = 64, .ranking = Ranking::error}, serial).map;
+    std::vector<int64_t> result;
+    for (int64_t h = 0; h < 3; ++h) result.push_back(std::count(map.row(0, h, 0), map.row(0, h, 9) + 10, 1));
+    return result;
+  };
+  EXPECT_THAT(counts(), ElementsAre(20, 50, 20));
+  heads[1].dense = true;
+  EXPECT_THAT(counts(), ElementsAre(20, 100, 20));
+  heads = std::vector<HeadPolicy>(3, keep(0.2));
+  EXPECT_GT(counts()[0], 20) << "one budget takes blocks from the others";
+}
+
+TEST(BudgetOfABatchEntry, SharesEquallyAmongTilesOfConstants) {
+  Case c({.queries = 576, .keys = 640, .head_dim = 16});
+  std::fill(c.inputs.begin(), c.inputs.end(), 0.5F);
+  c.problem.mean_cell = 16;
+  const BlockMap map = choose(c, keep(0.35), 192).prediction.map;
+  for (int64_t row = 0; row < 2 * 2 * 9; ++row)
+    EXPECT_THAT(std::vector<int>(map.bits.begin() + row * 10, map.bits.begin() + (row + 1) * 10),
+                ElementsAre(1, 1, 1, 0, 0, 0, 0, 0, 0, 0));
+}
+
+TEST(BudgetOfABatchEntry, LeavesOutTilesThatKeepEveryBlock) {
+  Case c = uneven_case({.queries = 640, .keys = 640, .head_dim = 32, .heads = 1, .batch = 1});
+  for (int64_t t = 0; t < 640; ++t)  // the queries of block 3 are unlike each other, all others and the keys are alike
+    for (int64_t d = 0; d < 32; ++d) {
+      if (t / kBlock != 3) c.row(c.problem.q, 0, t, 0)[d] += 10;
+      c.row(c.problem.k, 0, t, 0)[d] += t / kBlock % 2 == 0 ? 20.0F : -20.0F;
+    }
+  HeadPolicy policy = keep(0.2);
+  policy.similarity = 0.5;
+  const BlockMap map = choose(c, policy, 64).prediction.map;
+  EXPECT_EQ(std::count(map.row(0, 0, 3), map.row(0, 0, 4), 1), 10);
+  EXPECT_EQ(count_blocks(map), 10 + 9 * 2);
+}
+
+TEST(BudgetOfABatchEntry, IsSpentAlikeByAnyNumberOfThreads) {
+  const Case c = uneven_case({.queries = 500, .keys = 640, .head_dim = 32, .heads = 5, .batch = 3});
+  const ParallelFor threads = [](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+    std::vector<std::jthread> pool;
+    for (int64_t i = count; i-- > 0;) pool.emplace_back([&body, i] { body(i, i + 1); });
+  };
+  const Choice choice = choose(c, keep(0.3), 64);
+  const Prediction other =
+      predict_blocks(c.problem, {.heads = choice.heads, .rows = 64, .ranking = Ranking::error}, threads);
+  EXPECT_EQ(other.map.bits, choice.prediction.map.bits);
+  EXPECT_EQ(other.sum_error, choice.prediction.sum_error);
+  EXPECT_EQ(other.tiles, choice.prediction.tiles);
+}
+
+}  // namespace
+}  // namespace sparsereel::attention::cpu
