@@ -33,7 +33,11 @@ std::string default_of(Selection selection) {
 }
 
 std::string topk_help() {
-  return "compute this fraction of the key blocks, drop the others" + default_of(Selection::topk);
+  using attention::Dropped;
+  const std::string by_default = number_text(attention::usual_topk(Dropped::mean)) + " with means, " +
+                                 number_text(attention::usual_topk(Dropped::none)) + " without, or the model config's";
+  return "compute this fraction of the key blocks, where they are needed most, drop the others" +
+         default_text(by_default);
 }
 
 std::string dropped_help() {
@@ -135,8 +139,8 @@ std::vector<OptionSpec> make_table() {
       {"error",
        "--error",
        number,
-       "in place of --topk: just so many blocks that the error predicted for the means of the others stays below this "
-       "share of the output" +
+       "in place of --topk: just so many blocks that the errors predicted for the means of the others add up to at "
+       "most this share of the output; real ones partly cancel, so give several times the error wanted" +
            default_of(Selection::error),
        attention,
        {}},

@@ -94,6 +94,10 @@ Ranking usual_ranking(Dropped dropped) {
   return dropped == Dropped::mean ? Ranking::error : Ranking::mass;
 }
 
+double usual_topk(Dropped dropped) {
+  return dropped == Dropped::none ? 0.5 : HeadPolicy{}.topk;
+}
+
 const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {
   if (per_head.empty()) return defaults;
   if (layer < 0 || layer >= static_cast<int64_t>(per_head.size()))

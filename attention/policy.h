@@ -74,6 +74,9 @@ struct Policy {
 /// choice, else by the error of the means where there are means.
 Ranking usual_ranking(Dropped dropped);
 
+/// HeadPolicy::topk where only what stands for dropped blocks was chosen. Without means more blocks have to be kept.
+double usual_topk(Dropped dropped);
+
 /// Throws Error naming the field, `prefix` before it, when a value is outside its range (topk and cdf in (0, 1]).
 void validate(const HeadPolicy& head, const std::string& prefix);
 

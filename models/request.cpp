@@ -142,7 +142,7 @@ attention::Policy make_policy(const PolicyOptions& options) {
   if (options.topk) head.selection = Selection::topk;
   if (options.cdf) head.selection = Selection::cdf;
   if (options.error) head.selection = Selection::error;
-  head.topk = options.topk.value_or(head.topk);
+  head.topk = options.topk.value_or(attention::usual_topk(policy.dropped));
   head.cdf = options.cdf.value_or(head.cdf);
   head.error = options.error.value_or(head.error);
   head.similarity = options.similarity.value_or(head.similarity);

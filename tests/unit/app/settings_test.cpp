@@ -237,6 +237,9 @@ TEST(PolicyOptions, BringMeansWhereTheyAreAskedFor) {
   const Policy published = make_policy({.topk = 0.3, .dropped = Dropped::none});
   EXPECT_EQ(published.ranking, Ranking::mass);
   EXPECT_EQ(published.defaults.selection, Selection::topk);
+  EXPECT_EQ(published.defaults.topk, 0.3);
+  EXPECT_EQ(make_policy({.dropped = Dropped::none}).defaults.topk, 0.5);
+  EXPECT_EQ(make_policy({.dropped = Dropped::mean}).defaults.topk, Policy{}.defaults.topk);
   EXPECT_EQ(make_policy({.dropped = Dropped::mean, .ranking = Ranking::mass}).ranking, Ranking::mass);
   EXPECT_EQ(make_policy({.dropped = Dropped::mean}).ranking, usual_ranking(Dropped::mean));
   EXPECT_EQ(make_policy({.ranking = Ranking::error}).dropped, Dropped::mean);
