@@ -45,8 +45,10 @@ struct HeadPolicy {
   // Fraction of the key blocks kept. By mass: of each query tile's, at least one. By error: of those of a batch entry,
   // which may all go to the heads and tiles that need them most; a head has a budget of its own where policies differ.
   double topk = 0.15;
-  double cdf = 0.9;          // share kept of the mass or the predicted error, the crossing block included
-  double error = 0.05;       // most predicted error of a query tile, over the mean length of the head's outputs
+  double cdf = 0.9;  // share kept of the mass or the predicted error, the crossing block included
+  // Most predicted error of a query tile, over the mean length of the head's outputs. Predicted errors add up and real
+  // ones partly cancel: the tiny model's measured error (256 x 256) is a quarter of it. This is about topk 0.5 there.
+  double error = 0.075;
   double similarity = -0.1;  // key or query blocks whose mean cosine similarity is below are always dense; < 0: never
   double pv_threshold = 50;  // skip P.V where no row's maximum rose within this many log2 units; >= 32: never skip
   bool dense = false;        // keep every block
