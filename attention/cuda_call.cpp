@@ -157,7 +157,7 @@ class CudaCall {
     cuda::Selection& selection = problem_.selection;
     const Policy& policy = context_.policy;
     selection.rows = static_cast<int>(policy.selection_rows);
-    const bool every_block = context_.mode == Mode::quantized || policy.is_dense(context_.layer, context_.step);
+    const bool every_block = context_.is_dense();
     if (context_.block_map) {
       selection.kind = Kind::map;
       map_ = at::tensor(at::ArrayRef<uint8_t>(context_.block_map->bits), at::kByte).to(q_.device());
@@ -172,9 +172,13 @@ class CudaCall {
       const bool dense = head.kind == cuda::HeadChoice::Kind::dense;
       selection.similarity = selection.similarity || (!dense && head.similarity >= 0);
       selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
+      selection.counts_blocks = selection.counts_blocks || head.kind == cuda::HeadChoice::Kind::topk;
     }
-    if (!policy.per_head.empty()) selection.heads = device_choices(heads);
-    if (selection.kind != Kind::dense && policy.dropped == Dropped::mean) fill_means(heads);
+    bool alike = true;
+    for (int64_t h = 1; h < q_.size(2); ++h)
+      alike = alike && policy.head(context_.layer, h) == policy.head(context_.layer, 0);
+    if (!alike) selection.heads = device_choices(heads);
+    if (context_.mean_cell() > 0) fill_means(heads);
   }
 
   void fill_means(const std::vector<cuda::HeadChoice>& heads) {
@@ -242,10 +246,10 @@ class CudaCall {
          << (kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
              : kernel == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
                                             : "fp16 P.V (ampere)");
-    if (problem_.selection.means) text << ", means of " << cuda::kMeanCell << " tokens for dropped blocks";
+    text << context_.means_text();
     if (context_.block_map) {
       text << ", the caller's block map";
-    } else if (context_.mode != Mode::quantized && context_.policy.is_dense(context_.layer, context_.step)) {
+    } else if (context_.mode != Mode::quantized && context_.is_dense()) {
       text << ", every block in this layer or step";
     }
     return text.str();

@@ -42,9 +42,10 @@ enum class Selection { topk, cdf, error };
 /// Choice of blocks for one head.
 struct HeadPolicy {
   Selection selection = Selection::topk;
-  // Fraction of the key blocks kept. By mass: of each query tile's, at least one. By error: of those of a batch entry,
-  // which may all go to the heads and tiles that need them most; a head has a budget of its own where policies differ.
-  double topk = 0.15;
+  // Fraction of the key blocks kept, at least one of each query tile's. By mass: of each tile's. By error: of those of
+  // a batch entry, which go to the heads and tiles that need them most; a head has a budget of its own where policies
+  // differ.
+  double topk = 0.12;
   double cdf = 0.9;  // share kept of the mass or the predicted error, the crossing block included
   // Most predicted error of a query tile, over the mean length of the head's outputs. Predicted errors add up and real
   // ones partly cancel: the tiny model's measured error (256 x 256) is a quarter of it. This is about topk 0.5 there.

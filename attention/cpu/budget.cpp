@@ -35,16 +35,32 @@ struct Cut {
   int64_t ties_of(int64_t tile) const { return (tile + 1) * ties / tiles - tile * ties / tiles; }
 };
 
+/// Keeps the first of a tile's best candidates, which is none any more. Returns whether there was one.
+bool keep_best(RankedHead& head, int64_t tile) {
+  int64_t best = -1;
+  float most = 0;
+  each_candidate(head, tile, [&](int64_t block, float rank) {
+    if (best >= 0 && rank <= most) return;
+    best = block;
+    most = rank;
+  });
+  if (best < 0) return false;
+  head.kept_row(tile)[best] = 1;
+  head.rank.row(tile)[best] = -kInfinity;
+  return true;
+}
+
 Cut find_cut(std::span<RankedHead> heads, double topk) {
   Cut cut;
   size_t wanted = 0;
   std::vector<float> ranks;
-  each_tile(heads, [&](const RankedHead& head, int64_t tile) {
+  each_tile(heads, [&](RankedHead& head, int64_t tile) {
     ++cut.tiles;
-    wanted += static_cast<size_t>(head.granted(tile, topk));
+    if (keep_best(head, tile)) wanted += static_cast<size_t>(head.granted(tile, topk)) - 1;
     each_candidate(head, tile, [&](int64_t, float rank) { ranks.push_back(rank); });
   });
   if (wanted >= ranks.size()) return cut;
+  if (wanted == 0) return {.threshold = kInfinity, .ties = 0, .tiles = cut.tiles};
   const auto last = ranks.begin() + static_cast<ptrdiff_t>(wanted) - 1;
   std::nth_element(ranks.begin(), last, ranks.end(), std::greater<>());
   const float lowest = *last;
@@ -62,7 +78,7 @@ void spend_budget(std::span<RankedHead> heads, double topk) {
   each_tile(heads, [&](RankedHead& head, int64_t tile) {
     int64_t ties = cut.ties_of(index++);
     each_candidate(head, tile, [&](int64_t block, float rank) {
-      const bool broken = rank == kInfinity;
+      const bool broken = rank == kInfinity;  // a NaN
       if (rank > cut.threshold || broken || (rank == cut.threshold && ties-- > 0)) head.kept_row(tile)[block] = 1;
     });
   });

@@ -4,6 +4,7 @@
 #include "attention/cuda/hopper_ptx.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/mma.cuh"
+#include "attention/cuda/tile_order.cuh"
 #include "attention/cuda/visible.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
@@ -155,16 +156,16 @@ class Producer {
 
  private:
   __device__ void produce_tiles() {
-    for (int index = blockIdx.x; index < sizes_.whole_tiles;) {
+    int index = blockIdx.x;
+    while (index < sizes_.whole_tiles) {
       await_consumers();
-      const int next = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);
-      const TileIndex tile(sizes_, index);
+      const TileIndex tile(sizes_, tile_at(sizes_, buffers_, index));
       const TileList list = buffers_.tile_lists[tile.list(sizes_)];
       announce({tile.bh, tile.tile, 0, ceil_div(list.length, T::kStageRecords), list.plain, largest_score(tile),
                 blocks_from(0, list)});
       load_queries(tile);
       load_keys(tile, list.length, 0, list.length);
-      index = next;
+      index = static_cast<int>(gridDim.x) + atomicAdd(buffers_.next_tile, 1);  // not before: a tile claimed waits
     }
   }
 

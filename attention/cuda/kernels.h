@@ -23,10 +23,9 @@ void launch_quantise_values(const Call& call);
 /// V as fp16 instead.
 void launch_half_values(const Call& call);
 /// Records of the means of 16 tokens, from those of K and V, where means stand for dropped blocks; and, where blocks
-/// are ranked by error, the variances of K's blocks, the spreads of V's, and the mean squares of Q's.
+/// are ranked by error, the variances of K's blocks and the spreads of V's.
 void launch_means_of_keys(const Call& call);
 void launch_means_of_values(const Call& call, Kernel kernel);
-void launch_squares_of_queries(const Call& call);
 /// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
 void launch_select(const Call& call);
 /// Lists of key blocks for the other query tiles, counted.

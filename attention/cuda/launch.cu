@@ -56,11 +56,12 @@ void prepare(const Call& call, Kernel kernel) {
   const Call values{call.problem, call.sizes, call.buffers, side.values()};
   const bool queries_need_statistics = call.problem.lse != nullptr;
   cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream);
+  if (call.sizes.budgets > 0)
+    cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream);
   launch_token_moments(call);
   if (queries_need_statistics) launch_statistics(call);
   side.order(SideStreams::kBegin, call.stream, selection.stream);
   launch_quantise_queries(selection);
-  launch_squares_of_queries(selection);
   if (!queries_need_statistics) launch_statistics(call);
   side.order(SideStreams::kStatistics, call.stream, values.stream);
   launch_quantise_keys(call);

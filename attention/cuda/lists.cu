@@ -2,6 +2,7 @@
 // use each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly. Entries of means
 // for the blocks that are dropped come last, when the maxima have settled.
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/tile_order.cuh"
 #include "attention/cuda/visible.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -150,7 +151,7 @@ __device__ Found build_list(const Problem& p, const Sizes& sizes, const Buffers&
   length += means;
   if (lane == 0) {
     if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
-    buffers.tile_lists[at] = {max(length, 1), plain && length > 0, means};
+    put_tile(sizes, buffers, bh, tile, {max(length, 1), plain && length > 0, means});
   }
   return found;
 }

@@ -1,5 +1,4 @@
-// Means of the cells of K as int8 records, and the variances of its blocks, from the records of K; mean squares of Q
-// from those of Q.
+// Means of the cells of K as int8 records, and the variances within them, from the records of K.
 #include "attention/cuda/means.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -66,9 +65,10 @@ __global__ void __launch_bounds__(kMeanThreads)
     const uint8_t* record = buffers.k + at.from(sizes) * kRecord * D;
     const float4 four = __ldg(reinterpret_cast<const float4*>(buffers.k_scale) + at.from(sizes));
     const float scale[kKeyGroups] = {four.x, four.y, four.z, four.w};
+    uint16_t* variances = buffers.k_variance + static_cast<int64_t>(at.bh) * sizes.pooled_blocks * D;
 #pragma unroll
     for (int i = 0; i < L::kColumns; ++i) {
-      float total[4] = {}, square[4] = {};
+      float square[4] = {};
 #pragma unroll
       for (int step = 0; step < L::kSteps; ++step) {
         float(&m)[4] = mean[step][i];
@@ -77,20 +77,17 @@ __global__ void __launch_bounds__(kMeanThreads)
         for (int c = 0; c < 4; ++c) {
           m[c] *= 1.0F / kCell;
           most = fmaxf(most, fabsf(m[c]));
-          total[c] += m[c];
+          square[c] = fmaf(-kCell * m[c], m[c], square[c]);
         }
       }
       if (buffers.k_variance == nullptr) continue;
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        if (L::kTogether == 2) {
-          total[c] += __shfl_xor_sync(~0U, total[c], 16);
-          square[c] += __shfl_xor_sync(~0U, square[c], 16);
-        }
-        const float block_mean = total[c] * (1.0F / kBlockCells);
-        square[c] = fmaxf(square[c] * (1.0F / kRecord) - block_mean * block_mean, 0.0F);
+        if (L::kTogether == 2) square[c] += __shfl_xor_sync(~0U, square[c], 16);
+        square[c] = fmaxf(square[c] * (1.0F / kRecord), 0.0F);
       }
-      if (at.lane < L::kRowLanes) store_bf16(square, buffers.k_variance + at.block(sizes) * D + L::column(i, at.lane));
+      if (at.lane < L::kRowLanes)
+        store_bf16(square, variances + pooled_offset<D>(at.index * kMeanBlocks + at.warp, L::column(i, at.lane)));
     }
   }
   __shared__ float largest[kMeanBlocks];
@@ -127,55 +124,6 @@ __global__ void __launch_bounds__(kMeanThreads)
   if (threadIdx.x == 0) atomicMax(reinterpret_cast<int*>(buffers.longest) + sizes.batch_heads + at.bh, longest);
 }
 
-constexpr int kSquareWarps = 8;
-
-/// q_square; a warp has a record, a lane 16 columns of every kRowsAtOnce-th row.
-template <int D>
-__global__ void __launch_bounds__(32 * kSquareWarps)
-    squares_of_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-                       const __grid_constant__ Buffers buffers) {
-  constexpr int kChunks = D / 16, kRowsAtOnce = 32 / kChunks, kRounds = kRecord / kRowsAtOnce, kTogether = 8;
-  const int64_t record = static_cast<int64_t>(blockIdx.x) * kSquareWarps + threadIdx.x / 32;
-  if (record >= static_cast<int64_t>(sizes.batch_heads) * sizes.query_blocks) return;
-  const int lane = static_cast<int>(threadIdx.x) % 32, column = lane % kChunks * 16, first_row = lane / kChunks;
-  const int real = min(kRecord, p.queries - static_cast<int>(record % sizes.query_blocks) * kRecord);
-  const uint8_t* q = buffers.q + record * kRecord * D;
-  float square[16] = {};
-#pragma unroll 1
-  for (int first = 0; first < kRounds; first += kTogether) {
-    uint4 bytes[kTogether];
-    float scale[kTogether];
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
-      const int row = (first + i) * kRowsAtOnce + first_row;
-      bytes[i] = __ldg(reinterpret_cast<const uint4*>(q + record_offset<D>(row, column)));
-      scale[i] = row < real ? buffers.q_scale[record * kRecord + row] : 0.0F;
-    }
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
-      const uint32_t words[4] = {bytes[i].x, bytes[i].y, bytes[i].z, bytes[i].w};
-#pragma unroll
-      for (int c = 0; c < 16; ++c) {
-        const uint32_t shifted = words[c / 4] ^ 0x80808080U;                                              // x + 128
-        const float x = __uint_as_float(__byte_perm(shifted, 0x4B000000U, 0x7440 + c % 4)) - 8388736.0F;  // 2^23 + 128
-        square[c] = fmaf(x * scale[i], x * scale[i], square[c]);
-      }
-    }
-  }
-#pragma unroll
-  for (int c = 0; c < 16; ++c) {
-#pragma unroll
-    for (int lanes = kChunks; lanes < 32; lanes *= 2) square[c] += __shfl_xor_sync(~0U, square[c], lanes);
-    square[c] *= 1.0F / static_cast<float>(max(real, 1));
-  }
-  if (first_row != 0) return;
-#pragma unroll
-  for (int c = 0; c < 16; c += 4) {
-    const float four[4] = {square[c], square[c + 1], square[c + 2], square[c + 3]};
-    store_bf16(four, buffers.q_square + record * D + column + c);
-  }
-}
-
 }  // namespace
 
 void launch_means_of_keys(const Call& call) {
@@ -186,18 +134,6 @@ void launch_means_of_keys(const Call& call) {
   if (call.sizes.D == 64) run(means_of_keys<64>);
   if (call.sizes.D == 128) run(means_of_keys<128>);
   if (call.sizes.D == 256) run(means_of_keys<256>);
-}
-
-void launch_squares_of_queries(const Call& call) {
-  if (call.buffers.q_square == nullptr) return;
-  const auto run = [&](auto* kernel) {
-    const int64_t records = static_cast<int64_t>(call.sizes.batch_heads) * call.sizes.query_blocks;
-    const auto grid = static_cast<unsigned>((records + kSquareWarps - 1) / kSquareWarps);
-    kernel<<<grid, 32 * kSquareWarps, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
-  };
-  if (call.sizes.D == 64) run(squares_of_queries<64>);
-  if (call.sizes.D == 128) run(squares_of_queries<128>);
-  if (call.sizes.D == 256) run(squares_of_queries<256>);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -27,18 +27,19 @@ __device__ void sum_e4m3(const uint4& bytes, float& sum, float& square) {
   square = __low2float(squares) + __high2float(squares);
 }
 
-/// A block's spread from those of its channels, one or more a lane.
+/// A block's spread from those of its channels and cells, one or more a lane.
 struct SpreadSum {
   float deviation = 0, far = 0;  // squares
 
-  /// mean: less V's centre, which is V's mean as far as the sample knows it. All in units of scale.
-  __device__ void add(float mean, float mean_square, float residual_mean, float scale) {
+  /// mean: of the block, less V's centre, which is V's mean as far as the sample knows it; variance: within a cell, or
+  /// the mean of the cells. All in units of scale.
+  __device__ void add(float mean, float variance, float scale) {
     const float unit = scale * scale;
-    deviation = fmaf(fmaxf(mean_square - residual_mean * residual_mean, 0.0F), unit, deviation);
+    deviation = fmaf(fmaxf(variance, 0.0F), unit, deviation);
     far = fmaf(mean * mean, unit, far);
   }
 
-  /// copies: lanes that added the same channels.
+  /// copies: how often each channel was added.
   __device__ void write(const Buffers& buffers, int64_t block, int lane, float copies) const {
     const float square = warp_sum(deviation), distance = warp_sum(far);
     if (lane == 0) buffers.v_spread[block] = {sqrtf(square / copies), sqrtf(distance / copies)};
@@ -76,13 +77,11 @@ __device__ void read_e4m3(const Sizes& sizes, const Buffers& buffers, const Mean
       block_mean = __half2float(__ushort_as_half(__ldg(buffers.v_mean + at.from(sizes) * D + channel)));
     cells.mean[channel][kBlockCells * at.warp + cell] = __float2half_rn(fmaf(sum, 1.0F / kCell, block_mean));
     if (buffers.v_spread == nullptr) continue;
+    const float cell_mean = sum * (1.0F / kCell), cell_square = square * (1.0F / kCell);
 #pragma unroll
-    for (int lanes = 1; lanes < 4; lanes *= 2) {
-      sum += __shfl_xor_sync(~0U, sum, lanes);
-      square += __shfl_xor_sync(~0U, square, lanes);
-    }
+    for (int lanes = 1; lanes < 4; lanes *= 2) sum += __shfl_xor_sync(~0U, sum, lanes);
     const float residual = sum * (1.0F / kRecord);
-    spread.add(block_mean + residual, square * (1.0F / kRecord), residual, __ldg(scales + channel));
+    spread.add(block_mean + residual, cell_square - cell_mean * cell_mean, __ldg(scales + channel));
     if (buffers.v_block_mean != nullptr && at.lane % 4 == 0)
       buffers.v_block_mean[at.block(sizes) * D + channel] = __half_as_ushort(__float2half_rn(block_mean + residual));
   }
@@ -165,14 +164,15 @@ __global__ void __launch_bounds__(kMeanThreads)
       }
       *reinterpret_cast<__half2*>(out + half_value_offset<D>(mean_key(at.warp, cell), 2 * channel)) =
           __floats2half2_rn(sum.x * (1.0F / kCell), sum.y * (1.0F / kCell));
+      square = {fmaf(sum.x, sum.x * (-1.0F / kCell), square.x), fmaf(sum.y, sum.y * (-1.0F / kCell), square.y)};
       total = {total.x + sum.x, total.y + sum.y};
     }
     const float share = 1.0F / kRecord;
     if (at.real() && buffers.v_block_mean != nullptr)
       *reinterpret_cast<__half2*>(buffers.v_block_mean + at.block(sizes) * D + channel) =
           __floats2half2_rn(total.x * share, total.y * share);
-    spread.add(total.x * share, square.x * share, total.x * share, scales[channel]);
-    spread.add(total.y * share, square.y * share, total.y * share, scales[channel + 1]);
+    spread.add(total.x * share, square.x * share, scales[channel]);
+    spread.add(total.y * share, square.y * share, scales[channel + 1]);
   }
   if (at.real() && buffers.v_spread != nullptr) spread.write(buffers, at.block(sizes), at.lane, 1);
 }

@@ -124,9 +124,9 @@ class Pool {
     add(x, weight * rsqrtf(fmaxf(row_sum<D>(square), FLT_MIN)));
   }
 
-  /// out[c] = factor * the sum of column c, in shared or global memory. All threads of the CTA call this together.
-  template <typename Out>
-  __device__ void write(float factor, Out* out) {
+  /// put(c, factor * the sum of column c). All threads of the CTA call this together.
+  template <typename Put>
+  __device__ void write(float factor, const Put& put) {
     __shared__ float shared[kQuantiseWarps][D];
     constexpr int kRowLanes = D / kLaneElements;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -143,12 +143,56 @@ class Pool {
     }
     __syncthreads();
     for (int c = static_cast<int>(threadIdx.x); c < D; c += kQuantiseThreads)
-      out[c] = static_cast<Out>((shared[0][c] + shared[1][c] + shared[2][c] + shared[3][c]) * factor);
+      put(c, (shared[0][c] + shared[1][c] + shared[2][c] + shared[3][c]) * factor);
     __syncthreads();
   }
 
  private:
   float sum_[kLaneElements] = {};
+};
+
+/// Sums the rows of each of a record's cells, in shared memory.
+template <int D>
+class CellSums {
+ public:
+  static constexpr int kRounds = RecordThread<D>::kRounds / kBlockCells;  // those in which a thread has rows of a cell
+
+  /// sum: of this thread's rows of a cell, its eight columns; used up. All threads of the CTA call this together.
+  __device__ void put(float (&sum)[kLaneElements], int cell) {
+    constexpr int kRowLanes = D / kLaneElements;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    int column = lane % kRowLanes * kLaneElements, count = kLaneElements;
+#pragma unroll
+    for (int lanes = kRowLanes; lanes < 32; lanes *= 2) {  // two lanes share their columns out
+      const bool upper = (lane & lanes) != 0;
+      count /= 2;
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        const float away = upper ? sum[i] : sum[i + count];
+        sum[i] = (upper ? sum[i + count] : sum[i]) + __shfl_xor_sync(~0U, away, lanes);
+      }
+      column += upper ? count : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i) part_[threadIdx.x / 32][cell][column + i] = sum[i];
+  }
+
+  /// out: bf16 [4][D], means of the first `real` rows, whose sums were put. All threads of the CTA call this together.
+  __device__ void write_means(int real, uint16_t* out) const {
+    __syncthreads();
+    for (int at = 2 * static_cast<int>(threadIdx.x); at < kBlockCells * D; at += 2 * kQuantiseThreads) {
+      const int cell = at / D, column = at % D;
+      float2 sum{};
+#pragma unroll
+      for (int warp = 0; warp < kQuantiseWarps; ++warp)
+        sum = {sum.x + part_[warp][cell][column], sum.y + part_[warp][cell][column + 1]};
+      const float share = 1.0F / static_cast<float>(max(1, min(kCell, real - cell * kCell)));
+      *reinterpret_cast<__nv_bfloat162*>(out + at) = __floats2bfloat162_rn(sum.x * share, sum.y * share);
+    }
+  }
+
+ private:
+  float part_[kQuantiseWarps][kBlockCells][D];
 };
 
 /// Calls f with kernel<T, D> for the element type and padded head_dim of the call.

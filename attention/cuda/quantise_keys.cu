@@ -81,12 +81,16 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   });
   note_longest<D>(static_cast<float>(square) * scale * scale, buffers.longest + sizes.batch_heads + bh);
   const int real = max(0, min(kRecord, left));
-  if (buffers.k_mean != nullptr)
-    sum.write(1.0F / static_cast<float>(max(1, real)), reinterpret_cast<__nv_bfloat16*>(buffers.k_mean) + block * D);
+  if (buffers.k_mean != nullptr) {
+    uint16_t* means = buffers.k_mean + static_cast<int64_t>(bh) * sizes.pooled_blocks * D;
+    sum.write(1.0F / static_cast<float>(max(1, real)), [&](int c, float x) {
+      means[pooled_offset<D>(thread.block, c)] = __bfloat16_as_ushort(__float2bfloat16(x));
+    });
+  }
   if (buffers.k_similarity == nullptr) return;
   // Mean of the cosines between all pairs of the record's keys.
   __shared__ float total[D];
-  direction.write(1, total);
+  direction.write(1, [&](int c, float x) { total[c] = x; });
   if (threadIdx.x >= 32) return;
   float total_square = 0;
   for (int c = static_cast<int>(threadIdx.x); c < D; c += 32) total_square += total[c] * total[c];

@@ -1,4 +1,4 @@
-// Q -> int8 records with a scale a query, and the means of 64 queries for the block selection.
+// Q -> int8 records with a scale a query, and the means of 16 queries for the block selection.
 #include "attention/cuda/quantise.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -7,7 +7,8 @@ namespace {
 /// As many as registers allow.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   if (D == 256) return 3;
-  return steps == RowSteps::none ? 8 : steps == RowSteps::norm ? 7 : steps == RowSteps::norm_rotary ? 6 : 5;
+  if (steps == RowSteps::none) return 8;
+  return (steps == RowSteps::norm ? 7 : steps == RowSteps::norm_rotary ? 6 : 5) - (D == 128 ? 1 : 0);
 }
 
 template <typename T, int D, RowSteps kSteps>
@@ -25,10 +26,14 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   const float to_log2 = p.scale * kLog2e;
   uint8_t* const out = buffers.q + record * kRecord * D;
   float* const scales = buffers.q_scale + record * kRecord;
-  Pool<D> sum, direction;
+  const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // likewise; text is not pooled
+  __shared__ CellSums<D> cells;
+  Pool<D> direction;
   float square = 0;  // of this lane's eight columns, the largest over its rows
   for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
     const auto token_of = [&](int i) { return min(thread.block * kRecord + thread.row(first + i), p.queries - 1); };
+    static_assert(Thread::kTogether % CellSums<D>::kRounds == 0);
+    float cell[kLaneElements];
     Packed<T> raw[Thread::kTogether];
     Angles angles[Thread::kTogether];
 #pragma unroll
@@ -61,15 +66,20 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
         dot = row_sum<D>(dot) * p.scale;
         if (column == 0 && row < left) buffers.q_dot_mean[static_cast<int64_t>(bh) * p.queries + token] = dot;
       }
-      const float weight = row < left ? 1.0F : 0.0F;
-      if (buffers.q_mean != nullptr) sum.add(x, weight);
+      const float weight = row < pooled ? 1.0F : 0.0F;
+      if (buffers.q_mean != nullptr) {
+#pragma unroll
+        for (int c = 0; c < kLaneElements; ++c)
+          cell[c] = fmaf(x[c], weight, i % CellSums<D>::kRounds == 0 ? 0.0F : cell[c]);
+        if ((i + 1) % CellSums<D>::kRounds == 0) cells.put(cell, (first + i) / CellSums<D>::kRounds);
+      }
       if (buffers.q_direction != nullptr) direction.add_direction(x, weight);
     }
   }
   note_longest<D>(square * to_log2 * to_log2, buffers.longest + bh);
-  if (buffers.q_mean != nullptr)
-    sum.write(1.0F / static_cast<float>(max(1, min(kRecord, left))), buffers.q_mean + record * D);
-  if (buffers.q_direction != nullptr) direction.write(1, buffers.q_direction + record * D);
+  if (buffers.q_mean != nullptr) cells.write_means(pooled, buffers.q_mean + record * kBlockCells * D);
+  if (buffers.q_direction != nullptr)
+    direction.write(1, [&](int c, float x) { buffers.q_direction[record * D + c] = x; });
 }
 
 template <typename T, int D>

@@ -126,7 +126,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
       pool.add(x, 1);
     }
   const float share = reciprocal(static_cast<float>(max(min(left, kRecord), 1)));
-  pool.write(share, raw_mean);
+  pool.write(share, [&](int c, float x) { raw_mean[c] = x; });
   load_row(raw_mean + column, mean);
 #pragma unroll
   for (int c = 0; c < kLaneElements; ++c) {
@@ -288,6 +288,7 @@ void launch_format(const Call& call) {
     kernel<<<grid, kQuantiseThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
   };
   run(quantise_values<T, D, kFormat>, record_grid(call.problem, call.sizes.key_blocks));
+  if (call.sizes.stat_stride == 1) return;  // the scales are those of all values
   const int parts = ceil_div(call.sizes.key_blocks, kMended);
   run(mend_values<T, D, kFormat>, dim3(static_cast<unsigned>(call.sizes.batch_heads), static_cast<unsigned>(parts)));
 }

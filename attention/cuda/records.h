@@ -81,6 +81,17 @@ SPARSEREEL_HOST_DEVICE constexpr int record_offset(int row, int column) {
   return row * D + chunk * 16 + (column & 15);
 }
 
+/// Key blocks whose pooled rows stand together.
+constexpr int kPooledKeys = 8;
+
+/// Where column `column` of a pooled key block stands among those of its head, whose number is a multiple of
+/// kPooledKeys: so that what the lanes of a warp multiply next is one piece of memory (pooled_rows.cuh).
+template <int D>
+SPARSEREEL_HOST_DEVICE constexpr int64_t pooled_offset(int block, int column) {
+  const int row = block % kPooledKeys * 4 + column % 32 / 8;
+  return static_cast<int64_t>(block / kPooledKeys) * kPooledKeys * D + column / 32 * 256 + row * 8 + column % 8;
+}
+
 /// Byte offset of (channel row, key position) in an e4m3 V record.
 SPARSEREEL_HOST_DEVICE constexpr int value_offset(int row, int position) {
   return row * kRecord + (((position >> 4) ^ ((row >> 1) & 3)) << 4) + (position & 15);

@@ -16,6 +16,7 @@ constexpr float kEntriesWorthSharing = 5;  // so that the check sees it with sho
 #else
 constexpr float kEntriesWorthSharing = 40;
 #endif
+constexpr int kSortedRounds = 5;   // K and V of as many tiles' heads stay in the L2 cache of all models at hand
 constexpr int kStatSamples = 512;  // a mean off by 1/22 of a deviation serves as well as the exact one
 
 /// Hands out aligned pieces; with a null base it only counts.
@@ -50,15 +51,21 @@ int mean_records(const Problem& problem) {
   return drops && problem.selection.means ? ceil_div(blocks_with_means(problem.keys, video), kMeanBlocks) : 0;
 }
 
+int budgets(const Problem& problem) {
+  const Selection& selection = problem.selection;
+  if (selection.kind != Selection::Kind::predict || !selection.by_error || !selection.counts_blocks) return 0;
+  return problem.batch * (selection.heads == nullptr ? 1 : problem.heads);
+}
+
 /// Entries of every tile's list, where all are alike and their number is known before they are made; else 0.
 float entries_of_each(const Problem& problem, Kernel kernel, int key_blocks) {
   const Selection& selection = problem.selection;
   if (problem.causal || problem.key_lengths != nullptr) return 0;
   const auto blocks = static_cast<float>(key_blocks);
   if (selection.kind == Selection::Kind::dense) return blocks;
-  const bool alike = selection.kind == Selection::Kind::predict && selection.rows == tile_rows(kernel) &&
-                     selection.heads == nullptr && selection.all.kind == HeadChoice::Kind::topk &&
-                     !selection.similarity && problem.text_tokens == 0;
+  const bool alike = selection.kind == Selection::Kind::predict && budgets(problem) == 0 &&
+                     selection.rows == tile_rows(kernel) && selection.heads == nullptr &&
+                     selection.all.kind == HeadChoice::Kind::topk && !selection.similarity && problem.text_tokens == 0;
   const float means = selection.means ? blocks / kMeanBlocks : 0;
   return alike ? static_cast<float>(selection.all.topk) * blocks + means : 0;
 }
@@ -93,10 +100,15 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
       selection_tiles(cuda::selection_tiles(problem)),
       listed_tiles(cuda::listed_tiles(problem, query_tiles, kernel)),
       selectable_keys(ceil_div(video_part(problem.keys, problem.text_tokens), kRecord)),
+      pooled_blocks(ceil_div(key_blocks, kPooledKeys) * kPooledKeys),
+      budgets(cuda::budgets(problem)),
       map_words(ceil_div(key_blocks, 32)),
       value_record_bytes(cuda::value_record_bytes(D, kernel)),
       shares(shares_of(problem, *this, kernel)),
       whole_tiles(batch_heads * query_tiles - shares.tiles),
+      sorted_tiles(problem.selection.kind == Selection::Kind::dense
+                       ? 0
+                       : std::min(whole_tiles, kSortedRounds * shares.processors)),
       stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
       stat_stride(std::max(problem.keys / kStatSamples, 1)) {}
 
@@ -124,22 +136,24 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(partials, bh * sizes.stat_chunks * 4 * D);
   const bool across = problem.prologue.norm != Prologue::Norm::none && problem.prologue.across_heads;
   carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys), across);
-  carver.take(q_mean, q_blocks * D, predicts);
+  carver.take(q_mean, q_blocks * kBlockCells * D, predicts);
   carver.take(q_direction, q_blocks * D, compares);
-  carver.take(k_mean, k_blocks * D, predicts);
-  carver.take(q_square, q_blocks * D, by_error);
-  carver.take(k_variance, k_blocks * D, by_error);
+  carver.take(k_mean, bh * sizes.pooled_blocks * D, predicts);
+  carver.take(k_variance, bh * sizes.pooled_blocks * D, by_error);
   carver.take(v_spread, k_blocks, by_error);
   const bool predicts_error = by_error && problem.selection.predicts_error;
   carver.take(v_block_mean, k_blocks * D, predicts_error);
-  carver.take(outputs, bh * sizes.selection_tiles, predicts_error);
+  carver.take(output_lengths, bh * sizes.selection_tiles, predicts_error);
   carver.take(k_similarity, k_blocks, compares);
   carver.take(scores, bh * ceil_div(sizes.selection_tiles, 16) * 16 * sizes.selectable_keys,
-              predicts && sizes.selectable_keys > max_shared_scores(kernel));
+              predicts && (by_error || sizes.selectable_keys > max_shared_scores(kernel)));
+  carver.take(budgets, sizes.budgets, sizes.budgets > 0);
   carver.take(bitmap, bh * sizes.selection_tiles * sizes.map_words, predicts);
   carver.take(lists, bh * sizes.query_tiles * sizes.list_entries);
   carver.take(tile_lists, bh * sizes.query_tiles);
   carver.take(next_tile, 1);
+  carver.take(class_counts, kLengthClasses);
+  carver.take(tile_order, int64_t{kLengthClasses} * sizes.sorted_tiles, sizes.sorted_tiles > 0);
   carver.take(parts, int64_t{sizes.shares.slots()} * part_floats(sizes.D), sizes.shares.tiles > 0);
   bytes = carver.used();
 }

@@ -37,12 +37,15 @@ struct Sizes {
   int selection_tiles;  // of a (batch, head); video queries only
   int listed_tiles;     // leading query tiles of a (batch, head) whose lists the selection writes itself
   int selectable_keys;  // leading key blocks that hold no text
+  int pooled_blocks;    // key_blocks, to 8s
+  int budgets;          // of blocks, one a batch entry or, where heads have choices of their own, one a (batch, head)
   int map_words;        // 32-bit words of a row of the bitmap
   int value_record_bytes;
-  Shares shares;    // of the query tiles at the end that are computed in parts, if any
-  int whole_tiles;  // of all (batch, head); the shared ones follow
-  int stat_chunks;  // partial sums of the statistics
-  int stat_stride;  // every how many tokens the statistics look at one
+  Shares shares;     // of the query tiles at the end that are computed in parts, if any
+  int whole_tiles;   // of all (batch, head); the shared ones follow
+  int sorted_tiles;  // of whole_tiles, those at the end that are taken in the order of their lists' lengths
+  int stat_chunks;   // partial sums of the statistics
+  int stat_stride;   // every how many tokens the statistics look at one
 };
 
 /// What a kernel knows of a tile's list before it reads it.
@@ -52,57 +55,75 @@ struct TileList {
   int means;   // of the entries, the last ones
 };
 
-/// What ranking by error asks of the values of a block: the length of their deviation and how far their mean is from
-/// V's.
+/// What ranking by error asks of the values of a block: the length of their deviation within cells and how far their
+/// mean is from V's.
 struct ValueSpread {
   float deviation, far;
 };
 
-/// Of a selection tile: the logarithm of the sum of its pooled scores' exponentials, and the length of the output that
-/// they predict.
-struct PredictedOutput {
-  float log_sum, length;
+constexpr int kLengthClasses = 16;
+
+constexpr int kBins = 2048;
+constexpr uint32_t kWholeBin = ~0U;
+
+/// A bin of a budget's candidates, and how many of those in it are kept.
+struct BinPlace {
+  int bin;
+  uint32_t rest;
+};
+
+/// How many candidates, that is key blocks of selection tiles, may be kept of all together, and how many there are in
+/// each bin of their errors' logarithms (budget.cuh).
+struct Budget {
+  uint32_t bins[kBins];
+  uint32_t sub_bins[kBins];  // of the bin at `place`, where the kept ones end
+  BinPlace place;
+  uint32_t wanted;
 };
 
 /// Pointers into the scratch memory. [bh] means batch * heads.
 struct Buffers {
   Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch);
 
-  uint8_t* q;                // [bh][query_blocks] Q records
-  uint8_t* k;                // [bh][key_records] K records
-  uint8_t* v;                // [bh][key_records] V records
-  uint8_t* v_null;           // one V record of zeros
-  float* q_scale;            // [bh][query_blocks * 64], times scale * log2(e)
-  float* k_scale;            // [bh][key_records][4]
-  float* longest;            // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
-  float* v_scale;            // [bh][D]
-  float* v_centre;           // [bh][D]; what V was reduced by
-  uint8_t* v_outliers;       // [bh][key_blocks]; whether a record has values far beyond the sample: Hopper only
-  int* v_saturated;          // [bh]; whether v_scale is too small for a value
-  uint16_t* v_mean;          // fp16 [bh][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
-  float* key_mean;           // [bh][D]; what K was reduced by
-  float* q_dot_mean;         // [bh][queries], q . key_mean * scale; null without lse
-  float* partials;           // [bh][stat_chunks][4][D]: sum of K, sum, least and largest of V
-  float* token_moments;      // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
-  float* q_mean;             // [bh][query_blocks][D]: means of 64 real queries; null unless blocks are predicted
-  float* q_direction;        // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
-  uint16_t* k_mean;          // bf16 [bh][key_blocks][D]; null unless blocks are predicted
-  uint16_t* q_square;        // bf16 [bh][query_blocks][D]: mean squares of the records' queries (that is, times scale *
-                             // log2(e), squared); null unless blocks are ranked by error, like the next two
-  uint16_t* k_variance;      // bf16 [bh][key_blocks][D]: of the 64 keys
-  ValueSpread* v_spread;     // [bh][key_blocks]
-  uint16_t* v_block_mean;    // fp16 [bh][key_blocks][D], less v_centre, units of v_scale; null unless errors are
-                             // predicted, like the next
-  PredictedOutput* outputs;  // [bh][selection_tiles]
-  float* k_similarity;       // [bh][key_blocks]; null without similarity
-  float* scores;             // pooled scores where they exceed shared memory; else null
-  uint32_t* bitmap;          // [bh][selection_tiles][map_words]; null unless blocks are predicted;
-                             // rows of listed_tiles are not written
-  uint32_t* lists;           // [bh][query_tiles][list_entries] entries: blocks, ascending, then those of means
-  TileList* tile_lists;      // [bh][query_tiles]
-  int* next_tile;            // the persistent kernel's counter
-  float* parts;              // [shares.slots()] parts of shared tiles; null without such tiles
-  size_t bytes;              // of all together
+  uint8_t* q;            // [bh][query_blocks] Q records
+  uint8_t* k;            // [bh][key_records] K records
+  uint8_t* v;            // [bh][key_records] V records
+  uint8_t* v_null;       // one V record of zeros
+  float* q_scale;        // [bh][query_blocks * 64], times scale * log2(e)
+  float* k_scale;        // [bh][key_records][4]
+  float* longest;        // [2][bh]: no query of the records is longer (times scale * log2(e)), and no key
+  float* v_scale;        // [bh][D]
+  float* v_centre;       // [bh][D]; what V was reduced by
+  uint8_t* v_outliers;   // [bh][key_blocks]; whether a record has values far beyond the sample: Hopper only
+  int* v_saturated;      // [bh]; whether v_scale is too small for a value
+  uint16_t* v_mean;      // fp16 [bh][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
+  float* key_mean;       // [bh][D]; what K was reduced by
+  float* q_dot_mean;     // [bh][queries], q . key_mean * scale; null without lse
+  float* partials;       // [bh][stat_chunks][4][D]: sum of K, sum, least and largest of V
+  float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
+  uint16_t* q_mean;      // bf16 [bh][query_blocks][4][D]: means of 16 real queries; null unless blocks are predicted
+  float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
+  uint16_t* k_mean;  // bf16 [bh][pooled_blocks][D], each head's in the order of pooled_offset(); null unless blocks are
+                     // predicted
+  uint16_t* k_variance;  // likewise: variances within the cells of a block, their mean; null unless blocks are ranked
+                         // by error, like the next ranked by error, like the next
+  ValueSpread* v_spread;   // [bh][key_blocks]
+  uint16_t* v_block_mean;  // fp16 [bh][key_blocks][D], less v_centre, units of v_scale; null unless errors are
+                           // predicted, like the next
+  float* output_lengths;   // [bh][selection_tiles]
+  float* k_similarity;     // [bh][key_blocks]; null without similarity
+  float* scores;           // [bh][selection_tiles, to 16s][selectable_keys] where blocks are ranked by error, or those
+                           // of 16 tiles exceed shared memory; else null
+  Budget* budgets;         // [Sizes::budgets], zeros before the selection; null without
+  uint32_t* bitmap;        // [bh][selection_tiles][map_words]; null unless blocks are predicted;
+                           // rows of listed_tiles are not written
+  uint32_t* lists;         // [bh][query_tiles][list_entries] entries: blocks, ascending, then those of means
+  TileList* tile_lists;    // [bh][query_tiles]
+  int* next_tile;          // the persistent kernel's counter
+  int* class_counts;       // [kLengthClasses] of the sorted tiles, and
+  int* tile_order;         // [kLengthClasses][sorted_tiles] what is in each class: bh * query_tiles + tile
+  float* parts;            // [shares.slots()] parts of shared tiles; null without such tiles
+  size_t bytes;            // of all together
 };
 
 }  // namespace sparsereel::attention::cuda

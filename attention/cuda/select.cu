@@ -1,21 +1,25 @@
 // Chooses the key blocks of each selection tile from pooled queries and keys, by mass (SpargeAttn, arXiv 2502.18137,
-// section 3.2) or by the error of their means; the same rules as attention/cpu/selection.h. A CTA scores 16 tiles
-// against all key blocks, then a warp chooses for one, and writes its list where that needs no more than the choice
-// (Sizes::listed_tiles).
+// section 3.2) or by the error of their means; the same rules as attention/cpu/selection.h. A CTA ranks all key blocks
+// for 16 tiles, then a warp chooses for one, and writes its list where that needs no more than the choice
+// (Sizes::listed_tiles). Where tiles share a budget, all of them are ranked and counted before any chooses.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cfloat>
 
+#include "attention/cuda/budget.cuh"
 #include "attention/cuda/kernels.h"
-#include "attention/cuda/selection_cut.cuh"
+#include "attention/cuda/tile_masses.cuh"
+#include "attention/cuda/tile_order.cuh"
 #include "attention/cuda/visible.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
 
-constexpr int kTiles = 16;  // rows of the tensor core's m16n8k16
+constexpr int kTiles = kPooledRows;
 constexpr int kThreads = 32 * kTiles;
+static_assert(kThreads == kBudgetThreads);
 constexpr float kLeastError = 1e-30F;  // as in attention/cpu/selection.cpp
 constexpr float kMostError = 1 << 20;  // that is counted of a tile
 
@@ -26,43 +30,10 @@ struct PooledQueries {
   alignas(16) __nv_bfloat16 mean[kTiles * kStride], square[kTiles * kStride];
 };
 
-/// Rows `group` and `group + 8` of 16 pooled queries. The order of the depth is free as long as both sides agree, so a
-/// lane takes 8 consecutive elements of every 32 for two multiplications.
-template <int D>
-class PooledRows {
- public:
-  __device__ PooledRows(const __nv_bfloat16* queries, int group, int part) {
-#pragma unroll
-    for (int k = 0; k < D / 32; ++k) {
-      low_[k] = *reinterpret_cast<const uint4*>(queries + group * PooledQueries<D>::kStride + k * 32 + part);
-      high_[k] = *reinterpret_cast<const uint4*>(queries + (group + 8) * PooledQueries<D>::kStride + k * 32 + part);
-    }
-  }
-
-  /// c = rows times 8 rows of keys, of which `keys` is the lane's, from its part on.
-  __device__ void multiply(const uint16_t* keys, float (&c)[4]) const {
-    uint4 key[D / 32];
-#pragma unroll
-    for (int k = 0; k < D / 32; ++k) key[k] = __ldg(reinterpret_cast<const uint4*>(keys + k * 32));
-    c[0] = c[1] = c[2] = c[3] = 0;
-#pragma unroll
-    for (int k = 0; k < D / 32; ++k) {
-      step(c, low_[k].x, high_[k].x, low_[k].y, high_[k].y, key[k].x, key[k].y);
-      step(c, low_[k].z, high_[k].z, low_[k].w, high_[k].w, key[k].z, key[k].w);
-    }
-  }
-
- private:
-  __device__ static void step(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                              uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
-        "%2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-  }
-
-  uint4 low_[D / 32], high_[D / 32];
-};
+/// Of all the tiles of a batch entry or, where heads have choices of their own, of a head.
+__device__ Budget& budget_of(const Problem& p, const Buffers& buffers, int bh) {
+  return buffers.budgets[p.selection.heads == nullptr ? bh / p.heads : bh];
+}
 
 template <int D>
 class TileSelector {
@@ -82,28 +53,102 @@ class TileSelector {
                                         : reinterpret_cast<uint32_t*>(buffers.scores) +
                                               static_cast<int64_t>(blockIdx.x) * kTiles * sizes.selectable_keys) {}
 
-  /// PredictedOutput of the CTA's tiles.
+  /// Buffers::output_lengths of the CTA's tiles.
   __device__ void predict() const {
-    __shared__ PooledQueries<D> queries;
     const int tile = first_tile_ + warp();
-    if (choice_.kind == HeadChoice::Kind::dense) return;
-    if (tile < sizes_.selection_tiles) pool_queries(tile, queries);
-    __syncthreads();
-    score<Score::mass_of_all>(queries);
-    __syncthreads();
-    if (tile < sizes_.selection_tiles) predict(tile);
+    if (dense() || !exists(tile)) return;
+    const int blocks = visible_blocks(tile);
+    if (blocks > 0)
+      masses_of(tile, blocks).each(0, blocks, [&](int block, float mass) {
+        *key_of(warp(), block) = __float_as_uint(mass);
+      });
+    __syncwarp();
+    predict(tile);
   }
 
-  __device__ void run() {
+  /// Ranks the blocks by mass and chooses.
+  __device__ void select_by_mass() {
     __shared__ PooledQueries<D> queries;
+    const bool diverse = pool(queries);
+    if (!dense()) score(queries);
+    __syncthreads();
+    choose_all(dense() || diverse);
+  }
+
+  /// Ranks the blocks by error and adds them to their budget.
+  __device__ void rank_by_error() const {
+    __shared__ PooledQueries<D> queries;
+    __shared__ BinCounts bins;
+    __shared__ float errors[kTiles][kChunk];
+    if (dense()) return;
+    const bool diverse = pool(queries);
+    bins.clear();
+    const int tile = first_tile_ + warp(), blocks = exists(tile) ? visible_blocks(tile) : 0;
+    const int candidates = blocks > 0 ? candidates_of(tile, diverse).count : 0;
+    const Masses masses = masses_of(tile, blocks);
+    Best best;
+    for (int first = 0; first < key_blocks_; first += kChunk) {
+      find_errors(queries, first, errors);
+      __syncthreads();
+      masses.each(first, first + kChunk, [&](int block, float mass) {
+        const float error = errors[warp()][block - first];
+        const uint32_t key = block < candidates && !forced(block) ? ordered(__logf(fmaxf(mass, FLT_MIN)) + error) : 0;
+        *key_of(warp(), block) = key;
+        best.see(key, block);
+        if (key != 0 && shares_budget()) bins.add(budget_code(key) / kBins);
+      });
+      __syncthreads();
+    }
+    if (exists(tile)) {
+      for (int block = blocks + lane(); block < sizes_.selectable_keys; block += 32) *key_of(warp(), block) = 0;
+      if (shares_budget() && candidates > 0) keep_best(tile, best, bins);
+    }
+    if (shares_budget()) bins.add_to(budget_of(p_, buffers_, bh_).bins);
+  }
+
+  /// Chooses from ranked blocks, within the budget that others share once find_sub_bin() has run for all.
+  __device__ void choose_by_error() {
+    if (shares_budget()) budget_cut_ = cut_of_budget();
+    choose_all(dense());
+  }
+
+ private:
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  using Masses = TileMasses<D>;
+  static constexpr int kChunk = 256;  // key blocks whose errors shared memory holds
+
+  /// The largest key and where it stands; of equal ones the first.
+  struct Best {
+    uint32_t key = 0;
+    int block = 0;
+
+    __device__ void see(uint32_t other, int at) {
+      if (other > key || (other == key && at < block)) *this = {other, at};
+    }
+  };
+
+  __device__ bool dense() const { return choice_.kind == HeadChoice::Kind::dense; }
+  __device__ bool exists(int tile) const { return tile < sizes_.selection_tiles; }
+  __device__ bool shares_budget() const { return sizes_.budgets > 0 && choice_.kind == HeadChoice::Kind::topk; }
+
+  /// Pools the queries of the CTA's tiles; returns whether those of this warp's are too diverse for one mean.
+  __device__ bool pool(PooledQueries<D>& queries) const {
+    const int tile = first_tile_ + warp();
+    const bool diverse = exists(tile) && pool_queries(tile, queries);
+    __syncthreads();
+    return diverse;
+  }
+
+  /// Chooses for the CTA's tiles, a warp each, and counts what their lists hold. all: whether this warp's tile keeps
+  /// all blocks.
+  __device__ void choose_all(bool all) {
     __shared__ Found kept;
     if (threadIdx.x == 0) kept = {};
+    __syncthreads();
     const int tile = first_tile_ + warp();
-    const bool diverse = tile < sizes_.selection_tiles && pool_queries(tile, queries);
-    __syncthreads();
-    if (choice_.kind != HeadChoice::Kind::dense) rank(queries);
-    __syncthreads();
-    if (tile < sizes_.selection_tiles) choose(tile, diverse || choice_.kind == HeadChoice::Kind::dense, kept);
+    if (exists(tile)) choose(tile, all, kept);
     __syncthreads();
     if (threadIdx.x == 0) {  // one for all its tiles: they would queue at these addresses
       count(p_, kCountKept, kept.kept);
@@ -111,96 +156,122 @@ class TileSelector {
     }
   }
 
- private:
-  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ int queries_of(int tile) const {
+    return min(p_.selection.rows, video_part(p_.queries, p_.text_tokens) - tile * p_.selection.rows);
+  }
+  /// The means of 16 queries of a tile, bf16 [12][D].
+  __device__ const uint16_t* cells_of(int tile) const {
+    const int64_t first =
+        static_cast<int64_t>(bh_) * sizes_.query_blocks * kBlockCells + tile * p_.selection.rows / kCell;
+    return buffers_.q_mean + first * D;
+  }
 
-  /// Mean of the tile's queries, from the means of 64, and of their squares; returns whether they are too diverse for
-  /// one mean.
+  /// Mean of the tile's queries, from the means of 16, and of those means' squares; returns whether the queries are too
+  /// diverse for one mean.
   __device__ bool pool_queries(int tile, PooledQueries<D>& queries) const {
-    const int row = warp() * PooledQueries<D>::kStride;
-    const int video = video_part(p_.queries, p_.text_tokens), blocks = p_.selection.rows / kRecord;
+    const int row = warp() * PooledQueries<D>::kStride, total = queries_of(tile);
+    const float share = 1.0F / static_cast<float>(total);
+    const uint16_t* cells = cells_of(tile);
     float square = 0;
-    const int total = min(p_.selection.rows, video - tile * p_.selection.rows);
     for (int c = lane(); c < D; c += 32) {
-      float sum = 0, squares = 0, direction = 0;
-      for (int i = 0; i < blocks; ++i) {
-        const int block = tile * blocks + i, real = min(kRecord, video - block * kRecord);
-        if (real <= 0) break;
-        const int64_t at = (static_cast<int64_t>(bh_) * sizes_.query_blocks + block) * D + c;
-        sum += buffers_.q_mean[at] * static_cast<float>(real);
-        if (buffers_.q_square != nullptr)
-          squares += __bfloat162float(__ushort_as_bfloat16(buffers_.q_square[at])) * static_cast<float>(real);
-        if (buffers_.q_direction != nullptr) direction += buffers_.q_direction[at];
+      float mean = 0, squares = 0;
+#pragma unroll 4
+      for (int i = 0; i * kCell < total; ++i) {
+        const float weight = static_cast<float>(min(kCell, total - i * kCell)) * share;
+        const float x = __bfloat162float(__ushort_as_bfloat16(cells[i * D + c]));
+        mean = fmaf(x, weight, mean);
+        squares = fmaf(x * x, weight, squares);
       }
-      queries.mean[row + c] = __float2bfloat16(sum / static_cast<float>(total));
-      queries.square[row + c] = __float2bfloat16(squares / static_cast<float>(total));
-      square += direction * direction;
+      queries.mean[row + c] = __float2bfloat16(mean);
+      queries.square[row + c] = __float2bfloat16(squares);
+      if (buffers_.q_direction != nullptr) {
+        const float direction = direction_of(tile, c);
+        square += direction * direction;
+      }
     }
     if (buffers_.q_direction == nullptr) return false;
-    return warp_sum(square) / (static_cast<float>(total) * static_cast<float>(total)) < choice_.similarity;
+    return warp_sum(square) * share * share < choice_.similarity;
   }
 
-  __device__ void rank(const PooledQueries<D>& queries) const {
-    if (!p_.selection.by_error) return score<Score::mass>(queries);
-    note_errors(queries);
-    score<Score::error>(queries);
+  /// Sum of the tile's normalised queries.
+  __device__ float direction_of(int tile, int column) const {
+    const int first = tile * p_.selection.rows / kRecord, blocks = ceil_div(queries_of(tile), kRecord);
+    float sum = 0;
+    for (int i = 0; i < blocks; ++i)
+      sum += buffers_.q_direction[(static_cast<int64_t>(bh_) * sizes_.query_blocks + first + i) * D + column];
+    return sum;
   }
 
-  /// Calls f(first, at) for every 8 key blocks of this warp; at: of the lane's columns, in arrays of D a block.
+  /// Blocks of video keys that the tile sees.
+  __device__ int visible_blocks(int tile) const {
+    return min(visible_in(tile), key_blocks_);
+  }
+  /// Blocks of keys that it sees.
+  __device__ int visible_in(int tile) const {
+    const int last = tile * p_.selection.rows + queries_of(tile) - 1;
+    return ceil_div(visible_keys(p_, count_, last), kRecord);
+  }
+
+  /// blocks: how many the tile sees; 0 without a tile.
+  __device__ Masses masses_of(int tile, int blocks) const {
+    return Masses(blocks > 0 ? cells_of(tile) : nullptr, blocks > 0 ? queries_of(tile) : 0, pooled(buffers_.k_mean),
+                  blocks, p_.scale);
+  }
+
+  /// This head's.
+  __device__ const uint16_t* pooled(const uint16_t* of_keys) const {
+    return of_keys + static_cast<int64_t>(bh_) * sizes_.pooled_blocks * D;
+  }
+
+  __device__ uint32_t* key_of(int row, int block) const {
+    return keys_ + row * sizes_.selectable_keys + block;
+  }
+
+  /// Calls f(first) for every 8 key blocks of this warp in [begin, end).
   template <typename F>
-  __device__ void each_column_tile(const F& f) const {
-    const int64_t head = static_cast<int64_t>(bh_) * sizes_.key_blocks;
+  __device__ void each_column_tile(int begin, int end, const F& f) const {
 #pragma unroll 2
-    for (int first = warp() * 8; first < key_blocks_; first += kTiles * 8)
-      f(first, (head + min(first + lane() / 4, key_blocks_ - 1)) * D + lane() % 4 * 8);
+    for (int first = begin + warp() * kPooledKeys; first < end; first += kTiles * kPooledKeys) f(first);
   }
 
   /// keys_[tile][block] of a lane's i-th element of a product; null past the last block.
   __device__ uint32_t* place(int first, int i) const {
-    const int row = lane() / 4 + i / 2 * 8, column = column_of(first, i);
-    return column < key_blocks_ ? keys_ + row * sizes_.selectable_keys + column : nullptr;
+    const int column = column_of(first, i);
+    return column < key_blocks_ ? key_of(lane() / 4 + i / 2 * 8, column) : nullptr;
   }
   __device__ static int column_of(int first, int i) {
     return first + lane() % 4 * 2 + i % 2;
   }
 
-  enum class Score { mass, mass_of_all, error };
-
-  /// Keys of the 16 tiles, from the logarithm of the mass, and for the error plus what note_errors() left; 0 where a
+  /// Keys of the 16 tiles from the logarithm of the mass, but for what all masses of a tile have in common; 0 where a
   /// block is forced.
-  template <Score kScore>
   __device__ void score(const PooledQueries<D>& queries) const {
-    const PooledRows<D> rows(queries.mean, lane() / 4, lane() % 4 * 8);
-    each_column_tile([&](int first, int64_t at) {
+    const PooledRows<D> rows(queries.mean, PooledQueries<D>::kStride, kTiles);
+    each_column_tile(0, key_blocks_, [&](int first) {
       float c[4];
-      rows.multiply(buffers_.k_mean + at, c);
+      rows.multiply(pooled(buffers_.k_mean), first, c);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        uint32_t* key = place(first, i);
-        if (key == nullptr) continue;
-        const float error = kScore == Score::error ? __uint_as_float(*key) : 0.0F;
-        const bool is_candidate = kScore == Score::mass_of_all || !forced(column_of(first, i));
-        *key = is_candidate ? ordered(fmaf(c[i], p_.scale, error)) : 0;
-      }
+      for (int i = 0; i < 4; ++i)
+        if (uint32_t* key = place(first, i)) *key = forced(column_of(first, i)) ? 0 : ordered(c[i] * p_.scale);
     });
   }
 
   /// The logarithm of what a mean in place of a block errs by, a unit of mass: the deviation of the scores times that
-  /// of V, and half the scores' variance times how far V's mean is off.
-  __device__ void note_errors(const PooledQueries<D>& queries) const {
-    const PooledRows<D> rows(queries.square, lane() / 4, lane() % 4 * 8);
+  /// of V, and half the scores' variance times how far V's mean is off. For the blocks [begin, begin + kChunk).
+  __device__ void find_errors(const PooledQueries<D>& queries, int begin, float (&errors)[kTiles][kChunk]) const {
+    const PooledRows<D> rows(queries.square, PooledQueries<D>::kStride, kTiles);
     const ValueSpread* spreads = buffers_.v_spread + static_cast<int64_t>(bh_) * sizes_.key_blocks;
-    each_column_tile([&](int first, int64_t at) {
+    const float square_scale = p_.scale * p_.scale;
+    each_column_tile(begin, min(begin + kChunk, key_blocks_), [&](int first) {
       float variance[4];
-      rows.multiply(buffers_.k_variance + at, variance);
+      rows.multiply(pooled(buffers_.k_variance), first, variance);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        uint32_t* key = place(first, i);
-        if (key == nullptr) continue;
-        const ValueSpread spread = spreads[column_of(first, i)];
-        const float square = fmaxf(variance[i], 0.0F) * (kLn2 * kLn2);  // natural units
-        *key = __float_as_uint(__logf(sqrtf(square) * spread.deviation + 0.5F * square * spread.far + kLeastError));
+        const int block = column_of(first, i);
+        const ValueSpread spread = spreads[min(block, key_blocks_ - 1)];
+        const float square = fmaxf(variance[i], 0.0F) * square_scale;
+        errors[lane() / 4 + i / 2 * 8][block - begin] =
+            __logf(sqrtf(square) * spread.deviation + 0.5F * square * spread.far + kLeastError);
       }
     });
   }
@@ -212,29 +283,73 @@ class TileSelector {
            buffers_.k_similarity[static_cast<int64_t>(bh_) * sizes_.key_blocks + block] < choice_.similarity;
   }
 
+  /// Of a tile: keys, 0 where a block is forced; none where it keeps all.
+  __device__ Candidates candidates_of(int tile, bool all) const {
+    const int visible = visible_in(tile);
+    // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
+    const int diagonal = p_.causal ? max(0, visible_keys(p_, count_, tile * p_.selection.rows) - 1) / kRecord : visible;
+    return {key_of(warp(), 0), all ? 0 : min(min(visible, diagonal), key_blocks_)};
+  }
+
+  __device__ int wanted_of(int tile) const {
+    return max(1, static_cast<int>(floor(choice_.topk * visible_in(tile))));
+  }
+
+  /// Keeps the tile's best candidate whatever the budget, so that the softmax's maxima settle before means come: each
+  /// that raises them costs time. best: of the lanes, each its own.
+  __device__ void keep_best(int tile, Best best, BinCounts& bins) const {
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      const uint32_t key = __shfl_xor_sync(~0U, best.key, lanes);
+      best.see(key, __shfl_xor_sync(~0U, best.block, lanes));
+    }
+    if (lane() != 0 || best.key == 0) return;
+    *key_of(warp(), best.block) = 0;
+    atomicSub(&bins.count[budget_code(best.key) / kBins], 1);
+    atomicAdd(&budget_of(p_, buffers_, bh_).wanted, wanted_of(tile) - 1);
+  }
+
+  /// All threads of the CTA call this together.
+  __device__ Cut cut_of_budget() const {
+    const Budget& budget = budget_of(p_, buffers_, bh_);
+    const BinPlace end = find_bin(budget.sub_bins, budget.place.rest);
+    const bool alone = p_.selection.heads != nullptr;
+    const int64_t tiles = static_cast<int64_t>(sizes_.selection_tiles) * (alone ? 1 : p_.heads);
+    const int64_t index =
+        static_cast<int64_t>(alone ? 0 : bh_ % p_.heads) * sizes_.selection_tiles + first_tile_ + warp();
+    return {static_cast<uint32_t>(budget.place.bin * kBins + end.bin),
+            end.rest == kWholeBin ? kAllTies : ties_of(end.rest, index, tiles)};
+  }
+
+  /// What a tile with a budget of its own keeps.
+  __device__ Cut cut_of(int tile, const Candidates& candidates) const {
+    const Spread spread = candidates.spread();
+    if (spread.count == 0) return {1, kAllTies};
+    switch (choice_.kind) {
+      case HeadChoice::Kind::topk:
+        if (const int wanted = wanted_of(tile); wanted < spread.count) return cut_by_count(candidates, wanted, spread);
+        break;
+      case HeadChoice::Kind::error:
+        return cut_by_rest(candidates, choice_.error * mean_length());
+      case HeadChoice::Kind::cdf:
+        if (choice_.cdf < 1) return cut_by_mass(candidates, choice_.cdf);
+        break;
+      case HeadChoice::Kind::dense:
+        break;
+    }
+    return {1, kAllTies};
+  }
+
   /// kept: of the CTA, in shared memory; grows by what the list holds.
   __device__ void choose(int tile, bool all, Found& kept) const {
-    const int first = tile * p_.selection.rows;
-    const int last = min(first + p_.selection.rows, video_part(p_.queries, p_.text_tokens)) - 1;
-    const int visible = ceil_div(visible_keys(p_, count_, last), kRecord);
-    // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
-    const int diagonal = p_.causal ? max(0, visible_keys(p_, count_, first) - 1) / kRecord : visible;
-    const Candidates candidates{keys_ + warp() * sizes_.selectable_keys,
-                                all ? 0 : min(min(visible, diagonal), key_blocks_)};
-    const Spread spread = all ? Spread{} : candidates.spread();
+    Candidates candidates = candidates_of(tile, all);
+    candidates.coded = shares_budget();
     Cut cut{1, kAllTies};
-    if (spread.count > 0 && choice_.kind == HeadChoice::Kind::topk) {
-      const int wanted = max(1, static_cast<int>(floor(choice_.topk * visible)));
-      if (wanted < spread.count) cut = cut_by_count(candidates, wanted, spread);
-    } else if (spread.count > 0 && choice_.kind == HeadChoice::Kind::error) {
-      cut = cut_by_rest(candidates, choice_.error * mean_length() * expf(log_sum(tile)));
-    } else if (spread.count > 0 && choice_.cdf < 1) {
-      cut = cut_by_mass(candidates, choice_.cdf);
-    }
-    if (buffers_.outputs != nullptr && spread.count > 0) count_error(tile, candidates, cut);
+    if (candidates.count > 0) cut = shares_budget() ? budget_cut_ : cut_of(tile, candidates);
+    if (buffers_.output_lengths != nullptr && candidates.count > 0) count_error(candidates, cut);
     if (tile < sizes_.listed_tiles) {
-      const bool drops = p_.selection.means && !(cut.threshold == 1 && cut.ties == kAllTies);
-      const Found found = write_list(tile, candidates, cut, visible, drops);
+      const bool drops = p_.selection.means && !(cut.threshold <= 1 && cut.ties == kAllTies);
+      const Found found = write_list(tile, candidates, cut, visible_in(tile), drops);
       if (lane() == 0) {
         atomicAdd(&kept.kept, found.kept);
         atomicAdd(&kept.means, found.means);
@@ -247,60 +362,57 @@ class TileSelector {
   /// Of the head's tiles, on average.
   __device__ float mean_length() const {
     float sum = 0;
-    for (int tile = lane(); tile < sizes_.selection_tiles; tile += 32) sum += output_of(tile).length;
+    for (int tile = lane(); tile < sizes_.selection_tiles; tile += 32) sum += length_of(tile);
     return warp_sum(sum) / static_cast<float>(sizes_.selection_tiles);
   }
-  __device__ float log_sum(int tile) const {
-    return output_of(tile).log_sum;
-  }
-  __device__ PredictedOutput& output_of(int tile) const {
-    return buffers_.outputs[static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile];
+  __device__ float& length_of(int tile) const {
+    return buffers_.output_lengths[static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile];
   }
 
   /// What the means of the blocks that are not kept are predicted to err by.
-  __device__ void count_error(int tile, const Candidates& candidates, Cut cut) const {
-    const float rest = rest_of(candidates, cut) * __expf(-log_sum(tile)), length = mean_length();
+  __device__ void count_error(const Candidates& candidates, Cut cut) const {
+    const float rest = rest_of(candidates, cut), length = mean_length();
     const float error = length > 0 ? fminf(rest / length, kMostError) : 0.0F;
     if (lane() == 0) count(p_, kCountPredictedError, __float2ll_rn(error * (1 << kErrorBits)));
   }
 
   /// From the masses of all blocks that the tile sees.
   __device__ void predict(int tile) const {
-    const int last = min((tile + 1) * p_.selection.rows, video_part(p_.queries, p_.text_tokens)) - 1;
-    const Candidates all{keys_ + warp() * sizes_.selectable_keys,
-                         min(ceil_div(visible_keys(p_, count_, last), kRecord), key_blocks_)};
-    const float top = all.count > 0 ? from_ordered(all.largest()) : 0.0F,
-                sum = all.count > 0 ? all.mass_from(1, top) : 0.0F;
+    const int blocks = min(visible_blocks(tile), with_means_);  // a ragged last block is always kept, and has no mean
     const int64_t head = static_cast<int64_t>(bh_);
     float square = 0;
 #pragma unroll
     for (int c = 0; c < D / 32; ++c) {
       const int channel = c * 32 + lane();
       float output = 0;
-      for (int j = 0; j < all.count; ++j)  // a ragged last block is always kept, and has no mean here
-        if (j < with_means_)
-          output =
-              fmaf(__expf(from_ordered(all.keys[j]) - top),
-                   __half2float(__ushort_as_half(buffers_.v_block_mean[(head * sizes_.key_blocks + j) * D + channel])),
-                   output);
-      output =
-          output / fmaxf(sum, FLT_MIN) * buffers_.v_scale[head * D + channel] + buffers_.v_centre[head * D + channel];
+      for (int j = 0; j < blocks; ++j)
+        output =
+            fmaf(__uint_as_float(*key_of(warp(), j)),
+                 __half2float(__ushort_as_half(buffers_.v_block_mean[(head * sizes_.key_blocks + j) * D + channel])),
+                 output);
+      output = output * buffers_.v_scale[head * D + channel] + buffers_.v_centre[head * D + channel];
       square = fmaf(output, output, square);
     }
     square = warp_sum(square);
-    if (lane() == 0) output_of(tile) = {top + logf(fmaxf(sum, FLT_MIN)), sqrtf(square)};
+    if (lane() == 0) length_of(tile) = sqrtf(square);
   }
 
   /// f(word, which of its 32 blocks are kept), for the blocks [0, 32 * words).
   template <typename F>
   __device__ void each_word(int words, const Candidates& candidates, Cut cut, const F& f) const {
-    int ties = 0;
-    for (int word = 0; word < words; ++word) {
+    const auto fetch = [&](int word) {
       const int block = word * 32 + lane();
-      const uint32_t key = block < candidates.count ? candidates.keys[block] : 0;
-      bool kept = key == 0 || key >= cut.threshold;
+      return block < candidates.count ? candidates.keys[block] : 0;
+    };
+    int ties = 0;
+    uint32_t next = fetch(0);
+    for (int word = 0; word < words; ++word) {
+      const uint32_t key = next;
+      next = fetch(word + 1);
+      const uint32_t rank = candidates.rank(key);
+      bool kept = key == 0 || rank >= cut.threshold;
       if (cut.ties != kAllTies) {
-        const bool tie = key == cut.threshold;
+        const bool tie = key != 0 && rank == cut.threshold;
         const uint32_t tied = __ballot_sync(~0U, tie);
         kept = kept && !(tie && ties + __popc(tied & before()) >= cut.ties);
         ties += __popc(tied);
@@ -346,7 +458,7 @@ class TileSelector {
     length += means;
     if (lane() == 0) {
       if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
-      buffers_.tile_lists[at] = {max(length, 1), length > 0 ? 1 : 0, means};
+      put_tile(sizes_, buffers_, bh_, tile, {max(length, 1), length > 0 ? 1 : 0, means});
     }
     return {blocks * groups, means * groups};
   }
@@ -359,43 +471,110 @@ class TileSelector {
   const int count_, key_blocks_;
   const int with_means_;  // key blocks that have means
   uint32_t* const keys_;
+  Cut budget_cut_{1, kAllTies};
 };
 
 template <int D>
-__global__ void __launch_bounds__(kThreads, D == 256 ? 1 : 2)
+constexpr int kResident = D == 256 ? 1 : 2;  // CTAs of a multiprocessor
+
+template <int D>
+__global__ void __launch_bounds__(kThreads, kResident<D>)
     predict_outputs(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                     const __grid_constant__ Buffers buffers) {
-  extern __shared__ uint32_t shared_keys[];
-  TileSelector<D>(p, sizes, buffers, shared_keys).predict();
+  TileSelector<D>(p, sizes, buffers, nullptr).predict();
 }
 
 template <int D>
-__global__ void __launch_bounds__(kThreads, D == 256 ? 1 : 2)
-    select(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
-           const __grid_constant__ Buffers buffers) {
+__global__ void __launch_bounds__(kThreads, kResident<D>)
+    select_by_mass(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                   const __grid_constant__ Buffers buffers) {
   extern __shared__ uint32_t shared_keys[];
-  TileSelector<D>(p, sizes, buffers, shared_keys).run();
+  TileSelector<D>(p, sizes, buffers, shared_keys).select_by_mass();
+}
+
+template <int D>
+__global__ void __launch_bounds__(kThreads, kResident<D>)
+    rank_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                  const __grid_constant__ Buffers buffers) {
+  TileSelector<D>(p, sizes, buffers, nullptr).rank_by_error();
+}
+
+/// The rest of a budget's way: where it ends among the bins, and then the bins of that bin. grid: parts of the work,
+/// budgets.
+__global__ void __launch_bounds__(kThreads)
+    find_sub_bin(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                 const __grid_constant__ Buffers buffers) {
+  __shared__ BinCounts bins;
+  const int heads = p.selection.heads == nullptr ? p.heads : 1, first_head = static_cast<int>(blockIdx.y) * heads;
+  if (heads == 1 && p.selection.heads != nullptr &&
+      p.selection.heads[first_head % p.heads].kind != HeadChoice::Kind::topk)
+    return;
+  Budget& budget = buffers.budgets[blockIdx.y];
+  const BinPlace place = find_bin(budget.bins, budget.wanted);
+  if (blockIdx.x == 0 && threadIdx.x == 0) budget.place = place;
+  bins.clear();
+  const int groups = ceil_div(sizes.selection_tiles, kTiles), lane = static_cast<int>(threadIdx.x) % 32;
+  const int warps = static_cast<int>(gridDim.x) * kTiles;
+  for (int row = static_cast<int>(blockIdx.x) * kTiles + static_cast<int>(threadIdx.x) / 32;
+       row < heads * sizes.selection_tiles; row += warps) {
+    const int64_t tile =
+        static_cast<int64_t>(first_head + row / sizes.selection_tiles) * groups * kTiles + row % sizes.selection_tiles;
+    const uint32_t* keys = reinterpret_cast<const uint32_t*>(buffers.scores) + tile * sizes.selectable_keys;
+#pragma unroll 4
+    for (int block = lane; block < sizes.selectable_keys; block += 32) {
+      const uint32_t key = keys[block], code = budget_code(key);
+      if (key != 0 && code / kBins == static_cast<uint32_t>(place.bin)) atomicAdd(&bins.count[code % kBins], 1);
+    }
+  }
+  bins.add_to(budget.sub_bins);
+}
+
+template <int D>
+__global__ void __launch_bounds__(kThreads, kResident<D>)
+    choose_by_error(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                    const __grid_constant__ Buffers buffers) {
+  TileSelector<D>(p, sizes, buffers, nullptr).choose_by_error();
+}
+
+/// CTAs that look for the end of a budget: enough for every multiprocessor to have two.
+int parts_of_budget(const Sizes& sizes, int budgets) {
+  constexpr int kPlaces = 2 * 132;
+  const int rows = sizes.batch_heads / budgets * sizes.selection_tiles;
+  return std::max(1, std::min(kPlaces / budgets, ceil_div(rows, kTiles)));
+}
+
+/// A CTA for every 16 tiles.
+template <typename Function>
+void run(const Call& call, Function* kernel, int bytes = 0) {
+  const int groups = ceil_div(call.sizes.selection_tiles, kTiles);
+  kernel<<<static_cast<unsigned>(call.sizes.batch_heads) * groups, kThreads, bytes, call.stream>>>(
+      call.problem, call.sizes, call.buffers);
+}
+
+template <int D>
+void select(const Call& call) {
+  if (!call.problem.selection.by_error) {
+    const int bytes =
+        call.buffers.scores == nullptr ? kTiles * call.sizes.selectable_keys * static_cast<int>(sizeof(uint32_t)) : 0;
+    cudaFuncSetAttribute(select_by_mass<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return run(call, select_by_mass<D>, bytes);
+  }
+  if (call.buffers.output_lengths != nullptr) run(call, predict_outputs<D>);
+  run(call, rank_by_error<D>);
+  if (const int budgets = call.sizes.budgets; budgets > 0) {
+    const dim3 grid(static_cast<unsigned>(parts_of_budget(call.sizes, budgets)), static_cast<unsigned>(budgets));
+    find_sub_bin<<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+  }
+  run(call, choose_by_error<D>);
 }
 
 }  // namespace
 
 void launch_select(const Call& call) {
   if (call.buffers.bitmap == nullptr || call.sizes.selection_tiles == 0) return;
-  const int groups = ceil_div(call.sizes.selection_tiles, kTiles);
-  const int bytes =
-      call.buffers.scores == nullptr ? kTiles * call.sizes.selectable_keys * static_cast<int>(sizeof(uint32_t)) : 0;
-  const auto run = [&](auto* kernel) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    kernel<<<static_cast<unsigned>(call.sizes.batch_heads) * groups, kThreads, bytes, call.stream>>>(
-        call.problem, call.sizes, call.buffers);
-  };
-  const auto run_both = [&](auto* predict, auto* choose) {
-    if (call.buffers.outputs != nullptr) run(predict);
-    run(choose);
-  };
-  if (call.sizes.D == 64) run_both(predict_outputs<64>, select<64>);
-  if (call.sizes.D == 128) run_both(predict_outputs<128>, select<128>);
-  if (call.sizes.D == 256) run_both(predict_outputs<256>, select<256>);
+  if (call.sizes.D == 64) select<64>(call);
+  if (call.sizes.D == 128) select<128>(call);
+  if (call.sizes.D == 256) select<256>(call);
 }
 
 }  // namespace sparsereel::attention::cuda

@@ -25,10 +25,15 @@ struct Spread {
   float mean, deviation;
 };
 
+__device__ uint32_t budget_code(uint32_t key);
+
 /// Candidates of one tile: keys in shared or global memory, read by one warp.
 struct Candidates {
   const uint32_t* keys;
   int count;
+  bool coded = false;  // whether a cut's threshold is a budget_code(), not a key
+
+  __device__ uint32_t rank(uint32_t key) const { return coded ? budget_code(key) : key; }
 
   template <typename F>
   __device__ void each(const F& f) const {
@@ -141,13 +146,18 @@ __device__ inline Cut cut_by_rest(const Candidates& candidates, float rest) {
 /// The mass of those that a cut leaves out.
 __device__ inline float rest_of(const Candidates& candidates, const Cut& cut) {
   int ties = 0;
-  float rest = 0;
+  float rest = 0, tied = 0;
   candidates.each([&](uint32_t key) {
-    ties += key == cut.threshold ? 1 : 0;
-    rest += key != 0 && key < cut.threshold ? __expf(from_ordered(key)) : 0.0F;
+    if (key == 0) return;
+    const uint32_t rank = candidates.rank(key);
+    const float mass = __expf(from_ordered(key));
+    ties += rank == cut.threshold ? 1 : 0;
+    tied = rank == cut.threshold ? mass : tied;
+    rest += rank < cut.threshold ? mass : 0.0F;
   });
   ties = max(__reduce_add_sync(~0U, ties) - cut.ties, 0);
-  return warp_sum(rest) + (ties > 0 ? static_cast<float>(ties) * __expf(from_ordered(cut.threshold)) : 0.0F);
+  for (int lanes = 16; lanes > 0; lanes /= 2) tied = fmaxf(tied, __shfl_xor_sync(~0U, tied, lanes));
+  return warp_sum(rest) + static_cast<float>(ties) * tied;
 }
 
 }  // namespace sparsereel::attention::cuda

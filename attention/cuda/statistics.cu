@@ -80,6 +80,7 @@ template <int D>
 __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   const int bh = blockIdx.x, c = threadIdx.x;
   if (bh == 0 && c == 0) *buffers.next_tile = 0;
+  if (bh == 0 && c < kLengthClasses) buffers.class_counts[c] = 0;
   for (int i = c; bh == 0 && i < sizes.value_record_bytes / 4; i += D)
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
   const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * 4 * D + c;

@@ -19,8 +19,10 @@ __device__ bool reaches(const uint4& e4m3) {
 }
 constexpr uint32_t kLargestCode = 0x7E;  // 448, as everything beyond becomes
 
-/// 2.5: what lies beyond is an outlier. The sample's largest value lies at 1.75.
-constexpr uint32_t kOutlierCode = 0x42;
+/// The sample's largest value lies at 1.75. A record with a value beyond 4 has outliers: of normal data none has, but
+/// one in 25 a value beyond 2.5. Where there are outliers, every value beyond 2.5 is one.
+constexpr uint32_t kOutlierCode = 0x48;
+constexpr uint32_t kSparedCode = 0x42;
 
 /// A channel of a record that has an outlier, of which four neighbouring lanes have 16 keys each and call this
 /// together. It gets a mean with which the largest of the 64 is exact, so that rows that attend to nothing else get it
@@ -95,7 +97,7 @@ __device__ void spare_outliers(const Problem& p, const Sizes& sizes, const Buffe
     const int channel = item / 4, chunk = item % 4;
     auto* const place = reinterpret_cast<uint4*>(out + value_offset(channel, chunk * 16));
     uint4 keys = *place;
-    const unsigned found = __ballot_sync(~0U, reaches<kOutlierCode>(keys));
+    const unsigned found = __ballot_sync(~0U, reaches<kSparedCode>(keys));
     if ((found >> (threadIdx.x % 32 & ~3U) & 0xF) == 0) continue;
     const float mean = OutlierRow<T, D>(p, buffers, thread, channel, chunk).spare(keys);
     *place = keys;

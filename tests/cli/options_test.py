@@ -59,7 +59,7 @@ class Options(CommandLineTest):
         self.assertEqual(self.means('--topk', '0.3', '--dropped', 'none', '--select', 'mass'), published)
         self.assertEqual(self.means('--dropped', 'none'), published | {'topk': '0.5'})
         self.assertEqual(self.means('--dropped', 'none', '--config', self.config('topk: 0.3\n', 'topk.yaml')), published)
-        self.assertEqual(self.means('--dropped', 'mean')['topk'], '0.15')
+        self.assertEqual(self.means('--dropped', 'mean')['topk'], '0.12')
         means = {'dropped': 'mean', 'select': 'error', 'cell': '32', 'topk': '0.3'}
         for arguments in (['--dropped', 'mean'], ['--select', 'error'], ['--select', 'error', '--dropped', 'mean']):
             self.assertEqual(self.means('--topk', '0.3', '--cell', '32', *arguments), means, arguments)

@@ -1,0 +1,131 @@
+// The share of a tile's softmax that each key block holds, from queries pooled by 16: where those of a tile look at
+// different blocks, one mean of them all finds neither.
+#pragma once
+
+#include <cmath>
+
+#include "attention/cuda/pooled_rows.cuh"
+#include "attention/cuda/records.h"
+
+namespace sparsereel::attention::cuda {
+
+__device__ inline float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// mass_j = sum_a w_a softmax_j(scale q_a . k_j) over the cells a of one tile, w_a: a cell's share of its queries. A
+/// warp has a tile.
+template <int D>
+class TileMasses {
+ public:
+  static_assert(192 / kCell <= kPooledRows);
+
+  /// cells: bf16 [ceil(queries / 16)][D], means of the tile's queries; keys: those of the head, as
+  /// in Buffers::k_mean, from the first on; blocks >= 1.
+  __device__ TileMasses(const uint16_t* cells, int queries, const uint16_t* keys, int blocks, float scale)
+      : cells_(reinterpret_cast<const __nv_bfloat16*>(cells)),
+        count_(ceil_div(queries, kCell)),
+        keys_(keys),
+        blocks_(blocks),
+        to_log2_(scale * kLog2e) {
+    float top[2] = {kLowest, kLowest}, sum[2] = {};
+    each_product(0, blocks_, [&](int first, float(&c)[4]) {
+      if (first + kPooledKeys > blocks_) hide_from(blocks_ - first, c);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) add(c[2 * r] * to_log2_, c[2 * r + 1] * to_log2_, top[r], sum[r]);
+    });
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int cell = static_cast<int>(threadIdx.x) % 32 / 4 + 8 * r;
+      const float real = static_cast<float>(min(max(queries - cell * kCell, 0), kCell));
+      shift_[r] = log2_of_row(top[r], sum[r]) - log2f(real / static_cast<float>(queries));  // infinite without queries
+    }
+  }
+
+  /// f(block, mass) for the blocks [begin, min(end, blocks)), begin a multiple of 32, each lane with one of every 32;
+  /// all lanes of the warp call this together.
+  template <typename F>
+  __device__ void each(int begin, int end, const F& f) const {
+    const PooledRows<D> rows(cells_, D, count_);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int first = begin; first < min(end, blocks_); first += 32) {
+      float mass[8];  // of this lane's two rows; two columns of each eight blocks
+#pragma unroll
+      for (int eight = 0; eight < 4; ++eight) {
+        float c[4] = {};
+        if (first + eight * kPooledKeys < blocks_) rows.multiply(keys_, first + eight * kPooledKeys, c);
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          mass[2 * eight + i] =
+              exp2_of(fmaf(c[i], to_log2_, -shift_[0])) + exp2_of(fmaf(c[i + 2], to_log2_, -shift_[1]));
+      }
+      // Lanes with equal columns share them out while they add their rows up: lane 16 a + 8 b + 4 i + l gets the column
+      // 2 l + i of the eight blocks number 2 a + b.
+#pragma unroll
+      for (int lanes = 16, count = 4; lanes >= 4; lanes /= 2, count /= 2) {
+        const bool upper = (lane & lanes) != 0;
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+          const float away = upper ? mass[i] : mass[i + count];
+          mass[i] = (upper ? mass[i + count] : mass[i]) + __shfl_xor_sync(~0U, away, lanes);
+        }
+      }
+      const int block = first + lane / 8 * kPooledKeys + lane % 4 * 2 + lane / 4 % 2;
+      if (block < blocks_) f(block, mass[0]);
+      __syncwarp();
+    }
+  }
+
+ private:
+  static constexpr float kLowest = -1e30F;
+  static constexpr float kRoom = 60;  // what a score may exceed the shift by: fp32 sums 2^60 of any number of blocks
+
+  template <typename F>
+  __device__ void each_product(int begin, int end, const F& f) const {
+    const PooledRows<D> rows(cells_, D, count_);
+#pragma unroll(D == 64 ? 2 : 1)
+    for (int first = begin; first < end; first += kPooledKeys) {
+      float c[4];
+      rows.multiply(keys_, first, c);
+      f(first, c);
+    }
+  }
+
+  /// Lets only the first `real` of eight columns count.
+  __device__ static void hide_from(int real, float (&c)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (static_cast<int>(threadIdx.x) % 4 * 2 + i % 2 >= real) c[i] = -INFINITY;
+  }
+
+  /// sum: of 2^(score - top).
+  __device__ static void add(float a, float b, float& top, float& sum) {
+    const float more = fmaxf(a, b);
+    if (more > top + kRoom) {
+      sum *= exp2_of(top - more);
+      top = more;
+    }
+    sum += exp2_of(a - top) + exp2_of(b - top);
+  }
+
+  /// log2 of the four lanes' sums of a row.
+  __device__ static float log2_of_row(float top, float sum) {
+    float highest = fmaxf(top, __shfl_xor_sync(~0U, top, 1));
+    highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
+    sum *= exp2_of(top - highest);
+    sum += __shfl_xor_sync(~0U, sum, 1);
+    sum += __shfl_xor_sync(~0U, sum, 2);
+    return highest + log2f(sum);
+  }
+
+  const __nv_bfloat16* const cells_;
+  const int count_;  // of them
+  const uint16_t* const keys_;
+  const int blocks_;
+  const float to_log2_;
+  float shift_[2];
+};
+
+}  // namespace sparsereel::attention::cuda

@@ -1,0 +1,34 @@
+// The order in which the Hopper kernel takes its last tiles: longest lists first, so that no multiprocessor is left
+// with a long one when the others are done. Only the last ones: tiles of a head that run together share K and V in the
+// L2 cache.
+#pragma once
+
+#include "attention/cuda/scratch.h"
+
+namespace sparsereel::attention::cuda {
+
+/// Notes a tile's list; one thread calls it. The order within a class is that of arrival: no result depends on it.
+__device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int bh, int tile, const TileList& list) {
+  const int index = bh * sizes.query_tiles + tile, place = index - (sizes.whole_tiles - sizes.sorted_tiles);
+  buffers.tile_lists[index] = list;
+  if (place < 0 || place >= sizes.sorted_tiles) return;
+  const int shortness = (sizes.list_entries - list.length) * kLengthClasses / sizes.list_entries;
+  const int length_class = min(max(shortness, 0), kLengthClasses - 1);
+  const int at = atomicAdd(buffers.class_counts + length_class, 1);
+  buffers.tile_order[length_class * sizes.sorted_tiles + at] = index;
+}
+
+/// The index-th tile that is taken.
+__device__ inline int tile_at(const Sizes& sizes, const Buffers& buffers, int index) {
+  int place = index - (sizes.whole_tiles - sizes.sorted_tiles);
+  if (place < 0) return index;
+#pragma unroll
+  for (int length_class = 0; length_class < kLengthClasses; ++length_class) {
+    const int count = buffers.class_counts[length_class];
+    if (place < count) return buffers.tile_order[length_class * sizes.sorted_tiles + place];
+    place -= count;
+  }
+  return index;
+}
+
+}  // namespace sparsereel::attention::cuda
