@@ -195,6 +195,49 @@ TEST_F(MeansOnGpu, ABoundOnTheErrorIsKeptAsOnTheCpu) {
   }
 }
 
+TEST_F(MeansOnGpu, ABoundOnTheErrorHoldsForScoresBeyondTheRangeOfExponentials) {
+  for (const double gain : {12.0, 60.0}) {
+    SCOPED_TRACE(gain);
+    Inputs x = video(1, 3000, 3000, 2, 64);
+    x.q = rounded(x.q * gain);
+    Context context = means(0.5);
+    context.policy.defaults.selection = Selection::error;
+    context.policy.defaults.error = 5;  // means err by far more where scores are sharp
+    const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+    EXPECT_GT(cpu.statistics.sparsity(), 0.3);
+    EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.03);
+    EXPECT_NEAR(gpu.statistics.predicted_error(), cpu.statistics.predicted_error(), 0.25);
+  }
+}
+
+TEST_F(MeansOnGpu, APredictionIsCountedForABudgetAsOnTheCpu) {
+  const Inputs x = video(2, 3000, 3000, 2, 64);
+  Context context = means(0.2);
+  context.mode = Mode::check;
+  const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+  EXPECT_NEAR(gpu.statistics.predicted_error(), cpu.statistics.predicted_error(),
+              0.02 * cpu.statistics.predicted_error());
+}
+
+TEST_F(MeansOnGpu, ABudgetGoesWhereMeansErrMost) {
+  Inputs x = video(2, 3000, 3000, 3, 64);
+  x.v.select(2, 1).mul_(4);  // head 1
+  x.v = rounded(x.v);
+  for (const bool alone : {false, true}) {
+    SCOPED_TRACE(alone ? "a budget a head" : "one for all heads");
+    Context context = means(0.2);
+    if (alone) {
+      std::vector<HeadPolicy> heads(3, context.policy.defaults);
+      heads[2].topk = 0.5;
+      context.policy.per_head = {heads};
+    }
+    const Result gpu = on_gpu(x, context), cpu = exact(x, context);
+    EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.002);
+    for (int64_t h = 0; h < 3; ++h)
+      EXPECT_LT(compare(gpu.out.select(2, h), cpu.out.select(2, h)).relative_l1, 0.07) << h;
+  }
+}
+
 TEST_F(MeansOnGpu, OtherCellsAreRefused) {
   const Inputs x = inputs(1, 700, 700, 1, 64);
   Context context = means(0.5);

@@ -72,6 +72,11 @@ struct Extras {
     for (uint8_t& bit : bits) bit = generator() % 3 == 0;
     return bits;
   }()};
+  OnDevice<HeadChoice> heads{[] {
+    std::vector<HeadChoice> heads(64, {0.3, HeadChoice::Kind::topk, 1, 0.1F, 50});
+    heads[1].kind = HeadChoice::Kind::dense;
+    return heads;
+  }()};
   OnDevice<float> weights{std::vector<float>(4096, 1.25F)};
   OnDevice<uint16_t> rotary{std::vector<uint16_t>(1000000, 0x3800)};  // fp16 0.5
 };
@@ -89,7 +94,7 @@ void predict(Problem& p) {
 }
 
 void keep_means(Problem& p) {
-  p.selection.means = p.selection.by_error = true;
+  p.selection.means = p.selection.by_error = p.selection.counts_blocks = true;
 }
 
 void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across) {
@@ -169,6 +174,12 @@ const Mode modes[] = {
        keep_means(p);
        p.selection.similarity = false;
        p.selection.all.similarity = -1;
+     }},
+    {"means by error, a budget a head",
+     [](Problem& p, const Extras& extras) {
+       predict(p);
+       keep_means(p);
+       p.selection.heads = extras.heads.get();
      }},
     {"means up to a predicted error, with text, 64 rows a selection",
      [](Problem& p, const Extras&) {
