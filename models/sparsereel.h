@@ -1,4 +1,8 @@
 // libsparsereel: text to video from C++17. The one public header; it needs none of libtorch's.
+//
+// On a CPU, libtorch's threads spin while they wait for each other: beside other busy processes a video takes several
+// times as long. OMP_WAIT_POLICY=passive in the environment ends that. It is read while the library is loaded, so set
+// it before the program starts, as the command line does for itself; later is too late.
 #pragma once
 
 #include <cstdint>
