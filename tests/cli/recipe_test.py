@@ -1,5 +1,6 @@
 """`generate --from`: the recipe inside a video renders it again, and the command line wins over it."""
 import json
+import os
 import unittest
 
 from support import MODEL, PROMPT, ROOT, CommandLineTest
@@ -36,6 +37,15 @@ class Recipe(CommandLineTest):
         self.succeed(self.render('--from', 'b.mp4', '-m', MODEL, '-o', 'c.mp4'))
         pictures = [data[data.index(b'mdat'):] for data in (self.read('b.mp4'), self.read('c.mp4'))]
         self.assertEqual(*pictures)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, 'one CPU is like another')
+    def test_the_file_is_the_same_on_one_cpu_and_on_all(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--size', '256x256', '--steps', 1, '--save-latents', 'latents.safetensors'))
+        one = {min(os.sched_getaffinity(0))}
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'all.mp4', '--device', 'cpu'))
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'one.mp4', '--device', 'cpu',
+                                      preexec_fn=lambda: os.sched_setaffinity(0, one)))
+        self.assertEqual(self.read('one.mp4'), self.read('all.mp4'))
 
     def test_command_line_and_config_file_win_over_the_recipe(self):
         self.succeed(self.generate('-o', 'a.mp4', '--seed', 3, '--crf', 30, '--topk', 0.4))
