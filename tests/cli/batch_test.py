@@ -273,6 +273,17 @@ class Resuming(BatchTest):
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
         self.check_consistent(2)
 
+    def test_manifest_is_a_file_that_may_be_written(self):
+        (self.folder / 'set.txt').write_text('a red ball\n')
+        manifest = self.folder / 'out' / 'manifest.0.jsonl'
+        manifest.parent.mkdir()
+        manifest.touch(0o444)
+        arguments = ['batch', 'set.txt', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1]
+        self.fail_with(self.run_program(*arguments), 2, 'manifest.0.jsonl', 'read-only')
+        manifest.unlink()
+        os.mkfifo(manifest)
+        self.fail_with(self.run_program(*arguments, timeout=20), 2, 'manifest.0.jsonl', 'a device or a pipe')
+
     def test_two_processes_cannot_write_one_manifest(self):
         file = self.prompts(2)
         process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '1000'))], cwd=self.folder)

@@ -237,6 +237,17 @@ class Failures(CommandLineTest):
     def test_output_on_a_read_only_file_system(self):
         self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
 
+    def test_read_only_files_are_not_replaced(self):
+        for arguments in (['-o', 'old.y4m'], ['--report', 'old.json'], ['--save-latents', 'old.safetensors'], ['--contact-sheet', 'old.png'],
+                          ['-o', 'clip.gif']):
+            with self.subTest(arguments=arguments):
+                old = self.folder / arguments[1].replace('.gif', '.gif.json')  # a GIF's recipe counts too
+                old.write_text('old')
+                old.chmod(0o444)
+                self.fail_with(self.generate(*arguments), 2, 'cannot write', old.name, 'read-only')
+                self.assertEqual(old.read_text(), 'old')
+        self.assertEqual(self.names(), sorted(['old.y4m', 'old.json', 'old.safetensors', 'old.png', 'clip.gif.json']))
+
     def test_output_on_a_device_or_a_pipe(self):
         for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe here
             with self.subTest(name=name):

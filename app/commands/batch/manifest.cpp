@@ -134,6 +134,7 @@ fs::path manifest_path(const fs::path& folder, int64_t rank) {
 }
 
 ManifestWriter::ManifestWriter(const fs::path& folder, int64_t rank) : path_(manifest_path(folder, rank)) {
+  models::check_target(path_);
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw failure(path_, errno);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
