@@ -70,6 +70,9 @@ std::string model_name(const RunOptions& run);
 RunOptions read_run_options(const Settings& settings);
 /// Throws Error naming the option that is out of range or would have no effect. `prompt_needed` is false for `config
 /// show`.
+/// Throws Error naming the file where it is no profile.
+attention::Profile read_profile(const std::filesystem::path& file);
+
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
 /// `given`: how the error names the profile, which was made for another model than this one.

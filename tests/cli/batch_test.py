@@ -36,6 +36,29 @@ class PromptSets(BatchTest):
         self.assertEqual([line['seed'] for line in lines], [100, 101, 5])
         self.assertEqual([line['recipe']['steps'] for line in lines], [2, 3, 2])
 
+    def test_set_on_standard_input(self):
+        for text in ('# two\na red circle\na blue star\n', '\n{"prompt": "a red circle"}\n{"prompt": "a blue star"}\n'):
+            with self.subTest(text):
+                report = self.set_report('-', 'out', '--steps', 1, input=text)
+                self.assertEqual((report['rows'], report['rendered'] + report['skipped']), (2, 2))
+                self.assertEqual(self.manifest()[0]['place'], 'standard input:2')
+        self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), 2)
+        self.fail_with(self.batch('-', 'other', input='{"prompt": "a", "stpes": 3}'), 2, 'standard input:1', 'stpes', 'did you mean steps')
+        self.fail_with(self.batch('-', 'other', input=''), 2, 'standard input', 'no row')
+
+    def test_sets_that_never_end_are_not_read(self):
+        os.mkfifo(self.folder / 'set.txt')
+        (self.folder / 'endless.jsonl').symlink_to('/dev/zero')
+        for name in ('set.txt', 'endless.jsonl'):
+            self.fail_with(self.batch(name, timeout=20, **limited_memory(4 << 30)), 2, name, 'a device or a pipe', '- for standard input')
+        self.write('large.yaml', '#' * (4 << 20) + '\n')
+        self.fail_with(self.batch('large.yaml'), 2, 'large.yaml: is larger than 4 MiB')
+        (self.folder / 'out').mkdir()
+        (self.folder / 'out' / 'manifest.1.jsonl').symlink_to('/dev/zero')
+        self.write('one.txt', 'a red ball\n')
+        for arguments in (self.arguments('one.txt', 'out'), ['batch', '--status', 'out']):
+            self.fail_with(self.run_program(*arguments, timeout=20, **limited_memory(4 << 30)), 2, 'manifest.1.jsonl', 'a device or a pipe')
+
     def test_wrong_file_is_refused_before_anything_is_made(self):
         for name, text, words in (
                 ('a.jsonl', '{"prompt": "a"}\n{"prompt": "a", "stpes": 3}\n', ['a.jsonl:2', 'stpes', 'did you mean steps']),

@@ -116,6 +116,45 @@ class Failures(CommandLineTest):
         for name in ('none.txt', 'empty.txt', '.'):
             self.fail_with(self.run_program('generate', '-m', MODEL, '--prompt-file', name), 2, name)
 
+    def test_what_never_ends_is_not_read(self):
+        model = self.copy_of_the_model()
+        os.mkfifo(self.folder / 'pipe')
+        os.mkfifo(self.folder / 'pipe.mp4')
+        (self.folder / 'clip.gif').write_text('GIF89a')
+        os.mkfifo(self.folder / 'clip.gif.json')
+        (self.folder / 'model' / 'tokenizer' / 'spiece.model').unlink()
+        os.mkfifo(self.folder / 'model' / 'tokenizer' / 'spiece.model')
+        for arguments, words in (
+                (['--prompt-file', 'pipe'], ['pipe: is a device or a pipe', '- for standard input']),
+                (['--prompt-file', '/dev/zero'], ['/dev/zero: is a device or a pipe', '- for standard input']),
+                (['-p', 'x', '--config', 'pipe'], ['pipe']), (['-p', 'x', '--config', '/dev/zero'], ['/dev/zero']),
+                (['-p', 'x', '--profile', 'pipe'], ['pipe']), (['-p', 'x', '--profile', '/dev/zero'], ['/dev/zero']),
+                (['-p', 'x', '--init-latents', 'pipe'], ['pipe']), (['--from', 'pipe.mp4'], ['pipe.mp4']),
+                (['--from', 'clip.gif'], ['clip.gif.json']), (['-p', 'x', '-m', model], ['spiece.model'])):
+            with self.subTest(arguments=arguments):
+                given = arguments if '-m' in arguments else [*arguments, '-m', MODEL]
+                self.fail_with(self.run_program('generate', *given, '--device', 'cpu', '-o', 'a.mp4', timeout=20, **limited_memory(4 << 30)), 2, *words)
+        for arguments in (['generate', '--random-weights', 'pipe'], ['inspect', 'pipe.mp4'], ['decode', 'pipe', '-m', MODEL],
+                          ['bench', 'plot', 'pipe']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.run_program(*arguments, timeout=20), 2, 'pipe')
+        # a recipe that is looked at when its GIF is replaced
+        self.succeed(self.generate('-o', 'clip.gif', '--no-metadata', timeout=20))
+
+    def test_what_is_larger_than_it_can_be_is_not_read(self):
+        mebibyte = 1 << 20
+        (self.folder / 'prompt.txt').write_text('x' * (mebibyte + 1))
+        (self.folder / 'negative.yaml').write_text(f'negative_prompt: {"x" * (mebibyte + 1)}\n')
+        (self.folder / 'large.yaml').write_text('#' * (4 * mebibyte + 1))
+        for arguments, words in ((['--prompt-file', 'prompt.txt'], ['prompt.txt: is larger than 1 MiB', 'less than 1 MiB']),
+                                 (['--prompt-file', '-'], ['standard input: is larger than 1 MiB']),
+                                 (['-p', 'x', '--config', 'negative.yaml'], ['negative_prompt', 'is longer than 1 MiB']),
+                                 (['-p', 'x', '--config', 'large.yaml'], ['large.yaml: is larger than 4 MiB']),
+                                 (['-p', 'x', '--profile', 'large.yaml'], ['large.yaml: is larger than 4 MiB'])):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.run_program('generate', *arguments, '-m', MODEL, '-o', 'a.mp4', input='x' * (mebibyte + 1)), 2, *words)
+        self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', '-', '--steps', 1, '-o', 'a.mp4', input='x' * mebibyte))
+
     def test_missing_model(self):
         self.fail_with(self.generate_from('nowhere'), 2, 'nowhere')
 

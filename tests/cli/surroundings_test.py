@@ -19,7 +19,7 @@ class Surroundings(CommandLineTest):
     def environment_of_a_run(self, **given):
         """Name and environment of a run that waits for its input, as the system knows them."""
         environment = {name: value for name, value in os.environ.items() if name not in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')}
-        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '--prompt-file', '/dev/stdin', '-o', 'clip.mp4'], cwd=self.folder,
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '--prompt-file', '-', '-o', 'clip.mp4'], cwd=self.folder,
                                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | given)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)

@@ -18,6 +18,7 @@
 #include "app/outputs.h"
 #include "app/report.h"
 #include "hilbert/error.h"
+#include "app/text_file.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
@@ -67,9 +68,9 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
                 const Share& share) {
   PlannedRow planned;
   planned.index = index;
-  planned.place = options.set.string() + ":" + std::to_string(row.line);
+  planned.place = name_of_input(options.set) + ":" + std::to_string(row.line);
   attempt(planned, [&] {
-    merge(planned.settings, row, set, options.set.string());
+    merge(planned.settings, row, set, name_of_input(options.set));
     planned.options = read_generate_options(planned.settings);
     if (!has_own_seed(row, planned.settings)) planned.options.request.seed += static_cast<uint64_t>(index);
     choose_device(planned, share);
@@ -113,7 +114,7 @@ class FileTable {
 };
 
 void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options, const Share& share) {
-  files.reads("the prompt set", options.set);
+  if (!is_standard_input(options.set)) files.reads("the prompt set", options.set);
   files.reads("--config", set.config_file);
   for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
   const fs::path own = manifest_path(options.folder, share.rank);
