@@ -16,6 +16,7 @@
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
+#include "models/frames.h"
 #include "models/memory_need.h"
 #include "models/request.h"
 #include "models/text/random_ids.h"
@@ -352,5 +353,6 @@ std::shared_ptr<Pipeline> Pipeline::open(const std::string& folder, const std::s
                                          const std::string& dtype) {
   return open(ModelFolder::open(folder), {.device = device, .dtype = dtype});
 }
+  check_numbers(result.frames, dtype_);
 
 }  // namespace sparsereel::models

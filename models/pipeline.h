@@ -127,7 +127,8 @@ class Pipeline {
   virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;
   virtual GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) = 0;
   /// Latents as saved (diffusers' layout and scale) -> frames as in GenerateResult.
-  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles.
+  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles. Throws Error where the frames
+  /// hold NaN.
   virtual Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {}) = 0;
 
   /// Names and shapes of all weights, from the files' headers. Throws Error: what does not fit is found before any time

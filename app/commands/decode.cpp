@@ -64,7 +64,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
 
   std::vector<std::string> warnings;
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
-  if (const std::string wrong = models::defect(frames, pipeline->dtype()); !wrong.empty())
+  if (const std::string wrong = models::defect(frames); !wrong.empty())
     warnings.push_back("the video " + wrong);
   if (!written.note.empty()) warnings.push_back(written.note);
   const double seconds = seconds_since(start);

@@ -95,7 +95,7 @@ std::vector<std::string> closing_warnings(const models::GenerateResult& result, 
   for (const std::string& warning :
        {written.note, of_profile, models::frame_count_warning(result.frames, result.settings)})
     if (!warning.empty()) warnings.push_back(warning);
-  const std::string wrong = models::defect(result.frames, result.latents.scalar_type());
+  const std::string wrong = models::defect(result.frames);
   if (wrong.empty()) {
     kept.let_go();
   } else {

@@ -204,7 +204,7 @@ nlohmann::json Renderer::write_files(const PlannedRow& row, const models::Genera
   if (!video.note.empty()) written.warnings.push_back(video.note);
   if (const std::string other = models::frame_count_warning(result.frames, result.settings); !other.empty())
     written.warnings.push_back(other);
-  if (const std::string wrong = models::defect(result.frames, result.latents.scalar_type()); !wrong.empty()) {
+  if (const std::string wrong = models::defect(result.frames); !wrong.empty()) {
     const fs::path latents = run.output.string() + ".latents.safetensors";
     save_latents(latents, result.latents, dump(recipe));
     written.warnings.push_back("the video " + wrong + "; its latents are in " + latents.string());
