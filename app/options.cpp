@@ -149,11 +149,6 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
   return open_pipeline(run, open_model(run));
 }
 
-std::string model_name(const RunOptions& run) {
-  const std::string name = fs::canonical(run.model).filename().string();
-  return run.random_weights ? "random weights of " + name : name;
-}
-
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file) {
   settings.add(Source::command_line, command_line);
@@ -186,6 +181,7 @@ RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
   run.model = model_path(settings);
   run.random_weights = settings.has("random_weights");
+  run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
   run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
   run.video.fps = settings.number("fps").value_or(8);

@@ -100,7 +100,7 @@ attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& fig
 attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pipeline, const Found& found,
                                 const std::string& model) {
   attention::Profile profile;
-  profile.model = model_name(plan.run);
+  profile.model = plan.run.model_name;
   profile.model_sha256 = model;
   profile.made_with = made_with(plan, pipeline);
   profile.bounds = plan.bounds;

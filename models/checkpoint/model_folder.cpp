@@ -206,7 +206,12 @@ json ModelFolder::config(const std::string& name, std::string* file) const {
   return config;
 }
 
-Component ModelFolder::component(const std::string& name) const {
+const Component& ModelFolder::component(const std::string& name) const {
+  const auto found = opened_.find(name);
+  return found != opened_.end() ? found->second : opened_.emplace(name, open_component(name)).first->second;
+}
+
+Component ModelFolder::open_component(const std::string& name) const {
   Component component;
   component.class_name = component_class(name);
   component.folder = path_ / name;

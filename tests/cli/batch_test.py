@@ -136,6 +136,15 @@ class PromptSets(BatchTest):
         self.assertIn('set.txt:1: my.yaml:1:15: init_latents: missing.safetensors: cannot be opened',
                       self.batch(self.write('set.txt', 'a\n').name, 'out', '--config', config).stderr)
 
+    def test_row_that_cannot_be_decoded_keeps_its_latents(self):
+        model = self.model_whose_videos_are(0x7E00)
+        result = self.run_program('batch', self.write('set.txt', 'a red ball\n'), '-o', 'out', '-m', model, '--device', 'cpu', '--steps', 1)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('frames hold NaN', result.stderr)
+        latents, = (self.folder / 'out').glob('*.latents.safetensors')
+        self.assertIn(f'its latents are in out/{latents.name}', result.stderr)
+        self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'a.mp4'))
+
     def test_bad_row_fails_alone(self):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')

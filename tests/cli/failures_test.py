@@ -370,6 +370,20 @@ class Failures(CommandLineTest):
         result = self.generate('--steps', 0, '--report', 'report.json', '--json', **limited(16))
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn('error: --steps 0', result.stderr)
+    def test_files_that_were_opened_may_be_moved(self):
+        model = self.copy_of_the_model()
+        self.succeed(self.generate('-o', 'a.y4m', '--save-latents', 'noise.safetensors'))
+        options = ['generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '--steps', 150, '--init-latents', 'noise.safetensors']
+        self.succeed(self.run_program(*options, '-o', 'still.y4m'))
+        process, terminal = self.start_program(*map(str, options), '-o', 'moved.y4m', '--save-latents', 'latents.safetensors')
+        self.read_until(terminal, 's/it')
+        model.rename(self.folder / 'elsewhere')
+        (self.folder / 'noise.safetensors').unlink()
+        text = self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 0, text)
+        self.assertEqual((self.folder / 'moved.y4m').read_bytes(), (self.folder / 'still.y4m').read_bytes())
+        self.assertIn('latents.safetensors', self.names())
+
         self.assertRegex(result.stderr, 'warning: .*report.json')
         self.assertEqual(json.loads(result.stdout)['exit']['code'], 2)
         self.assertEqual(self.names(), [])

@@ -182,7 +182,7 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
     if (const std::string warning = profile_warning(options, resolved); !warning.empty())
       row.warnings.push_back(warning);
-    row.recipe = make_recipe(options, resolved, pipeline, {});
+    row.recipe = make_recipe(options, resolved, pipeline);
     row.identity = recipe_identity(row.recipe, options);
     // Files beside the video make no other recipe, but the row is not finished without them.
     if (!options.run.contact_sheet.empty() || !options.save_latents.empty())
