@@ -328,6 +328,18 @@ class Failures(CommandLineTest):
         self.succeed(self.generate('-o', 'direct.safetensors'))
         self.assertEqual((self.folder / 'clip.safetensors').read_bytes(), (self.folder / 'direct.safetensors').read_bytes())
 
+    def test_latents_of_a_failed_run_go_once_the_video_is_there(self):
+        kept = 'clip.safetensors.latents.safetensors'
+        for more in ([], ['--save-latents', 'latents.safetensors']):
+            self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+            self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+            self.assertEqual(self.names(), [kept])  # which both have
+            self.succeed(self.generate('-o', 'clip.safetensors', '--seed', 5))
+            self.assertEqual(self.names(), ['clip.safetensors', kept])  # it is another video's
+            self.succeed(self.generate('-o', 'clip.safetensors', *more))
+            self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
+            (self.folder / 'clip.safetensors').unlink()
+
     def test_way_to_go_on_repeats_the_options_of_the_run(self):
         name = 'my.yaml'
         (self.folder / name).write_text('dtype: fp32\ncrf: 20\n')
@@ -358,18 +370,6 @@ class Failures(CommandLineTest):
             self.fail_with(self.generate('-o', f'disk/{name}', '--save-latents', 'latents.safetensors'), 1, name, 'free some space')
             self.assertEqual(list(disk.iterdir()), [])
 
-    def test_failed_run_has_a_report(self):
-        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **limited(65536))
-        self.assertEqual(result.returncode, 1)
-        report = json.loads((self.folder / 'report.json').read_text())
-        self.assertEqual((report['exit']['code'], report['exit']['state']), (1, 'failed'))
-        self.assertIn('clip.safetensors', report['exit']['cause'])
-        self.assertEqual(report, json.loads(result.stdout))
-
-    def test_report_that_cannot_be_written_does_not_change_how_a_run_failed(self):
-        result = self.generate('--steps', 0, '--report', 'report.json', '--json', **limited(16))
-        self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn('error: --steps 0', result.stderr)
     def test_files_that_were_opened_may_be_moved(self):
         model = self.copy_of_the_model()
         self.succeed(self.generate('-o', 'a.y4m', '--save-latents', 'noise.safetensors'))
@@ -384,6 +384,18 @@ class Failures(CommandLineTest):
         self.assertEqual((self.folder / 'moved.y4m').read_bytes(), (self.folder / 'still.y4m').read_bytes())
         self.assertIn('latents.safetensors', self.names())
 
+    def test_failed_run_has_a_report(self):
+        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **limited(65536))
+        self.assertEqual(result.returncode, 1)
+        report = json.loads((self.folder / 'report.json').read_text())
+        self.assertEqual((report['exit']['code'], report['exit']['state']), (1, 'failed'))
+        self.assertIn('clip.safetensors', report['exit']['cause'])
+        self.assertEqual(report, json.loads(result.stdout))
+
+    def test_report_that_cannot_be_written_does_not_change_how_a_run_failed(self):
+        result = self.generate('--steps', 0, '--report', 'report.json', '--json', **limited(16))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn('error: --steps 0', result.stderr)
         self.assertRegex(result.stderr, 'warning: .*report.json')
         self.assertEqual(json.loads(result.stdout)['exit']['code'], 2)
         self.assertEqual(self.names(), [])
