@@ -35,8 +35,15 @@ class Recipe(CommandLineTest):
         self.succeed(self.generate('-o', 'a.gif', '--save-latents', 'latents.safetensors'))
         self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--crf', 28, '--vae-tiling', 'on'))
         self.succeed(self.render('--from', 'b.mp4', '-m', MODEL, '-o', 'c.mp4'))
-        pictures = [data[data.index(b'mdat'):] for data in (self.read('b.mp4'), self.read('c.mp4'))]
-        self.assertEqual(*pictures)
+        self.assertEqual(self.read('b.mp4'), self.read('c.mp4'))
+
+    def test_latents_are_decoded_as_they_were_made(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--dtype', 'bf16', '--save-latents', 'latents.safetensors'))
+        decode = ['decode', 'latents.safetensors', '-m', MODEL, '--device', 'cpu']
+        self.assertEqual(self.succeed(self.run_program(*decode, '-o', 'b.mp4')).stderr.count('warning'), 0)
+        self.assertEqual(self.read('b.mp4'), self.read('a.mp4'))
+        other = self.succeed(self.run_program(*decode, '-o', 'c.mp4', '--dtype', 'fp32'))
+        self.assertIn('decoded in fp32 on cpu, but the latents were made in bf16 on cpu', other.stderr)
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, 'one CPU is like another')
     def test_the_file_is_the_same_on_one_cpu_and_on_all(self):
