@@ -165,6 +165,14 @@ class Recipe(CommandLineTest):
         result = self.succeed(self.render('--from', 'd.mp4', '-m', MODEL, '-p', PROMPT, '--max-sequence-length', 16, '-o', 'e.mp4'))
         self.assertIn('the model is not the one', result.stderr)
 
+    def test_a_recipe_of_another_version_is_warned_of(self):
+        self.succeed(self.generate('-o', 'a.gif'))
+        recipe = json.loads(self.read('a.gif.json'))
+        (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {'version': '9.9.9'}))
+        result = self.succeed(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.gif'))
+        self.assertIn('a.gif was made by version 9.9.9', result.stderr)
+        self.assertNotIn('version', self.succeed(self.render('--from', 'b.gif', '-m', MODEL, '-o', 'c.gif')).stderr)
+
     def test_files_without_a_recipe_are_refused(self):
         self.succeed(self.generate('-o', 'a.mp4', '--no-metadata'))
         (self.folder / 'text.mp4').write_text('no video')

@@ -16,9 +16,10 @@
 #include "app/file_hash.h"
 #include "app/latents.h"
 #include "app/outputs.h"
+#include "app/recipe.h"
 #include "app/report.h"
-#include "hilbert/error.h"
 #include "app/text_file.h"
+#include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
@@ -183,6 +184,7 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     if (const std::string warning = profile_warning(options, resolved); !warning.empty())
       row.warnings.push_back(warning);
     row.recipe = make_recipe(options, resolved, pipeline);
+    for (const std::string& warning : recipe_mismatches(row.settings, row.recipe)) row.warnings.push_back(warning);
     row.identity = recipe_identity(row.recipe, options);
     // Files beside the video make no other recipe, but the row is not finished without them.
     if (!options.run.contact_sheet.empty() || !options.save_latents.empty())
