@@ -9,9 +9,29 @@
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
+namespace {
 
-void save_latents(const std::filesystem::path& path, const at::Tensor& latents, const std::string& recipe) {
-  models::write_safetensors(path, {view_of("latents", latents)}, {{"recipe", recipe}});
+constexpr const char* kKept = "kept";  // a file's metadata
+
+}  // namespace
+
+void save_latents(const std::filesystem::path& path, const at::Tensor& latents, const std::string& recipe,
+                  LatentsPurpose purpose) {
+  std::map<std::string, std::string> metadata = {{"recipe", recipe}};
+  if (purpose == LatentsPurpose::until_the_video_is_written) metadata[kKept] = "until the video is written";
+  models::write_safetensors(path, {view_of("latents", latents)}, metadata);
+}
+
+bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents) {
+  try {
+    const models::SafetensorsFile file(path);
+    const models::TensorEntry* entry = file.find("latents");
+    if (entry == nullptr || !file.header().metadata.contains(kKept)) return false;
+    const at::Tensor kept = copy_of(file, *entry);
+    return kept.defined() && kept.scalar_type() == latents.scalar_type() && at::equal(kept, latents);
+  } catch (const Error&) {  // some other file of that name
+    return false;
+  }
 }
 
 SavedLatents load_latents(const std::filesystem::path& path) {

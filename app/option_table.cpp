@@ -87,7 +87,7 @@ std::vector<OptionSpec> make_table() {
        {}},
       {"from", "--from", file, "render the video of this .mp4 or .gif again; what is given beside wins", prompt, {}},
       {"prompt", "-p,--prompt", text, "what the video shows", prompt, {}},
-      {"prompt_file", "--prompt-file", file, "read the prompt from a text file", prompt, {}},
+      {"prompt_file", "--prompt-file", file, "read the prompt from a text file; - is standard input", prompt, {}},
       {"negative_prompt", "-n,--negative-prompt", text, "what it should not show", prompt, {}},
       {"max_sequence_length", "--max-sequence-length", whole, "prompt tokens (default: the model's)", prompt, {}},
 

@@ -11,6 +11,7 @@
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/regular_file.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
 #include "models/request.h"
@@ -21,8 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string read_prompt_file(const Settings& settings) {
-  const std::string file = settings.text("prompt_file", "");
-  std::string text(checked_text(read_text(file), file));
+  const fs::path file = settings.text("prompt_file", "");
+  const std::string content = read_input(file, models::kMostPromptBytes);
+  std::string text(checked_text(content, name_of_input(file)));
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
   if (text.empty()) throw bad_input(settings.describe("prompt_file") + " is empty", "write the prompt into it");
   return text;
@@ -40,7 +42,7 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
   const fs::path file = settings.text("profile", "");
   for (const std::string& key : models::selection_keys())
     refuse_idle(settings, key, "profile", "with --profile, which has a policy for each head");
-  const attention::Profile profile = attention::read_profile(file);
+  const attention::Profile profile = read_profile(file);
   const attention::HeadPolicy defaults = policy.defaults;
   const int64_t dense_steps = policy.dense_steps, dense_layers = policy.dense_layers;
   policy = attention::policy_of(profile);
@@ -75,6 +77,11 @@ attention::Policy read_untuned_policy(const Settings& settings) {
   if (const auto dropped = settings.text("dropped")) options.dropped = attention::parse_dropped(*dropped);
   if (const auto ranking = settings.text("select")) options.ranking = attention::parse_ranking(*ranking);
   return models::make_policy(options);
+}
+
+attention::Profile read_profile(const fs::path& file) {
+  const char* remedy = "name a profile that 'sparsereel tune' made";
+  return attention::parse_profile(models::read_regular_file(file, kMostYamlBytes, remedy), file.string());
 }
 
 Error wrong_profile(const std::string& given, const TunedProfile& profile, const fs::path& model) {
@@ -142,11 +149,6 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
   return open_pipeline(run, open_model(run));
 }
 
-std::string model_name(const RunOptions& run) {
-  const std::string name = fs::canonical(run.model).filename().string();
-  return run.random_weights ? "random weights of " + name : name;
-}
-
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file) {
   settings.add(Source::command_line, command_line);
@@ -179,6 +181,7 @@ RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
   run.model = model_path(settings);
   run.random_weights = settings.has("random_weights");
+  run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
   run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
   run.video.fps = settings.number("fps").value_or(8);

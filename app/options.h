@@ -19,6 +19,7 @@ constexpr const char* kDefaultOutput = "video.mp4";
 struct RunOptions {
   std::filesystem::path model;  // diffusers-layout folder, or the YAML of an architecture
   bool random_weights = false;  // model is such a YAML
+  std::string model_name;       // in recipes: its folder's, or "random weights of" its YAML's
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty: none
   VideoOptions video;                   // without the recipe, which is known at the end
@@ -64,13 +65,13 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::M
 /// The same for those who need nothing else of the folder.
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run);
 
-/// The model's name in recipes: its folder's, or "random weights of" its YAML's.
-std::string model_name(const RunOptions& run);
-
 RunOptions read_run_options(const Settings& settings);
 /// Throws Error naming the option that is out of range or would have no effect. `prompt_needed` is false for `config
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
+
+/// Throws Error naming the file where it is no profile.
+attention::Profile read_profile(const std::filesystem::path& file);
 
 /// `given`: how the error names the profile, which was made for another model than this one.
 Error wrong_profile(const std::string& given, const TunedProfile& profile, const std::filesystem::path& model);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,16 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   return files;
 }
 
+/// The first name beside the output that is free, or whose file `wanted` takes.
+fs::path first_beside(const fs::path& output, const std::function<bool(const fs::path&)>& wanted) {
+  const std::string base = (output.has_filename() ? output : output.parent_path()).string() + ".latents";
+  fs::path path = base + ".safetensors";
+  std::error_code ignored;  // a name that is too long is refused where it is written to
+  for (int number = 2; fs::exists(fs::symlink_status(path, ignored)) && !wanted(path); ++number)
+    path = base + "-" + std::to_string(number) + ".safetensors";
+  return path;
+}
+
 }  // namespace
 
 void check_distinct(const std::vector<NamedFile>& files) {
@@ -84,20 +95,18 @@ void check_outputs(const Settings& settings, const RunOptions& run, const fs::pa
 }
 
 fs::path latents_beside(const fs::path& output) {
-  const std::string base = (output.has_filename() ? output : output.parent_path()).string() + ".latents";
-  fs::path path = base + ".safetensors";
-  std::error_code ignored;  // a name that is too long is refused where it is written to
-  for (int number = 2; fs::exists(fs::symlink_status(path, ignored)); ++number)
-    path = base + "-" + std::to_string(number) + ".safetensors";
-  return path;
+  return first_beside(output, [](const fs::path&) { return false; });
 }
 
 KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(asked)), output_(std::move(output)) {}
 
 std::string KeptLatents::save(const at::Tensor& latents, const std::string& recipe) {
-  const fs::path path = asked_.empty() ? latents_beside(output_) : asked_;
+  const fs::path beside = first_beside(output_, [&](const fs::path& file) { return are_kept_in(file, latents); });
+  if (are_kept_in(beside, latents)) earlier_ = beside;
+  const fs::path path = asked_.empty() ? beside : asked_;
   try {
-    save_latents(path, latents, recipe);
+    using enum LatentsPurpose;
+    if (path != earlier_) save_latents(path, latents, recipe, asked_.empty() ? until_the_video_is_written : asked_for);
   } catch (const Error& error) {
     if (!asked_.empty()) failure_ = error;
     return (asked_.empty() ? "the latents are not kept while the video is made: " : "--save-latents: ") +
@@ -115,6 +124,7 @@ void KeptLatents::check() const {
 void KeptLatents::let_go() {
   std::error_code ignored;
   if (asked_.empty() && !saved_.empty()) fs::remove(std::exchange(saved_, {}), ignored);
+  if (!earlier_.empty()) fs::remove(earlier_, ignored);
 }
 
 }  // namespace sparsereel::app

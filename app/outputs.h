@@ -35,9 +35,10 @@ void check_outputs(const Settings& settings, const RunOptions& run, const std::f
 /// and so on: the first name that is free.
 std::filesystem::path latents_beside(const std::filesystem::path& output);
 
-/// Where a run of `generate` keeps its latents: --save-latents, or a file beside the output for the time until the
-/// video is written. That one is the program's own doing: it never replaces a file, and only a file of this run is ever
-/// removed. Where the file cannot be written the run goes on: its steps are done.
+/// Where a run keeps its latents: --save-latents, or a file beside the output for the time until the video is written.
+/// That one is the program's own doing: it never replaces a file, and removes none but its own and one in which an
+/// earlier run that came to no video kept the same latents. Where the file cannot be written the run goes on: its steps
+/// are done.
 class KeptLatents {
  public:
   /// `asked`: --save-latents; empty where it was not given.
@@ -49,11 +50,12 @@ class KeptLatents {
   void check() const;
   /// What was saved; empty where nothing was.
   const std::filesystem::path& saved() const { return saved_; }
-  /// Removes the file unless it was asked for.
+  /// The video is there: removes the file unless it was asked for, and an earlier run's.
   void let_go();
 
  private:
   std::filesystem::path asked_, output_, saved_;
+  std::filesystem::path earlier_;  // a failed run's file of the same latents
   std::optional<Error> failure_;
 };
 

@@ -145,6 +145,9 @@ std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohm
   if (!video) return {};
   const nlohmann::json then = read_fields(*video);
   std::vector<std::string> warnings;
+  if (const std::string version = text_of(then, "version"); version != SPARSEREEL_VERSION)
+    warnings.push_back(*video + " was made by version " + version + " of the program, and this is " +
+                       SPARSEREEL_VERSION + ": the new video may differ");
   for (const auto& [key, what] : kHashes) {
     const std::string hash = text_of(then, key), now = text_of(recipe, key);
     if (!hash.empty() && !now.empty() && hash != now)

@@ -16,7 +16,7 @@ namespace sparsereel::app {
 void add_recipe(Settings& settings, const std::filesystem::path& video);
 
 /// Warnings: the model, profile or latents of this run, as `recipe` has their hashes, are not those of the video that
-/// --from names. Nothing where there is no --from.
+/// --from names, or another version made it. Nothing where there is no --from.
 std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohmann::json& recipe);
 
 }  // namespace sparsereel::app

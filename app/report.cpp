@@ -97,10 +97,10 @@ std::string dump(const nlohmann::json& json, int indent) {
 }
 
 nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
-                           const models::Pipeline& pipeline, const attention::Statistics& statistics) {
+                           const models::Pipeline& pipeline) {
   const models::GenerateRequest& request = options.request;
   nlohmann::json recipe = {{"version", SPARSEREEL_VERSION},
-                           {"model", model_name(options.run)},
+                           {"model", options.run.model_name},
                            {"model_sha256", pipeline.model_hash()},
                            {"prompt", request.prompt},
                            {"negative_prompt", request.negative_prompt},
@@ -130,8 +130,13 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
   }
   add_policy(recipe, request);
   if (options.profile) add_profile(recipe, *options.profile);
-  if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
   return recipe;
+}
+
+void add_outcome(nlohmann::json& recipe, const models::GenerateResult& result) {
+  recipe["vae_tiling"] = result.settings.vae_tiled ? "on" : "off";
+  const attention::Statistics& statistics = result.attention.statistics;
+  if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
 }
 
 void set_encoding(nlohmann::json& recipe, const RunOptions& run) {

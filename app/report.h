@@ -26,9 +26,12 @@ void start_report(const std::filesystem::path& path, bool print, const char* com
 /// Valid UTF-8 whatever the strings hold.
 std::string dump(const nlohmann::json& json, int indent = -1);
 
-/// Everything that makes the same video again; keys are option names, with the version and the achieved sparsity added.
+/// Everything that makes the same video again; keys are option names, with the version added. It names files by their
+/// content: make it once, before they may change.
 nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
-                           const models::Pipeline& pipeline, const attention::Statistics& statistics);
+                           const models::Pipeline& pipeline);
+/// Adds what only the run itself shows: the tiling that was chosen and the achieved sparsity.
+void add_outcome(nlohmann::json& recipe, const models::GenerateResult& result);
 
 /// How the frames become this run's file: the frame rate, and an MP4's crf and codec.
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);

@@ -1,23 +1,35 @@
 // Reads text and refuses what is none; see text_file.h.
 #include "app/text_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "hilbert/error.h"
+#include "models/checkpoint/regular_file.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::app {
 
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& file) {
-  if (!fs::exists(file)) throw bad_input(file.string() + ": no such file", "check the path");
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream || fs::is_directory(file))
-    throw bad_input(file.string() + ": this cannot be read", "name a file that you may read");
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+std::string read_text(const fs::path& file, uint64_t most) {
+  return models::read_regular_file(file, most, "name an ordinary file of less than " + models::mebibytes(most));
+}
+
+bool is_standard_input(const fs::path& file) {
+  return file == "-";
+}
+
+std::string name_of_input(const fs::path& file) {
+  return is_standard_input(file) ? "standard input" : file.string();
+}
+
+std::string read_input(const fs::path& file, uint64_t most) {
+  if (!is_standard_input(file))
+    return models::read_regular_file(
+        file, most, "name an ordinary file of less than " + models::mebibytes(most) + ", or - for standard input");
+  return models::read_descriptor(STDIN_FILENO, name_of_input(file), most, "give it less");
 }
 
 std::string_view checked_text(std::string_view text, const std::string& file) {

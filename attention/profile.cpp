@@ -6,10 +6,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <initializer_list>
-#include <iterator>
 #include <set>
 
 #include "hilbert/error.h"
@@ -276,14 +274,6 @@ Profile parse_profile(const std::string& text, const std::string& file) {
     throw bad_input(file + ":" + std::to_string(error.mark.line + 1) + ": is not valid YAML: " + error.msg, kRemedy);
   }
   return read(root, file);
-}
-
-Profile read_profile(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream || std::filesystem::is_directory(path))
-    throw bad_input("--profile " + path.string() + " cannot be read",
-                    "check the path, or make it with 'sparsereel tune'");
-  return parse_profile({std::istreambuf_iterator<char>(stream), {}}, path.string());
 }
 
 std::string to_yaml(const Profile& profile) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,7 +53,6 @@ struct Profile {
 /// Throws Error naming `file`, line and key: broken YAML, a key that is missing, unknown, given twice or of the wrong
 /// kind, a value out of range. The fuzz entry.
 Profile parse_profile(const std::string& text, const std::string& file);
-Profile read_profile(const std::filesystem::path& path);
 /// What parse_profile() reads, with a comment that explains it.
 std::string to_yaml(const Profile& profile);
 

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
 
 std::string nan_remedy(at::ScalarType dtype) {
@@ -13,10 +15,13 @@ std::string nan_remedy(at::ScalarType dtype) {
   return std::string("try --dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
 }
 
-std::string defect(const at::Tensor& frames, at::ScalarType dtype) {
-  const auto brightest = frames.max().item<float>();  // NaN where any value is
-  if (!std::isfinite(brightest)) return "holds values that are no numbers (" + nan_remedy(dtype) + ")";
-  return brightest < 2.0F / 255 ? "is black" : "";
+void check_numbers(const at::Tensor& frames, at::ScalarType dtype) {
+  if (!std::isfinite(frames.max().item<float>()))  // NaN where any value is
+    throw run_failure("the decoder's frames hold NaN", nan_remedy(dtype));
+}
+
+std::string defect(const at::Tensor& frames) {
+  return frames.max().item<float>() < 2.0F / 255 ? "is black" : "";
 }
 
 std::string frame_count_warning(const at::Tensor& frames, const GenerateSettings& settings) {

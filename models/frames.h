@@ -7,9 +7,11 @@
 
 namespace sparsereel::models {
 
-/// frames as in GenerateResult, decoded in `dtype`. "is black" (no value reaches 2/255), "holds values that are no
-/// numbers ..."; empty where nothing is wrong.
-std::string defect(const at::Tensor& frames, at::ScalarType dtype);
+/// Throws Error where the frames, as in GenerateResult and decoded in `dtype`, hold NaN.
+void check_numbers(const at::Tensor& frames, at::ScalarType dtype);
+
+/// frames as in GenerateResult. "is black" (no value reaches 2/255); empty where nothing is wrong.
+std::string defect(const at::Tensor& frames);
 
 /// What to do about NaN and Inf in a run of this dtype.
 std::string nan_remedy(at::ScalarType dtype);

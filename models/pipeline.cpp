@@ -16,6 +16,7 @@
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
+#include "models/frames.h"
 #include "models/memory_need.h"
 #include "models/request.h"
 #include "models/text/random_ids.h"
@@ -107,7 +108,7 @@ class CogVideoXPipeline final : public Pipeline {
   void load_text_encoder() override {
     if (!text_encoder_) text_encoder_ = T5Encoder::load(folder_.component("text_encoder"), device_, dtype_);
   }
-  void release_text_encoder() override { text_encoder_.reset(); }
+  void release_text_encoder() override;
   at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) override;
   void load_transformer() override {
     if (!dit_) dit_ = load_cogvideox_dit(transformer_, device_, dtype_, offload_);
@@ -124,6 +125,7 @@ class CogVideoXPipeline final : public Pipeline {
   }
 
  private:
+  void load_tokenizer() const;
   at::ScalarType stored_dtype() const;
   void check_components_agree(const std::string& text_file, const std::string& vae_file) const;
   at::Tensor token_ids(const char* name, const std::string& text, int64_t length, std::vector<std::string>* warnings);
@@ -143,7 +145,7 @@ class CogVideoXPipeline final : public Pipeline {
   CogVideoXVaeConfig vae_config_;
   SchedulerConfig scheduler_config_;
   T5Config text_config_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  mutable std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<T5Encoder> text_encoder_;
   std::shared_ptr<Dit> dit_;
   std::unique_ptr<VaeDecoder> vae_;
@@ -187,13 +189,26 @@ void CogVideoXPipeline::check_weights() const {
   T5Encoder::load(folder_.component("text_encoder"), at::kMeta, dtype_);
   load_cogvideox_dit(transformer_, at::kMeta, dtype_);
   load_cogvideox_vae(folder_.component("vae"), at::kMeta, dtype_);
+  load_tokenizer();
+}
+
+void CogVideoXPipeline::load_tokenizer() const {
+  if (!tokenizer_ && !folder_.has_random_weights())
+    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
+}
+
+/// Its files stay open for the next prompt, wherever the folder is by then, but not in memory.
+void CogVideoXPipeline::release_text_encoder() {
+  text_encoder_.reset();
+  for (const auto& file : folder_.component("text_encoder").files)
+    for (const TensorEntry& entry : file->header().entries) file->release(entry);
 }
 
 /// int64 [length]. `name`: the prompt's, for the warning.
 at::Tensor CogVideoXPipeline::token_ids(const char* name, const std::string& text, int64_t length,
                                         std::vector<std::string>* warnings) {
   if (folder_.has_random_weights()) return random_token_ids(text, length, text_config_.vocab_size);
-  if (!tokenizer_) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
+  load_tokenizer();
   const TokenIds tokens = tokenizer_->encode(text, length);
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +
@@ -225,7 +240,7 @@ at::Tensor CogVideoXPipeline::encode_stage(const GenerateRequest& request, Stage
   if (!streams_text_encoder()) load_text_encoder();
   result.seconds.load_text_encoder = meter.lap();
   at::Tensor text = encode_text(request, &result.warnings);
-  release_text_encoder();  // weights and mapping live only while they are needed
+  release_text_encoder();
   result.seconds.text = meter.lap();
   result.memory.text = meter.take_peak();
   return text;
@@ -288,7 +303,7 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   result.latents = latents.to(at::kCPU).contiguous();
   result.seconds.denoise = meter.lap();
   result.memory.denoise = std::max(loading, meter.take_peak());
-  if (observer.latents) observer.latents(result.latents, result.settings);
+  if (observer.latents) observer.latents(result);
   if (!request.decode) return result;
   announce("decode");
   meter.lap();
@@ -338,6 +353,7 @@ Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, c
         release_transformer();
         return had_transformer;
       });
+  check_numbers(result.frames, dtype_);
   if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
   return result;
 }

@@ -93,9 +93,8 @@ struct GenerateObserver {
   std::function<void(int64_t done, int64_t total)> decode;                // after each decoded piece
   std::function<void(const DenoisingState&)> checkpoint;  // after every checkpoint_every steps, and after the last
   int64_t checkpoint_every = 0;                           // 0: only after the last
-  std::function<void(const at::Tensor& latents, const GenerateSettings&)>
-      latents;                                          // as soon as they are final, before decode
-  std::function<void(const AttentionCall&)> attention;  // before each call of the denoiser's attention
+  std::function<void(const GenerateResult&)> latents;     // as soon as they are final: the result has no frames yet
+  std::function<void(const AttentionCall&)> attention;    // before each call of the denoiser's attention
   std::function<bool()> cancelled;  // polled before each step and after each decoded piece; true throws Cancelled
 };
 
@@ -127,11 +126,12 @@ class Pipeline {
   virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;
   virtual GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) = 0;
   /// Latents as saved (diffusers' layout and scale) -> frames as in GenerateResult.
-  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles.
+  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles. Throws Error where the frames
+  /// hold NaN.
   virtual Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {}) = 0;
 
-  /// Names and shapes of all weights, from the files' headers. Throws Error: what does not fit is found before any time
-  /// is spent.
+  /// Opens all files, which may be moved from then on, and checks names and shapes of all weights by their headers.
+  /// Throws Error: what does not fit is found before any time is spent.
   virtual void check_weights() const = 0;
 
   /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays

@@ -8,6 +8,7 @@
 #include <limits>
 #include <sstream>
 
+#include "models/checkpoint/regular_file.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
@@ -33,6 +34,8 @@ void require_positive(const char* option, int64_t value) {
 }
 
 void require_text(const char* option, const std::string& text) {
+  if (text.size() > kMostPromptBytes)
+    throw bad_input(std::string(option) + " is longer than " + mebibytes(kMostPromptBytes), "give a shorter text");
   if (!is_utf8(text))
     throw bad_input(std::string(option) + " is not UTF-8",
                     "set the terminal's locale to UTF-8, or use a file in UTF-8");

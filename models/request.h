@@ -13,6 +13,9 @@
 
 namespace sparsereel::models {
 
+/// Of a prompt and a negative prompt: no text encoder reads a hundredth of it, and both travel with the video.
+constexpr uint64_t kMostPromptBytes = 1 << 20;
+
 /// Fills in what is unset, as GenerateRequest says. Throws as Pipeline::resolve().
 GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoXConfig& transformer,
                                  const CogVideoXVaeConfig& vae, const SchedulerConfig& scheduler);

@@ -148,7 +148,7 @@ Video video_of(const models::GenerateResult& result) {
   video.pixels.assign(pixels, pixels + frames.numel());
   video.sparsity = result.attention.statistics.sparsity();
   video.mean_share = result.attention.statistics.mean_share();
-  video.defect = models::defect(frames, result.latents.scalar_type());
+  video.defect = models::defect(frames);
   video.warnings = result.warnings;
   if (const std::string other = models::frame_count_warning(frames, result.settings); !other.empty())
     video.warnings.push_back(other);

@@ -1,4 +1,8 @@
 // libsparsereel: text to video from C++17. The one public header; it needs none of libtorch's.
+//
+// On a CPU, libtorch's threads spin while they wait for each other: beside other busy processes a video takes several
+// times as long. OMP_WAIT_POLICY=passive in the environment ends that. It is read while the library is loaded, so set
+// it before the program starts, as the command line does for itself; later is too late.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +76,7 @@ struct Video {
   std::vector<float> pixels = {};  // [frames, height, width, 3], RGB as for a screen (not linear light), 0..1
   double sparsity = 0;             // share of the attention's work that was not done, 0..1; means not counted
   double mean_share = 0;           // what the means of dropped blocks cost: their share of full attention's work
-  std::string defect = {};         // "is black", "holds values that are no numbers ..."; empty: nothing is wrong
+  std::string defect = {};         // "is black"; empty: nothing is wrong
   /// What the command line would warn of: the defect, a prompt that was cut, steps that gave NaN and were redone with
   /// full attention, another number of frames, a decode that had to be done again in tiles.
   std::vector<std::string> warnings = {};

@@ -17,6 +17,7 @@
 #include "app/commands/finish_video.h"
 #include "app/nearest.h"
 #include "app/outputs.h"
+#include "app/text_file.h"
 #include "hilbert/error.h"
 #include "models/device.h"
 
@@ -40,7 +41,8 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
   }
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
-  std::vector<NamedFile> files = {{"the prompt set", options.set}, {"--config", set.config_file}};
+  std::vector<NamedFile> files = {{"--config", set.config_file}};
+  if (!is_standard_input(options.set)) files.push_back({"the prompt set", options.set});
   for (const char* key : {"report", "profile", "from", "init_latents", "random_weights", "prompt_file"})
     files.push_back({find_option(key)->names, set.merged.text(key, "")});
   check_distinct(files);
@@ -153,7 +155,8 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  add("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)", "FILE", set);
+  add("FILE", options.set,
+      "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row); - is standard input", "FILE", set);
   add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
   add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
   add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);

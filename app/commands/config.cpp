@@ -82,7 +82,7 @@ void show_config(const Settings& settings) {
   check_profile(settings, options.profile, *pipeline);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   const models::GenerateSettings resolved = pipeline->resolve(options.request);
-  nlohmann::json values = make_recipe(options, resolved, *pipeline, {});
+  nlohmann::json values = make_recipe(options, resolved, *pipeline);
   values.erase("model");
   values.update(other_values(settings, options));
   values["device"] = pipeline->device().str();

@@ -25,12 +25,42 @@ nlohmann::json saved_recipe(const std::string& text) {
   return recipe;
 }
 
+bool user_gave(const Settings& settings, const char* key) {
+  const Setting* given = settings.find(key);
+  return given != nullptr && given->source != Source::matched_config;
+}
+
 /// The rate that the user gives, else the one that the latents were made for.
 double frame_rate_of(const Settings& settings, const nlohmann::json& recipe, double otherwise) {
-  const Setting* given = settings.find("fps");
-  if (given != nullptr && given->source != Source::matched_config) return otherwise;
+  if (user_gave(settings, "fps")) return otherwise;
   const auto saved = recipe.find("fps");
   return saved != recipe.end() && saved->is_number() ? saved->get<double>() : otherwise;
+}
+
+std::string text_of(const nlohmann::json& recipe, const char* key) {
+  const auto field = recipe.find(key);
+  return field != recipe.end() && field->is_string() ? field->get<std::string>() : "";
+}
+
+const char* kind_of(at::Device device) {
+  return device.is_cpu() ? "cpu" : "cuda";
+}
+
+/// What the user gives, else what the latents were made in, on a device of that kind: the video is then the one that
+/// `generate` makes.
+std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, const RunOptions& run) {
+  const std::string made_in = text_of(recipe, "dtype");
+  const bool known = made_in == "fp32" || made_in == "bf16" || made_in == "fp16";
+  const bool same_kind = text_of(recipe, "device") == kind_of(models::resolve_device(run.device));
+  return user_gave(settings, "dtype") || !known || !same_kind ? run.dtype : made_in;
+}
+
+/// That the recipe, which is the latents', does not say how this video was decoded; empty where it does.
+std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline& pipeline) {
+  const std::string made = text_of(recipe, "dtype") + " on " + text_of(recipe, "device");
+  const std::string now = models::dtype_name(pipeline.dtype()) + " on " + kind_of(pipeline.device());
+  if (!recipe.contains("dtype") || !recipe.contains("device") || made == now) return {};
+  return "decoded in " + now + ", but the latents were made in " + made + ": --from makes another video of this one";
 }
 
 }  // namespace
@@ -41,6 +71,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const SavedLatents saved = load_latents(latents);
   nlohmann::json recipe = saved_recipe(saved.recipe);
   run.video.fps = frame_rate_of(settings, recipe, run.video.fps);
+  run.dtype = dtype_of(settings, recipe, run);
   check_outputs(settings, run, latents);
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
   const auto pipeline = open_pipeline(run);
@@ -57,16 +88,14 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   progress.stage("write");
   recipe["vae_tiling"] = decoded.tiled ? "on" : "off";
   set_encoding(recipe, run);
-  const auto prompt = recipe.find("prompt");
-  const std::string caption = prompt != recipe.end() && prompt->is_string() ? prompt->get<std::string>() : "";
-  const WrittenVideo written = write_outputs(run, frames, dump(recipe), caption);
+  const WrittenVideo written = write_outputs(run, frames, dump(recipe), text_of(recipe, "prompt"));
   progress.clear();
 
   std::vector<std::string> warnings;
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
-  if (const std::string wrong = models::defect(frames, pipeline->dtype()); !wrong.empty())
-    warnings.push_back("the video " + wrong);
-  if (!written.note.empty()) warnings.push_back(written.note);
+  if (const std::string wrong = models::defect(frames); !wrong.empty()) warnings.push_back("the video " + wrong);
+  for (const std::string& warning : {written.note, recipe_warning(recipe, *pipeline)})
+    if (!warning.empty()) warnings.push_back(warning);
   const double seconds = seconds_since(start);
   report.content["recipe"] = recipe;
   report.content["device"] = pipeline->device().str();

@@ -44,8 +44,8 @@ nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeco
           {"total", ends.total}};
 }
 
-models::GenerateObserver observe(
-    Progress& progress, const std::function<void(const at::Tensor&, const models::GenerateSettings&)>& latents) {
+models::GenerateObserver observe(Progress& progress,
+                                 const std::function<void(const models::GenerateResult&)>& latents) {
   models::GenerateObserver observer;
   observer.stage = [&progress](const std::string& stage) {
     if (stage == "denoise" && interrupted()) throw models::Cancelled{};  // before it is shown that steps have begun
@@ -95,7 +95,7 @@ std::vector<std::string> closing_warnings(const models::GenerateResult& result, 
   for (const std::string& warning :
        {written.note, of_profile, models::frame_count_warning(result.frames, result.settings)})
     if (!warning.empty()) warnings.push_back(warning);
-  const std::string wrong = models::defect(result.frames, result.latents.scalar_type());
+  const std::string wrong = models::defect(result.frames);
   if (wrong.empty()) {
     kept.let_go();
   } else {
@@ -134,7 +134,7 @@ void generate(const Settings& settings, RunReport& report) {
   check_profile(settings, options.profile, *pipeline);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   report.content["model"] = fs::canonical(options.run.model).string();
-  report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
+  report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline);
   const std::string other_settings = profile_warning(options, pipeline->resolve(options.request));
   EndSeconds ends{.open = seconds_since(start)};
 
@@ -147,8 +147,10 @@ void generate(const Settings& settings, RunReport& report) {
     print_warnings({warning});  // now, while there is still time to make room
     warnings.push_back(warning);
   };
-  const auto save = [&](const at::Tensor& latents, const models::GenerateSettings& resolved) {
-    const std::string warning = kept.save(latents, dump(make_recipe(options, resolved, *pipeline, {})));
+  nlohmann::json recipe = report.content["recipe"];
+  const auto save = [&](const models::GenerateResult& denoised) {
+    add_outcome(recipe, denoised);
+    const std::string warning = kept.save(denoised.latents, dump(recipe));
     if (warning.empty()) {
       report.recovery =
           "the latents are kept; turn them into the video with: " + decode_command(settings, options.run, kept.saved());
@@ -163,7 +165,7 @@ void generate(const Settings& settings, RunReport& report) {
 
   progress.stage("write");
   const auto write_start = std::chrono::steady_clock::now();
-  const nlohmann::json recipe = make_recipe(options, result.settings, *pipeline, result.attention.statistics);
+  add_outcome(recipe, result);
   const WrittenVideo written = write_outputs(options.run, result.frames, dump(recipe), options.request.prompt);
   progress.clear();
   const std::vector<std::string> last_warnings = closing_warnings(result, written, other_settings, kept);

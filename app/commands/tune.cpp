@@ -100,7 +100,7 @@ attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& fig
 attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pipeline, const Found& found,
                                 const std::string& model) {
   attention::Profile profile;
-  profile.model = model_name(plan.run);
+  profile.model = plan.run.model_name;
   profile.model_sha256 = model;
   profile.made_with = made_with(plan, pipeline);
   profile.bounds = plan.bounds;
@@ -209,6 +209,17 @@ void write_profile(const fs::path& path, const attention::Profile& profile) {
   file.commit();
 }
 
+/// An older profile is replaced; another file is not.
+void check_profile_output(const fs::path& path) {
+  const models::AtomicFile probe(path);
+  if (!fs::exists(path) || fs::is_empty(path)) return;
+  try {
+    read_profile(path);
+  } catch (const Error&) {
+    throw bad_input("--output " + path.string() + " holds something else than a profile", "choose another name");
+  }
+}
+
 }  // namespace
 
 void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
@@ -235,7 +246,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto start = std::chrono::steady_clock::now();
   const TunePlan plan = tuning::make_tune_plan(settings, options);
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
-  const models::AtomicFile probe(plan.output);  // before any time is spent
+  check_profile_output(plan.output);  // before any time is spent
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);

@@ -71,11 +71,17 @@ void set_quality(AVCodecContext& encoder, int crf) {
   }
 }
 
-/// x264's AVX-512 code reads memory that it never wrote where the width is no multiple of 128 (seen with core 164: two
-/// runs, two files): its AVX2 code makes the same file every time.
+/// The same frames make the same file every time and on every machine. Encoders that count the CPUs they may use make
+/// other streams with other numbers of threads. x264's AVX-512 code reads memory that it never wrote where the width is
+/// no multiple of 128 (seen with core 164: two runs, two files); its AVX2 code does not.
 void make_repeatable(AVCodecContext& encoder) {
+  constexpr int kThreads = 4;
+  const std::string name = encoder.codec->name;
+  if (encoder.thread_count == 0) encoder.thread_count = kThreads;  // 0: as many as there are CPUs, and more
+  // x265 counts for itself. Its log goes to stderr.
+  if (name == "libx265") av_opt_set(encoder.priv_data, "x265-params", "log-level=none:frame-threads=4", 0);
 #ifdef __x86_64__
-  if (std::string(encoder.codec->name) == "libx264" && __builtin_cpu_supports("avx512bw") != 0)
+  if (name == "libx264" && __builtin_cpu_supports("avx512bw") != 0)
     av_opt_set(encoder.priv_data, "x264-params", "asm=AVX2", 0);
 #endif
 }
@@ -97,8 +103,6 @@ CodecContext open_encoder(const AVCodec& codec, const FramesView& frames, const 
   encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
   set_quality(*encoder, options.crf);
   make_repeatable(*encoder);
-  if (std::string(codec.name) == "libx265")
-    av_opt_set(encoder->priv_data, "x265-params", "log-level=none", 0);  // stderr
   *code = avcodec_open2(encoder.get(), &codec, nullptr);
   return *code < 0 ? nullptr : std::move(encoder);
 }

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cmath>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -14,6 +13,7 @@
 #include "app/nearest.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
+#include "models/checkpoint/regular_file.h"
 #include "models/checkpoint/safetensors.h"
 
 namespace sparsereel::app {
@@ -52,12 +52,16 @@ WrittenVideo write_frames(const fs::path& path, const FramesView& frames) {
   return {.encoder = "safetensors", .note = {}, .bytes = fs::file_size(path)};
 }
 
+constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts as long as may be, every character escaped
+
 /// The recipe of the GIF that was replaced is not the new one's. A file that is none of ours stays.
 void remove_old_recipe(const fs::path& gif) {
-  std::ifstream file(recipe_beside(gif), std::ios::binary);
-  const nlohmann::json recipe = nlohmann::json::parse(file, nullptr, false);
+  const fs::path beside = recipe_beside(gif);
   std::error_code ignored;
-  if (recipe.is_object() && recipe.contains("version")) fs::remove(recipe_beside(gif), ignored);
+  if (!fs::is_regular_file(beside, ignored) || fs::file_size(beside, ignored) > kMostRecipeBytes) return;
+  std::ifstream file(beside, std::ios::binary);
+  const nlohmann::json recipe = nlohmann::json::parse(file, nullptr, false);
+  if (recipe.is_object() && recipe.contains("version")) fs::remove(beside, ignored);
 }
 
 WrittenVideo write_gif_with_recipe(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
@@ -132,9 +136,11 @@ void check_contact_sheet(const fs::path& path) {
 
 std::string read_recipe(const fs::path& path) {
   if (!fs::exists(path)) throw bad_input(path.string() + ": no such file", "check the path");
+  if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": is no ordinary file", "name an MP4 or a GIF");
   if (extension(path) == ".gif") {
-    std::ifstream file(recipe_beside(path), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const fs::path beside = recipe_beside(path);
+    if (!fs::exists(beside)) return {};
+    return models::read_regular_file(beside, kMostRecipeBytes, "name a GIF of this program");
   }
   return read_comment(path);
 }

@@ -36,19 +36,6 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// The file to be replaced. Anything else than a file is refused.
-fs::path resolve_target(const fs::path& asked) {
-  std::error_code error;
-  const fs::file_status status = fs::status(asked, error);
-  if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // links in a circle, for one
-  if (fs::is_directory(status) || !asked.has_filename())
-    throw bad_input("cannot write " + asked.string() + ": it is a folder", "give the name of a file");
-  if (fs::exists(status) && !fs::is_regular_file(status))
-    throw bad_input("cannot write " + asked.string() + ": it is a device or a pipe",
-                    "give the name of an ordinary file");
-  return behind_links(asked);
-}
-
 /// `.name.<pid>.partial.ext`; attempts after the first (a leftover of a killed process that had the same id) get a
 /// number.
 fs::path temporary_name(const fs::path& target, int attempt) {
@@ -88,6 +75,21 @@ Error write_failure(const fs::path& target, int error) {
     default:
       return run_failure(cause, "check the disk, or choose another folder");
   }
+}
+
+void check_target(const fs::path& asked) {
+  std::error_code error;
+  const fs::file_status status = fs::status(asked, error);
+  const std::string cause = "cannot write " + asked.string() + ": ";
+  if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // links in a circle, for one
+  if (fs::is_directory(status) || !asked.has_filename())
+    throw bad_input(cause + "it is a folder", "give the name of a file");
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status))
+    throw bad_input(cause + "it is a device or a pipe", "give the name of an ordinary file");
+  constexpr fs::perms kWrite = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
+  if ((status.permissions() & kWrite) == fs::perms::none)
+    throw bad_input(cause + "it is read-only", "choose another name, or 'chmod u+w' it if it may be replaced");
 }
 
 fs::path behind_links(const fs::path& path) {
@@ -171,7 +173,9 @@ void throw_write_error(int system_error, const Error& error) {
   throw error;
 }
 
-AtomicFile::AtomicFile(const fs::path& target) : target_(resolve_target(target)) {
+AtomicFile::AtomicFile(const fs::path& target) {
+  check_target(target);
+  target_ = behind_links(target);
   // The temporary's name is cut to fit, so that only the rename at the end would see it.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
   constexpr int kAttempts = 1000;

@@ -29,6 +29,10 @@ Error write_failure(const std::filesystem::path& target, int system_error);
 /// Throws write_failure(), as throw_write_error() does.
 [[noreturn]] void throw_write_failure(const std::filesystem::path& target, int system_error);
 
+/// Throws Error where something stands at `path` that is not to be written: a folder, a device or a pipe, or a file
+/// without any write permission, which keeps root off too.
+void check_target(const std::filesystem::path& path);
+
 /// Where a chain of symbolic links leads, which need not exist; absolute. Of a circle, one of its links.
 std::filesystem::path behind_links(const std::filesystem::path& path);
 
@@ -67,7 +71,7 @@ class Temporary {
 class AtomicFile {
  public:
   /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
-  /// the target is a folder or a device, or has too long a name: before the work of a long run, not after it.
+  /// check_target() refuses the target, or its name is too long: before the work of a long run, not after it.
   explicit AtomicFile(const std::filesystem::path& target);
   ~AtomicFile();  // removes the temporary unless committed
   AtomicFile(const AtomicFile&) = delete;

@@ -2,14 +2,13 @@
 #include "models/checkpoint/model_folder.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/json_text.h"
+#include "models/checkpoint/regular_file.h"
 
 namespace sparsereel::models {
 namespace {
@@ -17,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr uintmax_t kMaxJsonBytes = 100'000'000;
+constexpr uint64_t kMaxJsonBytes = 100 << 20;
 constexpr size_t kListed = 20;  // names of each kind in one error
 constexpr const char* kDownloadAgain =
     "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
@@ -108,19 +107,7 @@ Error no_weights(const fs::path& folder) {
 
 json read_json(const fs::path& path, const std::string& given) {
   const std::string remedy = given.empty() ? kDownloadAgain : given;
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw bad_input(path.string() + ": does not exist", remedy);
-  if (!fs::is_regular_file(status)) throw bad_input(path.string() + ": is not a file", remedy);
-  const uintmax_t size = fs::file_size(path, error);
-  if (!error && size > kMaxJsonBytes)
-    throw bad_input(path.string() + ": " + std::to_string(size) + " bytes are too many for a JSON file", remedy);
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream)
-    throw bad_input(path.string() + ": cannot be read", "check that you may read it and that it is not empty");
-  const std::string content = std::move(text).str();
+  const std::string content = read_regular_file(path, kMaxJsonBytes, remedy);
   if (is_git_lfs_pointer(content))
     throw bad_input(path.string() + ": is a Git LFS pointer", "run 'git lfs pull' in that folder");
   return parse_json(content, path.string(), remedy);
@@ -219,7 +206,12 @@ json ModelFolder::config(const std::string& name, std::string* file) const {
   return config;
 }
 
-Component ModelFolder::component(const std::string& name) const {
+const Component& ModelFolder::component(const std::string& name) const {
+  const auto found = opened_.find(name);
+  return found != opened_.end() ? found->second : opened_.emplace(name, open_component(name)).first->second;
+}
+
+Component ModelFolder::open_component(const std::string& name) const {
   Component component;
   component.class_name = component_class(name);
   component.folder = path_ / name;

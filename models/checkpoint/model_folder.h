@@ -59,13 +59,16 @@ class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
   std::string component_class(const std::string& name) const;
   /// Maps the weights of a component: diffusion_pytorch_model.safetensors or model.safetensors, or the shards of the
   /// *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees with the files:
-  /// one Error.
-  Component component(const std::string& name) const;
+  /// one Error. What was opened once stays open: the folder may then be moved.
+  const Component& component(const std::string& name) const;
   /// config.json of a component (scheduler_config.json of the scheduler) without touching weights.
   nlohmann::json config(const std::string& name, std::string* file = nullptr) const;
 
  private:
+  Component open_component(const std::string& name) const;
+
   std::filesystem::path path_;
+  mutable std::map<std::string, Component> opened_;
   std::string pipeline_class_;
   nlohmann::json index_;
   nlohmann::json architecture_;  // with random weights

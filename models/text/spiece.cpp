@@ -4,10 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "hilbert/error.h"
+#include "models/checkpoint/regular_file.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
@@ -130,12 +129,9 @@ SpieceModel parse_spiece(std::string_view bytes, const std::string& path) {
 }
 
 SpieceModel read_spiece(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path))
-    throw bad_input(path.string() + " cannot be read", "check that the checkpoint's tokenizer folder is complete");
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return parse_spiece(bytes.view(), path.string());
+  constexpr uint64_t kMost = 256 << 20;  // T5's has 800 KB
+  return parse_spiece(read_regular_file(path, kMost, "check that the checkpoint's tokenizer folder is complete"),
+                      path.string());
 }
 
 }  // namespace sparsereel::models

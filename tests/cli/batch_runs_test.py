@@ -49,7 +49,7 @@ class Shares(BatchTest):
         for words in ('warning: out/manifest.0.jsonl:1: ', 'error: out holds no manifest.*.jsonl with a line in it'):
             self.assertIn(words, result.stderr)
         (self.folder / 'out' / 'manifest.1.jsonl').mkdir()
-        self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out/manifest.1.jsonl is a folder')
+        self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out/manifest.1.jsonl: is a folder')
 
     def test_status_sums_the_manifests(self):
         file = self.write('set.csv', 'prompt,width\na,\nb,100\nc,\nd,\n')

@@ -36,6 +36,29 @@ class PromptSets(BatchTest):
         self.assertEqual([line['seed'] for line in lines], [100, 101, 5])
         self.assertEqual([line['recipe']['steps'] for line in lines], [2, 3, 2])
 
+    def test_set_on_standard_input(self):
+        for text in ('# two\na red circle\na blue star\n', '\n{"prompt": "a red circle"}\n{"prompt": "a blue star"}\n'):
+            with self.subTest(text):
+                report = self.set_report('-', 'out', '--steps', 1, input=text)
+                self.assertEqual((report['rows'], report['rendered'] + report['skipped']), (2, 2))
+                self.assertEqual(self.manifest()[0]['place'], 'standard input:2')
+        self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), 2)
+        self.fail_with(self.batch('-', 'other', input='{"prompt": "a", "stpes": 3}'), 2, 'standard input:1', 'stpes', 'did you mean steps')
+        self.fail_with(self.batch('-', 'other', input=''), 2, 'standard input', 'no row')
+
+    def test_sets_that_never_end_are_not_read(self):
+        os.mkfifo(self.folder / 'set.txt')
+        (self.folder / 'endless.jsonl').symlink_to('/dev/zero')
+        for name in ('set.txt', 'endless.jsonl'):
+            self.fail_with(self.batch(name, timeout=20, **limited_memory(4 << 30)), 2, name, 'a device or a pipe', '- for standard input')
+        self.write('large.yaml', '#' * (4 << 20) + '\n')
+        self.fail_with(self.batch('large.yaml'), 2, 'large.yaml: is larger than 4 MiB')
+        (self.folder / 'out').mkdir()
+        (self.folder / 'out' / 'manifest.1.jsonl').symlink_to('/dev/zero')
+        self.write('one.txt', 'a red ball\n')
+        for arguments in (self.arguments('one.txt', 'out'), ['batch', '--status', 'out']):
+            self.fail_with(self.run_program(*arguments, timeout=20, **limited_memory(4 << 30)), 2, 'manifest.1.jsonl', 'a device or a pipe')
+
     def test_wrong_file_is_refused_before_anything_is_made(self):
         for name, text, words in (
                 ('a.jsonl', '{"prompt": "a"}\n{"prompt": "a", "stpes": 3}\n', ['a.jsonl:2', 'stpes', 'did you mean steps']),
@@ -112,6 +135,15 @@ class PromptSets(BatchTest):
         config = self.write('my.yaml', 'init_latents: missing.safetensors\n').name
         self.assertIn('set.txt:1: my.yaml:1:15: init_latents: missing.safetensors: cannot be opened',
                       self.batch(self.write('set.txt', 'a\n').name, 'out', '--config', config).stderr)
+
+    def test_row_that_cannot_be_decoded_keeps_its_latents(self):
+        model = self.model_whose_videos_are(0x7E00)
+        result = self.run_program('batch', self.write('set.txt', 'a red ball\n'), '-o', 'out', '-m', model, '--device', 'cpu', '--steps', 1)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('frames hold NaN', result.stderr)
+        latents, = (self.folder / 'out').glob('*.latents.safetensors')
+        self.assertIn(f'its latents are in out/{latents.name}', result.stderr)
+        self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'a.mp4'))
 
     def test_bad_row_fails_alone(self):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
@@ -272,6 +304,17 @@ class Resuming(BatchTest):
         manifest.write_text(manifest.read_text()[:-30])
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
         self.check_consistent(2)
+
+    def test_manifest_is_a_file_that_may_be_written(self):
+        (self.folder / 'set.txt').write_text('a red ball\n')
+        manifest = self.folder / 'out' / 'manifest.0.jsonl'
+        manifest.parent.mkdir()
+        manifest.touch(0o444)
+        arguments = ['batch', 'set.txt', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1]
+        self.fail_with(self.run_program(*arguments), 2, 'manifest.0.jsonl', 'read-only')
+        manifest.unlink()
+        os.mkfifo(manifest)
+        self.fail_with(self.run_program(*arguments, timeout=20), 2, 'manifest.0.jsonl', 'a device or a pipe')
 
     def test_two_processes_cannot_write_one_manifest(self):
         file = self.prompts(2)

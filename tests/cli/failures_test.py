@@ -116,6 +116,45 @@ class Failures(CommandLineTest):
         for name in ('none.txt', 'empty.txt', '.'):
             self.fail_with(self.run_program('generate', '-m', MODEL, '--prompt-file', name), 2, name)
 
+    def test_what_never_ends_is_not_read(self):
+        model = self.copy_of_the_model()
+        os.mkfifo(self.folder / 'pipe')
+        os.mkfifo(self.folder / 'pipe.mp4')
+        (self.folder / 'clip.gif').write_text('GIF89a')
+        os.mkfifo(self.folder / 'clip.gif.json')
+        (self.folder / 'model' / 'tokenizer' / 'spiece.model').unlink()
+        os.mkfifo(self.folder / 'model' / 'tokenizer' / 'spiece.model')
+        for arguments, words in (
+                (['--prompt-file', 'pipe'], ['pipe: is a device or a pipe', '- for standard input']),
+                (['--prompt-file', '/dev/zero'], ['/dev/zero: is a device or a pipe', '- for standard input']),
+                (['-p', 'x', '--config', 'pipe'], ['pipe']), (['-p', 'x', '--config', '/dev/zero'], ['/dev/zero']),
+                (['-p', 'x', '--profile', 'pipe'], ['pipe']), (['-p', 'x', '--profile', '/dev/zero'], ['/dev/zero']),
+                (['-p', 'x', '--init-latents', 'pipe'], ['pipe']), (['--from', 'pipe.mp4'], ['pipe.mp4']),
+                (['--from', 'clip.gif'], ['clip.gif.json']), (['-p', 'x', '-m', model], ['spiece.model'])):
+            with self.subTest(arguments=arguments):
+                given = arguments if '-m' in arguments else [*arguments, '-m', MODEL]
+                self.fail_with(self.run_program('generate', *given, '--device', 'cpu', '-o', 'a.mp4', timeout=20, **limited_memory(4 << 30)), 2, *words)
+        for arguments in (['generate', '--random-weights', 'pipe'], ['inspect', 'pipe.mp4'], ['decode', 'pipe', '-m', MODEL],
+                          ['bench', 'plot', 'pipe']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.run_program(*arguments, timeout=20), 2, 'pipe')
+        # a recipe that is looked at when its GIF is replaced
+        self.succeed(self.generate('-o', 'clip.gif', '--no-metadata', timeout=20))
+
+    def test_what_is_larger_than_it_can_be_is_not_read(self):
+        mebibyte = 1 << 20
+        (self.folder / 'prompt.txt').write_text('x' * (mebibyte + 1))
+        (self.folder / 'negative.yaml').write_text(f'negative_prompt: {"x" * (mebibyte + 1)}\n')
+        (self.folder / 'large.yaml').write_text('#' * (4 * mebibyte + 1))
+        for arguments, words in ((['--prompt-file', 'prompt.txt'], ['prompt.txt: is larger than 1 MiB', 'less than 1 MiB']),
+                                 (['--prompt-file', '-'], ['standard input: is larger than 1 MiB']),
+                                 (['-p', 'x', '--config', 'negative.yaml'], ['negative_prompt', 'is longer than 1 MiB']),
+                                 (['-p', 'x', '--config', 'large.yaml'], ['large.yaml: is larger than 4 MiB']),
+                                 (['-p', 'x', '--profile', 'large.yaml'], ['large.yaml: is larger than 4 MiB'])):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.run_program('generate', *arguments, '-m', MODEL, '-o', 'a.mp4', input='x' * (mebibyte + 1)), 2, *words)
+        self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', '-', '--steps', 1, '-o', 'a.mp4', input='x' * mebibyte))
+
     def test_missing_model(self):
         self.fail_with(self.generate_from('nowhere'), 2, 'nowhere')
 
@@ -237,6 +276,17 @@ class Failures(CommandLineTest):
     def test_output_on_a_read_only_file_system(self):
         self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
 
+    def test_read_only_files_are_not_replaced(self):
+        for arguments in (['-o', 'old.y4m'], ['--report', 'old.json'], ['--save-latents', 'old.safetensors'], ['--contact-sheet', 'old.png'],
+                          ['-o', 'clip.gif']):
+            with self.subTest(arguments=arguments):
+                old = self.folder / arguments[1].replace('.gif', '.gif.json')  # a GIF's recipe counts too
+                old.write_text('old')
+                old.chmod(0o444)
+                self.fail_with(self.generate(*arguments), 2, 'cannot write', old.name, 'read-only')
+                self.assertEqual(old.read_text(), 'old')
+        self.assertEqual(self.names(), sorted(['old.y4m', 'old.json', 'old.safetensors', 'old.png', 'clip.gif.json']))
+
     def test_output_on_a_device_or_a_pipe(self):
         for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe here
             with self.subTest(name=name):
@@ -278,6 +328,18 @@ class Failures(CommandLineTest):
         self.succeed(self.generate('-o', 'direct.safetensors'))
         self.assertEqual((self.folder / 'clip.safetensors').read_bytes(), (self.folder / 'direct.safetensors').read_bytes())
 
+    def test_latents_of_a_failed_run_go_once_the_video_is_there(self):
+        kept = 'clip.safetensors.latents.safetensors'
+        for more in ([], ['--save-latents', 'latents.safetensors']):
+            self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+            self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+            self.assertEqual(self.names(), [kept])  # which both have
+            self.succeed(self.generate('-o', 'clip.safetensors', '--seed', 5))
+            self.assertEqual(self.names(), ['clip.safetensors', kept])  # it is another video's
+            self.succeed(self.generate('-o', 'clip.safetensors', *more))
+            self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
+            (self.folder / 'clip.safetensors').unlink()
+
     def test_way_to_go_on_repeats_the_options_of_the_run(self):
         name = 'my.yaml'
         (self.folder / name).write_text('dtype: fp32\ncrf: 20\n')
@@ -307,6 +369,20 @@ class Failures(CommandLineTest):
         for name in ('clip.y4m', 'frames', 'clip.safetensors'):
             self.fail_with(self.generate('-o', f'disk/{name}', '--save-latents', 'latents.safetensors'), 1, name, 'free some space')
             self.assertEqual(list(disk.iterdir()), [])
+
+    def test_files_that_were_opened_may_be_moved(self):
+        model = self.copy_of_the_model()
+        self.succeed(self.generate('-o', 'a.y4m', '--save-latents', 'noise.safetensors'))
+        options = ['generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '--steps', 150, '--init-latents', 'noise.safetensors']
+        self.succeed(self.run_program(*options, '-o', 'still.y4m'))
+        process, terminal = self.start_program(*map(str, options), '-o', 'moved.y4m', '--save-latents', 'latents.safetensors')
+        self.read_until(terminal, 's/it')
+        model.rename(self.folder / 'elsewhere')
+        (self.folder / 'noise.safetensors').unlink()
+        text = self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 0, text)
+        self.assertEqual((self.folder / 'moved.y4m').read_bytes(), (self.folder / 'still.y4m').read_bytes())
+        self.assertIn('latents.safetensors', self.names())
 
     def test_failed_run_has_a_report(self):
         result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **limited(65536))

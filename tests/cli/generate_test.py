@@ -193,21 +193,23 @@ class Generate(CommandLineTest):
         self.assertEqual(self.names(), ['a.mp4', 'clip.mp4', 'clip.mp4.latents.safetensors'])
         self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_bytes(), before)
 
-    def test_black_and_broken_videos_warn_once_and_keep_their_latents(self):
-        for half, words in ((0xF000, 'is black'), (0x7E00, "no numbers (check that the checkpoint's weights are whole)")):
-            with self.subTest(words):
-                model = self.model_whose_videos_are(half)
-                made = self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'))
-                self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors', 'model'])
-                latents = self.folder / 'clip.mp4.latents.safetensors'
-                decoded = self.succeed(self.run_program('decode', latents, '-m', model, '-o', 'b.mp4'))
-                for result in (made, decoded):
-                    self.assertEqual(result.stderr.count('warning: '), 1, result.stderr)
-                    self.assertIn(words, result.stderr)
-                self.assertIn('clip.mp4.latents.safetensors', made.stderr)
-                for name in (latents, self.folder / 'clip.mp4', self.folder / 'b.mp4'):
-                    name.unlink()
-                shutil.rmtree(model)
+    def test_black_videos_warn_once_and_keep_their_latents(self):
+        model = self.model_whose_videos_are(0xF000)
+        made = self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'))
+        self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors', 'model'])
+        decoded = self.succeed(self.run_program('decode', 'clip.mp4.latents.safetensors', '-m', model, '-o', 'b.mp4'))
+        for result in (made, decoded):
+            self.assertEqual(result.stderr.count('warning: '), 1, result.stderr)
+            self.assertIn('is black', result.stderr)
+        self.assertIn('clip.mp4.latents.safetensors', made.stderr)
+
+    def test_videos_of_no_numbers_are_failures_that_keep_their_latents(self):
+        model = self.model_whose_videos_are(0x7E00)
+        words = ['frames hold NaN', "check that the checkpoint's weights are whole"]
+        self.fail_with(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'), 1, *words,
+                       'sparsereel decode clip.mp4.latents.safetensors')
+        self.fail_with(self.run_program('decode', 'clip.mp4.latents.safetensors', '-m', model, '-o', 'clip.mp4'), 1, *words)
+        self.assertEqual(self.names(), ['clip.mp4.latents.safetensors', 'model'])
 
     def test_quiet_silences_the_encoder(self):
         for codec in ('libx264', 'libx265'):

@@ -1,7 +1,9 @@
 """Ctrl-C and SIGTERM: exit code 130, nothing half-written, and a word on how to go on; the bar on a terminal."""
-import errno
-import os
+import fcntl
 import signal
+import struct
+import subprocess
+import termios
 import time
 import unittest
 
@@ -36,23 +38,22 @@ class Interrupt(CommandLineTest):
         self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
 
     def test_first_signal_ends_a_run_that_waits_for_its_input(self):
-        os.mkfifo(self.folder / 'prompt.txt')
-        process, terminal = self.start_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '-o', 'clip.mp4')
-        writer = self.opened_for_writing(self.folder / 'prompt.txt', process)
-        self.addCleanup(os.close, writer)
+        process, terminal = self.start_program('generate', '-m', MODEL, '--prompt-file', '-', '-o', 'clip.mp4', stdin=subprocess.PIPE)
+        self.addCleanup(process.stdin.close)
+        process.stdin.write(b'a red')
+        process.stdin.flush()
+        while self.unread(process.stdin) > 0:  # it has begun to read
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
         code, text = self.stop(process, terminal, signal.SIGINT)
         self.assertEqual(code, 130)
         self.assertIn('interrupted: no step was done', text)
-        self.assertEqual(self.names(), ['prompt.txt'])
+        self.assertEqual(self.names(), [])
 
-    def opened_for_writing(self, pipe, process):
-        while True:
-            try:
-                return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError as error:
-                if error.errno != errno.ENXIO or process.poll() is not None:  # nobody reads yet
-                    raise
-            time.sleep(0.02)
+    @staticmethod
+    def unread(pipe):
+        count, = struct.unpack('i', fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+        return count
 
     def test_second_signal_stops_at_once(self):
         # The one step of so large a video takes many seconds: the program ends inside of it.

@@ -1,5 +1,6 @@
 """`generate --from`: the recipe inside a video renders it again, and the command line wins over it."""
 import json
+import os
 import unittest
 
 from support import MODEL, PROMPT, ROOT, CommandLineTest
@@ -34,8 +35,24 @@ class Recipe(CommandLineTest):
         self.succeed(self.generate('-o', 'a.gif', '--save-latents', 'latents.safetensors'))
         self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.mp4', '--crf', 28, '--vae-tiling', 'on'))
         self.succeed(self.render('--from', 'b.mp4', '-m', MODEL, '-o', 'c.mp4'))
-        pictures = [data[data.index(b'mdat'):] for data in (self.read('b.mp4'), self.read('c.mp4'))]
-        self.assertEqual(*pictures)
+        self.assertEqual(self.read('b.mp4'), self.read('c.mp4'))
+
+    def test_latents_are_decoded_as_they_were_made(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--dtype', 'bf16', '--save-latents', 'latents.safetensors'))
+        decode = ['decode', 'latents.safetensors', '-m', MODEL, '--device', 'cpu']
+        self.assertEqual(self.succeed(self.run_program(*decode, '-o', 'b.mp4')).stderr.count('warning'), 0)
+        self.assertEqual(self.read('b.mp4'), self.read('a.mp4'))
+        other = self.succeed(self.run_program(*decode, '-o', 'c.mp4', '--dtype', 'fp32'))
+        self.assertIn('decoded in fp32 on cpu, but the latents were made in bf16 on cpu', other.stderr)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, 'one CPU is like another')
+    def test_the_file_is_the_same_on_one_cpu_and_on_all(self):
+        self.succeed(self.generate('-o', 'a.mp4', '--size', '256x256', '--steps', 1, '--save-latents', 'latents.safetensors'))
+        one = {min(os.sched_getaffinity(0))}
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'all.mp4', '--device', 'cpu'))
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'one.mp4', '--device', 'cpu',
+                                      preexec_fn=lambda: os.sched_setaffinity(0, one)))
+        self.assertEqual(self.read('one.mp4'), self.read('all.mp4'))
 
     def test_command_line_and_config_file_win_over_the_recipe(self):
         self.succeed(self.generate('-o', 'a.mp4', '--seed', 3, '--crf', 30, '--topk', 0.4))
@@ -147,6 +164,14 @@ class Recipe(CommandLineTest):
         self.succeed(self.render('--random-weights', weights, '-o', 'd.mp4', '--size', '64x64', '--frames', 9, '--steps', 1, '--device', 'cpu'))
         result = self.succeed(self.render('--from', 'd.mp4', '-m', MODEL, '-p', PROMPT, '--max-sequence-length', 16, '-o', 'e.mp4'))
         self.assertIn('the model is not the one', result.stderr)
+
+    def test_a_recipe_of_another_version_is_warned_of(self):
+        self.succeed(self.generate('-o', 'a.gif'))
+        recipe = json.loads(self.read('a.gif.json'))
+        (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {'version': '9.9.9'}))
+        result = self.succeed(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.gif'))
+        self.assertIn('a.gif was made by version 9.9.9', result.stderr)
+        self.assertNotIn('version', self.succeed(self.render('--from', 'b.gif', '-m', MODEL, '-o', 'c.gif')).stderr)
 
     def test_files_without_a_recipe_are_refused(self):
         self.succeed(self.generate('-o', 'a.mp4', '--no-metadata'))

@@ -129,6 +129,15 @@ class Tune(CommandLineTest):
         self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'p.yaml', '--topk', 0.3), 2, '--topk 0.3 has no effect')
         self.fail_with(self.generate('-o', 'a.mp4', '--profile', 'p.yaml', '--attention', 'full'), 2, '--profile p.yaml has no effect')
 
+    def test_only_profiles_are_replaced(self):
+        (self.folder / 'notes.yaml').write_text('buy: milk\n')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'notes.yaml'), 2, '--output notes.yaml holds something else', 'choose another name')
+        self.assertEqual((self.folder / 'notes.yaml').read_text(), 'buy: milk\n')
+        (self.folder / 'p.yaml').touch()
+        for _ in range(2):
+            self.succeed(self.tune('-p', PROMPT, '-o', 'p.yaml', '--videos', 0))
+        self.assertEqual(self.names(), ['notes.yaml', 'p.yaml'])
+
     def test_wrong_options(self):
         for arguments, words in ((['--budget', 'soon'], '--budget soon'), (['--l1', 0], '--l1'), (['--l1', 0.1, '--l2', 0.05], '--l2'),
                                  (['--samples', 0], '--samples'), (['--heat-map', 'a.jpg'], '--heat-map'),

@@ -11,14 +11,13 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
 #include "app/commands/batch/names.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/json_text.h"
+#include "models/checkpoint/regular_file.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -117,10 +116,8 @@ std::vector<fs::path> manifests_in(const fs::path& folder) {
 std::vector<ManifestEntry> read_manifests(const fs::path& folder, std::vector<std::string>& warnings) {
   std::vector<ManifestEntry> entries;
   for (const fs::path& file : manifests_in(folder)) {
-    std::ifstream stream(file, std::ios::binary);
-    if (fs::is_directory(file)) throw bad_input(file.string() + " is a folder", "move it elsewhere");
-    const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-    if (!stream) throw bad_input(file.string() + " cannot be read", "check its permissions");
+    constexpr uint64_t kMost = 1 << 30;  // of a million videos
+    const std::string text = models::read_regular_file(file, kMost, "move it elsewhere");
     const auto lines = parse_manifest(text, file.string(), warnings);
     entries.insert(entries.end(), lines.begin(), lines.end());
   }
@@ -134,6 +131,7 @@ fs::path manifest_path(const fs::path& folder, int64_t rank) {
 }
 
 ManifestWriter::ManifestWriter(const fs::path& folder, int64_t rank) : path_(manifest_path(folder, rank)) {
+  models::check_target(path_);
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw failure(path_, errno);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {

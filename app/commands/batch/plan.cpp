@@ -16,7 +16,9 @@
 #include "app/file_hash.h"
 #include "app/latents.h"
 #include "app/outputs.h"
+#include "app/recipe.h"
 #include "app/report.h"
+#include "app/text_file.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
@@ -67,9 +69,9 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
                 const Share& share) {
   PlannedRow planned;
   planned.index = index;
-  planned.place = options.set.string() + ":" + std::to_string(row.line);
+  planned.place = name_of_input(options.set) + ":" + std::to_string(row.line);
   attempt(planned, [&] {
-    merge(planned.settings, row, set, options.set.string());
+    merge(planned.settings, row, set, name_of_input(options.set));
     planned.options = read_generate_options(planned.settings);
     if (!has_own_seed(row, planned.settings)) planned.options.request.seed += static_cast<uint64_t>(index);
     choose_device(planned, share);
@@ -113,7 +115,7 @@ class FileTable {
 };
 
 void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options, const Share& share) {
-  files.reads("the prompt set", options.set);
+  if (!is_standard_input(options.set)) files.reads("the prompt set", options.set);
   files.reads("--config", set.config_file);
   for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
   const fs::path own = manifest_path(options.folder, share.rank);
@@ -181,7 +183,8 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
     if (const std::string warning = profile_warning(options, resolved); !warning.empty())
       row.warnings.push_back(warning);
-    row.recipe = make_recipe(options, resolved, pipeline, {});
+    row.recipe = make_recipe(options, resolved, pipeline);
+    for (const std::string& warning : recipe_mismatches(row.settings, row.recipe)) row.warnings.push_back(warning);
     row.identity = recipe_identity(row.recipe, options);
     // Files beside the video make no other recipe, but the row is not finished without them.
     if (!options.run.contact_sheet.empty() || !options.save_latents.empty())

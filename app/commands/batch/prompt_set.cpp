@@ -194,16 +194,20 @@ std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format,
 }
 
 std::vector<PromptRow> read_prompt_set(const fs::path& file) {
-  const SetFormat format = set_format(file);
-  std::vector<PromptRow> rows = parse_prompt_set(read_text(file), format, file.string());
-  if (rows.empty()) throw bad_input(file.string() + ": there is no row in it", "write a prompt a line, for example");
+  const std::string name = name_of_input(file);
+  std::optional<SetFormat> format;
+  if (!is_standard_input(file)) format = set_format(file);
+  const std::string text = read_input(file, format == SetFormat::yaml ? kMostYamlBytes : kMostSetBytes);
+  if (!format) format = text.find_first_not_of(" \t\r\n") == text.find('{') ? SetFormat::jsonl : SetFormat::txt;
+  std::vector<PromptRow> rows = parse_prompt_set(text, *format, name);
+  if (rows.empty()) throw bad_input(name + ": there is no row in it", "write a prompt a line, for example");
   return rows;
 }
 
 std::vector<std::string> read_prompts(const fs::path& file) {
   std::vector<std::string> prompts;
   for (const PromptRow& row : read_prompt_set(file)) {
-    const std::string place = at(file.string(), row.line);
+    const std::string place = at(name_of_input(file), row.line);
     for (const auto& [key, value] : row.values)
       if (key != "prompt")
         throw bad_input(place + ": " + key + " stands beside a prompt, but here one setting holds for all of them",

@@ -37,7 +37,8 @@ SetFormat set_format(const std::filesystem::path& file);
 /// does) or that belongs to the whole set, a value of the wrong kind, options that exclude each other.
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file);
 
-/// The same of a file; at least one row.
+/// The same of a file, or of standard input ("-"), which holds objects where it begins with { and else a prompt a line;
+/// at least one row.
 std::vector<PromptRow> read_prompt_set(const std::filesystem::path& file);
 
 /// The prompts of a set in which nothing else stands. Throws Error where a row has no prompt, or a field beside it.

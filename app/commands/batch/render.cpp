@@ -62,6 +62,11 @@ struct EncodedText {
   std::vector<std::string> warnings;
 };
 
+/// A row that fails after its denoising has not lost it.
+void name_latents(PlannedRow& row, const KeptLatents& kept) {
+  if (!kept.saved().empty()) row.remedy += "; its latents are in " + kept.saved().string();
+}
+
 EncodedText encode_text(const models::GenerateRequest& request, models::Pipeline& pipeline) {
   EncodedText text;
   text.embeddings = pipeline.encode_text(request, &text.warnings).to(at::kCPU);
@@ -152,7 +157,7 @@ models::GenerateObserver Renderer::observe(const PlannedRow& row) {
   return observer;
 }
 
-models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pipeline) {
+models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pipeline, KeptLatents& kept) {
   const GenerateOptions& options = row.options;
   models::GenerateRequest request = options.request;
   request.text = row.text;
@@ -161,20 +166,30 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
   std::string other;  // the checkpoint of a row that has changed since is of no use
   request.resume = load_checkpoint(checkpoint_beside(options.run.output), row.identity, other);
   if (request.resume) row.resumed_at_step = request.resume->step;
-  models::GenerateResult result = pipeline.generate(request, observe(row));
-  if (!options.save_latents.empty()) save_latents(options.save_latents, result.latents, dump(row.recipe));
+  models::GenerateObserver observer = observe(row);
+  observer.latents = [&](const models::GenerateResult& denoised) {
+    add_outcome(row.recipe, denoised);
+    if (!options.save_latents.empty()) return save_latents(options.save_latents, denoised.latents, dump(row.recipe));
+    const std::string warning = kept.save(denoised.latents, dump(row.recipe));
+    if (!warning.empty()) row.warnings.push_back(warning);
+  };
+  models::GenerateResult result = pipeline.generate(request, observer);
+  add_outcome(row.recipe, result);
   return result;
 }
 
 void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
-  const auto result = attempt({&row}, [&] { return generate(row, pipeline); });
+  const auto kept = std::make_shared<KeptLatents>(fs::path(), row.options.run.output);
+  const auto result = attempt({&row}, [&] { return generate(row, pipeline, *kept); });
   row.text.reset();
-  if (!result) return fail(row);
+  if (!result) {
+    name_latents(row, *kept);
+    return fail(row);
+  }
   collect();
-  const nlohmann::json recipe = make_recipe(row.options, result->settings, pipeline, result->attention.statistics);
-  written_ = std::async(std::launch::async, [this, &row, result = *result, recipe] {
+  written_ = std::async(std::launch::async, [this, &row, result = *result, kept] {
     try {
-      return write(row, result, recipe);
+      return write(row, result, *kept);
     } catch (...) {
       write_failed_ = true;  // stops the video that is being denoised; collect() throws what happened
       throw;
@@ -182,11 +197,14 @@ void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
   });
 }
 
-Renderer::Written Renderer::write(PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe) {
+Renderer::Written Renderer::write(PlannedRow& row, const models::GenerateResult& result, KeptLatents& kept) {
   const c10::InferenceMode guard;
   Written written{.row = &row, .seconds = {}, .warnings = row.warnings};
-  const auto entry = attempt({&row}, [&] { return write_files(row, result, recipe, written); });
-  if (!entry) return written;
+  const auto entry = attempt({&row}, [&] { return write_files(row, result, kept, written); });
+  if (!entry) {
+    name_latents(row, kept);
+    return written;
+  }
   manifest_.append(*entry);
   std::error_code ignored;
   fs::remove(checkpoint_beside(row.options.run.output), ignored);
@@ -195,18 +213,19 @@ Renderer::Written Renderer::write(PlannedRow& row, const models::GenerateResult&
 }
 
 /// Returns the row's line of the manifest.
-nlohmann::json Renderer::write_files(const PlannedRow& row, const models::GenerateResult& result,
-                                     const nlohmann::json& recipe, Written& written) const {
+nlohmann::json Renderer::write_files(const PlannedRow& row, const models::GenerateResult& result, KeptLatents& kept,
+                                     Written& written) const {
   const auto start = std::chrono::steady_clock::now();
   const RunOptions& run = row.options.run;
-  const WrittenVideo video = write_outputs(run, result.frames, dump(recipe), row.options.request.prompt);
+  const WrittenVideo video = write_outputs(run, result.frames, dump(row.recipe), row.options.request.prompt);
   written.warnings.insert(written.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (!video.note.empty()) written.warnings.push_back(video.note);
   if (const std::string other = models::frame_count_warning(result.frames, result.settings); !other.empty())
     written.warnings.push_back(other);
-  if (const std::string wrong = models::defect(result.frames, result.latents.scalar_type()); !wrong.empty()) {
-    const fs::path latents = run.output.string() + ".latents.safetensors";
-    save_latents(latents, result.latents, dump(recipe));
+  if (const std::string wrong = models::defect(result.frames); wrong.empty()) {
+    kept.let_go();
+  } else {
+    const fs::path latents = row.options.save_latents.empty() ? kept.saved() : row.options.save_latents;
     written.warnings.push_back("the video " + wrong + "; its latents are in " + latents.string());
   }
   nlohmann::json entry = line(row, "done");
@@ -214,7 +233,7 @@ nlohmann::json Renderer::write_files(const PlannedRow& row, const models::Genera
   entry["bytes"] = fs::file_size(run.output);
   written.seconds = {
       {"denoise", result.seconds.denoise}, {"decode", result.seconds.decode}, {"write", seconds_since(start)}};
-  entry["recipe"] = recipe;
+  entry["recipe"] = row.recipe;
   entry["seconds"] = written.seconds;
   entry["sparsity"] = result.attention.statistics.sparsity();
   entry["encoder"] = video.encoder;

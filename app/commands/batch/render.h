@@ -11,6 +11,7 @@
 
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/plan.h"
+#include "app/outputs.h"
 #include "app/progress.h"
 
 namespace sparsereel::app::sets {
@@ -54,10 +55,10 @@ class Renderer {
   void load(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline);
   void encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pipeline);
   void render_row(PlannedRow& row, models::Pipeline& pipeline);
-  models::GenerateResult generate(PlannedRow& row, models::Pipeline& pipeline);
+  models::GenerateResult generate(PlannedRow& row, models::Pipeline& pipeline, KeptLatents& kept);
   models::GenerateObserver observe(const PlannedRow& row);
-  Written write(PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe);
-  nlohmann::json write_files(const PlannedRow& row, const models::GenerateResult& result, const nlohmann::json& recipe,
+  Written write(PlannedRow& row, const models::GenerateResult& result, KeptLatents& kept);
+  nlohmann::json write_files(const PlannedRow& row, const models::GenerateResult& result, KeptLatents& kept,
                              Written& written) const;
   void collect();
   void show_progress();

@@ -91,7 +91,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   const attention::Policy untuned = read_untuned_policy(settings);
   for (const std::string& file : split(options.lists.profile.value_or(settings.text("profile", "")), ',')) {
     if (file.empty() && !options.lists.profile) continue;  // there is none
-    const attention::Profile profile = attention::read_profile(file);
+    const attention::Profile profile = read_profile(file);
     plan.profiles.push_back(tuned(file, profile));
     profiles.push_back({.file = file, .policy = attention::policy_of(profile)});
     if (settings.has("dense_layers")) profiles.back().policy.dense_layers = untuned.dense_layers;

@@ -19,7 +19,7 @@ nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest
       models::parse_cogvideox_config(architecture.at("transformer"), "transformer");
   const double tokens = models::token_count(transformer, settings.latent_frames, settings.latent_height,
                                             settings.latent_width, settings.max_sequence_length);
-  return {{"model", model_name(run)},
+  return {{"model", run.model_name},
           {"dtype", models::dtype_name(pipeline.dtype())},
           {"width", settings.width},
           {"height", settings.height},

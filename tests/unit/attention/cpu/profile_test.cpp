@@ -150,15 +150,5 @@ TEST(Profile, RefusesLayersOfDifferentWidth) {
   EXPECT_THROW(parse_profile(to_yaml(profile), "p.yaml"), Error);
 }
 
-TEST(Profile, NamesAFileThatCannotBeRead) {
-  try {
-    read_profile("/nowhere/p.yaml");
-    FAIL() << "read a file that is not there";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("/nowhere/p.yaml"));
-    EXPECT_EQ(error.exit_code(), 2);
-  }
-}
-
 }  // namespace
 }  // namespace sparsereel::attention

@@ -146,7 +146,7 @@ TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
 
 TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
   const TemporaryFolder folder;
-  for (const mode_t mode : {0600U, 0444U, 0664U, 0200U}) {
+  for (const mode_t mode : {0600U, 0464U, 0664U, 0200U}) {
     const std::filesystem::path path = folder / std::to_string(mode);
     write_text(path, "old");
     ASSERT_EQ(::chmod(path.c_str(), mode | S_ISUID), 0);  // which is not for what somebody else wrote
@@ -159,6 +159,23 @@ TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
     ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
     EXPECT_EQ(read_text(path), "new");
   }
+}
+
+TEST(AtomicFile, ReadOnlyFilesAreNotReplaced) {
+  const TemporaryFolder folder;
+  write_text(folder / "kept.txt", "old");
+  ASSERT_EQ(::chmod((folder / "kept.txt").c_str(), 0444), 0);
+  std::filesystem::create_symlink("kept.txt", folder / "link.txt");
+  for (const char* name : {"kept.txt", "link.txt"}) {
+    try {
+      const AtomicFile file(folder / name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(name), HasSubstr("read-only")));
+    }
+  }
+  EXPECT_EQ(read_text(folder / "kept.txt"), "old");
 }
 
 TEST(AtomicFile, NewFileHasTheUsualPermissions) {

@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus,
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   const std::string folder = std::string(SPARSEREEL_SOURCE_DIR) + "/tests/fuzz/corpus/";
-  EXPECT_NO_THROW(attention::read_profile(folder + "profile/valid.yaml"));
+  EXPECT_NO_THROW(attention::parse_profile(test::read_text(folder + "profile/valid.yaml"), "valid.yaml"));
   for (const char* name : {"valid", "valid_empty", "valid_padding", "valid_zero_size"})
     EXPECT_NO_THROW(models::SafetensorsFile(folder + "safetensors/" + name + ".safetensors")) << name;
   for (const char* name : {"valid", "valid_no_table", "valid_white_space", "valid_word_starts"}) {

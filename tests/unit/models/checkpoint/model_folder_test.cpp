@@ -68,7 +68,7 @@ TEST_F(ModelFolderTest, MissingFolderIsRefused) {
 
 TEST_F(ModelFolderTest, MissingModelIndexIsRefused) {
   fs::remove(folder_ / "model_index.json");
-  EXPECT_TRUE(opening_fails({"model_index.json", "does not exist"}));
+  EXPECT_TRUE(opening_fails({"model_index.json", "no such file"}));
 }
 
 TEST_F(ModelFolderTest, MalformedModelIndexIsRefusedWithTheLine) {
@@ -114,7 +114,7 @@ TEST_F(ModelFolderTest, UnknownComponentNameIsRefused) {
 
 TEST_F(ModelFolderTest, MissingConfigIsRefused) {
   fs::remove(folder_ / "transformer/config.json");
-  EXPECT_TRUE(transformer_fails({"transformer/config.json", "does not exist"}));
+  EXPECT_TRUE(transformer_fails({"transformer/config.json", "no such file"}));
 }
 
 TEST_F(ModelFolderTest, MissingShardIsNamed) {

@@ -1,0 +1,53 @@
+"""What the program finds around it when it starts: wait policy, stack limit, working directory."""
+import os
+import resource
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from support import MODEL, PROGRAM, CommandLineTest
+
+KIB = 1024
+
+
+def limited_stack(soft, hard):
+    return {'preexec_fn': lambda: resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))}
+
+
+class Surroundings(CommandLineTest):
+    def environment_of_a_run(self, **given):
+        """Name and environment of a run that waits for its input, as the system knows them."""
+        environment = {name: value for name, value in os.environ.items() if name not in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')}
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '--prompt-file', '-', '-o', 'clip.mp4'], cwd=self.folder,
+                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | given)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.addCleanup(process.stdin.close)
+        home = Path('/proc') / str(process.pid)
+        end = time.monotonic() + 60
+        while len(os.listdir(home / 'task')) < 2:  # the thread that waits for signals is the first thing that main() starts
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        entries = (home / 'environ').read_text().split('\0')
+        return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(('OMP_WAIT', 'GOMP_'))]
+
+    def test_threads_wait_passively_unless_the_user_has_chosen(self):
+        self.assertEqual(self.environment_of_a_run(), ('sparsereel', ['OMP_WAIT_POLICY=passive']))
+        self.assertEqual(self.environment_of_a_run(OMP_WAIT_POLICY='active'), ('sparsereel', ['OMP_WAIT_POLICY=active']))
+        self.assertEqual(self.environment_of_a_run(GOMP_SPINCOUNT='9'), ('sparsereel', ['GOMP_SPINCOUNT=9']))
+
+    def test_a_small_stack_is_raised_where_that_is_allowed(self):
+        _, most = resource.getrlimit(resource.RLIMIT_STACK)
+        self.succeed(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, most)))
+        self.fail_with(self.generate('-o', 'clip.mp4', **limited_stack(96 * KIB, 96 * KIB)), 2, "stack's limit", 'ulimit -s 8192')
+
+    def test_a_deleted_working_directory_is_refused(self):
+        gone = self.folder / 'gone'
+        gone.mkdir()
+        result = self.generate('-o', self.folder / 'clip.mp4', cwd=gone, preexec_fn=gone.rmdir)
+        self.fail_with(result, 2, 'working directory was deleted', 'change to a folder')
+
+
+if __name__ == '__main__':
+    unittest.main()
