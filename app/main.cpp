@@ -101,11 +101,17 @@ class Help : public CLI::Formatter {
   }
 };
 
-/// What to do about a command line that CLI11 refuses.
-std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+/// The innermost command that the command line names, and how many words that takes.
+std::pair<const CLI::App*, size_t> named_command(const CLI::App& program) {
   const CLI::App* command = &program;
   size_t depth = 0;
   for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().front();
+  return {command, depth};
+}
+
+/// What to do about a command line that CLI11 refuses.
+std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+  const auto [command, depth] = named_command(program);
   const CommandInfo info = describe(*command);
   const std::vector<std::string> unused = command->remaining();
   // Where a command is missing, the word in its place is what was meant to be one.
@@ -306,6 +312,15 @@ void parse(CommandLine& line, int argc, char** argv) {
   }
 }
 
+/// Whoever reads the JSON of --json gets it from a run, too, that fails before its report begins.
+void ask_for_report(const CommandLine& line, int argc, char** argv) {
+  const std::vector<std::string> words = normalised(argc, argv);
+  const bool given = std::find(words.begin(), words.end(), "--json") != words.end();
+  line.report.print = line.report.print || given || line.settings.flag("json");
+  line.report.content.emplace("version", SPARSEREEL_VERSION);
+  line.report.content.emplace("command", describe(*named_command(line.program).first).path);
+}
+
 void run(int argc, char** argv, RunReport& report) {
   CommandLine line(report);
   line.program.set_version_flag("--version", std::string("sparsereel ") + SPARSEREEL_VERSION);
@@ -314,7 +329,12 @@ void run(int argc, char** argv, RunReport& report) {
   for (const auto& add :
        {add_generate, add_batch, add_decode, add_bench, add_tune, add_inspect_and_config, add_help_commands})
     add(line);
-  parse(line, argc, argv);
+  try {
+    parse(line, argc, argv);
+  } catch (...) {
+    ask_for_report(line, argc, argv);
+    throw;
+  }
 }
 
 /// Prints cause and remedy, a line each, and ends the report; a report that cannot be written changes nothing about the

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/config_file.h"
+#include "app/counted.h"
 #include "app/recipe.h"
 #include "app/text_file.h"
 #include "attention/attention.h"
@@ -50,11 +51,7 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
   };
   if (beside("dense_steps")) policy.dense_steps = dense_steps;
   if (beside("dense_layers")) policy.dense_layers = dense_layers;
-  return {.file = file,
-          .sha256 = models::sha256(attention::to_yaml(profile)),
-          .model = profile.model,
-          .model_sha256 = profile.model_sha256,
-          .made_with = profile.made_with};
+  return describe_profile(file, profile);
 }
 
 void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
@@ -77,16 +74,33 @@ attention::Policy read_untuned_policy(const Settings& settings) {
   return models::make_policy(options);
 }
 
-Error wrong_profile(const std::string& given, const TunedProfile& profile, const fs::path& model) {
-  return bad_input(given + " was made for another model (" + profile.model +
-                       "): the hashes of configs and weight headers differ from those of " + model.string(),
-                   "use that model, or make a profile of this one with 'sparsereel tune'");
+TunedProfile describe_profile(const fs::path& file, const attention::Profile& profile) {
+  return {.file = file,
+          .sha256 = models::sha256(attention::to_yaml(profile)),
+          .model = profile.model,
+          .model_sha256 = profile.model_sha256,
+          .heads = {.layers = static_cast<int64_t>(profile.heads.size()),
+                    .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())},
+          .made_with = profile.made_with};
+}
+
+void check_profile(const std::string& given, const TunedProfile& profile, const fs::path& model,
+                   const models::Pipeline& pipeline) {
+  const auto text = [](const models::HeadCount& count) {
+    return counted(count.layers, "layer") + " of " + counted(count.heads, "head");
+  };
+  if (profile.model_sha256 != pipeline.model_hash())
+    throw bad_input(given + " was made for another model (" + profile.model +
+                        "): the hashes of configs and weight headers differ from those of " + model.string(),
+                    "use that model, or make a profile of this one with 'sparsereel tune'");
+  if (profile.heads != pipeline.heads())
+    throw bad_input(given + " has " + text(profile.heads) + ", the model has " + text(pipeline.heads()),
+                    "it was changed after it was made: make it again with 'sparsereel tune'");
 }
 
 void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
                    const models::Pipeline& pipeline) {
-  if (!profile || profile->model_sha256 == pipeline.model_hash()) return;
-  throw wrong_profile(settings.describe("profile"), *profile, model_path(settings));
+  if (profile) check_profile(settings.describe("profile"), *profile, model_path(settings), pipeline);
 }
 
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {

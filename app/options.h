@@ -36,6 +36,7 @@ struct TunedProfile {
   std::filesystem::path file;
   std::string sha256;               // of its content
   std::string model, model_sha256;  // that it was made for
+  models::HeadCount heads;          // that it has policies for
   attention::ProfileSetting made_with;
 };
 
@@ -72,10 +73,14 @@ RunOptions read_run_options(const Settings& settings);
 /// show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
-/// `given`: how the error names the profile, which was made for another model than this one.
-Error wrong_profile(const std::string& given, const TunedProfile& profile, const std::filesystem::path& model);
+/// What is known of the profile in that file.
+TunedProfile describe_profile(const std::filesystem::path& file, const attention::Profile& profile);
 
-/// Throws Error where the profile was made for another model than the pipeline's.
+/// Throws Error where the profile was made for another model than the pipeline's, or has policies for other heads than
+/// it has. `given`: how the error names the profile; `model`: the pipeline's.
+void check_profile(const std::string& given, const TunedProfile& profile, const std::filesystem::path& model,
+                   const models::Pipeline& pipeline);
+/// The same of --profile, where it is given.
 void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
                    const models::Pipeline& pipeline);
 

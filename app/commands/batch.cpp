@@ -15,6 +15,7 @@
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/commands/finish_video.h"
+#include "app/counted.h"
 #include "app/nearest.h"
 #include "app/outputs.h"
 #include "hilbert/error.h"
@@ -117,7 +118,7 @@ void fill_report(RunReport& report, const Tally& tally, const Share& share, doub
 }
 
 std::string summary(const Tally& tally, const BatchOptions& options, double seconds) {
-  std::string text = options.folder.string() + ": " + std::to_string(tally.share) + " rows";
+  std::string text = options.folder.string() + ": " + counted(tally.share, "row");
   if (tally.share < tally.rows) text += " of " + std::to_string(tally.rows);
   text += ", " + std::to_string(tally.rendered) + " rendered, " + std::to_string(tally.skipped) +
           " were finished before, " + std::to_string(tally.failed.size()) + " failed, " + fixed(seconds, 1) + " s";
@@ -131,7 +132,7 @@ void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
   for (const PlannedRow* row : tally.failed) std::cerr << row->cause << "\n  remedy: " << row->remedy << "\n";
-  throw run_failure(std::to_string(tally.failed.size()) + " of the rows failed: " + summary,
+  throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
 }
 

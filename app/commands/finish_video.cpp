@@ -9,6 +9,8 @@
 #include <iostream>
 #include <set>
 
+#include "app/counted.h"
+
 namespace sparsereel::app {
 namespace {
 
@@ -60,8 +62,8 @@ void add_output_report(nlohmann::json& report, const RunOptions& run, const at::
 }
 
 std::string output_summary(const RunOptions& run, const at::Tensor& frames) {
-  return run.output.string() + ": " + std::to_string(frames.size(0)) + " frames " + std::to_string(frames.size(2)) +
-         "x" + std::to_string(frames.size(1));
+  return run.output.string() + ": " + counted(frames.size(0), "frame") + " " + std::to_string(frames.size(2)) + "x" +
+         std::to_string(frames.size(1));
 }
 
 std::string memory_summary(const nlohmann::json& memory) {

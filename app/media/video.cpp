@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "app/media/plot.h"
@@ -78,12 +79,20 @@ fs::path recipe_beside(const fs::path& gif) {
   return gif.string() + ".json";
 }
 
+bool is_video(const fs::path& path) {
+  static const std::set<std::string> extensions = {".mp4", ".gif", ".y4m", ".webm", ".mov", ".mkv", ".avi"};
+  return extensions.contains(extension(path));
+}
+
 OutputKind output_kind(const fs::path& path) {
   if (path.empty()) throw bad_input("--output is empty", std::string("name a file: ") + kKnown);
   if (path == "-") throw bad_input("--output -: no video is written to stdout", std::string("name a file: ") + kKnown);
   std::error_code ignored;  // of a name too long for any file, for instance
-  if (!path.has_filename() || fs::is_directory(path, ignored)) return OutputKind::png_folder;
   const std::string text = extension(path);
+  if (path.has_filename() && is_video(path) && fs::is_directory(path, ignored))
+    throw bad_input(path.string() + " is a folder",
+                    "choose another name, or put PNGs into it with -o " + path.string() + "/");
+  if (!path.has_filename() || fs::is_directory(path, ignored)) return OutputKind::png_folder;
   if (text == ".mp4") return OutputKind::mp4;
   if (text == ".gif") return OutputKind::gif;
   if (text == ".y4m") return OutputKind::y4m;

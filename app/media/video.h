@@ -34,7 +34,10 @@ struct WrittenVideo {
 /// What a path's extension asks for; no extension, or a trailing slash, means a folder of PNGs.
 enum class OutputKind { mp4, gif, y4m, safetensors, png_folder };
 
-/// Throws Error naming the nearest known extension and listing all of them.
+/// Whether the path's extension is that of a video file, one that this program writes or another.
+bool is_video(const std::filesystem::path& path);
+
+/// Throws Error naming the nearest known extension and listing all of them, and for a folder with the name of a file.
 OutputKind output_kind(const std::filesystem::path& path);
 
 /// Writes frames to `path` by its extension:
@@ -53,8 +56,8 @@ std::filesystem::path recipe_beside(const std::filesystem::path& gif);
 /// Throws what write_video would throw for this path and these options, before any time is spent on generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 
-/// `count` evenly spaced frames in rows of at most 6, with a caption under them (ASCII; other characters become '?'),
-/// as one PNG. Atomic.
+/// `count` evenly spaced frames in rows of at most 6, with as many lines of the caption under them as there is room
+/// for, as one PNG. The font knows Latin letters, without accents: a caption in another script is left out. Atomic.
 void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption,
                          int64_t count = 6);
 
