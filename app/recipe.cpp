@@ -57,7 +57,7 @@ nlohmann::json read_fields(const fs::path& video) {
                     "give the options one by one");
   if (is_recipe(recipe) && !text_of(recipe, "model").empty()) return recipe;
   throw bad_input("--from " + video.string() + ": it carries no recipe",
-                  "only MP4s and GIFs of this program have one, unless made with --no-metadata");
+                  "name a video of this program, not made with --no-metadata, or a recipe or report as .json");
 }
 
 std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {

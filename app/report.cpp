@@ -139,7 +139,7 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   recipe["fps"] = run.video.fps;
   recipe.erase("crf");
   recipe.erase("codec");
-  if (output_kind(run.output) != OutputKind::mp4) return;
+  if (output_kind(run.output) != OutputKind::encoded) return;
   recipe["crf"] = run.video.crf;
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }
