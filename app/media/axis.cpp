@@ -76,7 +76,7 @@ namespace {
 
 /// The place that covers the least of what is there, a near one rather than a far one. On a label nothing is read.
 Box find_place(const Labelled& point, const std::vector<Box>& taken, const std::vector<Box>& labels, const Box& paper) {
-  constexpr int kOnLabel = 1000, kOutside = 4, kRise = 14, kFarthest = 10;
+  constexpr int kOnLabel = 1000, kOnPoint = 5, kOutside = 4, kRise = 14, kFarthest = 10;
   Box best;
   int least = std::numeric_limits<int>::max();
   for (int far = 0; far <= 2 * kFarthest; ++far) {
@@ -85,7 +85,7 @@ Box find_place(const Labelled& point, const std::vector<Box>& taken, const std::
       if (left == point.x - point.width / 2 && rise == 0) continue;  // on the point itself
       const Box place{left, point.y - point.height / 2 + rise, point.width, point.height};
       int cost = std::abs(rise) + kOutside * (place.area() - place.shared_with(paper));
-      for (const Box& other : taken) cost += place.shared_with(other);
+      for (const Box& other : taken) cost += kOnPoint * place.shared_with(other);
       for (const Box& other : labels) cost += kOnLabel * place.shared_with(other);
       if (cost >= least) continue;
       least = cost;

@@ -35,7 +35,7 @@ TEST(ProgressLine, FitsTheTerminal) {
     EXPECT_LT(line.size(), static_cast<size_t>(columns));
     EXPECT_THAT(line, ::testing::StartsWith("measure heads, prom"));
   }
-  EXPECT_THAT(progress_line("denoise", 10, 50, 15, 45), HasSubstr("denoise [##"));
+  EXPECT_THAT(progress_line("denoise", 10, 50, 15, 45), HasSubstr("denoise [#......] 10/50"));
   EXPECT_THAT(progress_line("denoise", 10, 50, 15, 20), Not(HasSubstr("[")));
 }
 
