@@ -42,7 +42,7 @@ struct CommandLine {
   std::map<std::string, std::string> values;  // option key -> text
   std::string config;                         // --config
   std::string path;                           // the file that a command names without an option
-  bool json = false;                          // of inspect
+  bool json = false;                          // of inspect and doctor
   std::string plot_output = "bench.png", reference_format = "text";
   sets::BatchOptions batch;
   bench::AttentionOptions attention;
@@ -85,7 +85,10 @@ void add_options(CLI::App& command, CommandLine& line, const std::vector<std::st
       for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
       option->type_name(!choices.empty()                 ? choices
                         : spec.kind == ValueKind::file   ? "FILE"
+                        : spec.kind == ValueKind::folder ? "FOLDER"
                         : spec.kind == ValueKind::whole  ? "N"
+                        : spec.kind == ValueKind::seed   ? "N"
+                        : spec.kind == ValueKind::size   ? "WxH"
                         : spec.kind == ValueKind::number ? "X"
                                                          : "TEXT");
     }
@@ -120,10 +123,11 @@ std::string command_line_remedy(const CLI::App& program, const std::vector<std::
   return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }
 
-std::string cause_of(const CLI::ParseError& error) {
-  const std::string cause = error.what();
-  const size_t count = cause.find(": At Most 1 required but received");
-  return count == std::string::npos ? cause : cause.substr(0, count) + " is given more than once";
+/// Scripts put what they want behind what they are given: the last of a repeated option wins.
+void let_the_last_win(CLI::App& command) {
+  for (CLI::Option* option : command.get_options([](const CLI::Option* each) { return !each->get_positional(); }))
+    option->take_last();
+  for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*below);
 }
 
 void add_generate(CommandLine& line) {
@@ -132,6 +136,7 @@ void add_generate(CommandLine& line) {
   add_options(*command, line, {});
   command->callback([&line] {
     line.collect();
+    choose_output(line.settings);
     check_distinct_files(line.settings, line.config, {});
     line.start("generate");
     generate(line.settings, line.report);
@@ -154,6 +159,7 @@ void add_decode(CommandLine& line) {
   add_options(*command, line, decode_keys());
   command->callback([&line] {
     line.collect();
+    choose_output(line.settings);
     check_distinct_files(line.settings, line.config, line.path);
     line.start("decode");
     decode(line.path, line.settings, line.report);
@@ -290,7 +296,10 @@ void add_help_commands(CommandLine& line) {
       ->type_name("text,man");
   manual->callback([&line] { std::cout << reference(describe(line.program), line.reference_format); });
 
-  line.program.add_subcommand("doctor", "what this machine and build offer, and what is missing")->callback(doctor);
+  CLI::App* doctor_command =
+      line.program.add_subcommand("doctor", "what this machine and build offer, and what is missing");
+  doctor_command->add_flag("--json", line.json, "print one JSON object");
+  doctor_command->callback([&line] { doctor(line.json); });
 }
 
 /// Parses the command line, which runs its command.
@@ -306,7 +315,7 @@ void parse(CommandLine& line, int argc, char** argv) {
     std::vector<std::string> words = normalised(argc, argv);
     std::reverse(words.begin(), words.end());
     const bool unknown_command = line.program.get_subcommands().empty() && argc > 1;
-    const std::string cause = cause_of(error);
+    const std::string cause = error.what();
     throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + cause : cause,
                     command_line_remedy(line.program, words));
   }
@@ -329,6 +338,7 @@ void run(int argc, char** argv, RunReport& report) {
   for (const auto& add :
        {add_generate, add_batch, add_decode, add_bench, add_tune, add_inspect_and_config, add_help_commands})
     add(line);
+  let_the_last_win(line.program);
   try {
     parse(line, argc, argv);
   } catch (...) {

@@ -3,12 +3,15 @@
 
 #include <ATen/ATen.h>
 
+#include <random>
 #include <utility>
 
 #include "app/config_file.h"
 #include "app/counted.h"
+#include "app/denoising_checkpoint.h"
 #include "app/recipe.h"
 #include "app/text_file.h"
+#include "app/tiny_model.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -52,6 +55,14 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
   if (beside("dense_steps")) policy.dense_steps = dense_steps;
   if (beside("dense_layers")) policy.dense_layers = dense_layers;
   return describe_profile(file, profile);
+}
+
+/// --seed N, or one drawn anew; short, since people copy it.
+uint64_t read_seed(const Settings& settings, bool& random) {
+  const std::string text = settings.text("seed", "42");
+  random = text == kRandomSeed || text == "-1";
+  if (random) return std::random_device{}();
+  return settings.unsigned_whole("seed").value_or(42);
 }
 
 void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
@@ -136,7 +147,7 @@ fs::path model_path(const Settings& settings) {
     return *model;
   }
   if (const auto file = settings.text("random_weights")) return *file;
-  fs::path tiny = data_folder() / "assets" / "tiny";
+  fs::path tiny = tiny_model();
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
                   "name a diffusers-layout CogVideoX folder with -m");
@@ -189,6 +200,19 @@ const std::vector<std::string>& decode_keys() {
   return keys;
 }
 
+void choose_output(Settings& settings) {
+  if (settings.has("output")) return;
+  const fs::path first = kDefaultOutput;
+  const bool resumes = settings.whole("checkpoint_every").value_or(0) > 0;
+  fs::path name = first;
+  std::error_code ignored;
+  for (int number = 2; fs::exists(fs::symlink_status(name, ignored)); ++number) {
+    if (resumes && fs::exists(checkpoint_beside(name), ignored)) break;
+    name = first.stem().string() + "-" + std::to_string(number) + first.extension().string();
+  }
+  settings.add(Source::command_line, {{"output", name.string()}});
+}
+
 RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
   run.model = model_path(settings);
@@ -222,7 +246,11 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   models::GenerateRequest& request = options.request;
   request.prompt = read_prompt(settings, prompt_needed);
   request.negative_prompt = settings.text("negative_prompt", "");
-  request.seed = settings.unsigned_whole("seed").value_or(42);
+  request.seed = read_seed(settings, options.random_seed);
+  if (options.random_seed && options.checkpoint_every > 0)
+    throw bad_input(settings.describe("checkpoint_every") +
+                        " has no effect with a random seed: the same command makes another video",
+                    "give the seed as a number");
   request.num_inference_steps = settings.whole("steps");
   request.guidance_scale = settings.number("cfg_scale");
   request.use_dynamic_cfg = settings.flag("dynamic_cfg");

@@ -15,6 +15,10 @@ namespace sparsereel::app {
 
 constexpr const char* kDefaultOutput = "video.mp4";
 
+/// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
+/// nobody asked for a file to be replaced. One that waits for its checkpoint to be resumed is taken.
+void choose_output(Settings& settings);
+
 /// What both commands share.
 struct RunOptions {
   std::filesystem::path model;  // diffusers-layout folder, or the YAML of an architecture
@@ -44,6 +48,7 @@ struct GenerateOptions {
   RunOptions run;
   models::GenerateRequest request;                // its attention mode is not set yet: that depends on the device
   std::optional<attention::Mode> attention_mode;  // unset: sparse where that runs
+  bool random_seed = false;                       // the request's was drawn
   std::filesystem::path save_latents;             // empty: they are kept only until the video is written
   std::filesystem::path init_latents;             // empty: noise
   int64_t checkpoint_every = 0;                   // steps from one denoising checkpoint to the next; 0: none

@@ -18,6 +18,7 @@
 #include "app/counted.h"
 #include "app/nearest.h"
 #include "app/outputs.h"
+#include "app/tiny_model.h"
 #include "hilbert/error.h"
 #include "models/device.h"
 
@@ -34,12 +35,16 @@ const std::set<std::string>& keys_of_one_video() {
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
   if (options.folder.empty()) throw bad_input("the folder is missing", "say where the videos go with -o DIR");
-  require_choice("--format " + options.format, options.format, {"mp4", "gif", "y4m", "safetensors"},
-                 "see 'sparsereel batch --help'");
+  require_choice("--format " + options.format, options.format,
+                 {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
   for (const std::string& key : keys_of_one_video()) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
   }
+  if (set.merged.text("seed", "") == kRandomSeed || set.merged.text("seed", "") == "-1")
+    throw bad_input(
+        set.merged.describe("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
+        "give a number; row i takes that many more");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = {{"the prompt set", options.set}, {"--config", set.config_file}};
   for (const char* key : {"report", "profile", "from", "init_latents", "random_weights", "prompt_file"})
@@ -136,6 +141,15 @@ void report_failures(const Tally& tally, const std::string& summary) {
                     "correct them and run the same command again: what is finished stays");
 }
 
+/// Now, not when all the videos are there.
+void warn_of_unknown_words(const std::vector<PlannedRow>& rows) {
+  std::map<std::filesystem::path, std::vector<std::string>> prompts;
+  for (const PlannedRow& row : rows)
+    if (row.cause.empty()) prompts[row.options.run.model].push_back(row.options.request.prompt);
+  for (const auto& [model, texts] : prompts)
+    if (const std::string warning = unknown_words_warning(model, texts); !warning.empty()) print_warnings({warning});
+}
+
 }  // namespace
 
 const std::vector<std::string>& batch_keys() {
@@ -154,11 +168,11 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  add("FILE", options.set, "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row)", "FILE", set);
+  add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv or .yaml (options a row)", "FILE", set);
   add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
   add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
   add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);
-  add("--format", options.format, "of the videos (default mp4)", "mp4,gif,y4m,safetensors", output);
+  add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors", output);
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
@@ -194,6 +208,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const std::vector<ManifestEntry> entries = read_manifests(options.folder, tally.warnings);
   if (const auto threads = set.merged.whole("threads")) at::set_num_threads(static_cast<int>(*threads));
 
+  warn_of_unknown_words(planned);
   report.recovery = "run the same command again: it goes on where this run stopped";
   Progress progress(!set.merged.flag("quiet"));
   Renderer renderer(manifest, progress, tally);

@@ -15,6 +15,7 @@
 #include "app/outputs.h"
 #include "app/progress.h"
 #include "app/recipe.h"
+#include "app/tiny_model.h"
 #include "attention/attention.h"
 #include "models/device.h"
 #include "models/frames.h"
@@ -92,8 +93,7 @@ std::string attention_summary(const models::AttentionRun& run) {
 std::vector<std::string> closing_warnings(const models::GenerateResult& result, const WrittenVideo& written,
                                           const std::string& of_profile, KeptLatents& kept) {
   std::vector<std::string> warnings = result.warnings;
-  for (const std::string& warning :
-       {written.note, of_profile, models::frame_count_warning(result.frames, result.settings)})
+  for (const std::string& warning : {written.note, of_profile})
     if (!warning.empty()) warnings.push_back(warning);
   const std::string wrong = models::defect(result.frames, result.latents.scalar_type());
   if (wrong.empty()) {
@@ -118,7 +118,8 @@ void add_costs(RunReport& report, const GenerateOptions& options, const models::
                      fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " +
                      fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
                      fixed(ends.write, 1) + "), " + attention_summary(result.attention) + ", " +
-                     memory_summary(report.content["memory"]);
+                     memory_summary(report.content["memory"]) +
+                     (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
 }
 
 }  // namespace
@@ -134,8 +135,9 @@ void generate(const Settings& settings, RunReport& report) {
   check_profile(settings, options.profile, *pipeline);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   report.content["model"] = fs::canonical(options.run.model).string();
-  report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline, {});
-  const std::string other_settings = profile_warning(options, pipeline->resolve(options.request));
+  const models::GenerateSettings resolved = pipeline->resolve(options.request);
+  report.content["recipe"] = make_recipe(options, resolved, *pipeline, {});
+  const std::string other_settings = profile_warning(options, resolved);
   EndSeconds ends{.open = seconds_since(start)};
 
   // The latents are what costs time: they stay on the disk until the video is there.
@@ -147,8 +149,8 @@ void generate(const Settings& settings, RunReport& report) {
     print_warnings({warning});  // now, while there is still time to make room
     warnings.push_back(warning);
   };
-  const auto save = [&](const at::Tensor& latents, const models::GenerateSettings& resolved) {
-    const std::string warning = kept.save(latents, dump(make_recipe(options, resolved, *pipeline, {})));
+  const auto save = [&](const at::Tensor& latents, const models::GenerateSettings& final_settings) {
+    const std::string warning = kept.save(latents, dump(make_recipe(options, final_settings, *pipeline, {})));
     if (warning.empty()) {
       report.recovery =
           "the latents are kept; turn them into the video with: " + decode_command(settings, options.run, kept.saved());
@@ -159,6 +161,9 @@ void generate(const Settings& settings, RunReport& report) {
   models::GenerateObserver observer = observe(progress, save);
   use_checkpoints(options, report, observer, warn);
   for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"])) warn(mismatch);
+  for (const std::string& early :
+       {models::frame_count_warning(resolved), unknown_words_warning(options.run.model, {options.request.prompt})})
+    if (!early.empty()) warn(early);
   const models::GenerateResult result = pipeline->generate(options.request, observer);
 
   progress.stage("write");

@@ -21,6 +21,7 @@
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
+#include "models/frames.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -71,6 +72,9 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
   attempt(planned, [&] {
     merge(planned.settings, row, set, options.set.string());
     planned.options = read_generate_options(planned.settings);
+    if (planned.options.random_seed)
+      throw bad_input(planned.settings.describe("seed") + ": a set goes on by the seeds of its videos",
+                      "give a number");
     if (!has_own_seed(row, planned.settings)) planned.options.request.seed += static_cast<uint64_t>(index);
     choose_device(planned, share);
   });
@@ -135,7 +139,7 @@ void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned
   for (const char* key : {"contact_sheet", "save_latents"}) files.writes(planned.place + " " + key, value(key));
   const fs::path& output = planned.options.run.output;
   files.writes(planned.place + " output", output);
-  if (output.extension() == ".gif") files.writes(planned.place + " output", recipe_beside(output));
+  files.writes(planned.place + " output", recipe_beside(output));
 }
 
 }  // namespace
@@ -179,8 +183,8 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
     const models::GenerateSettings resolved = pipeline.resolve(request);
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
-    if (const std::string warning = profile_warning(options, resolved); !warning.empty())
-      row.warnings.push_back(warning);
+    for (const std::string& warning : {profile_warning(options, resolved), models::frame_count_warning(resolved)})
+      if (!warning.empty()) row.warnings.push_back(warning);
     row.recipe = make_recipe(options, resolved, pipeline, {});
     row.identity = recipe_identity(row.recipe, options);
     // Files beside the video make no other recipe, but the row is not finished without them.

@@ -48,8 +48,8 @@ void show_status(const fs::path& folder, RunReport& report) {
   std::vector<std::string> warnings;
   const std::vector<ManifestEntry> entries = read_manifests(folder, warnings);
   print_warnings(warnings);
-  if (entries.empty() && manifests_in(folder).empty())
-    throw bad_input(folder.string() + " holds no manifest.*.jsonl", "name the folder of a set");
+  if (entries.empty() && (manifests_in(folder).empty() || !warnings.empty()))
+    throw bad_input(folder.string() + " holds no manifest.*.jsonl with a line in it", "name the folder of a set");
   if (entries.empty()) {  // a line tells how many rows there are
     report.content["set"] = {{"done", 0}, {"failed", 0}, {"failures", nlohmann::json::array()}};
     report.content["warnings"] = warnings;
