@@ -27,6 +27,7 @@
 #include "app/commands/tune/state.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
+#include "app/several.h"
 #include "app/split.h"
 #include "hilbert/error.h"
 #include "models/failure.h"
@@ -137,9 +138,10 @@ void add_generate(CommandLine& line) {
   command->callback([&line] {
     line.collect();
     choose_output(line.settings);
-    check_distinct_files(line.settings, line.config, {});
+    const std::vector<Settings> videos = settings_of_videos(line.settings);
+    for (const Settings& video : videos) check_distinct_files(video, line.config, {});
     line.start("generate");
-    generate(line.settings, line.report);
+    generate(videos, line.report);
   });
 }
 

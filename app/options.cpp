@@ -10,6 +10,7 @@
 #include "app/counted.h"
 #include "app/denoising_checkpoint.h"
 #include "app/recipe.h"
+#include "app/several.h"
 #include "app/text_file.h"
 #include "app/tiny_model.h"
 #include "attention/attention.h"
@@ -204,10 +205,18 @@ void choose_output(Settings& settings) {
   if (settings.has("output")) return;
   const fs::path first = kDefaultOutput;
   const bool resumes = settings.whole("checkpoint_every").value_or(0) > 0;
+  const int64_t count = video_count(settings);
   fs::path name = first;
-  std::error_code ignored;
-  for (int number = 2; fs::exists(fs::symlink_status(name, ignored)); ++number) {
-    if (resumes && fs::exists(checkpoint_beside(name), ignored)) break;
+  const auto is_there = [&] {
+    std::error_code ignored;
+    for (int64_t i = 0; i < count; ++i) {
+      const fs::path video = numbered(name, i, count);
+      if (resumes && fs::exists(checkpoint_beside(video), ignored)) return false;
+      if (fs::exists(fs::symlink_status(video, ignored))) return true;
+    }
+    return false;
+  };
+  for (int number = 2; is_there(); ++number) {
     name = first.stem().string() + "-" + std::to_string(number) + first.extension().string();
   }
   settings.add(Source::command_line, {{"output", name.string()}});

@@ -18,6 +18,7 @@
 #include "app/counted.h"
 #include "app/nearest.h"
 #include "app/outputs.h"
+#include "app/several.h"
 #include "app/tiny_model.h"
 #include "hilbert/error.h"
 #include "models/device.h"
@@ -141,6 +142,21 @@ void report_failures(const Tally& tally, const std::string& summary) {
                     "correct them and run the same command again: what is finished stays");
 }
 
+/// Each row `count` times, its own files numbered.
+std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t count) {
+  std::vector<PromptRow> all;
+  for (const PromptRow& row : rows) {
+    for (int64_t copy = 0; copy < count; ++copy) {
+      all.push_back(row);
+      all.back().copy = copy;
+      for (const char* key : {"output", "contact_sheet", "save_latents"})
+        if (const auto file = all.back().values.find(key); file != all.back().values.end())
+          file->second = numbered(file->second, copy, count).string();
+    }
+  }
+  return all;
+}
+
 /// Now, not when all the videos are there.
 void warn_of_unknown_words(const std::vector<PlannedRow>& rows) {
   std::map<std::filesystem::path, std::vector<std::string>> prompts;
@@ -196,7 +212,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const Share share = find_share(options.share, [](const char* name) {
     return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
   });
-  const std::vector<PromptRow> rows = read_prompt_set(options.set);
+  const std::vector<PromptRow> rows = repeated(read_prompt_set(options.set), video_count(set.merged));
   std::vector<PlannedRow> planned = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);

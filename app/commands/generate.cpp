@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <iostream>
+#include <utility>
 
 #include "app/clock.h"
 #include "app/commands/finish_video.h"
@@ -122,9 +123,7 @@ void add_costs(RunReport& report, const GenerateOptions& options, const models::
                      (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
 }
 
-}  // namespace
-
-void generate(const Settings& settings, RunReport& report) {
+void make_video(const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   GenerateOptions options = read_generate_options(settings);
   check_outputs(settings, options.run);
@@ -184,6 +183,25 @@ void generate(const Settings& settings, RunReport& report) {
   kept.check();
   std::error_code ignored;  // while the latents that were asked for are missing, the checkpoint is their nearest
   if (options.checkpoint_every > 0) fs::remove(checkpoint_beside(options.run.output), ignored);
+}
+
+}  // namespace
+
+void generate(const std::vector<Settings>& videos, RunReport& report) {
+  if (videos.size() == 1) return make_video(videos.front(), report);
+  const nlohmann::json common = report.content;
+  nlohmann::json made = nlohmann::json::array();
+  std::string lines;
+  for (const Settings& video : videos) {
+    report.content["videos"] = made;  // those that are there, whatever becomes of this one
+    make_video(video, report);
+    report.content.erase("videos");
+    for (const auto& [key, value] : common.items()) report.content.erase(key);
+    made.push_back(std::exchange(report.content, common));
+    lines += (lines.empty() ? "" : "\n") + report.last_line;
+  }
+  report.content["videos"] = made;
+  report.last_line = lines;
 }
 
 }  // namespace sparsereel::app

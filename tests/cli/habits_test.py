@@ -130,6 +130,28 @@ class Habits(CommandLineTest):
         self.fail_with(self.run_program('generate', '--from', 'other.json', '-m', MODEL), 2, 'other.json', 'carries no recipe')
 
 
+    def test_several_videos_of_a_prompt(self):
+        report = self.report('-o', 'clip.y4m', '--frames', 1, '--seed', 7, '--count', 3, '--save-latents', 'l.safetensors')
+        self.assertEqual([video['output']['path'] for video in report['videos']], ['clip-1.y4m', 'clip-2.y4m', 'clip-3.y4m'])
+        self.assertEqual([video['recipe']['seed'] for video in report['videos']], [7, 8, 9])
+        self.assertIn('l-2.safetensors', self.names())
+        self.succeed(self.generate('-o', 'one.y4m', '--frames', 1, '--seed', 8))
+        self.assertEqual((self.folder / 'one.y4m').read_bytes(), (self.folder / 'clip-2.y4m').read_bytes())
+        lines = self.succeed(self.generate('--frames', 1, '--batch-count', 10)).stdout.splitlines()
+        self.assertEqual((len(lines), lines[1].split(':')[0]), (10, 'video-02.mp4'))
+        self.assertIn('video-2-01.mp4: ', self.succeed(self.generate('--frames', 1, '--batch-count', 10)).stdout)
+        self.fail_with(self.generate('--count', 0), 2, '--batch-count 0')
+        self.fail_with(self.generate('-o', 'clip.y4m', '--count', 2, '--report', 'clip-2.y4m'), 2, 'clip-2.y4m')
+
+    def test_several_videos_of_each_row(self):
+        (self.folder / 'set.csv').write_text('prompt,seed,output\na,5,a.y4m\nb,,\n')
+        report = json.loads(self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, *TINY, '--count', 2, '--seed', 100, '--json')).stdout)
+        self.assertEqual(report['set']['rendered'], 4)
+        lines = [json.loads(line) for line in (self.folder / 'out' / 'manifest.0.jsonl').read_text().splitlines()]
+        self.assertEqual([(line['output'], line['seed']) for line in lines],
+                         [('a-1.y4m', 5), ('a-2.y4m', 6), ('0002-b.mp4', 102), ('0003-b.mp4', 103)])
+
+
 class Reference(CommandLineTest):
     def test_no_section_comes_twice(self):
         text = self.succeed(self.run_program('reference')).stdout

@@ -75,7 +75,7 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
     if (planned.options.random_seed)
       throw bad_input(planned.settings.describe("seed") + ": a set goes on by the seeds of its videos",
                       "give a number");
-    if (!has_own_seed(row, planned.settings)) planned.options.request.seed += static_cast<uint64_t>(index);
+    planned.options.request.seed += static_cast<uint64_t>(has_own_seed(row, planned.settings) ? row.copy : index);
     choose_device(planned, share);
   });
   const auto named = row.values.find("output");
