@@ -20,7 +20,7 @@ struct OptionInfo {
   bool positional = false;
 
   bool is_file() const { return value == "FILE"; }
-  bool is_folder() const { return value == "DIR"; }
+  bool is_folder() const { return value == "DIR" || value == "FOLDER"; }
 };
 
 struct CommandInfo {

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "app/media/video.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
 
@@ -35,6 +36,9 @@ bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents) {
 }
 
 SavedLatents load_latents(const std::filesystem::path& path) {
+  if (is_video(path))
+    throw bad_input(path.string() + " is a video, not latents",
+                    "name a file made by --save-latents; 'sparsereel generate --from' makes a video again");
   const models::SafetensorsFile file(path);
   const models::TensorEntry* entry = file.find("latents");
   if (entry == nullptr)

@@ -27,6 +27,7 @@
 #include "app/commands/tune/state.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
+#include "app/several.h"
 #include "app/split.h"
 #include "hilbert/error.h"
 #include "models/failure.h"
@@ -42,7 +43,7 @@ struct CommandLine {
   std::map<std::string, std::string> values;  // option key -> text
   std::string config;                         // --config
   std::string path;                           // the file that a command names without an option
-  bool json = false;                          // of inspect
+  bool json = false;                          // of inspect and doctor
   std::string plot_output = "bench.png", reference_format = "text";
   sets::BatchOptions batch;
   bench::AttentionOptions attention;
@@ -85,7 +86,10 @@ void add_options(CLI::App& command, CommandLine& line, const std::vector<std::st
       for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
       option->type_name(!choices.empty()                 ? choices
                         : spec.kind == ValueKind::file   ? "FILE"
+                        : spec.kind == ValueKind::folder ? "FOLDER"
                         : spec.kind == ValueKind::whole  ? "N"
+                        : spec.kind == ValueKind::seed   ? "N"
+                        : spec.kind == ValueKind::size   ? "WxH"
                         : spec.kind == ValueKind::number ? "X"
                                                          : "TEXT");
     }
@@ -101,11 +105,17 @@ class Help : public CLI::Formatter {
   }
 };
 
-/// What to do about a command line that CLI11 refuses.
-std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+/// The innermost command that the command line names, and how many words that takes.
+std::pair<const CLI::App*, size_t> named_command(const CLI::App& program) {
   const CLI::App* command = &program;
   size_t depth = 0;
   for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().front();
+  return {command, depth};
+}
+
+/// What to do about a command line that CLI11 refuses.
+std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+  const auto [command, depth] = named_command(program);
   const CommandInfo info = describe(*command);
   const std::vector<std::string> unused = command->remaining();
   // Where a command is missing, the word in its place is what was meant to be one.
@@ -114,10 +124,11 @@ std::string command_line_remedy(const CLI::App& program, const std::vector<std::
   return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }
 
-std::string cause_of(const CLI::ParseError& error) {
-  const std::string cause = error.what();
-  const size_t count = cause.find(": At Most 1 required but received");
-  return count == std::string::npos ? cause : cause.substr(0, count) + " is given more than once";
+/// Scripts put what they want behind what they are given: the last of a repeated option wins.
+void let_the_last_win(CLI::App& command) {
+  for (CLI::Option* option : command.get_options([](const CLI::Option* each) { return !each->get_positional(); }))
+    option->take_last();
+  for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*below);
 }
 
 void add_generate(CommandLine& line) {
@@ -126,9 +137,11 @@ void add_generate(CommandLine& line) {
   add_options(*command, line, {});
   command->callback([&line] {
     line.collect();
-    check_distinct_files(line.settings, line.config, {});
+    choose_output(line.settings);
+    const std::vector<Settings> videos = settings_of_videos(line.settings);
+    for (const Settings& video : videos) check_distinct_files(video, line.config, {});
     line.start("generate");
-    generate(line.settings, line.report);
+    generate(videos, line.report);
   });
 }
 
@@ -148,6 +161,7 @@ void add_decode(CommandLine& line) {
   add_options(*command, line, decode_keys());
   command->callback([&line] {
     line.collect();
+    choose_output(line.settings);
     check_distinct_files(line.settings, line.config, line.path);
     line.start("decode");
     decode(line.path, line.settings, line.report);
@@ -284,7 +298,10 @@ void add_help_commands(CommandLine& line) {
       ->type_name("text,man");
   manual->callback([&line] { std::cout << reference(describe(line.program), line.reference_format); });
 
-  line.program.add_subcommand("doctor", "what this machine and build offer, and what is missing")->callback(doctor);
+  CLI::App* doctor_command =
+      line.program.add_subcommand("doctor", "what this machine and build offer, and what is missing");
+  doctor_command->add_flag("--json", line.json, "print one JSON object");
+  doctor_command->callback([&line] { doctor(line.json); });
 }
 
 /// Parses the command line, which runs its command.
@@ -300,10 +317,19 @@ void parse(CommandLine& line, int argc, char** argv) {
     std::vector<std::string> words = normalised(argc, argv);
     std::reverse(words.begin(), words.end());
     const bool unknown_command = line.program.get_subcommands().empty() && argc > 1;
-    const std::string cause = cause_of(error);
+    const std::string cause = error.what();
     throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + cause : cause,
                     command_line_remedy(line.program, words));
   }
+}
+
+/// Whoever reads the JSON of --json gets it from a run, too, that fails before its report begins.
+void ask_for_report(const CommandLine& line, int argc, char** argv) {
+  const std::vector<std::string> words = normalised(argc, argv);
+  const bool given = std::find(words.begin(), words.end(), "--json") != words.end();
+  line.report.print = line.report.print || given || line.settings.flag("json");
+  line.report.content.emplace("version", SPARSEREEL_VERSION);
+  line.report.content.emplace("command", describe(*named_command(line.program).first).path);
 }
 
 void run(int argc, char** argv, RunReport& report) {
@@ -314,7 +340,13 @@ void run(int argc, char** argv, RunReport& report) {
   for (const auto& add :
        {add_generate, add_batch, add_decode, add_bench, add_tune, add_inspect_and_config, add_help_commands})
     add(line);
-  parse(line, argc, argv);
+  let_the_last_win(line.program);
+  try {
+    parse(line, argc, argv);
+  } catch (...) {
+    ask_for_report(line, argc, argv);
+    throw;
+  }
 }
 
 /// Prints cause and remedy, a line each, and ends the report; a report that cannot be written changes nothing about the

@@ -3,11 +3,16 @@
 
 #include <ATen/ATen.h>
 
+#include <random>
 #include <utility>
 
 #include "app/config_file.h"
+#include "app/counted.h"
+#include "app/denoising_checkpoint.h"
 #include "app/recipe.h"
+#include "app/several.h"
 #include "app/text_file.h"
+#include "app/tiny_model.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -52,11 +57,15 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
   };
   if (beside("dense_steps")) policy.dense_steps = dense_steps;
   if (beside("dense_layers")) policy.dense_layers = dense_layers;
-  return {.file = file,
-          .sha256 = models::sha256(attention::to_yaml(profile)),
-          .model = profile.model,
-          .model_sha256 = profile.model_sha256,
-          .made_with = profile.made_with};
+  return describe_profile(file, profile);
+}
+
+/// --seed N, or one drawn anew; short, since people copy it.
+uint64_t read_seed(const Settings& settings, bool& random) {
+  const std::string text = settings.text("seed", "42");
+  random = text == kRandomSeed || text == "-1";
+  if (random) return std::random_device{}();
+  return settings.unsigned_whole("seed").value_or(42);
 }
 
 void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
@@ -84,16 +93,33 @@ attention::Profile read_profile(const fs::path& file) {
   return attention::parse_profile(models::read_regular_file(file, kMostYamlBytes, remedy), file.string());
 }
 
-Error wrong_profile(const std::string& given, const TunedProfile& profile, const fs::path& model) {
-  return bad_input(given + " was made for another model (" + profile.model +
-                       "): the hashes of configs and weight headers differ from those of " + model.string(),
-                   "use that model, or make a profile of this one with 'sparsereel tune'");
+TunedProfile describe_profile(const fs::path& file, const attention::Profile& profile) {
+  return {.file = file,
+          .sha256 = models::sha256(attention::to_yaml(profile)),
+          .model = profile.model,
+          .model_sha256 = profile.model_sha256,
+          .heads = {.layers = static_cast<int64_t>(profile.heads.size()),
+                    .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())},
+          .made_with = profile.made_with};
+}
+
+void check_profile(const std::string& given, const TunedProfile& profile, const fs::path& model,
+                   const models::Pipeline& pipeline) {
+  const auto text = [](const models::HeadCount& count) {
+    return counted(count.layers, "layer") + " of " + counted(count.heads, "head");
+  };
+  if (profile.model_sha256 != pipeline.model_hash())
+    throw bad_input(given + " was made for another model (" + profile.model +
+                        "): the hashes of configs and weight headers differ from those of " + model.string(),
+                    "use that model, or make a profile of this one with 'sparsereel tune'");
+  if (profile.heads != pipeline.heads())
+    throw bad_input(given + " has " + text(profile.heads) + ", the model has " + text(pipeline.heads()),
+                    "it was changed after it was made: make it again with 'sparsereel tune'");
 }
 
 void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
                    const models::Pipeline& pipeline) {
-  if (!profile || profile->model_sha256 == pipeline.model_hash()) return;
-  throw wrong_profile(settings.describe("profile"), *profile, model_path(settings));
+  if (profile) check_profile(settings.describe("profile"), *profile, model_path(settings), pipeline);
 }
 
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
@@ -129,7 +155,7 @@ fs::path model_path(const Settings& settings) {
     return *model;
   }
   if (const auto file = settings.text("random_weights")) return *file;
-  fs::path tiny = data_folder() / "assets" / "tiny";
+  fs::path tiny = tiny_model();
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
                   "name a diffusers-layout CogVideoX folder with -m");
@@ -177,6 +203,27 @@ const std::vector<std::string>& decode_keys() {
   return keys;
 }
 
+void choose_output(Settings& settings) {
+  if (settings.has("output")) return;
+  const fs::path first = kDefaultOutput;
+  const bool resumes = settings.whole("checkpoint_every").value_or(0) > 0;
+  const int64_t count = video_count(settings);
+  fs::path name = first;
+  const auto is_there = [&] {
+    std::error_code ignored;
+    for (int64_t i = 0; i < count; ++i) {
+      const fs::path video = numbered(name, i, count);
+      if (resumes && fs::exists(checkpoint_beside(video), ignored)) return false;
+      if (fs::exists(fs::symlink_status(video, ignored))) return true;
+    }
+    return false;
+  };
+  for (int number = 2; is_there(); ++number) {
+    name = first.stem().string() + "-" + std::to_string(number) + first.extension().string();
+  }
+  settings.add(Source::command_line, {{"output", name.string()}});
+}
+
 RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
   run.model = model_path(settings);
@@ -211,7 +258,11 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   models::GenerateRequest& request = options.request;
   request.prompt = read_prompt(settings, prompt_needed);
   request.negative_prompt = settings.text("negative_prompt", "");
-  request.seed = settings.unsigned_whole("seed").value_or(42);
+  request.seed = read_seed(settings, options.random_seed);
+  if (options.random_seed && options.checkpoint_every > 0)
+    throw bad_input(settings.describe("checkpoint_every") +
+                        " has no effect with a random seed: the same command makes another video",
+                    "give the seed as a number");
   request.num_inference_steps = settings.whole("steps");
   request.guidance_scale = settings.number("cfg_scale");
   request.use_dynamic_cfg = settings.flag("dynamic_cfg");

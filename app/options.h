@@ -15,6 +15,10 @@ namespace sparsereel::app {
 
 constexpr const char* kDefaultOutput = "video.mp4";
 
+/// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
+/// nobody asked for a file to be replaced. One that waits for its checkpoint to be resumed is taken.
+void choose_output(Settings& settings);
+
 /// What both commands share.
 struct RunOptions {
   std::filesystem::path model;  // diffusers-layout folder, or the YAML of an architecture
@@ -37,6 +41,7 @@ struct TunedProfile {
   std::filesystem::path file;
   std::string sha256;               // of its content
   std::string model, model_sha256;  // that it was made for
+  models::HeadCount heads;          // that it has policies for
   attention::ProfileSetting made_with;
 };
 
@@ -44,6 +49,7 @@ struct GenerateOptions {
   RunOptions run;
   models::GenerateRequest request;                // its attention mode is not set yet: that depends on the device
   std::optional<attention::Mode> attention_mode;  // unset: sparse where that runs
+  bool random_seed = false;                       // the request's was drawn
   std::filesystem::path save_latents;             // empty: they are kept only until the video is written
   std::filesystem::path init_latents;             // empty: noise
   int64_t checkpoint_every = 0;                   // steps from one denoising checkpoint to the next; 0: none
@@ -73,10 +79,14 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 /// Throws Error naming the file where it is no profile.
 attention::Profile read_profile(const std::filesystem::path& file);
 
-/// `given`: how the error names the profile, which was made for another model than this one.
-Error wrong_profile(const std::string& given, const TunedProfile& profile, const std::filesystem::path& model);
+/// What is known of the profile in that file.
+TunedProfile describe_profile(const std::filesystem::path& file, const attention::Profile& profile);
 
-/// Throws Error where the profile was made for another model than the pipeline's.
+/// Throws Error where the profile was made for another model than the pipeline's, or has policies for other heads than
+/// it has. `given`: how the error names the profile; `model`: the pipeline's.
+void check_profile(const std::string& given, const TunedProfile& profile, const std::filesystem::path& model,
+                   const models::Pipeline& pipeline);
+/// The same of --profile, where it is given.
 void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
                    const models::Pipeline& pipeline);
 

@@ -35,10 +35,7 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   std::vector<NamedFile> files;
   const fs::path output = settings.text("output", kDefaultOutput);
   files.push_back({"--output", output});
-  std::string kind = output.extension().string();
-  std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (kind == ".gif" && !settings.flag("no_metadata"))
-    files.push_back({"the recipe of the GIF", recipe_beside(output)});
+  if (!settings.flag("no_metadata")) files.push_back({"the recipe of the video", recipe_beside(output)});
   std::vector<const char*> keys = {"contact_sheet", "report", "random_weights"};
   if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file", "from", "profile"});
   for (const char* key : keys) {
@@ -78,9 +75,9 @@ void check_distinct_files(const Settings& settings, const fs::path& config, cons
 }
 
 void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
-  if (output_kind(run.output) != OutputKind::mp4) {
+  if (output_kind(run.output) != OutputKind::encoded) {
     for (const char* key : {"crf", "codec"})
-      refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for an MP4");
+      refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for .mp4, .mov, .mkv and .webm");
   }
   VideoOptions video = run.video;
   video.recipe = run.metadata ? "{}" : "";

@@ -1,6 +1,7 @@
-// A progress bar on stderr: stage, step, seconds a step, time left. Silent where stderr is no terminal.
+// How far a run is, on stderr: a bar on a terminal, else a line now and then.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -8,8 +9,8 @@ namespace sparsereel::app {
 
 class Progress {
  public:
-  /// `wanted` is false with --quiet.
-  explicit Progress(bool wanted);
+  /// `wanted` is false with --quiet. `between_lines`: seconds, where there is no terminal.
+  explicit Progress(bool wanted, double between_lines = 30);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -17,24 +18,37 @@ class Progress {
   void stage(const std::string& name);
   /// `seconds`: what the last step took; 0 where unknown.
   void step(int64_t done, int64_t total, double seconds);
-  /// A bar of its own above: `done` of `total`, of which `here` took `seconds`; the others were done before.
+  /// A bar of its own above, and a line for each that is done: `done` of `total`, of which `here` took `seconds`; the
+  /// others were done before.
   void set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds);
   /// Takes the bar off the screen.
   void clear();
 
  private:
-  void show(const std::string& line);
+  enum class Form { nothing, lines, bar };
+  struct Count {
+    std::string name;
+    int64_t done = 0, total = 0;
+    double seconds = 0;  // of those that are done
+  };
 
-  bool shown_;
+  void show(const Count& count);
+  void show_line(const std::string& line);
+
+  Form form_;
+  double between_lines_;
+  std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
   bool two_lines_ = false;  // are on the screen
-  std::string set_;         // the upper one; empty: none
+  Count set_;               // the upper one; no name: none
   std::string stage_;
   double stage_seconds_ = 0;
   int64_t stage_steps_ = 0;  // that took them: a resumed run does not begin at the first
 };
 
-/// One line of the bar, e.g. "denoise [#####.....] 12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done
-/// so far.
-std::string progress_line(const std::string& stage, int64_t done, int64_t total, double seconds);
+/// "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.
+std::string progress_text(int64_t done, int64_t total, double seconds);
+
+/// One line of the bar, e.g. "denoise [#####.....] 12/25  1.32 s/it  ETA 0:17", shorter than `columns`.
+std::string progress_line(const std::string& stage, int64_t done, int64_t total, double seconds, int64_t columns = 80);
 
 }  // namespace sparsereel::app

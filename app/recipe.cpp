@@ -44,21 +44,20 @@ const std::set<std::string, std::less<>> kFacts = {"version", "sparsity", "model
 const std::map<std::string, const char*, std::less<>> kHashes = {
     {"model_sha256", "model"}, {"init_latents_sha256", "file of --init-latents"}, {"profile_sha256", "profile"}};
 
+std::string text_of(const nlohmann::json& recipe, const std::string& field) {
+  const auto place = recipe.find(field);
+  return place != recipe.end() && place->is_string() ? place->get<std::string>() : "";
+}
+
 nlohmann::json read_fields(const fs::path& video) {
   const std::string text = read_recipe(video);
   nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
   if (recipe.is_discarded() && text.starts_with('{'))
     throw bad_input("--from " + video.string() + ": its recipe is no JSON: it was cut off or changed",
                     "give the options one by one");
-  const auto has_text = [&](const char* field) { return recipe.contains(field) && recipe[field].is_string(); };
-  if (recipe.is_object() && has_text("version") && has_text("model")) return recipe;
+  if (is_recipe(recipe) && !text_of(recipe, "model").empty()) return recipe;
   throw bad_input("--from " + video.string() + ": it carries no recipe",
-                  "only MP4s and GIFs of this program have one, unless made with --no-metadata");
-}
-
-std::string text_of(const nlohmann::json& recipe, const std::string& field) {
-  const auto place = recipe.find(field);
-  return place != recipe.end() && place->is_string() ? place->get<std::string>() : "";
+                  "name a video of this program, not made with --no-metadata, or a recipe or report as .json");
 }
 
 std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {
@@ -115,6 +114,11 @@ bool overrides_profile(const Settings& settings) {
 }
 
 }  // namespace
+
+bool is_recipe(const nlohmann::json& json) {
+  const auto rate = json.find("fps");
+  return json.is_object() && !text_of(json, "version").empty() && rate != json.end() && rate->is_number();
+}
 
 void add_recipe(Settings& settings, const fs::path& video) {
   const nlohmann::json recipe = read_fields(video);

@@ -83,6 +83,7 @@ nlohmann::json of_steps(const std::vector<std::vector<attention::Statistics>>& s
 }  // namespace
 
 void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report) {
+  if (path == "-") throw bad_input("--report -: no report is written to stdout", "print it there with --json");
   if (!path.empty()) {
     const models::AtomicFile probe(path);
     report.path = path;
@@ -143,7 +144,7 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   recipe["fps"] = run.video.fps;
   recipe.erase("crf");
   recipe.erase("codec");
-  if (output_kind(run.output) != OutputKind::mp4) return;
+  if (output_kind(run.output) != OutputKind::encoded) return;
   recipe["crf"] = run.video.crf;
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }

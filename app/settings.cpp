@@ -100,7 +100,12 @@ void check_value(const OptionSpec& spec, const std::string& what, const std::str
   switch (spec.kind) {
     case ValueKind::text:
     case ValueKind::file:
+    case ValueKind::folder:
+    case ValueKind::size:  // expand_size() reads it
       return;
+    case ValueKind::seed:
+      if (value == kRandomSeed) return;
+      return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number, or random,");
     case ValueKind::whole:
       return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number");
     case ValueKind::number: {
@@ -226,7 +231,8 @@ std::string Settings::file_named_by(const std::string& cause) const {
   std::string found;
   size_t longest = 0;
   for (const auto& [key, setting] : values_) {
-    if (find_option(key)->kind != ValueKind::file || !names_file(cause, key, setting.value)) continue;
+    const ValueKind kind = find_option(key)->kind;
+    if ((kind != ValueKind::file && kind != ValueKind::folder) || !names_file(cause, key, setting.value)) continue;
     if (setting.value.size() < longest) continue;
     found = setting.value.size() == longest ? "" : key;
     longest = setting.value.size();

@@ -14,7 +14,10 @@
 
 namespace sparsereel::app {
 
-enum class ValueKind { text, file, whole, number, flag, choice };
+/// As a seed: one that is drawn anew for every run, as -1 is.
+constexpr std::string_view kRandomSeed = "random";
+
+enum class ValueKind { text, file, folder, whole, number, size, seed, flag, choice };
 
 /// One option: its key in YAML files is its first long name with '_' for '-'.
 struct OptionSpec {

@@ -24,9 +24,10 @@ std::string defect(const at::Tensor& frames) {
   return frames.max().item<float>() < 2.0F / 255 ? "is black" : "";
 }
 
-std::string frame_count_warning(const at::Tensor& frames, const GenerateSettings& settings) {
-  if (frames.size(0) == settings.num_frames) return {};
-  return "the decoder makes " + std::to_string(frames.size(0)) + " frames where " +
+std::string frame_count_warning(const GenerateSettings& settings) {
+  if (settings.latent_frames % 2 != 0) return {};
+  const int64_t each = (settings.num_frames - 1) / (settings.latent_frames - 1);  // frames a latent frame
+  return "the decoder makes " + std::to_string(each * settings.latent_frames) + " frames where " +
          std::to_string(settings.num_frames) +
          " were asked for, as the reference does for an even number of latent frames";
 }

@@ -16,7 +16,7 @@ std::string defect(const at::Tensor& frames);
 /// What to do about NaN and Inf in a run of this dtype.
 std::string nan_remedy(at::ScalarType dtype);
 
-/// That the decoder makes another number of frames than was asked for; empty where it does not.
-std::string frame_count_warning(const at::Tensor& frames, const GenerateSettings& settings);
+/// That the decoder will make another number of frames than is asked for; empty where it will not.
+std::string frame_count_warning(const GenerateSettings& settings);
 
 }  // namespace sparsereel::models

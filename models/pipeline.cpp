@@ -95,6 +95,7 @@ class CogVideoXPipeline final : public Pipeline {
     if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
     return model_hash_;
   }
+  HeadCount heads() const override { return {dit_config_.num_layers, dit_config_.num_attention_heads}; }
   GenerateSettings resolve(const GenerateRequest& request) const override {
     GenerateSettings settings = resolve_request(request, dit_config_, vae_config_, scheduler_config_);
     check_memory(settings, least_memory(settings, request.decode, dit_config_, device_, dtype_), device_);

@@ -103,6 +103,12 @@ struct Cancelled {};
 
 class Denoising;
 
+/// Of the denoiser's attention.
+struct HeadCount {
+  int64_t layers = 0, heads = 0;
+  bool operator==(const HeadCount&) const = default;
+};
+
 struct PipelineOptions {
   std::string device = "auto";  // as in device.h
   std::string dtype = "auto";
@@ -121,6 +127,7 @@ class Pipeline {
   virtual at::Device device() const = 0;
   virtual at::ScalarType dtype() const = 0;
   virtual const std::string& model_hash() const = 0;  // of checkpoint/model_hash.h
+  virtual HeadCount heads() const = 0;
   /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the option and,
   /// for impossible sizes, the two nearest possible values; also for a video that cannot fit into memory.
   virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;

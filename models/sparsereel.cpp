@@ -150,7 +150,7 @@ Video video_of(const models::GenerateResult& result) {
   video.mean_share = result.attention.statistics.mean_share();
   video.defect = models::defect(frames);
   video.warnings = result.warnings;
-  if (const std::string other = models::frame_count_warning(frames, result.settings); !other.empty())
+  if (const std::string other = models::frame_count_warning(result.settings); !other.empty())
     video.warnings.push_back(other);
   if (!video.defect.empty()) video.warnings.push_back("the video " + video.defect);
   return video;

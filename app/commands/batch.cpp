@@ -15,9 +15,12 @@
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/commands/finish_video.h"
+#include "app/counted.h"
 #include "app/nearest.h"
 #include "app/outputs.h"
+#include "app/several.h"
 #include "app/text_file.h"
+#include "app/tiny_model.h"
 #include "hilbert/error.h"
 #include "models/device.h"
 
@@ -34,12 +37,16 @@ const std::set<std::string>& keys_of_one_video() {
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
   if (options.folder.empty()) throw bad_input("the folder is missing", "say where the videos go with -o DIR");
-  require_choice("--format " + options.format, options.format, {"mp4", "gif", "y4m", "safetensors"},
-                 "see 'sparsereel batch --help'");
+  require_choice("--format " + options.format, options.format,
+                 {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
   for (const std::string& key : keys_of_one_video()) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
   }
+  if (set.merged.text("seed", "") == kRandomSeed || set.merged.text("seed", "") == "-1")
+    throw bad_input(
+        set.merged.describe("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
+        "give a number; row i takes that many more");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = {{"--config", set.config_file}};
   if (!is_standard_input(options.set)) files.push_back({"the prompt set", options.set});
@@ -119,7 +126,7 @@ void fill_report(RunReport& report, const Tally& tally, const Share& share, doub
 }
 
 std::string summary(const Tally& tally, const BatchOptions& options, double seconds) {
-  std::string text = options.folder.string() + ": " + std::to_string(tally.share) + " rows";
+  std::string text = options.folder.string() + ": " + counted(tally.share, "row");
   if (tally.share < tally.rows) text += " of " + std::to_string(tally.rows);
   text += ", " + std::to_string(tally.rendered) + " rendered, " + std::to_string(tally.skipped) +
           " were finished before, " + std::to_string(tally.failed.size()) + " failed, " + fixed(seconds, 1) + " s";
@@ -133,8 +140,32 @@ void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
   for (const PlannedRow* row : tally.failed) std::cerr << row->cause << "\n  remedy: " << row->remedy << "\n";
-  throw run_failure(std::to_string(tally.failed.size()) + " of the rows failed: " + summary,
+  throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
+}
+
+/// Each row `count` times, its own files numbered.
+std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t count) {
+  std::vector<PromptRow> all;
+  for (const PromptRow& row : rows) {
+    for (int64_t copy = 0; copy < count; ++copy) {
+      all.push_back(row);
+      all.back().copy = copy;
+      for (const char* key : {"output", "contact_sheet", "save_latents"})
+        if (const auto file = all.back().values.find(key); file != all.back().values.end())
+          file->second = numbered(file->second, copy, count).string();
+    }
+  }
+  return all;
+}
+
+/// Now, not when all the videos are there.
+void warn_of_unknown_words(const std::vector<PlannedRow>& rows) {
+  std::map<std::filesystem::path, std::vector<std::string>> prompts;
+  for (const PlannedRow& row : rows)
+    if (row.cause.empty()) prompts[row.options.run.model].push_back(row.options.request.prompt);
+  for (const auto& [model, texts] : prompts)
+    if (const std::string warning = unknown_words_warning(model, texts); !warning.empty()) print_warnings({warning});
 }
 
 }  // namespace
@@ -155,12 +186,12 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  add("FILE", options.set,
-      "prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml (options a row); - is standard input", "FILE", set);
+  add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv or .yaml (options a row); - is standard input",
+      "FILE", set);
   add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
   add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
   add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);
-  add("--format", options.format, "of the videos (default mp4)", "mp4,gif,y4m,safetensors", output);
+  add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors", output);
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
@@ -184,7 +215,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const Share share = find_share(options.share, [](const char* name) {
     return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
   });
-  const std::vector<PromptRow> rows = read_prompt_set(options.set);
+  const std::vector<PromptRow> rows = repeated(read_prompt_set(options.set), video_count(set.merged));
   std::vector<PlannedRow> planned = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
@@ -196,6 +227,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const std::vector<ManifestEntry> entries = read_manifests(options.folder, tally.warnings);
   if (const auto threads = set.merged.whole("threads")) at::set_num_threads(static_cast<int>(*threads));
 
+  warn_of_unknown_words(planned);
   report.recovery = "run the same command again: it goes on where this run stopped";
   Progress progress(!set.merged.flag("quiet"));
   Renderer renderer(manifest, progress, tally);

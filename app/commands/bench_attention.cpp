@@ -15,6 +15,7 @@
 #include "app/commands/bench/table.h"
 #include "app/commands/bench/timing.h"
 #include "app/commands/bench/watcher.h"
+#include "app/counted.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/device.h"
@@ -253,7 +254,7 @@ std::string data_text(const Run& run, const bench::AttentionOptions& options) {
   std::string text;
   if (!options.shapes.empty() || !options.workloads.empty()) text = options.data.value_or("gaussian");
   if (run.capture)
-    text += (text.empty() ? "" : " and ") + std::to_string(run.capture->calls.size()) + " calls of " +
+    text += (text.empty() ? "" : " and ") + counted(static_cast<int64_t>(run.capture->calls.size()), "call") + " of " +
             std::filesystem::path(options.captured).filename().string();
   return text;
 }
@@ -278,9 +279,9 @@ nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& op
 /// "NVIDIA H200, gaussian data, seed 42, median of 20 rounds after 5 to warm up"
 std::string summary(const Run& run, const bench::AttentionOptions& options) {
   std::string text = run.device_name;
-  if (run.device.is_cpu()) text += ", " + std::to_string(at::get_num_threads()) + " threads";
+  if (run.device.is_cpu()) text += ", " + counted(at::get_num_threads(), "thread");
   text += ", " + data_text(run, options) + " data, seed " + std::to_string(run.plan.seed) + ", median of " +
-          std::to_string(run.repetitions) + " rounds after " + std::to_string(run.warmup) + " to warm up";
+          counted(run.repetitions, "round") + " after " + std::to_string(run.warmup) + " to warm up";
   if (run.turn_ms > 0) text += ", turns of " + std::to_string(run.turn_ms) + " ms";
   return text;
 }

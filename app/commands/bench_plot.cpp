@@ -6,6 +6,7 @@
 
 #include "app/commands/bench/columns.h"
 #include "app/commands/bench/stage_rows.h"
+#include "app/counted.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -33,18 +34,12 @@ std::string name_of(const json& row) {
   return name;
 }
 
-std::optional<double> nearness(const json& row, bool decibels) {
-  if (decibels) return number_of(row, "psnr");
-  const auto error = number_of(row, "rel_l1");
-  return error ? std::optional(1 - *error) : std::nullopt;
-}
-
 PlotRow plot_row(const json& row, bool decibels) {
   PlotRow result;
   result.name = name_of(row);
   result.total = *number_of(row, "ms");
   result.speedup = number_of(row, "speedup");
-  result.quality = nearness(row, decibels);
+  result.quality = number_of(row, decibels ? "psnr" : "rel_l1");
   const auto matmul = number_of(row, "matmul_ms"), attention = number_of(row, "attention_ms");
   const auto rest = number_of(row, "rest_ms");
   if (matmul && attention && rest) result.parts = {*matmul, *attention, *rest};
@@ -212,7 +207,7 @@ PlotData plot_of(const json& report, const std::string& file) {
   if (drawn.empty()) throw bad_input(file + ": holds no row with a time to draw", kRemedy);
   PlotData data = {.title = title_of(report),
                    .unit = steps ? "ms a step" : "ms a call",
-                   .quality = decibels ? "PSNR dB" : "1 - rel. L1",
+                   .quality = decibels ? "PSNR dB against full attention" : "relative L1 (less is better)",
                    .parts = {},
                    .rows = {}};
   for (const json& row : drawn) {
@@ -228,18 +223,18 @@ void bench_plot(const std::filesystem::path& file, const std::filesystem::path& 
   if (is_quality_report(content)) {
     const CurvesData data = curves_of(content, file.string());
     write_curves(output, data);
-    report.last_line = output.string() + ": " + std::to_string(data.curves.size()) + " curves";
+    report.last_line = output.string() + ": " + counted(static_cast<int64_t>(data.curves.size()), "curve");
     return;
   }
   if (!rows_with_errors(content, file.string()).empty()) {
     const CurvesData data = error_curves_of(content, file.string());
     write_curves(output, data);
-    report.last_line = output.string() + ": " + std::to_string(data.curves.size()) + " curves";
+    report.last_line = output.string() + ": " + counted(static_cast<int64_t>(data.curves.size()), "curve");
     return;
   }
   const PlotData data = plot_of(content, file.string());
   write_plot(output, data);
-  report.last_line = output.string() + ": " + std::to_string(data.rows.size()) + " bars";
+  report.last_line = output.string() + ": " + counted(static_cast<int64_t>(data.rows.size()), "bar");
 }
 
 }  // namespace sparsereel::app

@@ -13,6 +13,7 @@
 #include "app/commands/bench/run_settings.h"
 #include "app/commands/bench_plot.h"
 #include "app/commands/finish_video.h"
+#include "app/counted.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 
@@ -25,8 +26,7 @@ using bench::QualityRow;
 
 void check_profiles(const QualityPlan& plan, const models::Pipeline& pipeline) {
   for (const TunedProfile& profile : plan.profiles)
-    if (profile.model_sha256 != pipeline.model_hash())
-      throw wrong_profile("--profile " + profile.file.string(), profile, plan.run.model);
+    check_profile("--profile " + profile.file.string(), profile, plan.run.model, pipeline);
 }
 
 void check_sparse_runs(const models::Pipeline& pipeline) {
@@ -103,18 +103,13 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
   return full;
 }
 
-std::string count_of(size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 /// "full attention: 612 ms a step, the judge is right for 20 of 20 prompts"
 std::string full_summary(const bench::QualityRuns& runs) {
   std::string text;
   if (runs.full_step_ms()) text += bench::number_text(*runs.full_step_ms(), 4, bench::Style::people) + " ms a step";
   if (runs.full_verdicts())
     text += (text.empty() ? "" : ", ") + std::string("the judge is right for ") +
-            std::to_string(runs.full_verdicts()->right) + " of " +
-            count_of(static_cast<size_t>(runs.full_verdicts()->prompts), "prompt");
+            std::to_string(runs.full_verdicts()->right) + " of " + counted(runs.full_verdicts()->prompts, "prompt");
   return text.empty() ? text : "full attention: " + text + "\n";
 }
 
@@ -122,7 +117,7 @@ std::string render(const QualityPlan& plan, const bench::QualityRuns& runs, cons
   if (plan.format == bench::Format::csv) return bench::quality_csv(runs.rows());
   if (plan.format == bench::Format::json) return dump(content, 2) + "\n";
   return bench::run_summary(content.at("machine"), content.at("settings")) + ", means over " +
-         count_of(plan.prompts.size(), "prompt") + "\n" + full_summary(runs) + "\n" +
+         counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" + full_summary(runs) + "\n" +
          bench::quality_markdown(runs.rows());
 }
 

@@ -6,14 +6,15 @@
 
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "app/config_file.h"
+#include "app/counted.h"
 #include "app/machine.h"
 #include "app/media/video.h"
 #include "app/report.h"
+#include "app/tiny_model.h"
 #include "attention/attention.h"
 #include "models/device.h"
 
@@ -30,9 +31,31 @@ constexpr bool kCudaBuild = true;
 constexpr bool kCudaBuild = false;
 #endif
 
-void line(const std::string& what, const std::string& value) {
-  std::cout << what << std::string(what.size() < 12 ? 12 - what.size() : 1, ' ') << value << "\n";
-}
+/// What was found, in lines for people and fields for programs.
+class Findings {
+ public:
+  /// Another line of the last thing where `what` is empty.
+  void line(const std::string& what, const std::string& value) {
+    text_ += what + std::string(what.size() < 12 ? 12 - what.size() : 1, ' ') + value + "\n";
+  }
+  void add(const std::string& what, const std::string& value, const char* field, const nlohmann::json& known) {
+    line(what, value);
+    json_[field] = known;
+  }
+  void missing(const std::string& what, const std::string& remedy) {
+    line("MISSING", what);
+    line("", remedy);
+    json_["missing"].push_back({{"what", what}, {"remedy", remedy}});
+  }
+  void set(const char* field, const nlohmann::json& known) { json_[field] = known; }
+
+  const std::string& text() const { return text_; }
+  const nlohmann::json& json() const { return json_; }
+
+ private:
+  std::string text_;
+  nlohmann::json json_ = {{"missing", nlohmann::json::array()}};
+};
 
 #ifdef SPARSEREEL_CUDA
 std::string machine_code(const attention::cuda::Gpu& gpu) {
@@ -42,85 +65,104 @@ std::string machine_code(const attention::cuda::Gpu& gpu) {
 }
 
 /// Which machine code of this build each GPU would run.
-void report_kernels() {
+void find_kernels(Findings& findings) {
   std::string reason;
   const auto gpus = attention::cuda::list_gpus(&reason);
-  if (gpus.empty()) line("MISSING", "CUDA's runtime sees no GPU: " + reason);
-  for (const attention::cuda::Gpu& gpu : gpus) line("kernels", machine_code(gpu) + " on " + gpu.name);
+  if (gpus.empty()) findings.missing("CUDA's runtime sees no GPU: " + reason, "check the driver with nvidia-smi");
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const attention::cuda::Gpu& gpu : gpus) {
+    findings.line("kernels", machine_code(gpu) + " on " + gpu.name);
+    kernels.push_back({{"gpu", gpu.name}, {"code", machine_code(gpu)}});
+  }
+  findings.set("kernels", kernels);
 }
 #else
-void report_kernels() {
-  line("MISSING", "THIS BUILD HAS NO CUDA KERNELS, though a GPU is present");
-  line("", "run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON");
+void find_kernels(Findings& findings) {
+  findings.missing("THIS BUILD HAS NO CUDA KERNELS, though a GPU is present",
+                   "run ./app/quickstart (it brings nvcc), or configure with -DSPARSEREEL_CUDA=ON");
 }
 #endif
 
-void report_gpu() {
+void find_gpus(Findings& findings) {
   const GpuDriver driver = find_gpu_driver();
   std::string reason;
   const bool usable = models::cuda_available(&reason);
+  findings.set("gpus", driver.gpus);
+  findings.set("driver_cuda", driver.found ? nlohmann::json(driver.version) : nlohmann::json());
+  findings.set("gpu_usable", usable);
   if (driver.gpus.empty()) {
-    line("GPU", driver.found ? "none (a driver for CUDA " + driver.version + " is there)" : "none (no NVIDIA driver)");
+    findings.line(
+        "GPU", driver.found ? "none (a driver for CUDA " + driver.version + " is there)" : "none (no NVIDIA driver)");
     return;
   }
-  for (const std::string& gpu : driver.gpus) line("GPU", gpu + ", driver for CUDA " + driver.version);
-  if (usable) {
-    line("", "usable through libtorch");
-  } else {
-    line("MISSING", "libtorch cannot use the GPU: " + reason);
-    line("", "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
-  }
-  report_kernels();
+  for (const std::string& gpu : driver.gpus) findings.line("GPU", gpu + ", driver for CUDA " + driver.version);
+  if (usable)
+    findings.line("", "usable through libtorch");
+  else
+    findings.missing("libtorch cannot use the GPU: " + reason,
+                     "run ./app/quickstart on this machine: it installs libtorch with CUDA's libraries");
+  find_kernels(findings);
   const std::string why =
       attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA, 0), at::kBFloat16);
-  line("", why.empty() ? "sparse attention runs on it" : "sparse attention does not run on it: " + why);
+  findings.line("", why.empty() ? "sparse attention runs on it" : "sparse attention does not run on it: " + why);
+  findings.set("sparse_on_gpu", why.empty());
 }
 
-void report_media() {
+void find_media(Findings& findings) {
   const MediaReport media = media_report();
-  if (media.libraries.empty()) {
-    line("MISSING", "media libraries: output is .y4m and .safetensors only");
-    line("", "install FFmpeg's and OpenCV's development packages and build with -DSPARSEREEL_MEDIA=ON");
-    return;
-  }
-  line("media", media.libraries);
+  findings.set("media", media.libraries);
+  findings.set("encoders", media.video_encoders);
+  if (media.libraries.empty())
+    return findings.missing("media libraries: output is .y4m and .safetensors only",
+                            "install FFmpeg's and OpenCV's development packages and build with -DSPARSEREEL_MEDIA=ON");
+  findings.line("media", media.libraries);
   std::string encoders;
   for (const std::string& name : media.video_encoders) encoders += (encoders.empty() ? "" : ", ") + name;
-  line("encoders", encoders.empty() ? "none for MP4" : encoders);
-  if (media.video_encoders.empty() || media.video_encoders.front() != "libx264") {
-    line("MISSING", "libx264, the best encoder for MP4");
-    line("", "install an FFmpeg built with libx264 (Debian's and Ubuntu's libavcodec has it)");
-  }
+  findings.line("encoders", encoders.empty() ? "none for MP4" : encoders);
+  if (media.video_encoders.empty() || media.video_encoders.front() != "libx264")
+    findings.missing("libx264, the best encoder for MP4",
+                     "install an FFmpeg built with libx264 (Debian's and Ubuntu's libavcodec has it)");
 }
 
-void report_model() {
-  const std::filesystem::path tiny = data_folder() / "assets" / "tiny";
-  if (std::filesystem::exists(tiny / "model_index.json")) {
-    line("tiny model", tiny.string());
-    return;
-  }
-  line("MISSING", "the tiny model, " + tiny.string());
-  line("", "take it from the source tree's assets/tiny, or name a checkpoint with -m");
+void find_model(Findings& findings) {
+  const std::filesystem::path tiny = tiny_model();
+  if (std::filesystem::exists(tiny / "model_index.json"))
+    return findings.add("tiny model", tiny.string(), "tiny_model", tiny.string());
+  findings.set("tiny_model", nullptr);
+  findings.missing("the tiny model, " + tiny.string(),
+                   "take it from the source tree's assets/tiny, or name a checkpoint with -m");
+}
+
+#ifdef __clang__
+constexpr const char* kCompiler = "clang " __clang_version__;
+#else
+constexpr const char* kCompiler = "g++ " __VERSION__;
+#endif
+
+Findings examine() {
+  Findings findings;
+  const unsigned threads = std::thread::hardware_concurrency();
+  const uint64_t memory = models::free_memory(at::kCPU);
+  findings.add("sparsereel", SPARSEREEL_VERSION, "version", SPARSEREEL_VERSION);
+  findings.add("built by", kCompiler, "compiler", kCompiler);
+  findings.add("libtorch", SPARSEREEL_TORCH_VERSION, "libtorch", SPARSEREEL_TORCH_VERSION);
+  findings.add("CUDA", kCudaBuild ? "compiled in" : "not compiled in (CPU build)", "cuda_build", kCudaBuild);
+  findings.add("CPU",
+               cpu_model() + ", " + counted(threads, "thread") + ", " + at::get_cpu_capability() + " in libtorch",
+               "cpu", {{"name", cpu_model()}, {"threads", threads}, {"capability", at::get_cpu_capability()}});
+  findings.add("threads", std::to_string(at::get_num_threads()) + " used by default", "threads", at::get_num_threads());
+  findings.add("memory", human_bytes(memory) + " free", "free_memory_bytes", memory);
+  find_gpus(findings);
+  find_media(findings);
+  find_model(findings);
+  return findings;
 }
 
 }  // namespace
 
-void doctor() {
-  line("sparsereel", SPARSEREEL_VERSION);
-#ifdef __clang__
-  line("built by", "clang " __clang_version__);
-#else
-  line("built by", "g++ " __VERSION__);
-#endif
-  line("libtorch", SPARSEREEL_TORCH_VERSION);
-  line("CUDA", kCudaBuild ? "compiled in" : "not compiled in (CPU build)");
-  line("CPU", cpu_model() + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads, " +
-                  at::get_cpu_capability() + " in libtorch");
-  line("threads", std::to_string(at::get_num_threads()) + " used by default");
-  line("memory", human_bytes(models::free_memory(at::kCPU)) + " free");
-  report_gpu();
-  report_media();
-  report_model();
+void doctor(bool json) {
+  const Findings findings = examine();
+  std::cout << (json ? dump(findings.json(), 2) + "\n" : findings.text());
 }
 
 }  // namespace sparsereel::app

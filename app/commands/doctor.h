@@ -3,6 +3,7 @@
 
 namespace sparsereel::app {
 
-void doctor();
+/// `json`: as one object.
+void doctor(bool json);
 
 }  // namespace sparsereel::app

@@ -9,6 +9,8 @@
 #include <iostream>
 #include <set>
 
+#include "app/counted.h"
+
 namespace sparsereel::app {
 namespace {
 
@@ -35,7 +37,7 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
                         (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);
   // How the run is watched and reported is left out, and what the checkpoint's own config says again.
   static const std::set<std::string> left_out = {"model", "random_weights", "output", "report", "quiet", "json"};
-  const bool mp4 = output_kind(run.output) == OutputKind::mp4;
+  const bool mp4 = output_kind(run.output) == OutputKind::encoded;
   for (const std::string& key : decode_keys()) {
     const Setting* setting = settings.find(key);
     if (setting == nullptr || setting->source == Source::matched_config || left_out.contains(key)) continue;
@@ -60,8 +62,8 @@ void add_output_report(nlohmann::json& report, const RunOptions& run, const at::
 }
 
 std::string output_summary(const RunOptions& run, const at::Tensor& frames) {
-  return run.output.string() + ": " + std::to_string(frames.size(0)) + " frames " + std::to_string(frames.size(2)) +
-         "x" + std::to_string(frames.size(1));
+  return run.output.string() + ": " + counted(frames.size(0), "frame") + " " + std::to_string(frames.size(2)) + "x" +
+         std::to_string(frames.size(1));
 }
 
 std::string memory_summary(const nlohmann::json& memory) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <iostream>
+#include <utility>
 
 #include "app/clock.h"
 #include "app/commands/finish_video.h"
@@ -15,6 +16,7 @@
 #include "app/outputs.h"
 #include "app/progress.h"
 #include "app/recipe.h"
+#include "app/tiny_model.h"
 #include "attention/attention.h"
 #include "models/device.h"
 #include "models/frames.h"
@@ -92,8 +94,7 @@ std::string attention_summary(const models::AttentionRun& run) {
 std::vector<std::string> closing_warnings(const models::GenerateResult& result, const WrittenVideo& written,
                                           const std::string& of_profile, KeptLatents& kept) {
   std::vector<std::string> warnings = result.warnings;
-  for (const std::string& warning :
-       {written.note, of_profile, models::frame_count_warning(result.frames, result.settings)})
+  for (const std::string& warning : {written.note, of_profile})
     if (!warning.empty()) warnings.push_back(warning);
   const std::string wrong = models::defect(result.frames);
   if (wrong.empty()) {
@@ -118,12 +119,11 @@ void add_costs(RunReport& report, const GenerateOptions& options, const models::
                      fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " +
                      fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
                      fixed(ends.write, 1) + "), " + attention_summary(result.attention) + ", " +
-                     memory_summary(report.content["memory"]);
+                     memory_summary(report.content["memory"]) +
+                     (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
 }
 
-}  // namespace
-
-void generate(const Settings& settings, RunReport& report) {
+void make_video(const Settings& settings, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
   GenerateOptions options = read_generate_options(settings);
   check_outputs(settings, options.run);
@@ -134,8 +134,9 @@ void generate(const Settings& settings, RunReport& report) {
   check_profile(settings, options.profile, *pipeline);
   options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
   report.content["model"] = fs::canonical(options.run.model).string();
-  report.content["recipe"] = make_recipe(options, pipeline->resolve(options.request), *pipeline);
-  const std::string other_settings = profile_warning(options, pipeline->resolve(options.request));
+  const models::GenerateSettings resolved = pipeline->resolve(options.request);
+  report.content["recipe"] = make_recipe(options, resolved, *pipeline);
+  const std::string other_settings = profile_warning(options, resolved);
   EndSeconds ends{.open = seconds_since(start)};
 
   // The latents are what costs time: they stay on the disk until the video is there.
@@ -161,6 +162,9 @@ void generate(const Settings& settings, RunReport& report) {
   models::GenerateObserver observer = observe(progress, save);
   use_checkpoints(options, report, observer, warn);
   for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"])) warn(mismatch);
+  for (const std::string& early :
+       {models::frame_count_warning(resolved), unknown_words_warning(options.run.model, {options.request.prompt})})
+    if (!early.empty()) warn(early);
   const models::GenerateResult result = pipeline->generate(options.request, observer);
 
   progress.stage("write");
@@ -181,6 +185,25 @@ void generate(const Settings& settings, RunReport& report) {
   kept.check();
   std::error_code ignored;  // while the latents that were asked for are missing, the checkpoint is their nearest
   if (options.checkpoint_every > 0) fs::remove(checkpoint_beside(options.run.output), ignored);
+}
+
+}  // namespace
+
+void generate(const std::vector<Settings>& videos, RunReport& report) {
+  if (videos.size() == 1) return make_video(videos.front(), report);
+  const nlohmann::json common = report.content;
+  nlohmann::json made = nlohmann::json::array();
+  std::string lines;
+  for (const Settings& video : videos) {
+    report.content["videos"] = made;  // those that are there, whatever becomes of this one
+    make_video(video, report);
+    report.content.erase("videos");
+    for (const auto& [key, value] : common.items()) report.content.erase(key);
+    made.push_back(std::exchange(report.content, common));
+    lines += (lines.empty() ? "" : "\n") + report.last_line;
+  }
+  report.content["videos"] = made;
+  report.last_line = lines;
 }
 
 }  // namespace sparsereel::app

@@ -1,10 +1,11 @@
-// `sparsereel generate`: one prompt, one video.
+// `sparsereel generate`: one prompt, one video, or some with other seeds.
 #pragma once
 
 #include "app/report.h"
 
 namespace sparsereel::app {
 
-void generate(const Settings& settings, RunReport& report);
+/// videos: the settings of each. The report of one is the run's; that of several has them as `videos`.
+void generate(const std::vector<Settings>& videos, RunReport& report);
 
 }  // namespace sparsereel::app

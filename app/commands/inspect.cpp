@@ -4,7 +4,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "app/counted.h"
 #include "app/media/video.h"
+#include "app/recipe.h"
 #include "app/report.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/safetensors.h"
@@ -18,8 +20,9 @@ namespace fs = std::filesystem;
 void print_component(const models::ComponentSummary& component) {
   std::cout << "  " << component.name << "  " << component.class_name;
   if (component.tensors > 0) {
-    std::cout << "  " << component.parameters << " parameters in " << component.tensors << " tensors, "
-              << human_bytes(component.bytes) << " (";
+    std::cout << "  " << component.parameters << " parameters in "
+              << counted(static_cast<int64_t>(component.tensors), "tensor") << ", " << human_bytes(component.bytes)
+              << " (";
     bool first = true;
     for (const auto& [dtype, parameters] : component.dtypes) {
       std::cout << (first ? "" : ", ") << dtype;
@@ -42,8 +45,8 @@ void inspect_checkpoint(const fs::path& path, bool json) {
     return;
   }
   std::cout << summary.path << "\n  " << summary.family << " " << summary.variant << " (" << summary.pipeline_class
-            << ")\n  made for " << summary.width << "x" << summary.height << ", " << summary.frames << " frames\n  "
-            << summary.parameters() << " parameters, " << human_bytes(summary.bytes()) << "\n";
+            << ")\n  made for " << summary.width << "x" << summary.height << ", " << counted(summary.frames, "frame")
+            << "\n  " << summary.parameters() << " parameters, " << human_bytes(summary.bytes()) << "\n";
   for (const models::ComponentSummary& component : summary.components) print_component(component);
   for (const models::MemoryEstimate& memory : summary.memory)
     std::cout << "  needs about " << human_bytes(memory.total()) << " in " << memory.dtype << " (weights "
@@ -59,7 +62,7 @@ void inspect_safetensors(const fs::path& path, bool json) {
     std::cout << dump({{"path", path.string()}, {"metadata", file.header().metadata}, {"tensors", tensors}}, 2) << "\n";
     return;
   }
-  std::cout << path.string() << ": " << tensors.size() << " tensors\n";
+  std::cout << path.string() << ": " << counted(static_cast<int64_t>(tensors.size()), "tensor") << "\n";
   for (const nlohmann::json& tensor : tensors)
     std::cout << "  " << tensor["name"].get<std::string>() << "  " << tensor["dtype"].get<std::string>() << " "
               << dump(tensor["shape"]) << "\n";
@@ -69,7 +72,7 @@ void inspect_safetensors(const fs::path& path, bool json) {
 void inspect_video(const fs::path& path, bool json) {
   const std::string text = read_recipe(path);
   const nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
-  if (!recipe.is_object())
+  if (!is_recipe(recipe))
     throw bad_input(path.string() + " carries no recipe",
                     "only videos of this program have one, unless made with --no-metadata");
   if (json) {
@@ -84,7 +87,7 @@ void inspect_video(const fs::path& path, bool json) {
 }  // namespace
 
 void inspect(const fs::path& path, bool json) {
-  if (fs::is_directory(path)) return inspect_checkpoint(path, json);
+  if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_checkpoint(path, json);
   if (!fs::exists(path)) throw bad_input(path.string() + ": no such file or folder", "check the path");
   if (path.extension() == ".safetensors") return inspect_safetensors(path, json);
   return inspect_video(path, json);

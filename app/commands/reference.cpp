@@ -59,17 +59,24 @@ void add_command(const CommandInfo& command, const CommandInfo* generate, std::v
   entries.push_back({usage, "", ""});
   entries.push_back({"", "", command.help + "."});
   if (!command.example.empty()) entries.push_back({"", "", "For example: " + command.example});
-  std::string group = "Options", shared;
+  std::string shared;
+  std::vector<std::pair<std::string, std::vector<Entry>>> groups;  // in the order of their first options
   for (const OptionInfo& option : command.options) {
     if (option.names.back() == "--help") continue;
     if (generate != nullptr && generate != &command && find_same(*generate, option) != nullptr) {
       shared += (shared.empty() ? "" : ", ") + first_long_name(option);
       continue;
     }
-    if (option.group != group && !option.positional) entries.push_back({"", "", option.group + ":"});
-    if (!option.positional) group = option.group;
-    const std::string key = yaml_key(option);
-    entries.push_back({"", names_of(option), explanation(option) + (key.empty() ? "" : " In YAML: " + key + ".")});
+    const std::string key = yaml_key(option),
+                      title = option.positional || option.group == "Options" ? "" : option.group;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& known) { return known.first == title; });
+    if (group == groups.end()) group = groups.insert(title.empty() ? groups.begin() : groups.end(), {title, {}});
+    group->second.push_back(
+        {"", names_of(option), explanation(option) + (key.empty() ? "" : " In YAML: " + key + ".")});
+  }
+  for (const auto& [title, options] : groups) {
+    if (!title.empty()) entries.push_back({"", "", title + ":"});
+    entries.insert(entries.end(), options.begin(), options.end());
   }
   if (!shared.empty()) entries.push_back({"", "", "As of generate: " + shared + "."});
 }
@@ -115,12 +122,24 @@ std::vector<Entry> manual(const CommandInfo& program) {
        "line, that over --config, that over the recipe of --from, that over the file of configs/ that fits the model, "
        "and that over the checkpoint. 'sparsereel config show' prints each value and its source."},
       {"FILES", "", ""},
-      {"", "F.mp4, F.gif.json", "A video's recipe: the comment tag of an MP4, a file beside a GIF."},
+      {"", "F.mp4, F.gif.json",
+       "A video's recipe: the comment tag of .mp4, .mov, .mkv and .webm, a file beside GIF, Y4M and folders of PNGs."},
       {"", "F.latents.safetensors", "The latents of a run, kept until its video is written."},
       {"", "F.checkpoint.safetensors", "Where a denoising cut short goes on: --checkpoint-every, and batch."},
       {"", "manifest.<rank>.jsonl", "In the folder of batch: a line a video, by which a run goes on."},
       {"", "F.yaml, F.yaml.search", "A profile of tune, and how far its search is until it is complete."},
       {"", "configs/*.yaml", "match, architecture and defaults of known models."},
+      {"ENVIRONMENT", "", ""},
+      {"", "RANK, WORLD_SIZE, LOCAL_RANK",
+       "Which share of a set batch renders, as torchrun sets them; likewise OMPI_COMM_WORLD_RANK and its kin of "
+       "mpirun, "
+       "and SLURM_PROCID and its kin. --share wins over them."},
+      {"", "CUDA_VISIBLE_DEVICES",
+       "The GPUs that there are, as for every CUDA program; --device cuda:N counts within."},
+      {"", "OMP_NUM_THREADS", "CPU threads, where --threads is not given."},
+      {"", "SPARSEREEL_ATTENTION_KERNEL",
+       "hopper, ada, ampere, avx512, avx2 or portable: this kernel in place of the best one, for comparisons."},
+      {"", "TERM", "dumb: lines in place of the progress bar, as where stderr is no terminal."},
       {"EXIT STATUS", "", ""},
       {"", "0", "Done."},
       {"", "1", "Failed while running."},

@@ -6,9 +6,13 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 
+#include "app/commands/bench/columns.h"
 #include "app/commands/finish_video.h"
 #include "app/commands/tune/session.h"
+#include "app/counted.h"
 #include "app/media/plot.h"
 #include "attention/attention.h"
 #include "attention/profile.h"
@@ -72,7 +76,7 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
                               {"scheduler", settings.scheduler},
                               {"max_sequence_length", settings.max_sequence_length},
                               {"untuned", to_json(plan.request.attention_policy)},
-                              {"bounds", {plan.bounds.l1, plan.bounds.l2}},
+                              {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
                               {"samples", plan.samples},
                               {"videos", plan.videos},
                               {"vae_tiling", static_cast<int>(plan.run.vae_tiling)}};
@@ -97,13 +101,22 @@ attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& fig
   return {.psnr = figures->psnr, .ssim = figures->ssim, .speedup = speedup};
 }
 
+/// The bounds that the heads keep: of a profile that keeps untuned heads for their speed these are wider than planned.
+attention::Bounds kept_bounds(const TunePlan& plan, const attention::Profile& profile) {
+  double worst = 0;
+  for (const auto& layer : profile.heads)
+    for (const attention::ProfileHead& head : layer) worst = std::max(worst, head.error);
+  if (worst <= plan.bounds.l2) return plan.bounds;
+  const double rounded_up = std::ceil(worst * 1e4) / 1e4;
+  return {.l1 = rounded_up, .l2 = rounded_up};
+}
+
 attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pipeline, const Found& found,
                                 const std::string& model) {
   attention::Profile profile;
   profile.model = plan.run.model_name;
   profile.model_sha256 = model;
   profile.made_with = made_with(plan, pipeline);
-  profile.bounds = plan.bounds;
   profile.sparsity = 1 - found.work;
   profile.untuned_sparsity = 1 - found.untuned_work;
   const double speedup = found.tuned && found.untuned && found.tuned->step_seconds > 0
@@ -128,6 +141,7 @@ attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pi
     }
   }
   profile.error = count > 0 ? error / count : 0;
+  profile.bounds = kept_bounds(plan, profile);
   return profile;
 }
 
@@ -151,15 +165,37 @@ std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, c
   if (!found.fell_back.empty())
     warnings.push_back("the profile holds the untuned policy: " + found.fell_back);
   else if (beyond > 0)
-    warnings.push_back(std::to_string(beyond) +
-                       " heads keep the untuned policy beyond the bounds: within them the profile would be slower");
+    warnings.push_back(counted(beyond, "head") + " of the untuned policy exceed" + (beyond == 1 ? "s" : "") +
+                       " the usual bounds: within them the profile would be slower (give --l1 to have it so)");
   if (!found.tuned)
     warnings.emplace_back("no whole videos were compared: dense_steps and dense_layers were not searched");
-  if (!found.passed)
-    warnings.emplace_back("the videos stay below the quality floor; more dense steps would be slower than untuned");
+  else if (found.tuned->step_seconds > found.untuned->step_seconds)
+    warnings.emplace_back("the profile is slower than the untuned policy, which does not keep what was asked for");
+  if (!found.passed && !plan.floor_asked())
+    warnings.emplace_back(
+        "the videos stay below those of the untuned policy, which does not keep the bounds asked for");
   if (!found.complete)
     warnings.push_back("the budget ended before " + found.ended_before + "; the same command again goes on from there");
   return warnings;
+}
+
+/// How the videos miss the floor that was asked for; empty where they don't.
+std::string missed_floor(const TunePlan& plan, const Found& found) {
+  if (!plan.floor_asked()) return {};
+  if (!found.tuned) return "no video was compared";
+  if (found.passed) return {};
+  std::string text;
+  if (plan.min_psnr)
+    text += "PSNR " + fixed(found.tuned->psnr, 2) + " dB of --min-psnr " + bench::chosen_text(*plan.min_psnr);
+  if (plan.min_ssim)
+    text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed(found.tuned->ssim, 4) + " of --min-ssim " +
+            bench::chosen_text(*plan.min_ssim);
+  return "the best videos reach " + text;
+}
+
+/// Where the best found stays that misses the floor: "p.yaml" -> "p.missed.yaml".
+fs::path missed_beside(const fs::path& output) {
+  return fs::path(output).replace_filename(output.stem().string() + ".missed" + output.extension().string());
 }
 
 nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state,
@@ -192,8 +228,8 @@ nlohmann::json found_report(const attention::Profile& profile, const Found& foun
   return report;
 }
 
-std::string summary(const TunePlan& plan, const attention::Profile& profile, double seconds) {
-  std::string text = plan.output.string() + ": sparsity " + fixed(profile.sparsity, 3) + " (untuned " +
+std::string summary(const fs::path& output, const attention::Profile& profile, double seconds) {
+  std::string text = output.string() + ": sparsity " + fixed(profile.sparsity, 3) + " (untuned " +
                      fixed(profile.untuned_sparsity, 3) + "), relative L1 " + fixed(profile.error, 3);
   if (profile.quality.psnr > 0)
     text += ", PSNR " + fixed(profile.quality.psnr, 1) + " dB (untuned " + fixed(profile.untuned.psnr, 1) +
@@ -231,10 +267,12 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   command.add_option("FILE", options.prompts, "prompts to tune on: .txt, .jsonl, .csv or .yaml (else --prompt)")
       ->type_name("FILE");
   add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME", search);
-  add("--l1", options.l1, "most relative L1 of a head by its block selection (default 0.06)", "X", search);
-  add("--l2", options.l2, "the same with P.V skipped besides (default 0.065)", "X", search);
-  add("--min-psnr", options.min_psnr, "dB that whole videos must reach against full attention (default: the untuned)",
-      "X", search);
+  add("--l1", options.l1,
+      "most relative L1 of a head by its block selection (default 0.06, unless that makes it slower)", "X", search);
+  add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X", search);
+  add("--min-psnr", options.min_psnr,
+      "dB that whole videos must reach against full attention, else exit code 1 (default: the untuned policy's)", "X",
+      search);
   add("--min-ssim", options.min_ssim, "likewise", "X", search);
   add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N", search);
   add("--videos", options.videos, "prompts of which whole videos are compared; 0: none (default 2)", "N", search);
@@ -273,17 +311,25 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   watcher.clear();
 
   const attention::Profile profile = make_profile(plan, *pipeline, found, model);
-  write_profile(plan.output, profile);
+  const std::string missed = missed_floor(plan, found);
+  const fs::path output = missed.empty() ? plan.output : missed_beside(plan.output);
+  write_profile(output, profile);
   if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
   std::error_code ignored;
-  if (found.complete) fs::remove(state_file, ignored);
+  if (found.complete && missed.empty()) fs::remove(state_file, ignored);
   const std::vector<std::string> warnings = warnings_of(plan, found, profile);
   print_warnings(warnings);
   report.content["tune"] = found_report(profile, found, state, resumed_samples);
-  report.content["profile"] = plan.output.string();
+  report.content["profile"] = output.string();
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};
   report.content["warnings"] = warnings;
-  report.last_line = summary(plan, profile, deadline.elapsed());
+  report.last_line = summary(output, profile, deadline.elapsed());
+  if (missed.empty()) return;
+  report.recovery.clear();  // said here
+  throw run_failure(plan.output.string() + " is not written: " + missed,
+                    "the best that was found is in " + output.string() +
+                        (found.complete ? "; give a lower floor, or smaller --l1 and --l2"
+                                        : "; run the same command again to search on"));
 }
 
 }  // namespace sparsereel::app

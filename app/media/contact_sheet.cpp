@@ -1,7 +1,10 @@
 // A contact sheet: evenly spaced frames in rows and a caption under them, drawn with OpenCV, written as one PNG.
 #include <algorithm>
+#include <array>
 #include <opencv2/imgproc.hpp>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "app/media/png.h"
 #include "app/media/writers.h"
@@ -15,28 +18,64 @@ constexpr int kWidestFrame = 320;  // wider frames are scaled down, so that a ro
 constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
 constexpr double kFontScale = 0.45;
 constexpr int kLineHeight = 18;
+constexpr size_t kMostLines = 6;
+constexpr size_t kMostCharacters = 10'000;  // more than the lines hold
 
-/// The font knows ASCII alone.
-std::string printable(const std::string& text) {
+/// The next character of `text` in ASCII, which is all that the font knows: letters without their accents, typography
+/// as typewriters have it. Empty for one of another script. `taken`: how many bytes it has.
+std::string_view plain(std::string_view text, size_t& taken) {
+  static constexpr std::string_view kLatin =
+      "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYTsaaaaaaaceeeeiiiidnooooo/ouuuuyty";  // U+00C0 on
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kTypography = {{{"\u2018", "'"},
+                                                                                                {"\u2019", "'"},
+                                                                                                {"\u201c", "\""},
+                                                                                                {"\u201d", "\""},
+                                                                                                {"\u2013", "-"},
+                                                                                                {"\u2014", "-"},
+                                                                                                {"\u2026", "..."}}};
+  taken = 1;
+  const auto byte = static_cast<unsigned char>(text.front());
+  if (byte < 0x80U) return byte < 0x20U ? " " : text.substr(0, 1);
+  if (byte == 0xC3U && text.size() > 1) {
+    taken = 2;
+    return kLatin.substr(static_cast<unsigned char>(text[1]) & 0x3FU, 1);
+  }
+  for (const auto& [fine, coarse] : kTypography) {
+    taken = fine.size();
+    if (text.starts_with(fine)) return coarse;
+  }
+  return {};
+}
+
+/// Empty where a character is of another script: the rest alone would say something else.
+std::string printable(std::string_view text) {
   std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte & 0xC0U) == 0x80U) continue;  // inside a UTF-8 character that already gave its '?'
-    result += byte >= 0x80U ? '?' : (byte < 0x20U ? ' ' : c);
+  for (size_t taken = 0; !text.empty(); text.remove_prefix(taken)) {
+    const std::string_view character = plain(text, taken);
+    if (character.empty()) return {};
+    result += character;
   }
   return result;
 }
 
-std::vector<std::string> wrap(const std::string& text, int width) {
+/// At most kMostLines, the last of which ends in "..." where there are more words.
+std::vector<std::string> wrap(std::string_view text, int width) {
+  const auto fits = [width](const std::string& line) {
+    return cv::getTextSize(line, kFont, kFontScale, 1, nullptr).width <= width;
+  };
   std::vector<std::string> lines;
-  std::istringstream words(printable(text));
+  std::istringstream words(printable(text.substr(0, kMostCharacters)));
   for (std::string word; words >> word;) {
     const std::string longer = lines.empty() ? word : lines.back() + " " + word;
-    const bool fits = cv::getTextSize(longer, kFont, kFontScale, 1, nullptr).width <= width;
-    if (lines.empty() || !fits) {
+    if (!lines.empty() && fits(longer)) {
+      lines.back() = longer;
+    } else if (lines.size() < kMostLines) {
       lines.push_back(word);
     } else {
-      lines.back() = longer;
+      while (!fits(lines.back() + " ...") && lines.back().find(' ') != std::string::npos)
+        lines.back().resize(lines.back().rfind(' '));
+      lines.back() += " ...";
+      break;
     }
   }
   return lines;

@@ -1,6 +1,9 @@
-// MP4: H.264 through libavcodec, BT.709, index in front, recipe in the comment tag.
+// MP4, MOV, Matroska and WebM: H.264, VP9 or AV1 through libavcodec, BT.709, recipe in the comment tag.
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
+#include <string_view>
 
 #include "app/media/ffmpeg.h"
 #include "app/media/writers.h"
@@ -11,11 +14,30 @@ namespace {
 
 using ffmpeg::CodecContext;
 
-/// Encoders that an MP4 can use, best first: x264, OpenH264, MPEG-4 part 2. Wrappers of devices (nvenc, vaapi, omx) are
-/// compiled in on machines that lack the device: they are used only when asked for by name.
-std::vector<const AVCodec*> mp4_encoders() {
+/// A kind of file, FFmpeg's name for it, and the encoders for it, best first. Wrappers of devices (nvenc, vaapi, omx)
+/// are compiled in on machines that lack the device: they are used only when asked for by name.
+struct Container {
+  std::string_view extension;
+  const char* format;
+  std::array<const char*, 3> encoders;
+  const char* options;  // movflags
+};
+constexpr std::array<Container, 4> kContainers = {{{".mp4", "mp4", {"libx264", "libopenh264", "mpeg4"}, "+faststart"},
+                                                   {".mov", "mov", {"libx264", "libopenh264", "mpeg4"}, "+faststart"},
+                                                   {".mkv", "matroska", {"libx264", "libopenh264", "mpeg4"}, nullptr},
+                                                   {".webm", "webm", {"libvpx-vp9", "libaom-av1", "libvpx"}, nullptr}}};
+
+const Container& container_of(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return *std::find_if(kContainers.begin(), kContainers.end() - 1,
+                       [&](const Container& container) { return container.extension == extension; });
+}
+
+std::vector<const AVCodec*> encoders_of(const Container& container) {
   std::vector<const AVCodec*> result;
-  for (const char* name : {"libx264", "libopenh264", "mpeg4"})
+  for (const char* name : container.encoders)
     if (const AVCodec* codec = avcodec_find_encoder_by_name(name)) result.push_back(codec);
   return result;
 }
@@ -32,13 +54,14 @@ std::string names(const std::vector<const AVCodec*>& codecs) {
   return result;
 }
 
-/// The encoders to try in order: the one asked for, or all of mp4_encoders().
-std::vector<const AVCodec*> candidates(const VideoOptions& options) {
-  std::vector<const AVCodec*> known = mp4_encoders();
+/// The encoders to try in order: the one asked for, or all of encoders_of().
+std::vector<const AVCodec*> candidates(const Container& container, const VideoOptions& options) {
+  std::vector<const AVCodec*> known = encoders_of(container);
   if (options.codec.empty()) {
     if (!known.empty()) return known;
-    throw bad_input("the FFmpeg found has no H.264 or MPEG-4 encoder",
-                    "install one with libx264, or write .gif, .y4m or a folder of PNGs");
+    throw bad_input(
+        "the FFmpeg found has no encoder for " + std::string(container.extension),
+        std::string("install one with ") + container.encoders.front() + ", or write .gif, .y4m or a folder of PNGs");
   }
   if (options.codec == "libsvtav1")  // seen with 1.4: this check, or a full disk, would hang the program
     throw bad_input("--codec libsvtav1 never comes back from being closed before its first frame",
@@ -47,9 +70,9 @@ std::vector<const AVCodec*> candidates(const VideoOptions& options) {
   if (codec == nullptr || codec->type != AVMEDIA_TYPE_VIDEO)
     throw bad_input("--codec " + options.codec + ": the FFmpeg found has no such video encoder",
                     "use one of " + names(known) + ", or leave --codec out");
-  const AVOutputFormat* format = av_guess_format("mp4", nullptr, nullptr);
+  const AVOutputFormat* format = av_guess_format(container.format, nullptr, nullptr);
   if (!makes_yuv420p(*codec) || avformat_query_codec(format, codec->id, FF_COMPLIANCE_NORMAL) != 1)
-    throw bad_input("--codec " + options.codec + " cannot make yuv420p video for an MP4",
+    throw bad_input("--codec " + options.codec + " cannot make yuv420p video for " + std::string(container.extension),
                     "use one of " + names(known) + ", or leave --codec out");
   return {codec};
 }
@@ -59,6 +82,10 @@ void set_quality(AVCodecContext& encoder, int crf) {
   const std::string name = encoder.codec->name;
   if (name == "libx264" || name == "libx265") {
     av_opt_set_int(encoder.priv_data, "crf", crf, 0);
+  } else if (name.starts_with("libvpx") || name == "libaom-av1") {
+    constexpr int kWorst = 63, kWorstOfX264 = 51;
+    encoder.bit_rate = 0;  // quality alone decides
+    av_opt_set_int(encoder.priv_data, "crf", crf * kWorst / kWorstOfX264, 0);
   } else if (encoder.codec_id == AV_CODEC_ID_MPEG4) {
     // MPEG-4's quantiser doubles every 6 steps of H.264's and is about 2 at crf 17.
     const double quantiser = std::clamp(2 * std::exp2((crf - 17) / 6.0), 1.0, 31.0);
@@ -136,8 +163,11 @@ struct ChosenEncoder {
   std::string note;
 };
 
-ChosenEncoder choose_encoder(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
-  const auto codecs = candidates(options);
+/// `name`: for the error.
+ChosenEncoder choose_encoder(const std::filesystem::path& path, const std::string& name, const FramesView& frames,
+                             const VideoOptions& options) {
+  const Container& container = container_of(path);
+  const auto codecs = candidates(container, options);
   std::string failures;
   int code = 0;
   for (const AVCodec* codec : codecs) {
@@ -146,35 +176,41 @@ ChosenEncoder choose_encoder(const std::filesystem::path& path, const FramesView
       failures += std::string(codec->name) + ": " + ffmpeg::message(code) + "; ";
       continue;
     }
-    const bool preferred = std::string(codec->name) == "libx264" || !options.codec.empty();
-    if (!preferred) chosen.note = "encoded by " + std::string(codec->name) + ": this FFmpeg offers no working libx264";
+    const bool preferred = std::string(codec->name) == container.encoders.front() || !options.codec.empty();
+    if (!preferred)
+      chosen.note =
+          "encoded by " + std::string(codec->name) + ": this FFmpeg offers no working " + container.encoders.front();
     return chosen;
   }
-  throw run_failure(path.string() + ": no encoder could be opened: " + failures.substr(0, failures.size() - 2),
+  throw run_failure(name + ": no encoder could be opened: " + failures.substr(0, failures.size() - 2),
                     "name another with --codec, or write .gif, .y4m or a folder of PNGs");
 }
 
 }  // namespace
 
-void check_mp4_encoder(const VideoOptions& options) {
-  candidates(options);
+void check_encoder(const std::filesystem::path& path, const VideoOptions& options) {
+  candidates(container_of(path), options);
   if (options.codec.empty()) return;
   // Some are compiled in but want a device, another frame rate or full-range colours: that shows only when they open.
   constexpr int64_t kSide = 256;  // hardware has a smallest size
   ffmpeg::capture_log();
-  choose_encoder("--codec " + options.codec, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide}, options);
+  choose_encoder(path, "--codec " + options.codec, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide},
+                 options);
 }
 
-WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
+WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
+  const Container& container = container_of(path);
   if (frames.width % 2 != 0 || frames.height % 2 != 0)
-    throw bad_input(path.string() + ": an MP4 needs an even width and height, these frames are " +
+    throw bad_input(path.string() + ": such a video needs an even width and height, these frames are " +
                         std::to_string(frames.width) + "x" + std::to_string(frames.height),
                     "write .gif, .y4m or a folder of PNGs");
   ffmpeg::capture_log();
-  const auto [encoder, note] = choose_encoder(path, frames, options);
-  ffmpeg::Muxer muxer(path, "mp4");
+  const auto [encoder, note] = choose_encoder(path, path.string(), frames, options);
+  ffmpeg::Muxer muxer(path, container.format);
   if (!options.recipe.empty()) av_dict_set(&muxer.context().metadata, "comment", options.recipe.c_str(), 0);
-  muxer.begin(*encoder, {{"movflags", "+faststart"}});
+  std::vector<std::pair<const char*, const char*>> flags;
+  if (container.options != nullptr) flags.emplace_back("movflags", container.options);
+  muxer.begin(*encoder, flags);
 
   Converter converter(encoder->width, encoder->height);
   const ffmpeg::Frame yuv = ffmpeg::make_frame(AV_PIX_FMT_YUV420P, encoder->width, encoder->height);
@@ -192,7 +228,9 @@ std::string read_comment(const std::filesystem::path& path) {
   ffmpeg::capture_log();
   AVFormatContext* context = nullptr;
   const int code = avformat_open_input(&context, ("file:" + path.string()).c_str(), nullptr, nullptr);
-  if (code < 0) throw bad_input(path.string() + ": cannot be read: " + ffmpeg::message(code), "name an MP4 or a GIF");
+  if (code < 0)
+    throw bad_input(path.string() + ": cannot be read: " + ffmpeg::message(code),
+                    "name a video of this program, its latents, a recipe or a report");
   const AVDictionaryEntry* entry = av_dict_get(context->metadata, "comment", nullptr, 0);
   std::string comment = entry == nullptr ? "" : entry->value;
   avformat_close_input(&context);
@@ -201,7 +239,7 @@ std::string read_comment(const std::filesystem::path& path) {
 
 std::vector<std::string> mp4_encoder_names() {
   std::vector<std::string> result;
-  for (const AVCodec* codec : mp4_encoders()) result.emplace_back(codec->name);
+  for (const AVCodec* codec : encoders_of(kContainers.front())) result.emplace_back(codec->name);
   return result;
 }
 

@@ -10,7 +10,7 @@ void require_media_libraries(const std::filesystem::path& path) {
                   "choose one of these, or build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
 }
 
-WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView&, const VideoOptions&) {
+WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView&, const VideoOptions&) {
   require_media_libraries(path);
   return {};
 }
@@ -41,8 +41,8 @@ void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMa
   require_media_libraries(path);
 }
 
-void check_mp4_encoder(const VideoOptions&) {
-  require_media_libraries("an MP4");
+void check_encoder(const std::filesystem::path& path, const VideoOptions&) {
+  require_media_libraries(path);
 }
 
 void check_png_folder(const std::filesystem::path& path) {

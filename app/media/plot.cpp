@@ -8,6 +8,7 @@
 #include <limits>
 #include <opencv2/imgproc.hpp>
 
+#include "app/media/axis.h"
 #include "app/media/png.h"
 
 namespace sparsereel::app {
@@ -17,7 +18,7 @@ constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
 constexpr double kScale = 0.45;
 constexpr int kLine = 20, kMargin = 16, kBarHeight = 24, kBarGap = 12;
 constexpr int kNameWidth = 190, kBarWidth = 420, kFigureWidth = 70;
-constexpr int kPointsWidth = 380, kPointsHeight = 300;
+constexpr int kPointsWidth = 480, kPointsHeight = 300;
 constexpr int kCurvesWidth = 760, kCurvesHeight = 480;
 
 const cv::Scalar kInk(40, 40, 40), kPaper(255, 255, 255), kGrid(225, 225, 225);
@@ -41,6 +42,13 @@ std::string short_number(double value) {
   return text.data();
 }
 
+/// Room for the names of bars.
+int name_width(const PlotData& data) {
+  int width = kNameWidth;
+  for (const PlotRow& row : data.rows) width = std::max(width, width_of(row.name) + 2 * kMargin);
+  return width;
+}
+
 void draw_legend(cv::Mat& image, const PlotData& data, int x, int y) {
   for (size_t i = 0; i < data.parts.size(); ++i) {
     cv::rectangle(image, {x, y - 10, 12, 12}, kColours[i % kColours.size()], cv::FILLED);
@@ -49,20 +57,21 @@ void draw_legend(cv::Mat& image, const PlotData& data, int x, int y) {
   }
 }
 
-void draw_bar(cv::Mat& image, const PlotRow& row, double longest, int y) {
+/// `start`: where bars begin.
+void draw_bar(cv::Mat& image, const PlotRow& row, double longest, int start, int y) {
   write(image, row.name, {kMargin, y + kBarHeight - 8});
   const double scale = kBarWidth / longest;
   const std::vector<double> parts = row.parts.empty() ? std::vector<double>{row.total} : row.parts;
   double begin = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const double end = begin + std::max(parts[i], 0.0);
-    const int left = kNameWidth + static_cast<int>(std::lround(begin * scale));
-    const int right = kNameWidth + static_cast<int>(std::lround(end * scale));
+    const int left = start + static_cast<int>(std::lround(begin * scale));
+    const int right = start + static_cast<int>(std::lround(end * scale));
     const cv::Scalar& colour = row.parts.empty() ? kColours.back() : kColours[i % kColours.size()];
     if (right > left) cv::rectangle(image, {left, y, right - left, kBarHeight}, colour, cv::FILLED);
     begin = end;
   }
-  write(image, short_number(row.total), {kNameWidth + static_cast<int>(begin * scale) + 6, y + kBarHeight - 8});
+  write(image, short_number(row.total), {start + static_cast<int>(begin * scale) + 6, y + kBarHeight - 8});
 }
 
 void draw_bars(cv::Mat& image, const PlotData& data, int top) {
@@ -73,50 +82,17 @@ void draw_bars(cv::Mat& image, const PlotData& data, int top) {
     longest = std::max({longest, sum, row.total});
   }
   write(image, data.unit, {kMargin, top});
-  draw_legend(image, data, kNameWidth, top);
+  const int start = name_width(data);
+  draw_legend(image, data, start, top);
   int y = top + kLine;
   for (const PlotRow& row : data.rows) {
-    draw_bar(image, row, longest > 0 ? longest : 1, y);
+    draw_bar(image, row, longest > 0 ? longest : 1, start, y);
     y += kBarHeight + kBarGap;
   }
 }
 
 bool has_point(const PlotRow& row) {
   return row.speedup && row.quality;
-}
-
-/// An axis that spans its values with some air.
-struct Axis {
-  double least = 0, most = 1;  // logarithms where it is logarithmic
-  bool logarithmic = false;
-
-  explicit Axis(std::vector<double> values, bool is_logarithmic = false) : logarithmic(is_logarithmic) {
-    for (double& value : values) value = scaled(value);
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    const double little = logarithmic ? 0.05 : std::max(std::abs(*high), 1e-6) * 0.05;
-    const double air = std::max((*high - *low) * 0.15, little);
-    least = logarithmic || *low < 0 ? *low - air : std::max(*low - air, 0.0);
-    most = *high + air;
-  }
-  double scaled(double value) const { return logarithmic ? std::log10(value) : value; }
-  int place(double value, int from, int to) const {
-    return from + static_cast<int>(std::lround((scaled(value) - least) / (most - least) * (to - from)));
-  }
-  std::vector<double> ticks() const;
-};
-
-/// Five at equal distances; 1, 2, 5, 10, ... on a logarithmic axis, or powers of ten alone where it is long.
-std::vector<double> Axis::ticks() const {
-  std::vector<double> ticks;
-  constexpr int lines = 4;
-  if (!logarithmic)
-    for (int i = 0; i <= lines; ++i) ticks.push_back(least + (most - least) * i / lines);
-  const std::vector<double> steps = most - least > 3 ? std::vector<double>{1} : std::vector<double>{1, 2, 5};
-  for (double power = std::floor(least); logarithmic && power <= most; ++power)
-    for (const double step : steps)
-      if (const double tick = step * std::pow(10, power); scaled(tick) >= least && scaled(tick) <= most)
-        ticks.push_back(tick);
-  return ticks;
 }
 
 /// The rectangle in which points lie.
@@ -128,17 +104,23 @@ struct Field {
   }
 };
 
-void draw_grid(cv::Mat& image, const Field& field, const Axis& across, const Axis& up, int left) {
+/// Ticks, and what the axis across shows below them.
+void draw_grid(cv::Mat& image, const Field& field, const Axis& across, const Axis& up, const std::string& shown) {
+  constexpr int air = 8;
+  int end = std::numeric_limits<int>::min();  // of the label before
   for (const double tick : across.ticks()) {
-    const int x = across.place(tick, field.x0, field.x1);
+    const int x = across.place(tick, field.x0, field.x1), width = width_of(tick_text(tick));
     cv::line(image, {x, field.y0}, {x, field.y1}, kGrid);
-    write(image, short_number(tick), {x - 14, field.y0 + 18});
+    if (x - width / 2 < end + air) continue;
+    write(image, tick_text(tick), {x - width / 2, field.y0 + 18});
+    end = x + width / 2;
   }
   for (const double tick : up.ticks()) {
     const int y = up.place(tick, field.y0, field.y1);
     cv::line(image, {field.x0, y}, {field.x1, y}, kGrid);
-    write(image, short_number(tick), {left, y + 5});
+    write(image, tick_text(tick), {field.x0 - air - width_of(tick_text(tick)), y + 5});
   }
+  write(image, shown, {field.x1 - width_of(shown), field.y0 + 2 * kLine});
 }
 
 /// A point of a chart and its name.
@@ -150,48 +132,39 @@ struct Spot {
 };
 
 /// What a line covers, in small steps.
-void add_line(const cv::Point& from, const cv::Point& to, std::vector<cv::Rect>& taken) {
+void add_line(const cv::Point& from, const cv::Point& to, std::vector<Box>& taken) {
   const int steps = static_cast<int>(cv::norm(to - from) / 4);
   for (int i = 0; i < steps; ++i) {
     const cv::Point at = from + (to - from) * (static_cast<double>(i) / steps);
-    taken.emplace_back(at.x - 2, at.y - 2, 4, 4);
+    taken.push_back({at.x - 2, at.y - 2, 4, 4});
   }
 }
 
-/// The place beside a point that covers the least of what is there, a near one rather than a far one.
-cv::Rect find_place(const Spot& spot, const std::vector<cv::Rect>& taken, const cv::Size& paper) {
-  const int width = width_of(spot.label), height = 12, x = spot.centre.x, y = spot.centre.y;
-  const cv::Rect all({0, 0}, paper);
-  cv::Rect best;
-  int least = std::numeric_limits<int>::max();
-  for (const int rise : {0, -14, 14, -28, 28}) {
-    for (const int left : {x + 9, x - 9 - width, x - width / 2}) {
-      if (left == x - width / 2 && rise == 0) continue;  // on the point itself
-      const cv::Rect place(left, y - height / 2 + rise, width, height);
-      int covered = std::abs(rise) + 4 * (place.area() - (place & all).area());
-      for (const cv::Rect& other : taken) covered += (place & other).area();
-      if (covered >= least) continue;
-      least = covered;
-      best = place;
-    }
-  }
-  return best;
+/// From a point to a label that found no place beside it.
+void draw_leader(cv::Mat& image, const Spot& spot, const Box& label) {
+  constexpr int near = 22;
+  const cv::Point to(std::clamp(spot.centre.x, label.x, label.x + label.width),
+                     std::clamp(spot.centre.y, label.y, label.y + label.height));
+  if (cv::norm(to - spot.centre) > near) cv::line(image, spot.centre, to, spot.colour, 1, cv::LINE_AA);
 }
 
-/// All points first, so that no label hides one.
-void draw_spots(cv::Mat& image, const std::vector<Spot>& spots) {
-  constexpr int radius = 5;
-  std::vector<cv::Rect> taken;
+/// All points first, so that no label hides one; labels stay within the field.
+void draw_spots(cv::Mat& image, const Field& field, const std::vector<Spot>& spots) {
+  constexpr int radius = 5, height = 12;
+  std::vector<Box> taken;
+  std::vector<Labelled> points;
   for (const Spot& spot : spots) {
     cv::circle(image, spot.centre, radius, spot.colour, cv::FILLED, cv::LINE_AA);
-    taken.emplace_back(spot.centre.x - radius, spot.centre.y - radius, 2 * radius, 2 * radius);
+    taken.push_back({spot.centre.x - radius, spot.centre.y - radius, 2 * radius, 2 * radius});
+    points.push_back({spot.centre.x, spot.centre.y, width_of(spot.label), height});
   }
   for (size_t i = 1; i < spots.size(); ++i)
     if (spots[i].joined) add_line(spots[i - 1].centre, spots[i].centre, taken);
-  for (const Spot& spot : spots) {
-    const cv::Rect place = find_place(spot, taken, image.size());
-    write(image, spot.label, {place.x, place.y + place.height - 1}, spot.colour);
-    taken.push_back(place);
+  const std::vector<Box> labels =
+      place_labels(points, taken, {field.x0, field.y1, field.x1 - field.x0, field.y0 - field.y1});
+  for (size_t i = 0; i < spots.size(); ++i) {
+    draw_leader(image, spots[i], labels[i]);
+    write(image, spots[i].label, {labels[i].x, labels[i].y + labels[i].height - 1}, spots[i].colour);
   }
 }
 
@@ -203,19 +176,19 @@ void draw_points(cv::Mat& image, const PlotData& data, int left, int top) {
     qualities.push_back(*row.quality);
   }
   const Axis across(speeds), up(qualities);
-  const Field field = {left + 50, left + kPointsWidth - 20, top + kPointsHeight - 40, top + kLine};
-  write(image, data.quality + " against speed (x full)", {left, top});
-  draw_grid(image, field, across, up, left);
+  const Field field = {left + 50, left + kPointsWidth - 20, top + kPointsHeight - 50, top + kLine};
+  write(image, data.quality, {left, top});
+  draw_grid(image, field, across, up, "speed, x full attention");
   std::vector<Spot> spots;
   for (const PlotRow& row : data.rows)
     if (has_point(row))
       spots.push_back({field.place(across, up, *row.speedup, *row.quality), row.name, kColours.front(), false});
-  draw_spots(image, spots);
+  draw_spots(image, field, spots);
 }
 
 cv::Mat draw(const PlotData& data) {
   const bool points = std::any_of(data.rows.begin(), data.rows.end(), has_point);
-  const int bars = kNameWidth + kBarWidth + kFigureWidth;
+  const int bars = name_width(data) + kBarWidth + kFigureWidth;
   const int bars_height = 2 * kLine + static_cast<int>(data.rows.size()) * (kBarHeight + kBarGap);
   const int height = kMargin + 2 * kLine + std::max(bars_height, points ? kPointsHeight : 0) + kMargin;
   const int width = std::max(bars + (points ? kPointsWidth : 0), width_of(data.title) + 2 * kMargin);
@@ -257,12 +230,12 @@ cv::Mat draw(const CurvesData& data) {
   const Field field = {kMargin + 50, image.cols - kMargin - 20, kCurvesHeight - 60, kMargin + 3 * kLine};
   write(image, data.title, {kMargin, kMargin + 10});
   write(image, data.y, {kMargin, kMargin + 10 + kLine});
-  draw_grid(image, field, across, up, kMargin);
-  write(image, data.x, {field.x1 - width_of(data.x), field.y0 + 2 * kLine});
+  draw_grid(image, field, across, up, data.x);
   if (data.mark) {
     const int x = across.place(*data.mark, field.x0, field.x1);
     cv::line(image, {x, field.y0}, {x, field.y1}, kInk, 1, cv::LINE_AA);
-    write(image, data.mark_name, {x - width_of(data.mark_name) / 2, field.y1 - 6});
+    const int name = width_of(data.mark_name);
+    write(image, data.mark_name, {std::min(x - name / 2, image.cols - name - 4), field.y1 - 6});
   }
   std::vector<Spot> spots;
   int y = kCurvesHeight;
@@ -271,7 +244,7 @@ cv::Mat draw(const CurvesData& data) {
     cv::rectangle(image, {kMargin, y - 10, 12, 12}, colour_of(i), cv::FILLED);
     write(image, data.curves[i].name, {kMargin + 18, y});
   }
-  draw_spots(image, spots);
+  draw_spots(image, field, spots);
   return image;
 }
 

@@ -20,7 +20,7 @@ struct PlotRow {
 struct PlotData {
   std::string title;
   std::string unit;                // of the bars: "ms a step"
-  std::string quality;             // of the points' other axis: "PSNR dB"
+  std::string quality;             // of the points' axis up: "PSNR dB against full attention"
   std::vector<std::string> parts;  // "matmul", "attention", "rest"
   std::vector<PlotRow> rows;
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 
 #include "app/media/plot.h"
@@ -21,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kKnown = ".mp4, .gif, .y4m, .safetensors, or no extension for a folder of PNGs";
+constexpr const char* kKnown =
+    ".mp4, .gif, .webm, .mov, .mkv, .y4m, .safetensors, or no extension for a folder of PNGs";
 
 std::string extension(const fs::path& path) {
   std::string text = path.extension().string();
@@ -54,47 +56,65 @@ WrittenVideo write_frames(const fs::path& path, const FramesView& frames) {
 
 constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts as long as may be, every character escaped
 
-/// The recipe of the GIF that was replaced is not the new one's. A file that is none of ours stays.
-void remove_old_recipe(const fs::path& gif) {
-  const fs::path beside = recipe_beside(gif);
+/// The recipe of the video that was replaced is not the new one's. A file that is none of ours stays.
+void remove_old_recipe(const fs::path& place) {
   std::error_code ignored;
-  if (!fs::is_regular_file(beside, ignored) || fs::file_size(beside, ignored) > kMostRecipeBytes) return;
-  std::ifstream file(beside, std::ios::binary);
+  if (!fs::is_regular_file(place, ignored) || fs::file_size(place, ignored) > kMostRecipeBytes) return;
+  std::ifstream file(place, std::ios::binary);
   const nlohmann::json recipe = nlohmann::json::parse(file, nullptr, false);
-  if (recipe.is_object() && recipe.contains("version")) fs::remove(beside, ignored);
+  if (recipe.is_object() && recipe.contains("version")) fs::remove(place, ignored);
 }
 
-WrittenVideo write_gif_with_recipe(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
-  WrittenVideo written = write_gif(path, frames, options);
-  if (options.recipe.empty()) {
-    remove_old_recipe(path);
-    return written;
-  }
-  models::AtomicFile file(recipe_beside(path));
-  file.write(options.recipe.data(), options.recipe.size());
+void write_recipe(const fs::path& place, const std::string& recipe) {
+  if (recipe.empty()) return remove_old_recipe(place);
+  models::AtomicFile file(place);
+  file.write(recipe.data(), recipe.size());
   file.commit();
-  return written;
+}
+
+std::string text_in(const fs::path& path) {
+  return models::read_regular_file(path, kMostRecipeBytes, "name a video, a recipe or a report of this program");
+}
+
+/// A report's recipe, or the text itself.
+std::string recipe_in(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const auto recipe = json.is_object() ? json.find("recipe") : json.end();
+  return json.is_object() && recipe != json.end() ? recipe->dump() : text;
 }
 
 }  // namespace
 
-fs::path recipe_beside(const fs::path& gif) {
-  return gif.string() + ".json";
+fs::path recipe_beside(const fs::path& video) {
+  std::error_code ignored;
+  const fs::path name = video.has_filename() ? video : video.parent_path();
+  const std::string kind = extension(video);
+  const bool folder = !video.has_filename() || kind.empty() || fs::is_directory(video, ignored);
+  return folder || kind == ".gif" || kind == ".y4m" ? fs::path(name.string() + ".json") : fs::path();
+}
+
+bool is_video(const fs::path& path) {
+  static const std::set<std::string> extensions = {".mp4", ".gif", ".y4m", ".webm", ".mov", ".mkv", ".avi"};
+  return extensions.contains(extension(path));
 }
 
 OutputKind output_kind(const fs::path& path) {
   if (path.empty()) throw bad_input("--output is empty", std::string("name a file: ") + kKnown);
   if (path == "-") throw bad_input("--output -: no video is written to stdout", std::string("name a file: ") + kKnown);
   std::error_code ignored;  // of a name too long for any file, for instance
-  if (!path.has_filename() || fs::is_directory(path, ignored)) return OutputKind::png_folder;
   const std::string text = extension(path);
-  if (text == ".mp4") return OutputKind::mp4;
+  if (path.has_filename() && is_video(path) && fs::is_directory(path, ignored))
+    throw bad_input(path.string() + " is a folder",
+                    "choose another name, or put PNGs into it with -o " + path.string() + "/");
+  if (!path.has_filename() || fs::is_directory(path, ignored)) return OutputKind::png_folder;
+  if (text == ".mp4" || text == ".mov" || text == ".mkv" || text == ".webm") return OutputKind::encoded;
   if (text == ".gif") return OutputKind::gif;
   if (text == ".y4m") return OutputKind::y4m;
   if (text == ".safetensors") return OutputKind::safetensors;
   if (text.empty()) return OutputKind::png_folder;
   throw bad_input(path.string() + ": the extension " + text + " is unknown",
-                  did_you_mean(text, {".mp4", ".gif", ".y4m", ".safetensors"}, std::string("use ") + kKnown));
+                  did_you_mean(text, {".mp4", ".gif", ".webm", ".mov", ".mkv", ".y4m", ".safetensors"},
+                               std::string("use ") + kKnown));
 }
 
 void check_output(const fs::path& path, const VideoOptions& options) {
@@ -103,12 +123,14 @@ void check_output(const fs::path& path, const VideoOptions& options) {
   if (options.crf < 0 || options.crf > 51)
     throw bad_input("--crf " + std::to_string(options.crf) + " is outside 0 to 51",
                     "17 is visually lossless, 23 is x264's usual");
-  if (kind == OutputKind::safetensors || kind == OutputKind::y4m) return check_writable(path);
-  require_media_libraries(path);
-  if (kind == OutputKind::png_folder) return check_png_folder(path);
-  if (kind == OutputKind::mp4) check_mp4_encoder(options);
-  check_writable(path);
-  if (kind == OutputKind::gif && !options.recipe.empty()) check_writable(recipe_beside(path));
+  const fs::path beside = recipe_beside(path);
+  if (kind != OutputKind::safetensors && kind != OutputKind::y4m) require_media_libraries(path);
+  if (kind == OutputKind::encoded) check_encoder(path, options);
+  if (kind == OutputKind::png_folder)
+    check_png_folder(path);
+  else
+    check_writable(path);
+  if (!beside.empty() && !options.recipe.empty()) check_writable(beside);
 }
 
 WrittenVideo write_video(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
@@ -117,10 +139,13 @@ WrittenVideo write_video(const fs::path& path, const FramesView& frames, const V
   const OutputKind kind = output_kind(path);
   check_timing(options, kind);
   if (kind == OutputKind::safetensors) return write_frames(path, frames);
-  if (kind == OutputKind::y4m) return write_y4m(path, frames, options);
-  if (kind == OutputKind::gif) return write_gif_with_recipe(path, frames, options);
-  if (kind == OutputKind::png_folder) return write_png_folder(path, frames);
-  return write_mp4(path, frames, options);
+  if (kind == OutputKind::encoded) return write_encoded(path, frames, options);
+  const fs::path beside = recipe_beside(path);  // before a folder of that name is there
+  const WrittenVideo written = kind == OutputKind::y4m   ? write_y4m(path, frames, options)
+                               : kind == OutputKind::gif ? write_gif(path, frames, options)
+                                                         : write_png_folder(path, frames);
+  write_recipe(beside, options.recipe);
+  return written;
 }
 
 void check_png(const std::string& option, const fs::path& path) {
@@ -136,13 +161,13 @@ void check_contact_sheet(const fs::path& path) {
 
 std::string read_recipe(const fs::path& path) {
   if (!fs::exists(path)) throw bad_input(path.string() + ": no such file", "check the path");
-  if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": is no ordinary file", "name an MP4 or a GIF");
-  if (extension(path) == ".gif") {
-    const fs::path beside = recipe_beside(path);
-    if (!fs::exists(beside)) return {};
-    return models::read_regular_file(beside, kMostRecipeBytes, "name a GIF of this program");
-  }
-  return read_comment(path);
+  if (const fs::path beside = recipe_beside(path); !beside.empty()) return fs::exists(beside) ? text_in(beside) : "";
+  if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": is no ordinary file", "name a video or a recipe");
+  if (extension(path) == ".json") return recipe_in(text_in(path));
+  if (extension(path) != ".safetensors") return read_comment(path);
+  const models::SafetensorsFile file(path);
+  const auto recipe = file.header().metadata.find("recipe");
+  return recipe == file.header().metadata.end() ? "" : recipe->second;
 }
 
 }  // namespace sparsereel::app

@@ -22,7 +22,7 @@ struct VideoOptions {
   double fps = 8;
   int crf = 17;  // x264's constant rate factor, 0 to 51; other encoders take the nearest quality setting they have
   std::string codec = {};   // FFmpeg encoder name; empty: libx264, else the next H.264 encoder, else MPEG-4
-  std::string recipe = {};  // JSON for the comment tag (MP4) or F.gif.json (GIF); empty: none
+  std::string recipe = {};  // JSON, see write_video(); empty: none
 };
 
 struct WrittenVideo {
@@ -32,37 +32,44 @@ struct WrittenVideo {
 };
 
 /// What a path's extension asks for; no extension, or a trailing slash, means a folder of PNGs.
-enum class OutputKind { mp4, gif, y4m, safetensors, png_folder };
+enum class OutputKind { encoded, gif, y4m, safetensors, png_folder };
 
-/// Throws Error naming the nearest known extension and listing all of them.
+/// Whether the path's extension is that of a video file, one that this program writes or another.
+bool is_video(const std::filesystem::path& path);
+
+/// Throws Error naming the nearest known extension and listing all of them, and for a folder with the name of a file.
 OutputKind output_kind(const std::filesystem::path& path);
 
 /// Writes frames to `path` by its extension:
-///   .mp4          H.264, yuv420p, BT.709 limited range with all four colour tags, the index in front (faststart)
+///   .mp4 .mov     H.264, yuv420p, BT.709 limited range with all four colour tags, the index in front (faststart)
+///   .mkv          likewise
+///   .webm         VP9 or AV1
 ///   .gif          one palette for the whole clip, endless loop
 ///   .y4m          8-bit 4:4:4, BT.709 limited range
 ///   .safetensors  float [F, H, W, 3], key "frames"
 ///   a folder      000000.png, 000001.png, ... 8-bit RGB; the folder must not exist yet, or be empty
+/// The recipe goes into the comment tag or a file beside the video: recipe_beside(); a .safetensors has none.
 /// Atomic: written under a temporary name beside the target, then renamed. Throws Error naming the file and the remedy
 /// (unknown extension, folder missing, disk full, encoder not found, a build without media libraries).
 WrittenVideo write_video(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
 
-/// Where the recipe of a GIF goes: F.gif.json.
-std::filesystem::path recipe_beside(const std::filesystem::path& gif);
+/// Where the recipe goes of what cannot carry it: F.gif.json, F.y4m.json, or FOLDER.json beside a folder of PNGs. Empty
+/// for all others.
+std::filesystem::path recipe_beside(const std::filesystem::path& video);
 
 /// Throws what write_video would throw for this path and these options, before any time is spent on generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 
-/// `count` evenly spaced frames in rows of at most 6, with a caption under them (ASCII; other characters become '?'),
-/// as one PNG. Atomic.
+/// `count` evenly spaced frames in rows of at most 6, with as many lines of the caption under them as there is room
+/// for, as one PNG. The font knows Latin letters, without accents: a caption in another script is left out. Atomic.
 void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption,
                          int64_t count = 6);
 
 /// Throws what write_contact_sheet would throw for this path.
 void check_contact_sheet(const std::filesystem::path& path);
 
-/// The recipe JSON that an MP4 or GIF of ours carries; empty where there is none. Throws Error when the file cannot be
-/// read.
+/// The recipe JSON of a video of ours, of saved latents, or of a .json: a recipe itself, or a report that holds one.
+/// Empty where there is none. Throws Error when the file cannot be read.
 std::string read_recipe(const std::filesystem::path& path);
 
 /// What this build writes video with, for `doctor`.

@@ -22,7 +22,7 @@ struct FrameRate {
 };
 FrameRate frame_rate(double fps);
 
-WrittenVideo write_mp4(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
+WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
 WrittenVideo write_gif(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
 WrittenVideo write_y4m(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options);
 WrittenVideo write_png_folder(const std::filesystem::path& path, const FramesView& frames);
@@ -30,9 +30,9 @@ WrittenVideo write_png_folder(const std::filesystem::path& path, const FramesVie
 /// Throws Error in a build without media libraries.
 void require_media_libraries(const std::filesystem::path& path);
 
-/// Throws Error when `options` name an encoder that this FFmpeg lacks or that cannot make yuv420p for an MP4, or when
-/// it has no MP4 encoder at all.
-void check_mp4_encoder(const VideoOptions& options);
+/// Throws Error when `options` name an encoder that this FFmpeg lacks or that cannot make yuv420p for such a file, or
+/// when it has no encoder for one at all.
+void check_encoder(const std::filesystem::path& path, const VideoOptions& options);
 
 /// Throws Error unless a folder of PNGs can be put there.
 void check_png_folder(const std::filesystem::path& path);

@@ -190,20 +190,26 @@ std::span<const double> HeadSearch::restore(std::span<const double> numbers) {
   return pv_.restore(numbers);
 }
 
+std::vector<std::vector<HeadChoice>> within_bounds(const std::vector<std::vector<HeadSearch>>& heads) {
+  std::vector<std::vector<HeadChoice>> choices;
+  for (const auto& layer : heads) {
+    choices.emplace_back();
+    for (const HeadSearch& search : layer) choices.back().push_back(search.choice());
+  }
+  return choices;
+}
+
 std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSearch>>& heads) {
   struct Surplus {
     double work;
     size_t layer, head;
   };
-  std::vector<std::vector<HeadChoice>> choices;
+  std::vector<std::vector<HeadChoice>> choices = within_bounds(heads);
   std::vector<Surplus> surplus;  // of heads that do more work than untuned
   double balance = 0;
   for (size_t layer = 0; layer < heads.size(); ++layer) {
-    choices.emplace_back();
     for (size_t head = 0; head < heads[layer].size(); ++head) {
-      const HeadSearch& search = heads[layer][head];
-      choices.back().push_back(search.choice());
-      const double more = choices.back().back().trial.work() - search.untuned().trial.work();
+      const double more = choices[layer][head].trial.work() - heads[layer][head].untuned().trial.work();
       balance += more;
       if (more > 0) surplus.push_back({more, layer, head});
     }

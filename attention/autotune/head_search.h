@@ -80,8 +80,11 @@ class HeadSearch {
   size_t way_ = 0;  // of Stage::ways
 };
 
-/// The choices of all heads, [layer][head]. Where they do more work than the untuned policy does on the same calls, the
-/// heads that do take the untuned policy instead, those that win most by it first, until the sum is no more.
+/// What every head's search chose, [layer][head]: none exceeds the bounds.
+std::vector<std::vector<HeadChoice>> within_bounds(const std::vector<std::vector<HeadSearch>>& heads);
+
+/// The same, but where these do more work than the untuned policy does on the same calls, the heads that do take the
+/// untuned policy instead, whatever its error, those that win most by it first, until the sum is no more.
 std::vector<std::vector<HeadChoice>> choose(const std::vector<std::vector<HeadSearch>>& heads);
 
 /// Mean work of each layer's heads.

@@ -149,7 +149,7 @@ class PromptSets(BatchTest):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')
         self.assertEqual(result.returncode, 1)
-        for word in ('set.csv:3: width 100', '96 or 112', 'set.csv:4: init_latents: missing.safetensors', '2 of the rows failed'):
+        for word in ('set.csv:3: width 100', '96 or 112', 'set.csv:4: init_latents: missing.safetensors', '2 rows failed'):
             self.assertIn(word, result.stderr)
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0003-d.mp4'])
         self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])
@@ -160,7 +160,7 @@ class PromptSets(BatchTest):
         file = self.write('set.csv', 'prompt,width\na,\nb,16000000\nc,\n')
         result = self.batch(file, 'out', '--steps', '1', **limited_memory(8 << 30))
         self.assertEqual(result.returncode, 1)
-        for word in ('set.csv:3: a video of 16000000 x ', 'needs at least', 'choose a smaller width, height or num_frames'):
+        for word in ('set.csv:3: a video of 16000000 x ', 'needs at least', 'choose a smaller --width or --height, or fewer --frames'):
             self.assertIn(word, result.stderr)
         self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()), [(0, 'done'), (1, 'failed'), (2, 'done')])
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0002-c.mp4'])
@@ -208,7 +208,7 @@ class PromptSets(BatchTest):
         for rendered, skipped in ((1, 0), (0, 1)):
             result = self.batch(file, 'out', '--steps', '2', '--json')
             self.assertEqual(result.returncode, 1, result.stderr)
-            for word in ('set.jsonl:1: model: model/vae: the weights do not fit', '1 of the rows failed'):
+            for word in ('set.jsonl:1: model: model/vae: the weights do not fit', '1 row failed'):
                 self.assertIn(word, result.stderr)
             report = json.loads(result.stdout)['set']
             self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped))

@@ -18,7 +18,7 @@ class Generate(CommandLineTest):
     def test_every_kind_of_output(self):
         for name in ('clip.gif', 'clip.y4m', 'clip.safetensors', 'frames'):
             self.succeed(self.generate('-o', name))
-        self.assertEqual(self.names(), ['clip.gif', 'clip.gif.json', 'clip.safetensors', 'clip.y4m', 'frames'])
+        self.assertEqual(self.names(), ['clip.gif', 'clip.gif.json', 'clip.safetensors', 'clip.y4m', 'clip.y4m.json', 'frames', 'frames.json'])
         self.assertEqual(len(list((self.folder / 'frames').iterdir())), 9)
         dtype, shape, _ = read_safetensors(self.folder / 'clip.safetensors')['frames']
         self.assertEqual((dtype, shape), ('F32', [9, 64, 64, 3]))

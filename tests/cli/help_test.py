@@ -87,7 +87,7 @@ class Help(CommandLineTest):
         self.assertEqual([name.replace('\\', '') for name in complete('sparsereel', 'generate', '--from', 'cl')], ['clip one.mp4'])
         self.assertEqual([name.replace('\\', '') for name in complete('sparsereel', 'inspect', 'cl')], ['clip one.mp4'])
         self.assertEqual([word for word in complete('sparsereel', 'generate', '--seed', '') if word], [])
-        self.assertEqual(set(complete('sparsereel', 'batch', '--format', '')), {'mp4', 'gif', 'y4m', 'safetensors'})
+        self.assertEqual(set(complete('sparsereel', 'batch', '--format', '')), {'mp4', 'mov', 'mkv', 'webm', 'gif', 'y4m', 'safetensors'})
         self.assertEqual(set(complete('sparsereel', 'generate', '--device', '')), {'auto', 'cpu', 'cuda'})
         for option in ('-o', '--status'):
             self.assertEqual([name.replace('\\', '').rstrip('/') for name in complete('sparsereel', 'batch', option, 'fo')], ['folder one'], option)
@@ -132,10 +132,10 @@ class Help(CommandLineTest):
                 ([*attention, '--device', 'cdua'], 'auto, cpu, cuda', 'cuda'), ([*attention, '--selection-rows', '127'], '64, 128, 192', '128'),
                 ([*attention, '--text-tokens', 'modle'], 'model', 'model'), (['bench', 'pipeline', '--modes', 'ful'], 'full, quantized, sparse', 'full'),
                 (['bench', 'pipeline', '--format', 'jsno'], 'md, csv, json', 'json'), (['bench', 'pipeline', '--token-order', 'native,hilbret'], 'hilbert, native, time-major', 'hilbert'),
-                (['batch', 'set.txt', '-o', 'out', '--format', 'mp5'], 'mp4, gif, y4m, safetensors', 'mp4'), (['batch', 'set.jsnl', '-o', 'out'], '.txt, .jsonl, .csv', '.jsonl'),
-                (['generate', '-p', 'x', '-o', 'v.mp5'], '.mp4, .gif, .y4m, .safetensors', '.mp4'), (['generate', '-p', 'x', '-o', 'v.GFI'], '.mp4, .gif', '.gif')):
+                (['batch', 'set.txt', '-o', 'out', '--format', 'mp5'], 'mp4, mov, mkv, webm, gif, y4m, safetensors', 'mp4'), (['batch', 'set.jsnl', '-o', 'out'], '.txt, .jsonl, .csv', '.jsonl'),
+                (['generate', '-p', 'x', '-o', 'v.mp5'], '.mp4, .gif, .webm, .mov, .mkv, .y4m, .safetensors', '.mp4'), (['generate', '-p', 'x', '-o', 'v.GFI'], '.mp4, .gif', '.gif')):
             self.fail_with(self.run_program(*arguments), 2, choices, f'did you mean {meant}?')
-        self.assertNotIn('did you mean', self.run_program('generate', '-p', 'x', '-o', 'v.webm').stderr)
+        self.assertNotIn('did you mean', self.run_program('generate', '-p', 'x', '-o', 'v.flac').stderr)
 
     def test_options_of_batch_stand_in_their_groups(self):
         groups = dict(group.split('\n', 1) for group in self.text('batch', '--help').split('\n\n') if '\n' in group)

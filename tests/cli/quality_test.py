@@ -91,7 +91,7 @@ class BenchQuality(CommandLineTest):
         self.assertEqual([float(row['psnr']) for row in rows], [row['psnr'] for row in report['rows']])
         self.assertEqual(sorted(path.name for path in (self.folder / 'frames').iterdir()),
                          ['00-full.png', '01-topk-0.5-none-mass-hilbert.png', '02-topk-0.3-none-mass-hilbert.png'])
-        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'b.png')).stdout, 'b.png: 1 curves\n')
+        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'b.png')).stdout, 'b.png: 1 curve\n')
         self.assertEqual((self.folder / 'a.png').read_bytes(), (self.folder / 'b.png').read_bytes())
         self.assertEqual((self.folder / 'a.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
         self.assertEqual(self.names(), ['a.csv', 'a.png', 'b.png', 'frames', 'p.txt', 'r.json'])

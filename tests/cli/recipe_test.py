@@ -203,7 +203,7 @@ class Recipe(CommandLineTest):
         self.succeed(self.generate('-o', 'video.mp4'))
         self.succeed(self.generate('-o', 'a.gif'))
         before = {name: self.read(name) for name in self.names()}
-        self.fail_with(self.render('--from', 'video.mp4', '-m', MODEL), 2, '--from', '--output', 'same file')
+        self.fail_with(self.render('--from', 'video.mp4', '-m', MODEL, '-o', 'video.mp4'), 2, '--from', '--output', 'same file')
         self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'a.gif'), 2, 'same file')
         self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.mp4', '--report', 'a.gif.json'), 2, 'same file')
         self.assertEqual(before, {name: self.read(name) for name in self.names()})

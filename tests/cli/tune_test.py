@@ -60,6 +60,52 @@ class Tune(CommandLineTest):
             rows = 192 if tune['fell_back'] else 64  # of the untuned policy; of a CPU's
             self.assertIn(f'selection_rows: {rows}\n', (self.folder / 'p.yaml').read_text())
 
+    def bounds_and_worst(self, file):
+        """The bounds that a profile claims, and the largest error that it says its heads have."""
+        text = (self.folder / file).read_text()
+        bounds = [float(number) for number in re.search(r'bounds: {l1: ([0-9.]+), l2: ([0-9.]+)}', text).groups()]
+        return bounds, max(float(number) for number in re.findall(r'error: ([0-9.]+)', text.split('layer 0')[1]))
+
+    def test_bounds_that_are_asked_for_are_kept(self):
+        usual = ['-p', PROMPT, '--videos', 1]
+        self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l1', 0.02))  # the untuned policy's errors are larger
+        bounds, worst = self.bounds_and_worst('p.yaml')
+        self.assertEqual(bounds, [0.02, 0.065])
+        self.assertLessEqual(worst, 0.065)
+        self.succeed(self.tune(*usual, '-o', 'p.yaml', '--l2', 0.03))
+        self.assertEqual(self.bounds_and_worst('p.yaml')[0], [0.03, 0.03])
+        self.assertLessEqual(self.bounds_and_worst('p.yaml')[1], 0.03)
+        result = self.succeed(self.tune(*usual, '-o', 'free.yaml'))  # none are: the profile may not be slower
+        bounds, worst = self.bounds_and_worst('free.yaml')
+        self.assertGreater(worst, 0.065)
+        self.assertGreaterEqual(bounds[0], worst)
+        self.assertIn('untuned policy', result.stderr)
+
+    def test_a_floor_that_is_missed_is_a_failure(self):
+        (self.folder / 'p.yaml').write_text('of an earlier run\n')
+        usual = ['-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--quiet']
+        result = self.tune(*usual, '--min-psnr', 99)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        for words in ('p.yaml is not written: the best videos reach PSNR ', ' dB of --min-psnr 99', 'the best that was found is in p.missed.yaml'):
+            self.assertIn(words, result.stderr)
+        self.assertEqual(self.names(), ['p.missed.yaml', 'p.yaml', 'p.yaml.search'])
+        self.assertEqual((self.folder / 'p.yaml').read_text(), 'of an earlier run\n')
+        bounds, worst = self.bounds_and_worst('p.missed.yaml')
+        self.assertGreaterEqual(bounds[1], worst)
+        self.succeed(self.generate('-o', 'a.mp4', *SIZE, '--steps', 3, '--profile', 'p.missed.yaml'))
+        tune = self.tuned(*usual, '--min-psnr', 10)['tune']  # goes on from the search
+        self.assertGreater(tune['resumed_samples'], 0)
+        self.assertEqual(self.names(), ['a.mp4', 'p.missed.yaml', 'p.yaml'])
+        self.assertNotIn('of an earlier run', (self.folder / 'p.yaml').read_text())
+
+    def test_a_floor_is_worth_dense_steps(self):
+        usual = ['-p', PROMPT, '--videos', 1, '--quiet', '--steps', 4]
+        bare = self.tuned(*usual, '-o', 'bare.yaml')['tune']
+        floor = bare['tuned_videos']['psnr'] + 1
+        tune = self.tuned(*usual, '-o', 'p.yaml', '--min-psnr', floor)['tune']
+        self.assertGreaterEqual(tune['tuned_videos']['psnr'], floor)
+        self.assertGreater(tune['dense_steps'] + tune['dense_layers'], 0)
+
     def test_profile_holds_what_stands_for_dropped_blocks(self):
         usual = ['-p', PROMPT, '-o', 'p.yaml', '--videos', 0, '--steps', 1, '--samples', 1]
         for arguments, lines in ((['--dropped', 'none'], 'dropped: none\nselect: mass\n'),

@@ -116,7 +116,7 @@ TEST(Library, AVideoThatNoMemoryHoldsIsRefused) {
   const Failure failure = failure_of([&] { model.generate(request); });
   EXPECT_EQ(failure.code(), 2);
   EXPECT_THAT(failure.cause(), StartsWith("a video of 16000000 x "));
-  EXPECT_EQ(failure.remedy(), "choose a smaller width, height or num_frames");
+  EXPECT_EQ(failure.remedy(), "choose a smaller --width or --height, or fewer --frames");
 }
 
 struct Refused {

@@ -23,6 +23,7 @@
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
+#include "models/frames.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -73,7 +74,10 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
   attempt(planned, [&] {
     merge(planned.settings, row, set, name_of_input(options.set));
     planned.options = read_generate_options(planned.settings);
-    if (!has_own_seed(row, planned.settings)) planned.options.request.seed += static_cast<uint64_t>(index);
+    if (planned.options.random_seed)
+      throw bad_input(planned.settings.describe("seed") + ": a set goes on by the seeds of its videos",
+                      "give a number");
+    planned.options.request.seed += static_cast<uint64_t>(has_own_seed(row, planned.settings) ? row.copy : index);
     choose_device(planned, share);
   });
   const auto named = row.values.find("output");
@@ -137,7 +141,7 @@ void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned
   for (const char* key : {"contact_sheet", "save_latents"}) files.writes(planned.place + " " + key, value(key));
   const fs::path& output = planned.options.run.output;
   files.writes(planned.place + " output", output);
-  if (output.extension() == ".gif") files.writes(planned.place + " output", recipe_beside(output));
+  files.writes(planned.place + " output", recipe_beside(output));
 }
 
 }  // namespace
@@ -181,8 +185,8 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
     const models::GenerateSettings resolved = pipeline.resolve(request);
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
-    if (const std::string warning = profile_warning(options, resolved); !warning.empty())
-      row.warnings.push_back(warning);
+    for (const std::string& warning : {profile_warning(options, resolved), models::frame_count_warning(resolved)})
+      if (!warning.empty()) row.warnings.push_back(warning);
     row.recipe = make_recipe(options, resolved, pipeline);
     for (const std::string& warning : recipe_mismatches(row.settings, row.recipe)) row.warnings.push_back(warning);
     row.identity = recipe_identity(row.recipe, options);

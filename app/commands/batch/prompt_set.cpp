@@ -48,7 +48,7 @@ const OptionSpec* field(std::string name, const std::string& place) {
   if (spec == nullptr)
     throw bad_input(place + ": the field " + models::in_quotes(name) + " is unknown",
                     did_you_mean(name, names_of_options(), kFieldsAre));
-  static const std::set<std::string> of_the_set = {"threads", "report", "quiet", "json"};
+  static const std::set<std::string> of_the_set = {"threads", "report", "quiet", "json", "batch_count"};
   if (of_the_set.contains(spec->key))
     throw bad_input(place + ": " + name + " belongs to the whole set, not to a row", "give it on the command line");
   return spec;

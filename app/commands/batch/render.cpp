@@ -220,8 +220,6 @@ nlohmann::json Renderer::write_files(const PlannedRow& row, const models::Genera
   const WrittenVideo video = write_outputs(run, result.frames, dump(row.recipe), row.options.request.prompt);
   written.warnings.insert(written.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (!video.note.empty()) written.warnings.push_back(video.note);
-  if (const std::string other = models::frame_count_warning(result.frames, result.settings); !other.empty())
-    written.warnings.push_back(other);
   if (const std::string wrong = models::defect(result.frames); wrong.empty()) {
     kept.let_go();
   } else {

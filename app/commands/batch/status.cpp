@@ -6,6 +6,7 @@
 
 #include "app/commands/batch/manifest.h"
 #include "app/commands/finish_video.h"
+#include "app/counted.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::sets {
@@ -47,8 +48,14 @@ void show_status(const fs::path& folder, RunReport& report) {
   std::vector<std::string> warnings;
   const std::vector<ManifestEntry> entries = read_manifests(folder, warnings);
   print_warnings(warnings);
-  if (entries.empty())
+  if (entries.empty() && (manifests_in(folder).empty() || !warnings.empty()))
     throw bad_input(folder.string() + " holds no manifest.*.jsonl with a line in it", "name the folder of a set");
+  if (entries.empty()) {  // a line tells how many rows there are
+    report.content["set"] = {{"done", 0}, {"failed", 0}, {"failures", nlohmann::json::array()}};
+    report.content["warnings"] = warnings;
+    report.last_line = folder.string() + ": begun, no video is finished yet";
+    return;
+  }
   const Sums sums = add_up(entries, folder);
   const int64_t missing = sums.rows - sums.done - sums.failed;
   report.content["set"] = {{"rows", sums.rows},
@@ -59,8 +66,8 @@ void show_status(const fs::path& folder, RunReport& report) {
   report.content["seconds"] = sums.seconds;
   report.content["warnings"] = warnings;
   std::ostringstream text;
-  text << folder.string() << ": " << sums.done << " of " << sums.rows << " rows done, " << sums.failed << " failed, "
-       << missing << " missing";
+  text << folder.string() << ": " << sums.done << " of " << counted(sums.rows, "row") << " done, " << sums.failed
+       << " failed, " << missing << " missing";
   if (sums.lost > 0) text << " (" << sums.lost << " of them were done, but the file is gone or another)";
   if (sums.done > 0) {
     text << "\nseconds a video:";

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 
 #include "app/commands/finish_video.h"
 
@@ -34,7 +36,77 @@ std::string csv_line(const std::vector<std::string>& fields) {
   return text + "\n";
 }
 
+/// "| a | b \\| c |" -> {"a", "b \\| c"}
+std::vector<std::string> cells_in(const std::string& line) {
+  std::vector<std::string> cells;
+  for (size_t begin = 1, end = 1; end < line.size(); ++end) {
+    if (line[end] != '|' || line[end - 1] == '\\') continue;
+    std::string cell = line.substr(begin, end - begin);
+    cell.erase(0, cell.find_first_not_of(' '));
+    cell.erase(cell.find_last_not_of(' ') + 1);
+    cells.push_back(cell);
+    begin = end + 1;
+  }
+  return cells;
+}
+
+/// Characters of UTF-8.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+bool is_figure(const std::string& cell) {
+  return cell.empty() || std::isdigit(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '-';
+}
+
+/// rows: the head, the line below it, and the others.
+std::string aligned_table(const std::vector<std::vector<std::string>>& rows) {
+  const size_t columns = rows.front().size();
+  std::vector<size_t> widths(columns, 3);
+  std::vector<bool> figures(columns, true);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (size_t column = 0; column < std::min(columns, rows[row].size()); ++column) {
+      if (row != 1) widths[column] = std::max(widths[column], width_of(rows[row][column]));
+      if (row > 1) figures[column] = figures[column] && is_figure(rows[row][column]);
+    }
+  }
+  std::string text;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    text.push_back('|');
+    for (size_t column = 0; column < columns; ++column) {
+      const std::string cell = column < rows[row].size() ? rows[row][column] : "";
+      const size_t air = widths[column] - std::min(widths[column], width_of(cell));
+      if (row == 1)
+        text.append(1, ' ').append(widths[column] - 1, '-').append(figures[column] ? ": |" : "- |");
+      else
+        text.append(figures[column] ? air + 1 : 1, ' ').append(cell).append(figures[column] ? 1 : air + 1, ' ') += '|';
+    }
+    text.push_back('\n');
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string aligned(const std::string& text) {
+  std::string result;
+  std::vector<std::vector<std::string>> table;
+  const auto end_table = [&] {
+    if (!table.empty()) result += aligned_table(table);
+    table.clear();
+  };
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("|")) {
+      table.push_back(cells_in(line));
+      continue;
+    }
+    end_table();
+    result += line + "\n";
+  }
+  end_table();
+  return result;
+}
 
 std::string number_text(double value, int digits, Style style) {
   if (style == Style::programs) return nlohmann::json(value).dump();

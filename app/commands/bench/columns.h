@@ -38,6 +38,8 @@ nlohmann::json spread_fields(const std::optional<Spread>& milliseconds);
 /// One string a column, and one a cell in `cells[row][column]`. Markdown leaves columns out that are empty in every
 /// row; CSV (RFC 4180) has them all.
 std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& cells);
+/// Tables of markdown_table() within `text` with columns of one width each, numbers to the right.
+std::string aligned(const std::string& text);
 std::string csv_table(const std::vector<std::string>& names, const std::vector<std::vector<std::string>>& cells);
 
 template <typename Row>

@@ -1,6 +1,8 @@
 // From lists to combinations; see quality_grid.h.
 #include "app/commands/bench/quality_grid.h"
 
+#include "app/counted.h"
+
 #include <filesystem>
 
 #include "app/commands/bench/lists.h"
@@ -41,7 +43,7 @@ std::string Combination::name() const {
   if (cells.cell) text += ", cell " + std::to_string(*cells.cell);
   if (profile.empty() && policy.defaults.similarity >= 0)
     text += ", similarity " + chosen_text(policy.defaults.similarity);
-  if (policy.dense_steps > 0) text += ", " + std::to_string(policy.dense_steps) + " dense steps";
+  if (policy.dense_steps > 0) text += ", " + counted(policy.dense_steps, "dense step");
   return text + ", " + std::string(hilbert::name(order));
 }
 

@@ -8,18 +8,9 @@
 #include "app/split.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/sha256.h"
 
 namespace sparsereel::app::bench {
 namespace {
-
-TunedProfile tuned(const std::string& file, const attention::Profile& profile) {
-  return {.file = file,
-          .sha256 = models::sha256(attention::to_yaml(profile)),
-          .model = profile.model,
-          .model_sha256 = profile.model_sha256,
-          .made_with = profile.made_with};
-}
 
 std::vector<std::string> read_first_prompts(const QualityOptions& options) {
   check_range("--limit", options.limit, 1, 1'000'000);
@@ -92,7 +83,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   for (const std::string& file : split(options.lists.profile.value_or(settings.text("profile", "")), ',')) {
     if (file.empty() && !options.lists.profile) continue;  // there is none
     const attention::Profile profile = read_profile(file);
-    plan.profiles.push_back(tuned(file, profile));
+    plan.profiles.push_back(describe_profile(file, profile));
     profiles.push_back({.file = file, .policy = attention::policy_of(profile)});
     if (settings.has("dense_layers")) profiles.back().policy.dense_layers = untuned.dense_layers;
   }

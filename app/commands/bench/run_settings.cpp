@@ -1,6 +1,8 @@
 // Resolves the request and names it; see run_settings.h.
 #include "app/commands/bench/run_settings.h"
 
+#include "app/counted.h"
+
 #include "models/checkpoint/configs.h"
 #include "models/device.h"
 
@@ -41,10 +43,11 @@ nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest
 std::string run_summary(const nlohmann::json& machine, const nlohmann::json& settings) {
   const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };
   std::string text = machine.at("name").get<std::string>();
-  if (machine.at("device") == "cpu") text += ", " + std::to_string(machine.at("threads").get<int>()) + " threads";
+  if (machine.at("device") == "cpu") text += ", " + counted(machine.at("threads").get<int>(), "thread");
   return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() + ", " +
-         number("frames") + " frames of " + number("width") + "x" + number("height") + " (" + number("tokens") +
-         " tokens, guidance batch " + number("batch") + "), " + number("steps") + " steps, seed " + number("seed");
+         counted(settings.at("frames").get<int64_t>(), "frame") + " of " + number("width") + "x" + number("height") +
+         " (" + number("tokens") + " tokens, guidance batch " + number("batch") + "), " +
+         counted(settings.at("steps").get<int64_t>(), "step") + ", seed " + number("seed");
 }
 
 }  // namespace sparsereel::app::bench

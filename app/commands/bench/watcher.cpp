@@ -2,11 +2,14 @@
 #include "app/commands/bench/watcher.h"
 
 #include <ATen/Parallel.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "app/commands/bench/columns.h"
 #include "app/commands/finish_video.h"
+#include "app/counted.h"
 #include "app/interrupt.h"
 #include "app/machine.h"
 #include "models/pipeline.h"
@@ -51,8 +54,9 @@ void deliver(std::string table, const std::string& name, std::optional<models::A
   if (file) {
     file->write(table.data(), table.size());
     file->commit();
-    report.last_line = name + ": " + std::to_string(rows) + " rows";
+    report.last_line = name + ": " + counted(static_cast<int64_t>(rows), "row");
   } else {
+    if (isatty(STDOUT_FILENO) == 1) table = aligned(table);
     table.pop_back();  // the line's end comes with the report's
     report.last_line = std::move(table);
   }

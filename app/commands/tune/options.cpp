@@ -65,10 +65,10 @@ std::vector<int64_t> TunePlan::sampled_steps(size_t prompt, int64_t steps) const
 }
 
 TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
-  check_bound("--l1", options.l1);
-  check_bound("--l2", options.l2);
-  if (options.l2 < options.l1)
-    throw bad_input("--l2 " + std::to_string(options.l2) + " is below --l1 " + std::to_string(options.l1),
+  if (options.l1) check_bound("--l1", *options.l1);
+  if (options.l2) check_bound("--l2", *options.l2);
+  if (options.l1 && options.l2 && *options.l2 < *options.l1)
+    throw bad_input("--l2 " + std::to_string(*options.l2) + " is below --l1 " + std::to_string(*options.l1),
                     "l2 bounds the block selection and the skipped P.V together: give at least l1");
   bench::check_range("--samples", options.samples, 1, 1000);
   bench::check_range("--videos", options.videos, 0, 1000);
@@ -90,7 +90,10 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.prompts =
       options.prompts.empty() ? std::vector<std::string>{given.request.prompt} : sets::read_prompts(options.prompts);
   plan.budget_seconds = parse_duration(options.budget);
-  plan.bounds = {.l1 = options.l1, .l2 = options.l2};
+  const attention::Bounds usual;
+  plan.bounds = {.l1 = options.l1.value_or(std::min(usual.l1, options.l2.value_or(usual.l1))),
+                 .l2 = options.l2.value_or(std::max(usual.l2, options.l1.value_or(usual.l2)))};
+  plan.bounds_asked = options.l1 || options.l2;
   plan.min_psnr = options.min_psnr;
   plan.min_ssim = options.min_ssim;
   plan.samples = options.samples;

@@ -15,8 +15,7 @@ namespace sparsereel::app::tuning {
 struct TuneOptions {
   std::string prompts;  // file of a prompt set; empty: --prompt
   std::string budget = "10m";
-  double l1 = attention::Bounds{}.l1;
-  double l2 = attention::Bounds{}.l2;
+  std::optional<double> l1, l2;
   std::optional<double> min_psnr, min_ssim;
   int64_t samples = 6;
   int64_t videos = 2;
@@ -33,10 +32,13 @@ struct TunePlan {
   std::vector<std::string> prompts;
   double budget_seconds = 0;
   attention::Bounds bounds;
+  bool bounds_asked = false;  // the profile keeps them at any price; else only where it gets no slower by it
   std::optional<double> min_psnr, min_ssim;  // unset: what the untuned policy reaches
   int64_t samples = 0;                       // steps of each prompt's run in which heads are measured
   int64_t videos = 0;                        // prompts of which whole videos are compared
   std::filesystem::path output, heat_map;
+
+  bool floor_asked() const { return min_psnr || min_ssim; }
 
   /// Queries that share one selection in the profile. A CPU's tiles have 64 rows, so that finer choices cost nothing
   /// there; a GPU's kernels want the policy's own.

@@ -227,6 +227,16 @@ void Session::start_checks(const Found& found) {
   save();
 }
 
+/// Whether the untuned policy, too, keeps what was asked for.
+bool Session::may_fall_back(const Found& found) const {
+  if (plan_.floor_asked() && found.passed && !passes(*found.untuned)) return false;
+  if (!plan_.bounds_asked) return true;
+  for (const auto& layer : untuned_choices(state_.heads))
+    for (const attention::HeadChoice& head : layer)
+      if (!head.policy.dense && head.trial.relative_l1() > plan_.bounds.l2) return false;
+  return true;
+}
+
 void Session::fall_back(Found& found, const std::string& reason) const {
   const attention::Policy& untuned = plan_.request.attention_policy;
   found.fell_back = reason;
@@ -244,7 +254,8 @@ bool Session::compare_videos(Found& found) {
   const attention::Policy& untuned = plan_.request.attention_policy;
   const DenseSearch untuned_search(attention::layer_work(untuned_choices(state_.heads)), steps_, 1);
   found.untuned_work = untuned_search.work({.steps = untuned.dense_steps, .layers = untuned.dense_layers});
-  DenseSearch search(attention::layer_work(found.heads), steps_, found.untuned_work);
+  // A floor that was asked for is worth any number of dense steps.
+  DenseSearch search(attention::layer_work(found.heads), steps_, plan_.floor_asked() ? 1 : found.untuned_work);
   found.work = search.work({});
   const auto samples = static_cast<int64_t>(state_.sampled.size());
   if (state_.checked_samples != samples) {  // with more samples the heads' choices are others
@@ -278,6 +289,7 @@ bool Session::compare_videos(Found& found) {
   found.tuned = chosen.figures;
   found.untuned = state_.untuned;
   found.untuned->step_seconds = chosen.untuned_step_seconds;
+  if (!may_fall_back(found)) return complete;
   if (found.tuned->step_seconds > found.untuned->step_seconds)
     fall_back(found, "no policy within the bounds was faster than the untuned one");
   else if (!found.passed && passes(*found.untuned))
@@ -299,7 +311,7 @@ Found Session::run() {
     found.complete = false;
     found.ended_before = "all steps were sampled";
   }
-  found.heads = attention::choose(state_.heads);
+  found.heads = plan_.bounds_asked ? attention::within_bounds(state_.heads) : attention::choose(state_.heads);
   found.selection_rows = selection_rows_;
   if (!compare_videos(found)) {
     if (found.complete) found.ended_before = "all videos were compared";

@@ -63,6 +63,7 @@ class Session {
   bool compare_videos(Found& found);
   void start_checks(const Found& found);
   VideoCheck check_videos(const Found& found, const attention::DenseStart& start, int64_t videos);
+  bool may_fall_back(const Found& found) const;
   void fall_back(Found& found, const std::string& reason) const;
   void add_figures(VideoFigures& figures, const at::Tensor& latents, int64_t prompt);
   at::Tensor decode(const at::Tensor& latents);

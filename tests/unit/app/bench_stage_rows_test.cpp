@@ -152,7 +152,7 @@ TEST(Plot, DrawsTheStepsOfAPipeline) {
   const nlohmann::json report = {{"rows", stage_json(all)}, {"settings", {{"model", "2b"}, {"dtype", "bf16"}}}};
   const PlotData data = plot_of(report, "r.json");
   EXPECT_EQ(data.title, "2b, bf16");
-  EXPECT_EQ(data.quality, "PSNR dB");
+  EXPECT_EQ(data.quality, "PSNR dB against full attention");
   EXPECT_THAT(data.parts, ElementsAre("matmul", "attention", "rest"));
   ASSERT_EQ(data.rows.size(), 2U);
   EXPECT_EQ(data.rows[1].name, "sparse 0.5");
@@ -181,6 +181,8 @@ TEST(Plot, DrawsTheRowsOfAttention) {
   const PlotData data = plot_of(report, "r.json");
   ASSERT_EQ(data.rows.size(), 1U);
   EXPECT_EQ(data.unit, "ms a call");
+  EXPECT_EQ(data.quality, "relative L1 (less is better)");
+  EXPECT_EQ(data.rows[0].quality, 1e-7);  // as in the table
   EXPECT_TRUE(data.parts.empty());
 }
 

@@ -29,6 +29,53 @@ TEST(ProgressLine, IsFullAtTheEnd) {
   EXPECT_THAT(progress_line("decode", 3, 3, 6), HasSubstr("[##############################] 3/3"));
 }
 
+TEST(ProgressLine, FitsTheTerminal) {
+  for (const int columns : {20, 40, 60, 80, 120, 200}) {
+    const std::string line = progress_line("measure heads, prompt 1 of 12", 10, 50, 15, columns);
+    EXPECT_LT(line.size(), static_cast<size_t>(columns));
+    EXPECT_THAT(line, ::testing::StartsWith("measure heads, prom"));
+  }
+  EXPECT_THAT(progress_line("denoise", 10, 50, 15, 45), HasSubstr("denoise [#......] 10/50"));
+  EXPECT_THAT(progress_line("denoise", 10, 50, 15, 20), Not(HasSubstr("[")));
+}
+
+TEST(ProgressText, CountsHours) {
+  EXPECT_EQ(progress_text(1, 11, 400), "1/11  400.00 s/it  ETA 1:06:40");
+}
+
+class ProgressLines : public ::testing::Test {
+ protected:
+  ProgressLines() { ::testing::internal::CaptureStderr(); }  // which is no terminal
+  static std::string printed() { return ::testing::internal::GetCapturedStderr(); }
+};
+
+TEST_F(ProgressLines, ComeAfterTheTimeBetweenThem) {
+  Progress progress(true, 0);
+  progress.stage("denoise");
+  progress.step(1, 4, 2);
+  progress.set("set", 1, 9, 1, 10);
+  progress.step(2, 4, 2);
+  EXPECT_EQ(printed(),
+            "denoise ...\ndenoise 1/4  2.00 s/it  ETA 0:06\nset 1/9  10.00 s/it  ETA 1:20\n"
+            "set 1/9, denoise 2/4  2.00 s/it  ETA 0:04\n");
+}
+
+TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
+  Progress progress(true);
+  progress.set("set", 3, 9, 0, 0);  // of an earlier run
+  progress.stage("denoise");
+  progress.step(1, 4, 2);
+  progress.set("set", 4, 9, 1, 10);
+  EXPECT_EQ(printed(), "set 4/9  10.00 s/it  ETA 0:50\n");
+}
+
+TEST_F(ProgressLines, AreNotThereWithQuiet) {
+  Progress progress(false, 0);
+  progress.stage("denoise");
+  progress.set("set", 1, 9, 1, 10);
+  EXPECT_EQ(printed(), "");
+}
+
 TEST(ShellQuoted, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_quoted("out/clip-1.mp4"), "out/clip-1.mp4");
   EXPECT_EQ(shell_quoted("my clip.mp4"), "'my clip.mp4'");

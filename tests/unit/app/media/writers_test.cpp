@@ -135,6 +135,27 @@ TEST_F(Writers, ContactSheetShowsFirstAndLastFrameAndACaption) {
   EXPECT_LT(*std::min_element(below, sheet.frames[0].end()), 100) << "the caption has no dark pixel";
 }
 
+TEST_F(Writers, ContactSheetHasRoomForSixLinesOfCaption) {
+  std::string prompt;
+  for (int i = 0; i < 20'000; ++i) prompt += "hello ";
+  const auto height_with = [&](const std::string& caption) {
+    write_contact_sheet(folder / "sheet.png", make_clip(20, 16, 64).view, caption);
+    return decode_video(folder / "sheet.png").height;
+  };
+  const int bare = height_with("");
+  EXPECT_EQ(height_with(prompt), bare + 6 * 18);
+  EXPECT_EQ(height_with(std::string(100'000, 'x')), bare + 18);
+}
+
+TEST_F(Writers, ContactSheetLeavesOutACaptionThatItsFontCannotWrite) {
+  const auto sheet_with = [&](const std::string& caption) {
+    write_contact_sheet(folder / "sheet.png", make_clip(20, 16, 64).view, caption);
+    return decode_video(folder / "sheet.png").frames.at(0);
+  };
+  EXPECT_EQ(sheet_with("a red disc, \u8d64\u3044\u4e38"), sheet_with(""));
+  EXPECT_EQ(sheet_with("gr\u00fc\u00df Gott \u2014 \u201cya\u201d\u2026"), sheet_with("grus Gott - \"ya\"..."));
+}
+
 TEST_F(Writers, ContactSheetWrapsAfterSixFrames) {
   write_contact_sheet(folder / "sheet.png", make_clip(20, 16, 16).view, "", 12);
   const Decoded sheet = decode_video(folder / "sheet.png");

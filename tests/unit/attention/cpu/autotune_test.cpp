@@ -178,6 +178,9 @@ TEST(Choose, NeverDoesMoreWorkThanUntuned) {
   const auto alone = choose({{first, first}});
   EXPECT_LE(total_work(alone), 1);
   EXPECT_EQ(alone[0][0].policy, HeadPolicy{.topk = 0.5});
+  const auto bounded = within_bounds({{first, first}});  // at any price
+  EXPECT_GT(total_work(bounded), 1);
+  EXPECT_LE(bounded[0][0].trial.relative_l1(), 0.065);
 }
 
 TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {

@@ -1,0 +1,45 @@
+// Seeds and names of several videos; see several.h.
+#include "app/several.h"
+
+#include <string>
+
+#include "app/options.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app {
+
+namespace fs = std::filesystem;
+
+int64_t video_count(const Settings& settings) {
+  constexpr int64_t kMost = 10'000;
+  const int64_t count = settings.whole("batch_count").value_or(1);
+  if (count < 1 || count > kMost)
+    throw bad_input(settings.describe("batch_count") + " is outside 1 to " + std::to_string(kMost),
+                    "give the number of videos");
+  return count;
+}
+
+fs::path numbered(const fs::path& file, int64_t index, int64_t count) {
+  if (count == 1 || file.empty()) return file;
+  const fs::path name = file.has_filename() ? file : file.parent_path();
+  std::string number = std::to_string(index + 1);
+  number.insert(0, std::to_string(count).size() - number.size(), '0');
+  return fs::path(name).replace_filename(name.stem().string() + "-" + number + name.extension().string());
+}
+
+std::vector<Settings> settings_of_videos(const Settings& settings) {
+  const int64_t count = video_count(settings);
+  if (count == 1) return {settings};
+  const uint64_t seed = read_generate_options(settings).request.seed;
+  std::vector<Settings> videos;
+  for (int64_t i = 0; i < count; ++i) {
+    std::map<std::string, std::string> own = {{"seed", std::to_string(seed + static_cast<uint64_t>(i))}};
+    for (const char* key : {"output", "contact_sheet", "save_latents"})
+      if (const auto file = settings.text(key)) own[key] = numbered(*file, i, count).string();
+    videos.push_back(settings);
+    videos.back().add(Source::row, own, "video " + std::to_string(i + 1));
+  }
+  return videos;
+}
+
+}  // namespace sparsereel::app

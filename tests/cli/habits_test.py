@@ -1,0 +1,172 @@
+"""What users expect of any program: the last option wins, nothing is replaced unasked, progress shows, recipes travel."""
+import json
+import os
+import pty
+import re
+import subprocess
+import unittest
+
+from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
+
+TINY = ['--device', 'cpu', '--steps', 1, '--frames', 1]
+
+
+class Habits(CommandLineTest):
+    def recipe(self, file):
+        return json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)['recipe']
+
+    def test_the_last_of_a_repeated_option_wins(self):
+        rows = self.succeed(self.run_program('config', 'show', '-m', 'nowhere', '-m', MODEL, '--steps', 9, '--num-inference-steps', 7, '-p', 'a', '-p', 'b',
+                                             '--dynamic-cfg', '--no-dynamic-cfg')).stdout
+        for line in ('steps: 7', 'prompt: "b"', 'dynamic_cfg: false'):
+            self.assertRegex(rows, rf'(?m)^{line} ')
+        self.assertIn('dynamic_cfg: true', self.succeed(self.run_program('config', 'show', '-m', MODEL, '--no-dynamic-cfg', '--dynamic-cfg')).stdout)
+
+    def test_nobodys_video_is_replaced_unasked(self):
+        for name in ('video.mp4', 'video-2.mp4', 'video-3.mp4'):
+            self.assertIn(f'{name}: 1 frame', self.succeed(self.generate('--frames', 1)).stdout)
+        self.assertEqual(self.names(), ['video-2.mp4', 'video-3.mp4', 'video.mp4'])
+        self.succeed(self.generate('--frames', 1, '--save-latents', 'a.safetensors', '-o', 'video.mp4'))  # asked
+        self.assertIn('video-4.mp4: ', self.succeed(self.run_program('decode', 'a.safetensors', '-m', MODEL)).stdout)
+
+    def test_a_checkpoint_is_resumed_under_its_name(self):
+        (self.folder / 'video.mp4').write_text('of an earlier run')
+        (self.folder / 'video.mp4.checkpoint.safetensors').write_text('')
+        result = self.generate('--frames', 1, '--checkpoint-every', 1)
+        self.assertIn('video.mp4.checkpoint.safetensors', result.stderr)
+        self.assertNotIn('video-2.mp4', self.names())
+
+    def test_random_seeds_are_told(self):
+        seeds = set()
+        for seed in ('random', -1, 'random'):
+            report = self.report('-o', 'a.mp4', '--frames', 1, '--seed', seed)
+            seeds.add(report['recipe']['seed'])
+            self.assertEqual(self.recipe('a.mp4')['seed'], report['recipe']['seed'])
+        self.assertEqual(len(seeds), 3)
+        self.assertRegex(self.succeed(self.generate('-o', 'a.mp4', '--frames', 1, '--seed', 'random')).stdout, r', seed \d+\n$')
+        self.fail_with(self.generate('--seed', 'randm'), 2, '--seed randm', 'random')
+        self.fail_with(self.generate('--seed', -2), 2, '--seed -2')
+        self.fail_with(self.generate('--seed', -1, '--checkpoint-every', 1), 2, '--checkpoint-every', 'random')
+        (self.folder / 'set.csv').write_text('prompt,seed\na,random\nb,1\n')
+        self.fail_with(self.run_program('batch', 'set.csv', '-o', 'out', '--seed', 'random'), 2, '--seed random')
+        result = self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, *TINY)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('set.csv:2: seed random', result.stderr)
+
+    def test_what_is_odd_is_said_before_the_work(self):
+        process, terminal = self.start_program('generate', '-m', MODEL, '-p', PROMPT, '--frames', '5', '--steps', '1', '--device', 'cpu')
+        self.assertIn('8 frames where 5 were asked for', self.read_until(terminal, 'denoise'))
+        self.read_until(terminal, None)
+        process.wait()
+        tiny = ROOT / 'assets' / 'tiny'
+        usual = ['generate', '-m', tiny, *TINY, '-o', 'a.mp4', '-p']
+        said = self.succeed(self.run_program(*usual, 'a purple elephant dances in the rain, slowly')).stderr
+        self.assertIn('the tiny model knows moving shapes only', said)
+        self.assertIn('mean nothing to it: elephant, dances, rain ...\n', said)
+        self.assertEqual(self.succeed(self.run_program(*usual, 'A small Red circle, moving to the right on a blue background.')).stderr, '')
+        (self.folder / 'set.txt').write_text('a red unicorn\na blue unicorn\n')
+        said = self.succeed(self.run_program('batch', 'set.txt', '-o', 'out', '-m', tiny, *TINY)).stderr
+        self.assertEqual(said.count('unicorn'), 1)
+
+    def test_a_set_tells_of_each_video_without_a_terminal(self):
+        (self.folder / 'set.txt').write_text('a\nb\nc\n')
+        usual = ['batch', 'set.txt', '-m', MODEL, *TINY]
+        self.assertRegex(self.succeed(self.run_program(*usual, '-o', 'out')).stderr, r'\Aset 1/3  .* s/it  ETA .*\nset 2/3 .*\n\Z')
+        self.assertEqual(self.succeed(self.run_program(*usual, '-o', 'other', '--quiet')).stderr, '')
+
+    def test_a_dumb_terminal_gets_no_escapes(self):
+        for terminal, bar in (('xterm', True), ('dumb', False)):
+            process, shown = self.start_program('generate', '-m', MODEL, '-p', PROMPT, *map(str, TINY), env=os.environ | {'TERM': terminal})
+            self.assertEqual('\x1b' in self.read_until(shown, None), bar, terminal)
+            self.assertEqual(process.wait(), 0)
+
+    def test_tables_on_a_terminal_are_aligned(self):
+        table = ['bench', 'attention', '--shape', '1,1,64,64', '--modes', 'full,sparse', '--repetitions', 1, '--device', 'cpu']
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *map(str, table)], cwd=self.folder, stdout=theirs, stderr=subprocess.DEVNULL)
+        os.close(theirs)
+        shown = self.read_until(ours, None)
+        self.assertEqual(process.wait(), 0)
+        os.close(ours)
+        lines = [line for line in shown.splitlines() if line.startswith('|')]
+        self.assertEqual(len(lines), 6, shown)
+        self.assertEqual(len({tuple(place for place, c in enumerate(line) if c == '|') for line in lines}), 1, shown)
+
+    def test_doctor_speaks_json(self):
+        found = json.loads(self.succeed(self.run_program('doctor', '--json')).stdout)
+        for key in ('version', 'libtorch', 'cuda_build', 'cpu', 'gpus', 'encoders', 'tiny_model', 'missing'):
+            self.assertIn(key, found)
+        text = self.succeed(self.run_program('doctor')).stdout
+        self.assertEqual(text.count('MISSING'), len(found['missing']))
+
+    def test_every_kind_of_video_carries_its_recipe(self):
+        usual = ['-p', PROMPT, '--frames', 9, '--seed', 7]
+        for name in ('a.mp4', 'a.mov', 'a.mkv', 'a.webm', 'a.gif', 'a.y4m', 'frames'):
+            with self.subTest(name):
+                self.succeed(self.generate(*usual, '-o', name))
+                self.assertEqual(self.recipe(name)['seed'], 7)
+                again = 'again' + os.path.splitext(name)[1]
+                self.succeed(self.run_program('generate', '--from', name, '-m', MODEL, '-o', again))
+                pair = [self.folder / one / '000008.png' if one in ('frames', 'again') else self.folder / one for one in (name, again)]
+                self.assertEqual(pair[0].read_bytes(), pair[1].read_bytes())
+        for beside in ('a.y4m.json', 'frames.json'):
+            self.assertIn(beside, self.names())
+        self.succeed(self.generate(*usual, '-o', 'a.y4m', '--no-metadata'))
+        self.assertNotIn('a.y4m.json', self.names())
+
+    def test_containers_choose_their_encoders(self):
+        for name, encoder in (('a.webm', 'libvpx-vp9'), ('a.mov', 'libx264'), ('a.MKV', 'libx264')):
+            report = self.report('-o', name, '--frames', 9, '--crf', 30)
+            self.assertEqual((report['output']['encoder'], report['recipe']['crf']), (encoder, 30))
+        self.fail_with(self.generate('-o', 'a.webm', '--codec', 'libx264'), 2, '--codec libx264', 'libvpx-vp9')
+
+    def test_from_takes_a_report_or_a_recipe(self):
+        self.succeed(self.generate('-o', 'a.y4m', '--seed', 5, '--frames', 1, '--report', 'report.json'))
+        (self.folder / 'recipe.json').write_text(json.dumps(self.recipe('a.y4m')))
+        for name in ('report.json', 'recipe.json'):
+            self.succeed(self.run_program('generate', '--from', name, '-m', MODEL, '-o', 'b.y4m'))
+            self.assertEqual((self.folder / 'a.y4m').read_bytes(), (self.folder / 'b.y4m').read_bytes())
+        (self.folder / 'other.json').write_text('{"rows": []}')
+        self.fail_with(self.run_program('generate', '--from', 'other.json', '-m', MODEL), 2, 'other.json', 'carries no recipe')
+
+
+    def test_several_videos_of_a_prompt(self):
+        report = self.report('-o', 'clip.y4m', '--frames', 1, '--seed', 7, '--count', 3, '--save-latents', 'l.safetensors')
+        self.assertEqual([video['output']['path'] for video in report['videos']], ['clip-1.y4m', 'clip-2.y4m', 'clip-3.y4m'])
+        self.assertEqual([video['recipe']['seed'] for video in report['videos']], [7, 8, 9])
+        self.assertIn('l-2.safetensors', self.names())
+        self.succeed(self.generate('-o', 'one.y4m', '--frames', 1, '--seed', 8))
+        self.assertEqual((self.folder / 'one.y4m').read_bytes(), (self.folder / 'clip-2.y4m').read_bytes())
+        lines = self.succeed(self.generate('--frames', 1, '--batch-count', 10)).stdout.splitlines()
+        self.assertEqual((len(lines), lines[1].split(':')[0]), (10, 'video-02.mp4'))
+        self.assertIn('video-2-01.mp4: ', self.succeed(self.generate('--frames', 1, '--batch-count', 10)).stdout)
+        self.fail_with(self.generate('--count', 0), 2, '--batch-count 0')
+        self.fail_with(self.generate('-o', 'clip.y4m', '--count', 2, '--report', 'clip-2.y4m'), 2, 'clip-2.y4m')
+
+    def test_several_videos_of_each_row(self):
+        (self.folder / 'set.csv').write_text('prompt,seed,output\na,5,a.y4m\nb,,\n')
+        report = json.loads(self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, *TINY, '--count', 2, '--seed', 100, '--json')).stdout)
+        self.assertEqual(report['set']['rendered'], 4)
+        lines = [json.loads(line) for line in (self.folder / 'out' / 'manifest.0.jsonl').read_text().splitlines()]
+        self.assertEqual([(line['output'], line['seed']) for line in lines],
+                         [('a-1.y4m', 5), ('a-2.y4m', 6), ('0002-b.mp4', 102), ('0003-b.mp4', 103)])
+
+
+class Reference(CommandLineTest):
+    def test_no_section_comes_twice(self):
+        text = self.succeed(self.run_program('reference')).stdout
+        for section in re.split(r'\n\n(?=\S)', text):
+            headings = re.findall(r'(?m)^    ([A-Z][a-z ]+):$', section)
+            self.assertEqual(len(headings), len(set(headings)), section[:60])
+        self.assertRegex(text, r'(?m)^ENVIRONMENT$')
+        for variable in ('RANK', 'SPARSEREEL_ATTENTION_KERNEL', 'OMP_NUM_THREADS', 'TERM'):
+            self.assertIn(variable, text.split('\nENVIRONMENT\n')[1].split('\n\n')[0])
+
+    def test_help_says_what_values_are(self):
+        text = self.succeed(self.run_program('generate', '--help')).stdout
+        for words in ('-m, --model FOLDER', '--size WxH', '1, 9, 17, 25'):
+            self.assertIn(words, text)
+
+
+if __name__ == '__main__':
+    unittest.main()

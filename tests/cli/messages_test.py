@@ -1,0 +1,86 @@
+"""What the program says: errors name the file and the option, and what is printed is what there is."""
+import json
+import unittest
+
+from support import MODEL, PROMPT, CommandLineTest
+
+
+class Errors(CommandLineTest):
+    def json_of(self, result, code):
+        self.assertEqual(result.returncode, code, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_a_profile_of_other_heads_is_named(self):
+        size = ['--size', '192x192', '--device', 'cpu']
+        self.succeed(self.run_program('tune', '-m', MODEL, *size, '--steps', 1, '--samples', 1, '--videos', 0, '-p', PROMPT, '-o', 'p.yaml'))
+        text = (self.folder / 'p.yaml').read_text()
+        layers, heads = text.count('# layer'), text.count('error: ') - 1
+        fewer = text[:text.rindex('# layer')].rstrip(' \n') + '\n'
+        (self.folder / 'fewer.yaml').write_text(fewer)
+        for command in (['generate', '-p', PROMPT], ['bench', 'pipeline', '--modes', 'sparse']):
+            result = self.run_program(*command, '-m', MODEL, *size, '--steps', 1, '--profile', 'fewer.yaml')
+            self.fail_with(result, 2, '--profile fewer.yaml has 1 layer of ', f'the model has {layers} layers of {heads // layers} heads', 'sparsereel tune')
+
+    def test_a_video_is_not_read_as_latents(self):
+        self.succeed(self.generate('-o', 'clip.mp4', '--frames', 1))
+        self.fail_with(self.run_program('decode', 'clip.mp4', '-m', MODEL), 2, 'clip.mp4 is a video', '--save-latents', '--from')
+        self.fail_with(self.generate('--init-latents', 'clip.mp4'), 2, 'clip.mp4 is a video')
+
+    def test_inspect_takes_no_foreign_json_for_a_recipe(self):
+        self.succeed(self.generate('-o', 'clip.gif', '--frames', 1))
+        for text in ('{"hello": 1}', '{"version": "3", "name": "somebody else\'s"}', '[1]'):
+            (self.folder / 'clip.gif.json').write_text(text)
+            self.fail_with(self.run_program('inspect', 'clip.gif'), 2, 'clip.gif carries no recipe')
+
+    def test_json_tells_of_early_failures(self):
+        (self.folder / 'good.yaml').write_text('json: true\nsteps: 3\n')
+        for arguments, command, cause in (
+                (['generate', '--json', '-p', 'x', '-m', 'nowhere'], 'generate', 'nowhere: is not a folder'), (['generate', '--json', '--wrong'], 'generate', '--wrong'),
+                (['batch', '--json'], 'batch', 'a prompt set is missing'), (['inspect', '--json', 'nowhere'], 'inspect', 'nowhere: no such file'),
+                (['bench', 'attention', '--json', '--modes', 'ful'], 'bench attention', 'ful'), (['bench', '--json'], 'bench', ''), (['--json'], '', ''),
+                (['generate', '--json', '-p', 'x', '--report', 'a', '-o', 'a'], 'generate', 'the same file'),
+                (['generate', '-p', 'x', '--config', 'good.yaml', '-m', 'nowhere'], 'generate', 'nowhere')):
+            with self.subTest(arguments):
+                report = self.json_of(self.run_program(*arguments), 2)
+                self.assertEqual((report['command'], report['exit']['code'], report['exit']['state']), (command, 2, 'failed'))
+                self.assertIn(cause, report['exit']['cause'])
+                self.assertTrue(report['exit']['remedy'])
+        self.assertEqual(self.run_program('generate', '-p', 'x', '-m', 'nowhere').stdout, '')
+
+    def test_a_dash_is_no_report(self):
+        self.fail_with(self.generate('--report', '-'), 2, '--report -', '--json')
+        self.assertEqual(self.names(), [])
+
+    def test_a_folder_with_the_name_of_a_video_is_left_alone(self):
+        for name in ('clip.mp4', 'clip.GIF', 'clip.y4m', 'frames'):
+            (self.folder / name).mkdir()
+        for name in ('clip.mp4', 'clip.GIF', 'clip.y4m'):
+            self.fail_with(self.generate('-o', name, '--frames', 1), 2, f'{name} is a folder', f'-o {name}/')
+            self.assertEqual(list((self.folder / name).iterdir()), [])
+        for name in ('clip.mp4/', 'frames'):
+            self.succeed(self.generate('-o', name, '--frames', 1))
+            self.assertEqual([file.name for file in (self.folder / name).iterdir()], ['000000.png'])
+
+    def test_errors_name_options_as_the_command_line_has_them(self):
+        result = self.generate('--frames', 4000000000001)
+        self.fail_with(result, 2, '--frames', '--width')
+        self.assertNotIn('num_frames', result.stderr)
+
+    def test_the_status_of_a_set_before_its_first_video(self):
+        (self.folder / 'out').mkdir()
+        self.fail_with(self.run_program('batch', '--status', 'out'), 2, 'out holds no manifest')
+        (self.folder / 'out' / 'manifest.0.jsonl').write_text('')
+        self.assertEqual(self.succeed(self.run_program('batch', '--status', 'out')).stdout, 'out: begun, no video is finished yet\n')
+        report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)
+        self.assertEqual((report['set']['done'], report['set']['failed']), (0, 0))
+
+    def test_one_is_not_many(self):
+        self.assertIn('video.mp4: 1 frame 64x64', self.succeed(self.generate('--frames', 1)).stdout)
+        (self.folder / 'set.txt').write_text('a\n')
+        usual = ['batch', 'set.txt', '-o', 'out', '-m', MODEL, '--steps', 1, '--frames', 1, '--device', 'cpu']
+        self.assertIn('out: 1 row, 1 rendered', self.succeed(self.run_program(*usual)).stdout)
+        self.assertIn('1 of 1 row done', self.succeed(self.run_program('batch', '--status', 'out')).stdout)
+
+
+if __name__ == '__main__':
+    unittest.main()
