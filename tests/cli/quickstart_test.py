@@ -79,6 +79,17 @@ class Quickstart(unittest.TestCase):
         self.run_quickstart('--cpu')
         self.assertEqual(self.configured(), [])
 
+    def test_sources_are_joined_for_users_and_apart_for_the_tests(self):
+        self.run_quickstart('--cpu')
+        self.assertIn('-DCMAKE_UNITY_BUILD=ON', self.configured()[0])
+        (self.tree / 'build' / 'CMakeCache.txt').write_text('SPARSEREEL_CUDA:STRING=OFF\n')
+        self.run_quickstart('--cpu', '--build-only', '--tests')
+        self.assertIn('-DCMAKE_UNITY_BUILD=OFF', self.configured()[0])
+        shutil.rmtree(self.tree / 'build')
+        (self.tree / 'build').mkdir()
+        self.run_quickstart('--cpu', '--build-only', '--tests')
+        self.assertIn('-DCMAKE_UNITY_BUILD=OFF', self.configured()[0])
+
     def test_build_of_a_machine_without_a_gpu_gets_kernels_when_one_is_there(self):
         self.run_quickstart('--cpu')
         self.assertIn('-DSPARSEREEL_CUDA=OFF', self.configured()[0])
