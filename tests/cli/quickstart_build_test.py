@@ -1,4 +1,4 @@
-"""The build that app/quickstart makes, of joined sources: it compiles, and makes the same bytes as this build.
+"""The build that app/quickstart makes, of joined sources: it compiles, makes the same bytes as this build, and can be installed.
 
 It stays beside this build, so that the next run compiles only what changed.
 """
@@ -37,6 +37,15 @@ class QuickstartBuild(CommandLineTest):
                 run(program, 'generate', '-m', MODEL, '-p', PROMPT, '--steps', 2, '--device', 'cpu', '--quiet', '-o', self.folder / name)
                 made.append((self.folder / name).read_bytes())
             self.assertTrue(made[0] == made[1], name)
+
+    def test_installs_the_library_that_quickstart_does_not_build(self):
+        for library in JOINED.glob('libsparsereel.so*'):
+            library.unlink()
+        prefix = self.folder / 'the prefix'
+        run('cmake', '--install', JOINED, '--prefix', prefix)
+        self.assertTrue(list(prefix.glob('lib*/**/libsparsereel.so')))
+        run(prefix / 'bin' / 'sparsereel', 'generate', '-m', MODEL, '-p', PROMPT, '--steps', 1, '--device', 'cpu', '--quiet', '-o', self.folder / 'clip.mp4')
+        self.assertTrue((self.folder / 'clip.mp4').exists())
 
 
 if __name__ == '__main__':
