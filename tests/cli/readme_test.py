@@ -4,6 +4,7 @@ Left out: what says that it needs a GPU or a checkpoint, and the two scripts, wh
 """
 import os
 import re
+import shutil
 import subprocess
 import unittest
 from pathlib import Path
@@ -32,6 +33,7 @@ class Readme(CommandLineTest):
             link = self.folder / name
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(ROOT / name)
+        shutil.copytree(ROOT / 'assets' / 'charts', self.folder / 'assets' / 'charts')
         (self.folder / 'build').mkdir()
         (self.folder / 'build' / 'cmake_install.cmake').symlink_to(BUILD / 'cmake_install.cmake')
         program = self.folder / 'build' / 'sparsereel'
