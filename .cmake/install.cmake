@@ -6,6 +6,10 @@ if(NOT CMAKE_INSTALL_RPATH)
   set_target_properties(sparsereel sparsereel_library PROPERTIES INSTALL_RPATH ${SPARSEREEL_TORCH_DIR}/lib)
 endif()
 
+# app/quickstart builds the program alone: the library is made when it is first asked for.
+install(CODE "if(NOT EXISTS \"$<TARGET_FILE:sparsereel>\" OR NOT EXISTS \"$<TARGET_FILE:sparsereel_library>\")
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target sparsereel sparsereel_library COMMAND_ERROR_IS_FATAL ANY)
+endif()")
 install(TARGETS sparsereel RUNTIME)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)

@@ -46,7 +46,7 @@ struct BinCounts {
 };
 
 /// The bin that holds the `wanted`-th of all that are counted, from the highest down, and how many of its own are
-/// wanted; the lowest one and all of its own where fewer are counted, the highest and none where none is wanted. All
+/// wanted, kWholeBin for all; the lowest one where fewer are counted, the highest and none where none is wanted. All
 /// threads of the CTA call this together.
 __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   __shared__ uint32_t totals[kBudgetThreads / 32];
@@ -72,7 +72,8 @@ __device__ inline BinPlace find_bin(const uint32_t* counts, uint32_t wanted) {
   if (above < wanted && wanted <= up_to) {
     int i = 0;
     while (above + mine[i] < wanted) above += mine[i++];
-    place = {highest - i, wanted - above};
+    const uint32_t rest = wanted - above;
+    place = {highest - i, rest == mine[i] ? kWholeBin : rest};
   }
   __syncthreads();
   const BinPlace found = place;

@@ -1,6 +1,6 @@
 """`batch` over several processes and killed ones: no row twice, none missing, nothing that is finished is ever lost.
 
-The long form of the killed runs, as the README reports it:
+The long form of the killed runs, as tests/bench/README.md reports it:
   SPARSEREEL_BATCH_ROWS=24 SPARSEREEL_BATCH_KILLS=10 SPARSEREEL_TEST_MODEL=assets/tiny SPARSEREEL_BATCH_OPTIONS='--size 64x64 --frames 5 --steps 4' \\
     python3 tests/cli/batch_runs_test.py KilledRuns
 """
