@@ -172,7 +172,7 @@ class CudaCall {
       const bool dense = head.kind == cuda::HeadChoice::Kind::dense;
       selection.similarity = selection.similarity || (!dense && head.similarity >= 0);
       selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
-      selection.counts_blocks = selection.counts_blocks || head.kind == cuda::HeadChoice::Kind::topk;
+      selection.any_topk = selection.any_topk || head.kind == cuda::HeadChoice::Kind::topk;
     }
     bool alike = true;
     for (int64_t h = 1; h < q_.size(2); ++h)

@@ -11,12 +11,14 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Calls f(head, tile) for every tile that has a part in the budget.
+/// Calls f(head, tile, its number among all) for every tile that has a part in the budget. Returns how many all are.
 template <typename F>
-void each_tile(std::span<RankedHead> heads, const F& f) {
+int64_t each_tile(std::span<RankedHead> heads, const F& f) {
+  int64_t number = 0;
   for (RankedHead& head : heads)
-    for (int64_t tile = 0; tile < head.tiles(); ++tile)
-      if (head.dense[static_cast<size_t>(tile)] == 0) f(head, tile);
+    for (int64_t tile = 0; tile < head.tiles(); ++tile, ++number)
+      if (head.dense[static_cast<size_t>(tile)] == 0) f(head, tile, number);
+  return number;
 }
 
 /// Calls f(block, rank) for every candidate of a tile; a NaN as infinity.
@@ -54,8 +56,7 @@ Cut find_cut(std::span<RankedHead> heads, double topk) {
   Cut cut;
   size_t wanted = 0;
   std::vector<float> ranks;
-  each_tile(heads, [&](RankedHead& head, int64_t tile) {
-    ++cut.tiles;
+  cut.tiles = each_tile(heads, [&](RankedHead& head, int64_t tile, int64_t) {
     if (keep_best(head, tile)) wanted += static_cast<size_t>(head.granted(tile, topk)) - 1;
     each_candidate(head, tile, [&](int64_t, float rank) { ranks.push_back(rank); });
   });
@@ -74,9 +75,8 @@ Cut find_cut(std::span<RankedHead> heads, double topk) {
 
 void spend_budget(std::span<RankedHead> heads, double topk) {
   const Cut cut = find_cut(heads, topk);
-  int64_t index = 0;
-  each_tile(heads, [&](RankedHead& head, int64_t tile) {
-    int64_t ties = cut.ties_of(index++);
+  each_tile(heads, [&](RankedHead& head, int64_t tile, int64_t number) {
+    int64_t ties = cut.ties_of(number);
     each_candidate(head, tile, [&](int64_t block, float rank) {
       const bool broken = rank == kInfinity;  // a NaN
       if (rank > cut.threshold || broken || (rank == cut.threshold && ties-- > 0)) head.kept_row(tile)[block] = 1;

@@ -10,14 +10,6 @@ namespace sparsereel::attention::cuda {
 constexpr int kBudgetThreads = 512;
 static_assert(kBins == 4 * kBudgetThreads);
 
-/// Bin (high bits) and bin in that bin of a candidate: steps of 1/8, and 1/16384, of the logarithm from -160 to 96.
-__device__ inline uint32_t budget_code(uint32_t key) {
-  constexpr float kLeast = -160, kPerUnit = 8 * kBins;
-  const float code = (from_ordered(key) - kLeast) * kPerUnit;
-  if (!(code < static_cast<float>(kBins * kBins))) return kBins * kBins - 1;  // NaN as well
-  return static_cast<uint32_t>(fmaxf(code, 0.0F));
-}
-
 /// Counts in shared memory on their way to global memory.
 struct BinCounts {
   uint32_t count[kBins];

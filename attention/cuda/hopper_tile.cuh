@@ -4,6 +4,7 @@
 #include "attention/cuda/hopper_ptx.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/mma.cuh"
+#include "attention/cuda/tile_index.h"
 #include "attention/cuda/tile_order.cuh"
 #include "attention/cuda/visible.cuh"
 
@@ -96,25 +97,6 @@ struct Cursor {
       phase ^= 1;
     }
   }
-};
-
-/// Query tile `index` of all: heads in order, since a head's K and V stay in the L2 cache; inside a head from the last
-/// rows up, since the late rows of a causal mask have the longest lists. Tiles with text rows, which use every block
-/// where others use a few, come before all others: started late they would be what everything waits for.
-struct TileIndex {
-  int bh, tile;
-  __device__ TileIndex(int bh, int tile) : bh(bh), tile(tile) {}
-  __device__ TileIndex(const Sizes& sizes, int index) {
-    int tiles = sizes.query_tiles - sizes.listed_tiles, last = sizes.query_tiles - 1;
-    if (const int first = tiles * sizes.batch_heads; index >= first) {
-      index -= first;
-      tiles = sizes.listed_tiles;
-      last = tiles - 1;
-    }
-    bh = index / tiles;
-    tile = last - index % tiles;
-  }
-  __device__ int64_t list(const Sizes& sizes) const { return static_cast<int64_t>(bh) * sizes.query_tiles + tile; }
 };
 
 /// What the producer tells the consumers of the next tile.

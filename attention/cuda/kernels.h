@@ -14,7 +14,8 @@ struct Call {
 
 /// Mean and deviation of each token over all heads, for a norm across heads.
 void launch_token_moments(const Call& call);
-/// Mean of K, and centre and scale of V, from every stat_stride-th token; resets the tile counter.
+/// Mean of K, and centre and scale of V, from every stat_stride-th token; resets the tile counter and the length
+/// classes.
 void launch_statistics(const Call& call);
 /// Records and scales; pooled means and similarities of Q and K where blocks are predicted.
 void launch_quantise_queries(const Call& call);

@@ -61,11 +61,11 @@ struct Selection {
   bool similarity = false;            // whether any head has a similarity threshold of 0 or more
   bool skips_pv = false;              // whether any head has a pv_threshold below 32
   bool means = false;                 // whether the means of 16 tokens stand for dropped blocks
-  bool counts_blocks = false;         // whether any head chooses by topk
+  bool any_topk = false;              // whether any head chooses by topk
   bool by_error = false;              // rank blocks by the error of their means, not by mass; needs means
   bool predicts_error = false;        // predict and count what the means err by; a choice of kind error needs it
   HeadChoice all{};                   // the choice of every head, where heads is null
-  const HeadChoice* heads = nullptr;  // device [heads]; with it each head has a budget of its own where they share one
+  const HeadChoice* heads = nullptr;  // device [heads]; with it a budget is a head's, not a batch entry's
   const uint8_t* map = nullptr;       // device bytes 0 or 1 [batch, heads, ceil(queries / 64), ceil(keys / 64)]
 };
 

@@ -53,7 +53,7 @@ int mean_records(const Problem& problem) {
 
 int budgets(const Problem& problem) {
   const Selection& selection = problem.selection;
-  if (selection.kind != Selection::Kind::predict || !selection.by_error || !selection.counts_blocks) return 0;
+  if (selection.kind != Selection::Kind::predict || !selection.by_error || !selection.any_topk) return 0;
   return problem.batch * (selection.heads == nullptr ? 1 : problem.heads);
 }
 

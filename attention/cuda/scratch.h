@@ -105,8 +105,8 @@ struct Buffers {
   float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity
   uint16_t* k_mean;  // bf16 [bh][pooled_blocks][D], each head's in the order of pooled_offset(); null unless blocks are
                      // predicted
-  uint16_t* k_variance;  // likewise: variances within the cells of a block, their mean; null unless blocks are ranked
-                         // by error, like the next ranked by error, like the next
+  // Likewise: variances within the cells of a block, their mean; null unless blocks are ranked by error, like the next.
+  uint16_t* k_variance;
   ValueSpread* v_spread;   // [bh][key_blocks]
   uint16_t* v_block_mean;  // fp16 [bh][key_blocks][D], less v_centre, units of v_scale; null unless errors are
                            // predicted, like the next
@@ -121,7 +121,7 @@ struct Buffers {
   TileList* tile_lists;    // [bh][query_tiles]
   int* next_tile;          // the persistent kernel's counter
   int* class_counts;       // [kLengthClasses] of the sorted tiles, and
-  int* tile_order;         // [kLengthClasses][sorted_tiles] what is in each class: bh * query_tiles + tile
+  int* tile_order;         // [kLengthClasses][sorted_tiles] what is in each class: TileIndex's numbers
   float* parts;            // [shares.slots()] parts of shared tiles; null without such tiles
   size_t bytes;            // of all together
 };

@@ -9,6 +9,7 @@
 #include <cfloat>
 
 #include "attention/cuda/budget.cuh"
+#include "attention/cuda/device.h"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/tile_masses.cuh"
 #include "attention/cuda/tile_order.cuh"
@@ -20,14 +21,15 @@ namespace {
 constexpr int kTiles = kPooledRows;
 constexpr int kThreads = 32 * kTiles;
 static_assert(kThreads == kBudgetThreads);
-constexpr float kLeastError = 1e-30F;  // as in attention/cpu/selection.cpp
+constexpr float kLeastError = 1e-30F;  // as kTiny in attention/cpu/mean_error.cpp
 constexpr float kMostError = 1 << 20;  // that is counted of a tile
 
-/// Pooled queries of the CTA's tiles, and, where blocks are ranked by error, their mean squares.
+/// Pooled queries of the CTA's tiles or, where blocks are ranked by error, the means of the squares of their cells'
+/// means.
 template <int D>
 struct PooledQueries {
   static constexpr int kStride = D + 8;  // no bank conflicts
-  alignas(16) __nv_bfloat16 mean[kTiles * kStride], square[kTiles * kStride];
+  alignas(16) __nv_bfloat16 rows[kTiles * kStride];
 };
 
 /// Of all the tiles of a batch entry or, where heads have choices of their own, of a head.
@@ -92,7 +94,8 @@ class TileSelector {
       __syncthreads();
       masses.each(first, first + kChunk, [&](int block, float mass) {
         const float error = errors[warp()][block - first];
-        const uint32_t key = block < candidates && !forced(block) ? ordered(__logf(fmaxf(mass, FLT_MIN)) + error) : 0;
+        const uint32_t key =
+            block < candidates && !forced(block) ? ordered(__logf(mass < FLT_MIN ? FLT_MIN : mass) + error) : 0;
         *key_of(warp(), block) = key;
         best.see(key, block);
         if (key != 0 && shares_budget()) bins.add(budget_code(key) / kBins);
@@ -182,8 +185,7 @@ class TileSelector {
         mean = fmaf(x, weight, mean);
         squares = fmaf(x * x, weight, squares);
       }
-      queries.mean[row + c] = __float2bfloat16(mean);
-      queries.square[row + c] = __float2bfloat16(squares);
+      queries.rows[row + c] = __float2bfloat16(p_.selection.by_error ? squares : mean);
       if (buffers_.q_direction != nullptr) {
         const float direction = direction_of(tile, c);
         square += direction * direction;
@@ -246,7 +248,7 @@ class TileSelector {
   /// Keys of the 16 tiles from the logarithm of the mass, but for what all masses of a tile have in common; 0 where a
   /// block is forced.
   __device__ void score(const PooledQueries<D>& queries) const {
-    const PooledRows<D> rows(queries.mean, PooledQueries<D>::kStride, kTiles);
+    const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
     each_column_tile(0, key_blocks_, [&](int first) {
       float c[4];
       rows.multiply(pooled(buffers_.k_mean), first, c);
@@ -259,7 +261,7 @@ class TileSelector {
   /// The logarithm of what a mean in place of a block errs by, a unit of mass: the deviation of the scores times that
   /// of V, and half the scores' variance times how far V's mean is off. For the blocks [begin, begin + kChunk).
   __device__ void find_errors(const PooledQueries<D>& queries, int begin, float (&errors)[kTiles][kChunk]) const {
-    const PooledRows<D> rows(queries.square, PooledQueries<D>::kStride, kTiles);
+    const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
     const ValueSpread* spreads = buffers_.v_spread + static_cast<int64_t>(bh_) * sizes_.key_blocks;
     const float square_scale = p_.scale * p_.scale;
     each_column_tile(begin, min(begin + kChunk, key_blocks_), [&](int first) {
@@ -348,8 +350,7 @@ class TileSelector {
     if (candidates.count > 0) cut = shares_budget() ? budget_cut_ : cut_of(tile, candidates);
     if (buffers_.output_lengths != nullptr && candidates.count > 0) count_error(candidates, cut);
     if (tile < sizes_.listed_tiles) {
-      const bool drops = p_.selection.means && !(cut.threshold <= 1 && cut.ties == kAllTies);
-      const Found found = write_list(tile, candidates, cut, visible_in(tile), drops);
+      const Found found = write_list(tile, candidates, cut, visible_in(tile));
       if (lane() == 0) {
         atomicAdd(&kept.kept, found.kept);
         atomicAdd(&kept.means, found.means);
@@ -412,7 +413,7 @@ class TileSelector {
       const uint32_t rank = candidates.rank(key);
       bool kept = key == 0 || rank >= cut.threshold;
       if (cut.ties != kAllTies) {
-        const bool tie = key != 0 && rank == cut.threshold;
+        const bool tie = key != 0 && key != ~0U && rank == cut.threshold;  // a NaN is kept in any case
         const uint32_t tied = __ballot_sync(~0U, tie);
         kept = kept && !(tie && ties + __popc(tied & before()) >= cut.ties);
         ties += __popc(tied);
@@ -433,12 +434,11 @@ class TileSelector {
     });
   }
 
-  /// Returns what is in it. drops: whether some blocks are not; then all records of means come last.
-  __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible, bool drops) const {
+  /// Returns what is in it. Where some blocks are not, all records of means come last.
+  __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
     const int64_t at = static_cast<int64_t>(bh_) * sizes_.query_tiles + tile;
     uint32_t* list = buffers_.lists + at * sizes_.list_entries;
     const int groups = ceil_div(min(p_.selection.rows, p_.queries - tile * p_.selection.rows), kRecord);
-    const int means = drops ? ceil_div(with_means_, kMeanBlocks) : 0;
     int length = 0;
     each_word(ceil_div(visible, 32), candidates, cut, [&](int word, uint32_t bits) {
       const int block = word * 32 + lane(), left = visible - word * 32;
@@ -446,6 +446,7 @@ class TileSelector {
       if ((bits >> lane() & 1) != 0) list[length + __popc(bits & before())] = block | whole_for(groups);
       length += __popc(bits);
     });
+    const int means = length < visible ? ceil_div(with_means_, kMeanBlocks) : 0;
     if (means > 0) {
       each_word(ceil_div(with_means_, 32), candidates, cut, [&](int word, uint32_t bits) {
         const int index = 2 * word + lane(), rest = with_means_ - word * 32;
@@ -506,9 +507,7 @@ __global__ void __launch_bounds__(kThreads)
                  const __grid_constant__ Buffers buffers) {
   __shared__ BinCounts bins;
   const int heads = p.selection.heads == nullptr ? p.heads : 1, first_head = static_cast<int>(blockIdx.y) * heads;
-  if (heads == 1 && p.selection.heads != nullptr &&
-      p.selection.heads[first_head % p.heads].kind != HeadChoice::Kind::topk)
-    return;
+  if (p.selection.heads != nullptr && p.selection.heads[first_head % p.heads].kind != HeadChoice::Kind::topk) return;
   Budget& budget = buffers.budgets[blockIdx.y];
   const BinPlace place = find_bin(budget.bins, budget.wanted);
   if (blockIdx.x == 0 && threadIdx.x == 0) budget.place = place;
@@ -538,9 +537,9 @@ __global__ void __launch_bounds__(kThreads, kResident<D>)
 
 /// CTAs that look for the end of a budget: enough for every multiprocessor to have two.
 int parts_of_budget(const Sizes& sizes, int budgets) {
-  constexpr int kPlaces = 2 * 132;
+  const int places = 2 * multiprocessors();
   const int rows = sizes.batch_heads / budgets * sizes.selection_tiles;
-  return std::max(1, std::min(kPlaces / budgets, ceil_div(rows, kTiles)));
+  return std::max(1, std::min(places / budgets, ceil_div(rows, kTiles)));
 }
 
 /// A CTA for every 16 tiles.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "attention/cuda/scratch.h"
 #include "attention/cuda/warp.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -25,7 +26,13 @@ struct Spread {
   float mean, deviation;
 };
 
-__device__ uint32_t budget_code(uint32_t key);
+/// Bin (high bits) and bin in that bin of a candidate: steps of 1/8, and 1/16384, of the logarithm from -160 to 96.
+__device__ inline uint32_t budget_code(uint32_t key) {
+  constexpr float kLeast = -160, kPerUnit = 8 * kBins;
+  const float code = (from_ordered(key) - kLeast) * kPerUnit;
+  if (!(code < static_cast<float>(kBins * kBins))) return kBins * kBins - 1;  // NaN as well
+  return static_cast<uint32_t>(fmaxf(code, 0.0F));
+}
 
 /// Candidates of one tile: keys in shared or global memory, read by one warp.
 struct Candidates {

@@ -4,16 +4,11 @@
 
 #include <cmath>
 
+#include "attention/cuda/mma.cuh"
 #include "attention/cuda/pooled_rows.cuh"
 #include "attention/cuda/records.h"
 
 namespace sparsereel::attention::cuda {
-
-__device__ inline float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 /// mass_j = sum_a w_a softmax_j(scale q_a . k_j) over the cells a of one tile, w_a: a cell's share of its queries. A
 /// warp has a tile.
@@ -22,8 +17,7 @@ class TileMasses {
  public:
   static_assert(192 / kCell <= kPooledRows);
 
-  /// cells: bf16 [ceil(queries / 16)][D], means of the tile's queries; keys: those of the head, as
-  /// in Buffers::k_mean, from the first on; blocks >= 1.
+  /// cells: bf16 [ceil(queries / 16)][D], means of the tile's queries; keys: the head's, as in Buffers::k_mean.
   __device__ TileMasses(const uint16_t* cells, int queries, const uint16_t* keys, int blocks, float scale)
       : cells_(reinterpret_cast<const __nv_bfloat16*>(cells)),
         count_(ceil_div(queries, kCell)),
@@ -59,7 +53,7 @@ class TileMasses {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
           mass[2 * eight + i] =
-              exp2_of(fmaf(c[i], to_log2_, -shift_[0])) + exp2_of(fmaf(c[i + 2], to_log2_, -shift_[1]));
+              fast_exp2(fmaf(c[i], to_log2_, -shift_[0])) + fast_exp2(fmaf(c[i + 2], to_log2_, -shift_[1]));
       }
       // Lanes with equal columns share them out while they add their rows up: lane 16 a + 8 b + 4 i + l gets the column
       // 2 l + i of the eight blocks number 2 a + b.
@@ -100,21 +94,21 @@ class TileMasses {
       if (static_cast<int>(threadIdx.x) % 4 * 2 + i % 2 >= real) c[i] = -INFINITY;
   }
 
-  /// sum: of 2^(score - top).
+  /// sum: of 2^(score - top). A NaN stays with its own block.
   __device__ static void add(float a, float b, float& top, float& sum) {
     const float more = fmaxf(a, b);
     if (more > top + kRoom) {
-      sum *= exp2_of(top - more);
+      sum *= fast_exp2(top - more);
       top = more;
     }
-    sum += exp2_of(a - top) + exp2_of(b - top);
+    sum += fmaxf(fast_exp2(a - top), 0.0F) + fmaxf(fast_exp2(b - top), 0.0F);
   }
 
   /// log2 of the four lanes' sums of a row.
   __device__ static float log2_of_row(float top, float sum) {
     float highest = fmaxf(top, __shfl_xor_sync(~0U, top, 1));
     highest = fmaxf(highest, __shfl_xor_sync(~0U, highest, 2));
-    sum *= exp2_of(top - highest);
+    sum *= fast_exp2(top - highest);
     sum += __shfl_xor_sync(~0U, sum, 1);
     sum += __shfl_xor_sync(~0U, sum, 2);
     return highest + log2f(sum);

@@ -4,13 +4,15 @@
 #pragma once
 
 #include "attention/cuda/scratch.h"
+#include "attention/cuda/tile_index.h"
 
 namespace sparsereel::attention::cuda {
 
 /// Notes a tile's list; one thread calls it. The order within a class is that of arrival: no result depends on it.
 __device__ inline void put_tile(const Sizes& sizes, const Buffers& buffers, int bh, int tile, const TileList& list) {
-  const int index = bh * sizes.query_tiles + tile, place = index - (sizes.whole_tiles - sizes.sorted_tiles);
-  buffers.tile_lists[index] = list;
+  const TileIndex which(bh, tile);
+  const int index = which.index(sizes), place = index - (sizes.whole_tiles - sizes.sorted_tiles);
+  buffers.tile_lists[which.list(sizes)] = list;
   if (place < 0 || place >= sizes.sorted_tiles) return;
   const int shortness = (sizes.list_entries - list.length) * kLengthClasses / sizes.list_entries;
   const int length_class = min(max(shortness, 0), kLengthClasses - 1);

@@ -94,7 +94,7 @@ void predict(Problem& p) {
 }
 
 void keep_means(Problem& p) {
-  p.selection.means = p.selection.by_error = p.selection.counts_blocks = true;
+  p.selection.means = p.selection.by_error = p.selection.any_topk = true;
 }
 
 void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across) {
