@@ -17,7 +17,7 @@ struct TileCounts {
 struct TileIndex {
   int bh, tile;
 
-  SPARSEREEL_HOST_DEVICE constexpr TileIndex(int bh, int tile) : bh(bh), tile(tile) {}
+  SPARSEREEL_HOST_DEVICE constexpr TileIndex(int head, int tile_of_head) : bh(head), tile(tile_of_head) {}
 
   template <typename Counts>
   SPARSEREEL_HOST_DEVICE constexpr TileIndex(const Counts& counts, int index) : bh(0), tile(0) {
