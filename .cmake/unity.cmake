@@ -34,8 +34,8 @@ foreach(target sparsereel_input sparsereel_app sparsereel)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   endif()
 endforeach()
-# Kernels stay by themselves, those of CUDA in newer CMakes too.
-foreach(target sparsereel_attention_core sparsereel_attention_cuda sparsereel_models_cuda)
+# Kernels stay by themselves, those of CUDA in newer CMakes too; and what runs before any library.
+foreach(target sparsereel_attention_core sparsereel_attention_cuda sparsereel_models_cuda sparsereel)
   if(TARGET ${target})
     set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   endif()

@@ -137,7 +137,7 @@ void add_generate(CommandLine& line) {
   add_options(*command, line, {});
   command->callback([&line] {
     line.collect();
-    choose_output(line.settings);
+    choose_output(line.settings, video_count(line.settings), line.settings.whole("checkpoint_every").value_or(0) > 0);
     const std::vector<Settings> videos = settings_of_videos(line.settings);
     for (const Settings& video : videos) check_distinct_files(video, line.config, {});
     line.start("generate");
@@ -161,7 +161,7 @@ void add_decode(CommandLine& line) {
   add_options(*command, line, decode_keys());
   command->callback([&line] {
     line.collect();
-    choose_output(line.settings);
+    choose_output(line.settings, 1, false);
     check_distinct_files(line.settings, line.config, line.path);
     line.start("decode");
     decode(line.path, line.settings, line.report);

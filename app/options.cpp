@@ -63,7 +63,7 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
 /// --seed N, or one drawn anew; short, since people copy it.
 uint64_t read_seed(const Settings& settings, bool& random) {
   const std::string text = settings.text("seed", "42");
-  random = text == kRandomSeed || text == "-1";
+  random = is_random_seed(text);
   if (random) return std::random_device{}();
   return settings.unsigned_whole("seed").value_or(42);
 }
@@ -203,24 +203,20 @@ const std::vector<std::string>& decode_keys() {
   return keys;
 }
 
-void choose_output(Settings& settings) {
+void choose_output(Settings& settings, int64_t count, bool resumes) {
   if (settings.has("output")) return;
   const fs::path first = kDefaultOutput;
-  const bool resumes = settings.whole("checkpoint_every").value_or(0) > 0;
-  const int64_t count = video_count(settings);
   fs::path name = first;
-  const auto is_there = [&] {
-    std::error_code ignored;
-    for (int64_t i = 0; i < count; ++i) {
-      const fs::path video = numbered(name, i, count);
-      if (resumes && fs::exists(checkpoint_beside(video), ignored)) return false;
-      if (fs::exists(fs::symlink_status(video, ignored))) return true;
-    }
+  std::error_code ignored;
+  const auto any = [&](const auto& f) {
+    for (int64_t i = 0; i < count; ++i)
+      if (f(numbered(name, i, count))) return true;
     return false;
   };
-  for (int number = 2; is_there(); ++number) {
+  const auto goes_on = [&](const fs::path& video) { return fs::exists(checkpoint_beside(video), ignored); };
+  const auto is_there = [&](const fs::path& video) { return fs::exists(fs::symlink_status(video, ignored)); };
+  for (int number = 2; any(is_there) && !(resumes && any(goes_on)); ++number)
     name = first.stem().string() + "-" + std::to_string(number) + first.extension().string();
-  }
   settings.add(Source::command_line, {{"output", name.string()}});
 }
 

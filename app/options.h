@@ -16,8 +16,9 @@ namespace sparsereel::app {
 constexpr const char* kDefaultOutput = "video.mp4";
 
 /// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
-/// nobody asked for a file to be replaced. One that waits for its checkpoint to be resumed is taken.
-void choose_output(Settings& settings);
+/// nobody asked for a file to be replaced; of several, none of whose `count` numbered files is. resumes: those of which
+/// one waits for its checkpoint are taken.
+void choose_output(Settings& settings, int64_t count, bool resumes);
 
 /// What both commands share.
 struct RunOptions {

@@ -16,6 +16,9 @@ namespace sparsereel::app {
 
 /// As a seed: one that is drawn anew for every run, as -1 is.
 constexpr std::string_view kRandomSeed = "random";
+inline bool is_random_seed(std::string_view text) {
+  return text == kRandomSeed || text == "-1";
+}
 
 enum class ValueKind { text, file, folder, whole, number, size, seed, flag, choice };
 

@@ -43,7 +43,7 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
     if (set.merged.has(key))
       throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
   }
-  if (set.merged.text("seed", "") == kRandomSeed || set.merged.text("seed", "") == "-1")
+  if (is_random_seed(set.merged.text("seed", "")))
     throw bad_input(
         set.merged.describe("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
         "give a number; row i takes that many more");

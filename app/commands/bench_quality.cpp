@@ -157,7 +157,9 @@ void add_bench_quality_options(CLI::App& command, bench::QualityOptions& options
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  command.add_option("PROMPTS", options.prompts, "a prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml")
+  command
+      .add_option("PROMPTS", options.prompts,
+                  "a prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml; - is standard input")
       ->type_name("FILE")
       ->required();
   add_lists(command, options.lists);

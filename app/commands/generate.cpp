@@ -200,7 +200,7 @@ void generate(const std::vector<Settings>& videos, RunReport& report) {
     report.content.erase("videos");
     for (const auto& [key, value] : common.items()) report.content.erase(key);
     made.push_back(std::exchange(report.content, common));
-    lines += (lines.empty() ? "" : "\n") + report.last_line;
+    lines += (lines.empty() ? "" : "\n") + report.last_line + ", seed " + made.back().at("recipe").at("seed").dump();
   }
   report.content["videos"] = made;
   report.last_line = lines;

@@ -132,11 +132,12 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"ENVIRONMENT", "", ""},
       {"", "RANK, WORLD_SIZE, LOCAL_RANK",
        "Which share of a set batch renders, as torchrun sets them; likewise OMPI_COMM_WORLD_RANK and its kin of "
-       "mpirun, "
-       "and SLURM_PROCID and its kin. --share wins over them."},
+       "mpirun, and SLURM_PROCID and its kin. --share wins over them."},
       {"", "CUDA_VISIBLE_DEVICES",
        "The GPUs that there are, as for every CUDA program; --device cuda:N counts within."},
       {"", "OMP_NUM_THREADS", "CPU threads, where --threads is not given."},
+      {"", "OMP_WAIT_POLICY",
+       "passive, unless this or GOMP_SPINCOUNT is set: CPU threads that wait leave the CPU to others."},
       {"", "SPARSEREEL_ATTENTION_KERNEL",
        "hopper, ada, ampere, avx512, avx2 or portable: this kernel in place of the best one, for comparisons."},
       {"", "TERM", "dumb: lines in place of the progress bar, as where stderr is no terminal."},

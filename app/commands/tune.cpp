@@ -264,7 +264,9 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  command.add_option("FILE", options.prompts, "prompts to tune on: .txt, .jsonl, .csv or .yaml (else --prompt)")
+  command
+      .add_option("FILE", options.prompts,
+                  "prompts to tune on: .txt, .jsonl, .csv or .yaml; - is standard input (else --prompt)")
       ->type_name("FILE");
   add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME", search);
   add("--l1", options.l1,

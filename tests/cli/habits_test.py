@@ -143,6 +143,25 @@ class Habits(CommandLineTest):
         self.fail_with(self.generate('--count', 0), 2, '--batch-count 0')
         self.fail_with(self.generate('-o', 'clip.y4m', '--count', 2, '--report', 'clip-2.y4m'), 2, 'clip-2.y4m')
 
+    def test_several_videos_of_standard_input(self):
+        result = self.succeed(self.run_program('generate', '--prompt-file', '-', '-m', MODEL, *TINY, '--frames', 1, '--seed', 'random', '--count', 2, '-o', 'c.y4m', input='a'))
+        self.assertTrue({'c-1.y4m', 'c-2.y4m'} <= set(self.names()))
+        self.assertEqual(len(re.findall(r', seed \d+$', result.stdout, re.M)), 2)
+
+    def test_several_videos_go_on_where_one_has_a_checkpoint(self):
+        (self.folder / 'video-1.mp4').write_bytes(b'done')
+        (self.folder / 'video-2.mp4.checkpoint.safetensors').write_bytes(b'waits')
+        result = self.generate('--frames', 1, '--count', 2, '--checkpoint-every', 1)
+        self.assertIn('video-2.mp4.checkpoint.safetensors', result.stderr, 'it is read, not passed over')
+
+    def test_seeds_that_must_stay_are_numbers(self):
+        self.fail_with(self.run_program('bench', 'attention', '--seed', 'random'), 2, '--seed random', 'give a number')
+        self.fail_with(self.run_program('tune', '-m', MODEL, '-p', 'a', '-o', 'p.yaml', '--seed', -1), 2, '--seed -1', 'give a number')
+
+    def test_rows_do_not_share_standard_input(self):
+        (self.folder / 'set.csv').write_text('seed\n1\n')
+        self.fail_with(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--prompt-file', '-', input='a'), 2, '--prompt-file', 'standard input')
+
     def test_several_videos_of_each_row(self):
         (self.folder / 'set.csv').write_text('prompt,seed,output\na,5,a.y4m\nb,,\n')
         report = json.loads(self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, *TINY, '--count', 2, '--seed', 100, '--json')).stdout)
@@ -159,7 +178,7 @@ class Reference(CommandLineTest):
             headings = re.findall(r'(?m)^    ([A-Z][a-z ]+):$', section)
             self.assertEqual(len(headings), len(set(headings)), section[:60])
         self.assertRegex(text, r'(?m)^ENVIRONMENT$')
-        for variable in ('RANK', 'SPARSEREEL_ATTENTION_KERNEL', 'OMP_NUM_THREADS', 'TERM'):
+        for variable in ('RANK', 'SPARSEREEL_ATTENTION_KERNEL', 'OMP_NUM_THREADS', 'OMP_WAIT_POLICY', 'TERM'):
             self.assertIn(variable, text.split('\nENVIRONMENT\n')[1].split('\n\n')[0])
 
     def test_help_says_what_values_are(self):

@@ -73,6 +73,9 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
   planned.place = name_of_input(options.set) + ":" + std::to_string(row.line);
   attempt(planned, [&] {
     merge(planned.settings, row, set, name_of_input(options.set));
+    if (is_standard_input(planned.settings.text("prompt_file", "")))
+      throw bad_input(planned.settings.describe("prompt_file") + ": a set's rows cannot share standard input",
+                      "give the set itself as -, or name a file");
     planned.options = read_generate_options(planned.settings);
     if (planned.options.random_seed)
       throw bad_input(planned.settings.describe("seed") + ": a set goes on by the seeds of its videos",
@@ -178,7 +181,7 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     GenerateOptions& options = row.options;
     if (output_kind(options.run.output) == OutputKind::png_folder)
       throw bad_input("the output " + row.output + " is a folder of PNGs",
-                      "a set's videos are files: name a .mp4, .gif, .y4m or .safetensors");
+                      "a set's videos are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
     check_outputs(row.settings, options.run);
     check_profile(row.settings, options.profile, pipeline);
     models::GenerateRequest request = options.request;

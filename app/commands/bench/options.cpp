@@ -137,6 +137,8 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   check_range("--repetitions", options.repetitions, 1, 100'000);
   check_range("--accuracy-rows", options.accuracy_rows, 0, 1 << 20);
   if (options.threads) models::check_threads(*options.threads);
+  if (is_random_seed(options.seed))
+    throw bad_input("--seed " + options.seed + ": figures are compared on the same data", "give a number");
   Settings given;
   given.add(Source::command_line, {{"device", options.device}, {"dtype", options.dtype}, {"seed", options.seed}});
   AttentionPlan plan;
