@@ -269,7 +269,9 @@ void add_tune(CommandLine& line) {
 void add_inspect_and_config(CommandLine& line) {
   CLI::App* inspect_command =
       line.program.add_subcommand("inspect", "what a checkpoint, a safetensors file or a video holds");
-  inspect_command->add_option("PATH", line.path, "checkpoint folder, .safetensors, .mp4 or .gif")
+  inspect_command
+      ->add_option("PATH", line.path,
+                   "checkpoint folder, .safetensors, video, folder of PNGs, or recipe or report as .json")
       ->type_name("FILE")
       ->required();
   inspect_command->add_flag("--json", line.json, "print one JSON object");

@@ -35,7 +35,7 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   std::vector<NamedFile> files;
   const fs::path output = settings.text("output", kDefaultOutput);
   files.push_back({"--output", output});
-  if (!settings.flag("no_metadata")) files.push_back({"the recipe of the video", recipe_beside(output)});
+  files.push_back({"the recipe of the video", recipe_beside(output)});  // --no-metadata removes the one that is there
   std::vector<const char*> keys = {"contact_sheet", "report", "random_weights"};
   if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file", "from", "profile"});
   for (const char* key : keys) {
@@ -99,7 +99,8 @@ KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(ask
 
 std::string KeptLatents::save(const at::Tensor& latents, const std::string& recipe) {
   const fs::path beside = first_beside(output_, [&](const fs::path& file) { return are_kept_in(file, latents); });
-  if (are_kept_in(beside, latents)) earlier_ = beside;
+  const bool asked_for_it = !asked_.empty() && same_file(asked_, beside);  // then it is no leftover
+  if (!asked_for_it && are_kept_in(beside, latents)) earlier_ = beside;
   const fs::path path = asked_.empty() ? beside : asked_;
   try {
     using enum LatentsPurpose;

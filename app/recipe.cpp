@@ -115,11 +115,6 @@ bool overrides_profile(const Settings& settings) {
 
 }  // namespace
 
-bool is_recipe(const nlohmann::json& json) {
-  const auto rate = json.find("fps");
-  return json.is_object() && !text_of(json, "version").empty() && rate != json.end() && rate->is_number();
-}
-
 void add_recipe(Settings& settings, const fs::path& video) {
   const nlohmann::json recipe = read_fields(video);
   std::map<std::string, std::string> values = option_values(recipe, video);

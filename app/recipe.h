@@ -10,10 +10,7 @@
 
 namespace sparsereel::app {
 
-/// Whether this program made it, of whatever version: a tag or file of somebody else's may be JSON too.
-bool is_recipe(const nlohmann::json& json);
-
-/// Adds what the recipe of an MP4 or GIF says as Source::recipe. The model is known by its name only: where no stronger
+/// Adds what the recipe of a video says as Source::recipe. The model is known by its name only: where no stronger
 /// source names one, it is the tiny model or a file of configs/. Throws Error naming the file: it carries no recipe,
 /// the recipe has a field that this version does not know, or the model or the latents it began with have to be named.
 void add_recipe(Settings& settings, const std::filesystem::path& video);

@@ -33,7 +33,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
 /// Adds what only the run itself shows: the tiling that was chosen and the achieved sparsity.
 void add_outcome(nlohmann::json& recipe, const models::GenerateResult& result);
 
-/// How the frames become this run's file: the frame rate, and an MP4's crf and codec.
+/// How the frames become this run's file: the frame rate, and crf and codec where an encoder makes it.
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 /// Names the video that a recipe resolved before the run stands for: SHA-256 over it and how it is
 /// encoded. Two runs with one identity make the same video.

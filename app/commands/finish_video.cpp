@@ -37,11 +37,11 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
                         (run.random_weights ? " --random-weights " : " -m ") + shell_quoted(run.model);
   // How the run is watched and reported is left out, and what the checkpoint's own config says again.
   static const std::set<std::string> left_out = {"model", "random_weights", "output", "report", "quiet", "json"};
-  const bool mp4 = output_kind(run.output) == OutputKind::encoded;
+  const bool encoded = output_kind(run.output) == OutputKind::encoded;
   for (const std::string& key : decode_keys()) {
     const Setting* setting = settings.find(key);
     if (setting == nullptr || setting->source == Source::matched_config || left_out.contains(key)) continue;
-    if (!mp4 && (key == "crf" || key == "codec")) continue;  // overridden by the output
+    if (!encoded && (key == "crf" || key == "codec")) continue;  // overridden by the output
     if (key == "no_metadata" && !settings.flag(key)) continue;
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');

@@ -6,7 +6,6 @@
 
 #include "app/counted.h"
 #include "app/media/video.h"
-#include "app/recipe.h"
 #include "app/report.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/safetensors.h"
@@ -87,7 +86,8 @@ void inspect_video(const fs::path& path, bool json) {
 }  // namespace
 
 void inspect(const fs::path& path, bool json) {
-  if (fs::is_directory(path) && !fs::exists(recipe_beside(path))) return inspect_checkpoint(path, json);
+  const bool checkpoint = fs::exists(path / "model_index.json");  // whatever stands beside it
+  if (checkpoint || (fs::is_directory(path) && !fs::exists(recipe_beside(path)))) return inspect_checkpoint(path, json);
   if (!fs::exists(path)) throw bad_input(path.string() + ": no such file or folder", "check the path");
   if (path.extension() == ".safetensors") return inspect_safetensors(path, json);
   return inspect_video(path, json);

@@ -56,17 +56,27 @@ WrittenVideo write_frames(const fs::path& path, const FramesView& frames) {
 
 constexpr uint64_t kMostRecipeBytes = 16 << 20;  // two prompts as long as may be, every character escaped
 
-/// The recipe of the video that was replaced is not the new one's. A file that is none of ours stays.
-void remove_old_recipe(const fs::path& place) {
+bool holds_recipe(const fs::path& place) {
   std::error_code ignored;
-  if (!fs::is_regular_file(place, ignored) || fs::file_size(place, ignored) > kMostRecipeBytes) return;
+  if (!fs::is_regular_file(place, ignored) || fs::file_size(place, ignored) > kMostRecipeBytes) return false;
   std::ifstream file(place, std::ios::binary);
-  const nlohmann::json recipe = nlohmann::json::parse(file, nullptr, false);
-  if (recipe.is_object() && recipe.contains("version")) fs::remove(place, ignored);
+  return is_recipe(nlohmann::json::parse(file, nullptr, false));
+}
+
+/// Nobody named this file: it may replace an older video's recipe, but nothing else.
+void check_recipe_place(const fs::path& place) {
+  check_writable(place);
+  if (fs::exists(place) && !holds_recipe(place))
+    throw bad_input(place.string() + " is where the recipe of the video goes, and holds something else",
+                    "move that file, choose another --output, or give --no-metadata");
 }
 
 void write_recipe(const fs::path& place, const std::string& recipe) {
-  if (recipe.empty()) return remove_old_recipe(place);
+  if (recipe.empty()) {
+    std::error_code ignored;
+    if (holds_recipe(place)) fs::remove(place, ignored);  // it is of the video that was replaced
+    return;
+  }
   models::AtomicFile file(place);
   file.write(recipe.data(), recipe.size());
   file.commit();
@@ -89,7 +99,8 @@ fs::path recipe_beside(const fs::path& video) {
   std::error_code ignored;
   const fs::path name = video.has_filename() ? video : video.parent_path();
   const std::string kind = extension(video);
-  const bool folder = !video.has_filename() || kind.empty() || fs::is_directory(video, ignored);
+  const bool folder = !video.has_filename() || fs::is_directory(video, ignored) ||
+                      (kind.empty() && !fs::is_regular_file(video, ignored));
   return folder || kind == ".gif" || kind == ".y4m" ? fs::path(name.string() + ".json") : fs::path();
 }
 
@@ -130,7 +141,7 @@ void check_output(const fs::path& path, const VideoOptions& options) {
     check_png_folder(path);
   else
     check_writable(path);
-  if (!beside.empty() && !options.recipe.empty()) check_writable(beside);
+  if (!beside.empty() && !options.recipe.empty()) check_recipe_place(beside);
 }
 
 WrittenVideo write_video(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
@@ -157,6 +168,12 @@ void check_png(const std::string& option, const fs::path& path) {
 
 void check_contact_sheet(const fs::path& path) {
   check_png("--contact-sheet", path);
+}
+
+bool is_recipe(const nlohmann::json& json) {
+  const auto version = json.find("version"), rate = json.find("fps");
+  return json.is_object() && version != json.end() && version->is_string() && *version != "" && rate != json.end() &&
+         rate->is_number();
 }
 
 std::string read_recipe(const fs::path& path) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct FramesView {
 struct VideoOptions {
   double fps = 8;
   int crf = 17;  // x264's constant rate factor, 0 to 51; other encoders take the nearest quality setting they have
-  std::string codec = {};   // FFmpeg encoder name; empty: libx264, else the next H.264 encoder, else MPEG-4
+  std::string codec = {};   // FFmpeg encoder name; empty: the first of the container's encoders that is there
   std::string recipe = {};  // JSON, see write_video(); empty: none
 };
 
@@ -67,6 +68,9 @@ void write_contact_sheet(const std::filesystem::path& path, const FramesView& fr
 
 /// Throws what write_contact_sheet would throw for this path.
 void check_contact_sheet(const std::filesystem::path& path);
+
+/// Whether this program made it, of whatever version: a tag or file of somebody else's may be JSON too.
+bool is_recipe(const nlohmann::json& json);
 
 /// The recipe JSON of a video of ours, of saved latents, or of a .json: a recipe itself, or a report that holds one.
 /// Empty where there is none. Throws Error when the file cannot be read.

@@ -42,6 +42,17 @@ class Commands(CommandLineTest):
         self.assertIn('  seed: 7', text)
         self.assertIn(f'  prompt: {PROMPT}', text)
 
+    def test_inspect_a_checkpoint_beside_a_file_of_its_name(self):
+        model = self.copy_of_the_model()
+        (self.folder / 'model.json').write_text('{}')
+        self.assertIn('CogVideoX', self.succeed(self.run_program('inspect', model)).stdout)
+
+    def test_inspect_a_video_without_an_extension(self):
+        self.succeed(self.generate('-o', 'clip.mp4', '--seed', 7, '--frames', 1))
+        (self.folder / 'clip.mp4').rename(self.folder / 'clip')
+        (self.folder / 'clip.json').write_text('{}')
+        self.assertIn('  seed: 7', self.succeed(self.run_program('inspect', 'clip')).stdout)
+
     def test_inspect_failures(self):
         (self.folder / 'text.mp4').write_text('no video')
         (self.folder / 'short.safetensors').write_bytes(b'abc')

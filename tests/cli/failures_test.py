@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROMPT, CommandLineTest, limited, limited_memory
+from support import MODEL, PROMPT, CommandLineTest, limited, limited_memory, read_safetensors
 
 
 class Failures(CommandLineTest):
@@ -233,7 +233,8 @@ class Failures(CommandLineTest):
         (self.folder / 'link.json').symlink_to('report.json')
         (self.folder / 'dangling.json').symlink_to('b.safetensors')
         for arguments in (['-o', 'a.safetensors', '--save-latents', 'a.safetensors'], ['-o', './a.mp4', '--report', 'a.mp4'],
-                          ['-o', 'a.gif', '--report', 'a.gif.json'], ['--contact-sheet', 'a.png', '--report', 'a.png'],
+                          ['-o', 'a.gif', '--report', 'a.gif.json'], ['-o', 'a.gif', '--no-metadata', '--report', 'a.gif.json'],
+                          ['--contact-sheet', 'a.png', '--report', 'a.png'],
                           ['-o', 'a', '--contact-sheet', 'a/'], ['--report', 'report.json', '--save-latents', 'link.json'],
                           ['--report', 'dangling.json', '--save-latents', 'b.safetensors']):
             with self.subTest(arguments=arguments):
@@ -338,6 +339,31 @@ class Failures(CommandLineTest):
             self.succeed(self.generate('-o', 'clip.safetensors', *more))
             self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
             (self.folder / 'clip.safetensors').unlink()
+
+    def test_latents_of_a_failed_run_stay_where_they_are_asked_for(self):
+        kept = 'clip.safetensors.latents.safetensors'
+        for spelling in (kept, './' + kept):
+            with self.subTest(spelling):
+                self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+                self.succeed(self.generate('-o', 'clip.safetensors', '--save-latents', spelling))
+                self.assertEqual(self.names(), ['clip.safetensors', kept])
+                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # it is no leftover any more
+                for name in self.names():
+                    (self.folder / name).unlink()
+
+    def test_files_that_are_no_recipe_are_not_replaced_by_one(self):
+        for output, beside in (('frames', 'frames.json'), ('clip.gif', 'clip.gif.json'), ('clip.y4m', 'clip.y4m.json')):
+            for text in ('', '{"version": "1.0.0", "name": "a package"}', 'no JSON'):
+                with self.subTest(output=output, text=text):
+                    (self.folder / beside).write_text(text)
+                    self.fail_with(self.generate('-o', output), 2, beside, 'holds something else')
+                    self.assertFalse((self.folder / output).exists())
+                    self.assertEqual((self.folder / beside).read_text(), text)
+        self.succeed(self.generate('-o', 'clip.y4m', '--frames', 1, '--no-metadata'))
+        self.assertEqual((self.folder / 'clip.y4m.json').read_text(), 'no JSON')
+        (self.folder / 'clip.y4m.json').write_text('{"version": "1.0.0", "name": "a package"}')
+        self.succeed(self.generate('-o', 'clip.y4m', '--frames', 1, '--no-metadata'))
+        self.assertIn('clip.y4m.json', self.names())
 
     def test_way_to_go_on_repeats_the_options_of_the_run(self):
         name = 'my.yaml'
