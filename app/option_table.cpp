@@ -36,8 +36,7 @@ std::string topk_help() {
   using attention::Dropped;
   const std::string by_default = number_text(attention::usual_topk(Dropped::mean)) + " with means, " +
                                  number_text(attention::usual_topk(Dropped::none)) + " without, or the model config's";
-  return "compute this fraction of the key blocks, where they are needed most, drop the others" +
-         default_text(by_default);
+  return "compute this share of the key blocks, where it matters most" + default_text(by_default);
 }
 
 std::string dropped_help() {
@@ -85,7 +84,7 @@ std::vector<OptionSpec> make_table() {
        "in place of -m: an architecture of configs/ with random weights",
        prompt,
        {}},
-      {"from", "--from", file, "make this video, or a .json recipe's or report's; options beside it win", prompt, {}},
+      {"from", "--from", file, "make this video, or a .json recipe's, again; options beside it win", prompt, {}},
       {"prompt", "-p,--prompt", text, "what the video shows", prompt, {}},
       {"prompt_file", "--prompt-file", file, "read the prompt from a text file; - is standard input", prompt, {}},
       {"negative_prompt", "-n,--negative-prompt", text, "what it should not show", prompt, {}},
@@ -150,8 +149,8 @@ std::vector<OptionSpec> make_table() {
       {"error",
        "--error",
        number,
-       "in place of --topk: just so many blocks that the errors predicted for the means of the others add up to at "
-       "most this share of the output; real ones partly cancel, so give several times the error wanted" +
+       "in place of --topk: most that the others' means may err by, as predicted: give some four times the error "
+       "that you want" +
            default_of(Selection::error),
        attention,
        {}},

@@ -186,8 +186,7 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
   const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
-  add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv or .yaml (options a row); - is standard input",
-      "FILE", set);
+  add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE", set);
   add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
   add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
   add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);

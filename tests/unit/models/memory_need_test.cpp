@@ -16,7 +16,7 @@ namespace {
 using test::throws_error;
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-const char* const kRemedy = "choose a smaller width, height or num_frames";
+const char* const kRemedy = "choose a smaller --width or --height, or fewer --frames";
 
 GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) {
   GenerateSettings settings;
