@@ -160,7 +160,7 @@ class Habits(CommandLineTest):
 
     def test_rows_do_not_share_standard_input(self):
         (self.folder / 'set.csv').write_text('seed\n1\n')
-        self.fail_with(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--prompt-file', '-', input='a'), 2, '--prompt-file', 'standard input')
+        self.fail_with(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--prompt-file', '-', input='a'), 1, '--prompt-file', 'standard input')
 
     def test_several_videos_of_each_row(self):
         (self.folder / 'set.csv').write_text('prompt,seed,output\na,5,a.y4m\nb,,\n')
