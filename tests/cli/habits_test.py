@@ -160,7 +160,9 @@ class Habits(CommandLineTest):
 
     def test_rows_do_not_share_standard_input(self):
         (self.folder / 'set.csv').write_text('seed\n1\n')
-        self.fail_with(self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--prompt-file', '-', input='a'), 1, '--prompt-file', 'standard input')
+        result = self.run_program('batch', 'set.csv', '-o', 'out', '-m', MODEL, '--prompt-file', '-', input='a')
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("set.csv:2: --prompt-file -: a set's rows cannot share standard input", result.stderr)
 
     def test_several_videos_of_each_row(self):
         (self.folder / 'set.csv').write_text('prompt,seed,output\na,5,a.y4m\nb,,\n')
