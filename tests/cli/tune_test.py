@@ -82,14 +82,17 @@ class Tune(CommandLineTest):
         self.assertIn('untuned policy', result.stderr)
 
     def test_a_floor_that_is_missed_is_a_failure(self):
-        (self.folder / 'p.yaml').write_text('of an earlier run\n')
         usual = ['-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--quiet']
+        self.succeed(self.tune(*usual, '--seed', 5))
+        with (self.folder / 'p.yaml').open('a') as file:
+            file.write('# of an earlier run\n')
+        earlier = (self.folder / 'p.yaml').read_text()
         result = self.tune(*usual, '--min-psnr', 99)
         self.assertEqual(result.returncode, 1, result.stderr)
         for words in ('p.yaml is not written: the best videos reach PSNR ', ' dB of --min-psnr 99', 'the best that was found is in p.missed.yaml'):
             self.assertIn(words, result.stderr)
         self.assertEqual(self.names(), ['p.missed.yaml', 'p.yaml', 'p.yaml.search'])
-        self.assertEqual((self.folder / 'p.yaml').read_text(), 'of an earlier run\n')
+        self.assertEqual((self.folder / 'p.yaml').read_text(), earlier)
         bounds, worst = self.bounds_and_worst('p.missed.yaml')
         self.assertGreaterEqual(bounds[1], worst)
         self.succeed(self.generate('-o', 'a.mp4', *SIZE, '--steps', 3, '--profile', 'p.missed.yaml'))
