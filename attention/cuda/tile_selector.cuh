@@ -1,0 +1,473 @@
+// What a warp does for one selection tile, and a CTA for 16 of them: pool, rank, choose, write lists. See select.cu.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cfloat>
+
+#include "attention/cuda/budget.cuh"
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/tile_masses.cuh"
+#include "attention/cuda/tile_order.cuh"
+#include "attention/cuda/visible.cuh"
+
+namespace sparsereel::attention::cuda {
+
+constexpr int kTiles = kPooledRows;
+static_assert(32 * kTiles == kBudgetThreads);
+constexpr float kLeastError = 1e-30F;  // as kTiny in attention/cpu/mean_error.cpp
+constexpr float kMostError = 1 << 20;  // that is counted of a tile
+
+/// Pooled queries of the CTA's tiles or, where blocks are ranked by error, the means of the squares of their cells'
+/// means.
+template <int D>
+struct PooledQueries {
+  static constexpr int kStride = D + 8;  // no bank conflicts
+  alignas(16) __nv_bfloat16 rows[kTiles * kStride];
+};
+
+/// Of all the tiles of a batch entry or, where heads have choices of their own, of a head.
+__device__ inline Budget& budget_of(const Problem& p, const Buffers& buffers, int bh) {
+  return buffers.budgets[p.selection.heads == nullptr ? bh / p.heads : bh];
+}
+
+template <int D>
+class TileSelector {
+ public:
+  __device__ TileSelector(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint32_t* shared_keys)
+      : p_(p),
+        sizes_(sizes),
+        buffers_(buffers),
+        groups_(ceil_div(sizes.selection_tiles, kTiles)),
+        bh_(static_cast<int>(blockIdx.x) / groups_),
+        first_tile_(static_cast<int>(blockIdx.x) % groups_ * kTiles),
+        choice_(p.selection.heads == nullptr ? p.selection.all : p.selection.heads[bh_ % p.heads]),
+        count_(key_count(p, bh_ / p.heads)),
+        key_blocks_(ceil_div(min(count_, video_part(p.keys, p.text_tokens)), kRecord)),
+        with_means_(p.selection.means ? blocks_with_means(count_, video_part(p.keys, p.text_tokens)) : 0),
+        keys_(buffers.scores == nullptr ? shared_keys
+                                        : reinterpret_cast<uint32_t*>(buffers.scores) +
+                                              static_cast<int64_t>(blockIdx.x) * kTiles * sizes.selectable_keys) {}
+
+  /// Buffers::output_lengths of the CTA's tiles.
+  __device__ void predict() const {
+    const int tile = first_tile_ + warp();
+    if (dense() || !exists(tile)) return;
+    const int blocks = visible_blocks(tile);
+    if (blocks > 0)
+      masses_of(tile, blocks).each(0, blocks, [&](int block, float mass) {
+        *key_of(warp(), block) = __float_as_uint(mass);
+      });
+    __syncwarp();
+    predict(tile);
+  }
+
+  /// Ranks the blocks by mass and chooses.
+  __device__ void select_by_mass() {
+    __shared__ PooledQueries<D> queries;
+    const bool diverse = pool(queries);
+    if (!dense()) score(queries);
+    __syncthreads();
+    choose_all(dense() || diverse);
+  }
+
+  /// Ranks the blocks by error and adds them to their budget.
+  __device__ void rank_by_error() const {
+    __shared__ PooledQueries<D> queries;
+    __shared__ BinCounts bins;
+    __shared__ float errors[kTiles][kChunk];
+    if (dense()) return;
+    const bool diverse = pool(queries);
+    bins.clear();
+    const int tile = first_tile_ + warp(), blocks = exists(tile) ? visible_blocks(tile) : 0;
+    const int candidates = blocks > 0 ? candidates_of(tile, diverse).count : 0;
+    const Masses masses = masses_of(tile, blocks);
+    Best best;
+    for (int first = 0; first < key_blocks_; first += kChunk) {
+      find_errors(queries, first, errors);
+      __syncthreads();
+      masses.each(first, first + kChunk, [&](int block, float mass) {
+        const float error = errors[warp()][block - first];
+        const uint32_t key =
+            block < candidates && !forced(block) ? ordered(__logf(mass < FLT_MIN ? FLT_MIN : mass) + error) : 0;
+        *key_of(warp(), block) = key;
+        best.see(key, block);
+        if (key != 0 && shares_budget()) bins.add(budget_code(key) / kBins);
+      });
+      __syncthreads();
+    }
+    if (exists(tile)) {
+      for (int block = blocks + lane(); block < sizes_.selectable_keys; block += 32) *key_of(warp(), block) = 0;
+      if (shares_budget() && candidates > 0) keep_best(tile, best, bins);
+    }
+    if (shares_budget()) bins.add_to(budget_of(p_, buffers_, bh_).bins);
+  }
+
+  /// Chooses from ranked blocks, within the budget that others share once find_sub_bin() has run for all.
+  __device__ void choose_by_error() {
+    if (shares_budget()) budget_cut_ = cut_of_budget();
+    choose_all(dense());
+  }
+
+ private:
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  using Masses = TileMasses<D>;
+  static constexpr int kChunk = 256;  // key blocks whose errors shared memory holds
+
+  /// The largest key and where it stands; of equal ones the first.
+  struct Best {
+    uint32_t key = 0;
+    int block = 0;
+
+    __device__ void see(uint32_t other, int at) {
+      if (other > key || (other == key && at < block)) *this = {other, at};
+    }
+  };
+
+  __device__ bool dense() const { return choice_.kind == HeadChoice::Kind::dense; }
+  __device__ bool exists(int tile) const { return tile < sizes_.selection_tiles; }
+  __device__ bool shares_budget() const { return sizes_.budgets > 0 && choice_.kind == HeadChoice::Kind::topk; }
+
+  /// Pools the queries of the CTA's tiles; returns whether those of this warp's are too diverse for one mean.
+  __device__ bool pool(PooledQueries<D>& queries) const {
+    const int tile = first_tile_ + warp();
+    const bool diverse = exists(tile) && pool_queries(tile, queries);
+    __syncthreads();
+    return diverse;
+  }
+
+  /// Chooses for the CTA's tiles, a warp each, and counts what their lists hold. all: whether this warp's tile keeps
+  /// all blocks.
+  __device__ void choose_all(bool all) {
+    __shared__ Found kept;
+    if (threadIdx.x == 0) kept = {};
+    __syncthreads();
+    const int tile = first_tile_ + warp();
+    if (exists(tile)) choose(tile, all, kept);
+    __syncthreads();
+    if (threadIdx.x == 0) {  // one for all its tiles: they would queue at these addresses
+      count(p_, kCountKept, kept.kept);
+      count(p_, kCountMeans, kept.means);
+    }
+  }
+
+  __device__ int queries_of(int tile) const {
+    return min(p_.selection.rows, video_part(p_.queries, p_.text_tokens) - tile * p_.selection.rows);
+  }
+  /// The means of 16 queries of a tile, bf16 [12][D].
+  __device__ const uint16_t* cells_of(int tile) const {
+    const int64_t first =
+        static_cast<int64_t>(bh_) * sizes_.query_blocks * kBlockCells + tile * p_.selection.rows / kCell;
+    return buffers_.q_mean + first * D;
+  }
+
+  /// Mean of the tile's queries, from the means of 16, and of those means' squares; returns whether the queries are too
+  /// diverse for one mean.
+  __device__ bool pool_queries(int tile, PooledQueries<D>& queries) const {
+    const int row = warp() * PooledQueries<D>::kStride, total = queries_of(tile);
+    const float share = 1.0F / static_cast<float>(total);
+    const uint16_t* cells = cells_of(tile);
+    float square = 0;
+    for (int c = lane(); c < D; c += 32) {
+      float mean = 0, squares = 0;
+#pragma unroll 4
+      for (int i = 0; i * kCell < total; ++i) {
+        const float weight = static_cast<float>(min(kCell, total - i * kCell)) * share;
+        const float x = __bfloat162float(__ushort_as_bfloat16(cells[i * D + c]));
+        mean = fmaf(x, weight, mean);
+        squares = fmaf(x * x, weight, squares);
+      }
+      queries.rows[row + c] = __float2bfloat16(p_.selection.by_error ? squares : mean);
+      if (buffers_.q_direction != nullptr) {
+        const float direction = direction_of(tile, c);
+        square += direction * direction;
+      }
+    }
+    if (buffers_.q_direction == nullptr) return false;
+    return warp_sum(square) * share * share < choice_.similarity;
+  }
+
+  /// Sum of the tile's normalised queries.
+  __device__ float direction_of(int tile, int column) const {
+    const int first = tile * p_.selection.rows / kRecord, blocks = ceil_div(queries_of(tile), kRecord);
+    float sum = 0;
+    for (int i = 0; i < blocks; ++i)
+      sum += buffers_.q_direction[(static_cast<int64_t>(bh_) * sizes_.query_blocks + first + i) * D + column];
+    return sum;
+  }
+
+  /// Blocks of video keys that the tile sees.
+  __device__ int visible_blocks(int tile) const {
+    return min(visible_in(tile), key_blocks_);
+  }
+  /// Blocks of keys that it sees.
+  __device__ int visible_in(int tile) const {
+    const int last = tile * p_.selection.rows + queries_of(tile) - 1;
+    return ceil_div(visible_keys(p_, count_, last), kRecord);
+  }
+
+  /// blocks: how many the tile sees; 0 without a tile.
+  __device__ Masses masses_of(int tile, int blocks) const {
+    return Masses(blocks > 0 ? cells_of(tile) : nullptr, blocks > 0 ? queries_of(tile) : 0, pooled(buffers_.k_mean),
+                  blocks, p_.scale);
+  }
+
+  /// This head's.
+  __device__ const uint16_t* pooled(const uint16_t* of_keys) const {
+    return of_keys + static_cast<int64_t>(bh_) * sizes_.pooled_blocks * D;
+  }
+
+  __device__ uint32_t* key_of(int row, int block) const {
+    return keys_ + row * sizes_.selectable_keys + block;
+  }
+
+  /// Calls f(first) for every 8 key blocks of this warp in [begin, end).
+  template <typename F>
+  __device__ void each_column_tile(int begin, int end, const F& f) const {
+#pragma unroll 2
+    for (int first = begin + warp() * kPooledKeys; first < end; first += kTiles * kPooledKeys) f(first);
+  }
+
+  /// keys_[tile][block] of a lane's i-th element of a product; null past the last block.
+  __device__ uint32_t* place(int first, int i) const {
+    const int column = column_of(first, i);
+    return column < key_blocks_ ? key_of(lane() / 4 + i / 2 * 8, column) : nullptr;
+  }
+  __device__ static int column_of(int first, int i) {
+    return first + lane() % 4 * 2 + i % 2;
+  }
+
+  /// Keys of the 16 tiles from the logarithm of the mass, but for what all masses of a tile have in common; 0 where a
+  /// block is forced.
+  __device__ void score(const PooledQueries<D>& queries) const {
+    const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
+    each_column_tile(0, key_blocks_, [&](int first) {
+      float c[4];
+      rows.multiply(pooled(buffers_.k_mean), first, c);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (uint32_t* key = place(first, i)) *key = forced(column_of(first, i)) ? 0 : ordered(c[i] * p_.scale);
+    });
+  }
+
+  /// The logarithm of what a mean in place of a block errs by, a unit of mass: the deviation of the scores times that
+  /// of V, and half the scores' variance times how far V's mean is off. For the blocks [begin, begin + kChunk).
+  __device__ void find_errors(const PooledQueries<D>& queries, int begin, float (&errors)[kTiles][kChunk]) const {
+    const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
+    const ValueSpread* spreads = buffers_.v_spread + static_cast<int64_t>(bh_) * sizes_.key_blocks;
+    const float square_scale = p_.scale * p_.scale;
+    each_column_tile(begin, min(begin + kChunk, key_blocks_), [&](int first) {
+      float variance[4];
+      rows.multiply(pooled(buffers_.k_variance), first, variance);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int block = column_of(first, i);
+        const ValueSpread spread = spreads[min(block, key_blocks_ - 1)];
+        const float square = fmaxf(variance[i], 0.0F) * square_scale;
+        errors[lane() / 4 + i / 2 * 8][block - begin] =
+            __logf(sqrtf(square) * spread.deviation + 0.5F * square * spread.far + kLeastError);
+      }
+    });
+  }
+
+  /// Means stand for whole blocks only.
+  __device__ bool forced(int block) const {
+    if (p_.selection.means && block >= with_means_) return true;
+    return buffers_.k_similarity != nullptr &&
+           buffers_.k_similarity[static_cast<int64_t>(bh_) * sizes_.key_blocks + block] < choice_.similarity;
+  }
+
+  /// Of a tile: keys, 0 where a block is forced; none where it keeps all.
+  __device__ Candidates candidates_of(int tile, bool all) const {
+    const int visible = visible_in(tile);
+    // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
+    const int diagonal = p_.causal ? max(0, visible_keys(p_, count_, tile * p_.selection.rows) - 1) / kRecord : visible;
+    return {key_of(warp(), 0), all ? 0 : min(min(visible, diagonal), key_blocks_)};
+  }
+
+  __device__ int wanted_of(int tile) const {
+    return max(1, static_cast<int>(floor(choice_.topk * visible_in(tile))));
+  }
+
+  /// Keeps the tile's best candidate whatever the budget, so that the softmax's maxima settle before means come: each
+  /// that raises them costs time. best: of the lanes, each its own.
+  __device__ void keep_best(int tile, Best best, BinCounts& bins) const {
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      const uint32_t key = __shfl_xor_sync(~0U, best.key, lanes);
+      best.see(key, __shfl_xor_sync(~0U, best.block, lanes));
+    }
+    if (lane() != 0 || best.key == 0) return;
+    *key_of(warp(), best.block) = 0;
+    atomicSub(&bins.count[budget_code(best.key) / kBins], 1);
+    atomicAdd(&budget_of(p_, buffers_, bh_).wanted, wanted_of(tile) - 1);
+  }
+
+  /// All threads of the CTA call this together.
+  __device__ Cut cut_of_budget() const {
+    const Budget& budget = budget_of(p_, buffers_, bh_);
+    const BinPlace end = find_bin(budget.sub_bins, budget.place.rest);
+    const bool alone = p_.selection.heads != nullptr;
+    const int64_t tiles = static_cast<int64_t>(sizes_.selection_tiles) * (alone ? 1 : p_.heads);
+    const int64_t index =
+        static_cast<int64_t>(alone ? 0 : bh_ % p_.heads) * sizes_.selection_tiles + first_tile_ + warp();
+    return {static_cast<uint32_t>(budget.place.bin * kBins + end.bin),
+            end.rest == kWholeBin ? kAllTies : ties_of(end.rest, index, tiles)};
+  }
+
+  /// What a tile with a budget of its own keeps.
+  __device__ Cut cut_of(int tile, const Candidates& candidates) const {
+    const Spread spread = candidates.spread();
+    if (spread.count == 0) return {1, kAllTies};
+    switch (choice_.kind) {
+      case HeadChoice::Kind::topk:
+        if (const int wanted = wanted_of(tile); wanted < spread.count) return cut_by_count(candidates, wanted, spread);
+        break;
+      case HeadChoice::Kind::error:
+        return cut_by_rest(candidates, choice_.error * mean_length());
+      case HeadChoice::Kind::cdf:
+        if (choice_.cdf < 1) return cut_by_mass(candidates, choice_.cdf);
+        break;
+      case HeadChoice::Kind::dense:
+        break;
+    }
+    return {1, kAllTies};
+  }
+
+  /// kept: of the CTA, in shared memory; grows by what the list holds.
+  __device__ void choose(int tile, bool all, Found& kept) const {
+    Candidates candidates = candidates_of(tile, all);
+    candidates.coded = shares_budget();
+    Cut cut{1, kAllTies};
+    if (candidates.count > 0) cut = shares_budget() ? budget_cut_ : cut_of(tile, candidates);
+    if (buffers_.output_lengths != nullptr && candidates.count > 0) count_error(candidates, cut);
+    if (tile < sizes_.listed_tiles) {
+      const Found found = write_list(tile, candidates, cut, visible_in(tile));
+      if (lane() == 0) {
+        atomicAdd(&kept.kept, found.kept);
+        atomicAdd(&kept.means, found.means);
+      }
+    } else {
+      write_bitmap(tile, candidates, cut);
+    }
+  }
+
+  /// Of the head's tiles, on average.
+  __device__ float mean_length() const {
+    float sum = 0;
+    for (int tile = lane(); tile < sizes_.selection_tiles; tile += 32) sum += length_of(tile);
+    return warp_sum(sum) / static_cast<float>(sizes_.selection_tiles);
+  }
+  __device__ float& length_of(int tile) const {
+    return buffers_.output_lengths[static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile];
+  }
+
+  /// What the means of the blocks that are not kept are predicted to err by.
+  __device__ void count_error(const Candidates& candidates, Cut cut) const {
+    const float rest = rest_of(candidates, cut), length = mean_length();
+    const float error = length > 0 ? fminf(rest / length, kMostError) : 0.0F;
+    if (lane() == 0) count(p_, kCountPredictedError, __float2ll_rn(error * (1 << kErrorBits)));
+  }
+
+  /// From the masses of all blocks that the tile sees.
+  __device__ void predict(int tile) const {
+    const int blocks = min(visible_blocks(tile), with_means_);  // a ragged last block is always kept, and has no mean
+    const int64_t head = static_cast<int64_t>(bh_);
+    float square = 0;
+#pragma unroll
+    for (int c = 0; c < D / 32; ++c) {
+      const int channel = c * 32 + lane();
+      float output = 0;
+      for (int j = 0; j < blocks; ++j)
+        output =
+            fmaf(__uint_as_float(*key_of(warp(), j)),
+                 __half2float(__ushort_as_half(buffers_.v_block_mean[(head * sizes_.key_blocks + j) * D + channel])),
+                 output);
+      output = output * buffers_.v_scale[head * D + channel] + buffers_.v_centre[head * D + channel];
+      square = fmaf(output, output, square);
+    }
+    square = warp_sum(square);
+    if (lane() == 0) length_of(tile) = sqrtf(square);
+  }
+
+  /// f(word, which of its 32 blocks are kept), for the blocks [0, 32 * words).
+  template <typename F>
+  __device__ void each_word(int words, const Candidates& candidates, Cut cut, const F& f) const {
+    const auto fetch = [&](int word) {
+      const int block = word * 32 + lane();
+      return block < candidates.count ? candidates.keys[block] : 0;
+    };
+    int ties = 0;
+    uint32_t next = fetch(0);
+    for (int word = 0; word < words; ++word) {
+      const uint32_t key = next;
+      next = fetch(word + 1);
+      const uint32_t rank = candidates.rank(key);
+      bool kept = key == 0 || rank >= cut.threshold;
+      if (cut.ties != kAllTies) {
+        const bool tie = key != 0 && key != ~0U && rank == cut.threshold;  // a NaN is kept in any case
+        const uint32_t tied = __ballot_sync(~0U, tie);
+        kept = kept && !(tie && ties + __popc(tied & before()) >= cut.ties);
+        ties += __popc(tied);
+      }
+      f(word, __ballot_sync(~0U, kept));
+    }
+  }
+
+  /// The lower lanes.
+  __device__ static uint32_t before() {
+    return (1U << lane()) - 1;
+  }
+
+  __device__ void write_bitmap(int tile, const Candidates& candidates, Cut cut) const {
+    uint32_t* row = buffers_.bitmap + (static_cast<int64_t>(bh_) * sizes_.selection_tiles + tile) * sizes_.map_words;
+    each_word(sizes_.map_words, candidates, cut, [&](int word, uint32_t bits) {
+      if (lane() == 0) row[word] = bits;
+    });
+  }
+
+  /// Returns what is in it. Where some blocks are not, all records of means come last.
+  __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
+    const int64_t at = static_cast<int64_t>(bh_) * sizes_.query_tiles + tile;
+    uint32_t* list = buffers_.lists + at * sizes_.list_entries;
+    const int groups = ceil_div(min(p_.selection.rows, p_.queries - tile * p_.selection.rows), kRecord);
+    int length = 0;
+    each_word(ceil_div(visible, 32), candidates, cut, [&](int word, uint32_t bits) {
+      const int block = word * 32 + lane(), left = visible - word * 32;
+      if (left < 32) bits &= (1U << left) - 1;
+      if ((bits >> lane() & 1) != 0) list[length + __popc(bits & before())] = block | whole_for(groups);
+      length += __popc(bits);
+    });
+    const int means = length < visible ? ceil_div(with_means_, kMeanBlocks) : 0;
+    if (means > 0) {
+      each_word(ceil_div(with_means_, 32), candidates, cut, [&](int word, uint32_t bits) {
+        const int index = 2 * word + lane(), rest = with_means_ - word * 32;
+        if (lane() >= 2 || index >= means) return;
+        const uint32_t dropped = ~bits & (rest < 32 ? (1U << rest) - 1 : ~0U);
+        list[length + index] = mean_entry(index, dropped >> kMeanBlocks * lane() & 0xFFFF, whole_for(groups));
+      });
+    }
+    const int blocks = length;
+    length += means;
+    if (lane() == 0) {
+      if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
+      put_tile(sizes_, buffers_, bh_, tile, {max(length, 1), length > 0 ? 1 : 0, means});
+    }
+    return {blocks * groups, means * groups};
+  }
+
+  const Problem& p_;
+  const Sizes& sizes_;
+  const Buffers& buffers_;
+  const int groups_, bh_, first_tile_;
+  const HeadChoice choice_;
+  const int count_, key_blocks_;
+  const int with_means_;  // key blocks that have means
+  uint32_t* const keys_;
+  Cut budget_cut_{1, kAllTies};
+};
+
+}  // namespace sparsereel::attention::cuda
