@@ -27,6 +27,8 @@ void launch_half_values(const Call& call);
 /// are ranked by error, the variances of K's blocks and the spreads of V's.
 void launch_means_of_keys(const Call& call);
 void launch_means_of_values(const Call& call, Kernel kernel);
+/// The masses of key blocks, where these are ranked by error: all of the selection that needs no V.
+void launch_masses(const Call& call);
 /// Lists of the key blocks that the first listed_tiles keep, counted; bitmaps of the other selection tiles' choice.
 void launch_select(const Call& call);
 /// Lists of key blocks for the other query tiles, counted.

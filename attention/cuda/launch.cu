@@ -67,6 +67,7 @@ void prepare(const Call& call, Kernel kernel) {
   launch_quantise_keys(call);
   launch_means_of_keys(call);
   side.order(SideStreams::kKeys, call.stream, selection.stream);
+  launch_masses(selection);
   kernel == Kernel::ampere ? launch_half_values(values) : launch_quantise_values(values);
   launch_means_of_values(values, kernel);
   if (call.problem.selection.by_error) side.order(SideStreams::kSpreads, values.stream, selection.stream);

@@ -90,6 +90,12 @@ __device__ inline float fast_exp2(float x) {
   return y;
 }
 
+__device__ inline float fast_sqrt(float x) {
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// Whether `flag` holds in any of `threads` threads, which alone meet at barrier `id`.
 __device__ inline bool any_of_group(int id, int threads, bool flag) {
   int any;

@@ -26,19 +26,33 @@ class PooledRows {
     }
   }
 
-  /// c = rows times the 8 pooled keys from block `first` of a head on, laid out by pooled_offset(). c[i] belongs to row
-  /// lane / 4 + i / 2 * 8 and key first + lane % 4 * 2 + i % 2.
-  __device__ void multiply(const uint16_t* keys, int first, float (&c)[4]) const {
-    const uint16_t* from = keys + static_cast<int64_t>(first) * D + threadIdx.x % 32 * 8;
-    uint4 part[D / 32];
+  /// c[n] = rows times 8 pooled keys, from block first + 8 n of a head on, or from `last` where that is less; keys are
+  /// laid out by pooled_offset(). c[n][i] belongs to row lane / 4 + i / 2 * 8 and the key lane % 4 * 2 + i % 2 of
+  /// the 8.
+  template <int N>
+  __device__ void multiply(const uint16_t* keys, int first, int last, float (&c)[N][4]) const {
+    const uint16_t* from[N];
 #pragma unroll
-    for (int k = 0; k < D / 32; ++k) part[k] = __ldg(reinterpret_cast<const uint4*>(from + k * 256));
-    c[0] = c[1] = c[2] = c[3] = 0;
+    for (int n = 0; n < N; ++n) {
+      from[n] = keys + static_cast<int64_t>(min(first + n * kPooledKeys, last)) * D + threadIdx.x % 32 * 8;
+      c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+    }
 #pragma unroll
     for (int k = 0; k < D / 32; ++k) {
-      step(c, low_[k].x, high_[k].x, low_[k].y, high_[k].y, part[k].x, part[k].y);
-      step(c, low_[k].z, high_[k].z, low_[k].w, high_[k].w, part[k].z, part[k].w);
+      uint4 part[N];
+#pragma unroll
+      for (int n = 0; n < N; ++n) part[n] = __ldg(reinterpret_cast<const uint4*>(from[n] + k * 256));
+#pragma unroll
+      for (int n = 0; n < N; ++n) step(c[n], low_[k].x, high_[k].x, low_[k].y, high_[k].y, part[n].x, part[n].y);
+#pragma unroll
+      for (int n = 0; n < N; ++n) step(c[n], low_[k].z, high_[k].z, low_[k].w, high_[k].w, part[n].z, part[n].w);
     }
+  }
+  __device__ void multiply(const uint16_t* keys, int first, float (&c)[4]) const {
+    float one[1][4];
+    multiply(keys, first, first, one);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) c[i] = one[0][i];
   }
 
  private:

@@ -1,7 +1,8 @@
 // Chooses the key blocks of each selection tile from pooled queries and keys, by mass (SpargeAttn, arXiv 2502.18137,
 // section 3.2) or by the error of their means; the same rules as attention/cpu/selection.h. A CTA ranks all key blocks
 // for 16 tiles, then a warp chooses for one, and writes its list where that needs no more than the choice
-// (Sizes::listed_tiles). Where tiles share a budget, all of them are ranked and counted before any chooses.
+// (Sizes::listed_tiles). Ranking by error starts from masses, which a warp finds for a tile while V is still being
+// quantised. Where tiles share a budget, all of them are ranked and counted before any chooses.
 #include <algorithm>
 
 #include "attention/cuda/device.h"
@@ -15,6 +16,17 @@ constexpr int kThreads = 32 * kTiles;
 
 template <int D>
 constexpr int kResident = D == 256 ? 1 : 2;  // CTAs of a multiprocessor
+
+constexpr int kMassTiles = 8;  // of a CTA that finds masses
+template <int D>
+constexpr int kMassResident = D == 64 ? 3 : 2;  // such CTAs of a multiprocessor: 80 registers a thread, or 128
+
+template <int D>
+__global__ void __launch_bounds__(32 * kMassTiles, kMassResident<D>)
+    find_masses(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+                const __grid_constant__ Buffers buffers) {
+  TileSelector<D, kMassTiles>(p, sizes, buffers, nullptr).find_masses();
+}
 
 template <int D>
 __global__ void __launch_bounds__(kThreads, kResident<D>)
@@ -80,11 +92,11 @@ int parts_of_budget(const Sizes& sizes, int budgets) {
   return std::max(1, std::min(places / budgets, ceil_div(rows, kTiles)));
 }
 
-/// A CTA for every 16 tiles.
+/// A CTA for every `tiles`.
 template <typename Function>
-void run(const Call& call, Function* kernel, int bytes = 0) {
-  const int groups = ceil_div(call.sizes.selection_tiles, kTiles);
-  kernel<<<static_cast<unsigned>(call.sizes.batch_heads) * groups, kThreads, bytes, call.stream>>>(
+void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) {
+  const int groups = ceil_div(call.sizes.selection_tiles, kTiles) * (kTiles / tiles);
+  kernel<<<static_cast<unsigned>(call.sizes.batch_heads) * groups, 32 * tiles, bytes, call.stream>>>(
       call.problem, call.sizes, call.buffers);
 }
 
@@ -105,10 +117,21 @@ void select(const Call& call) {
   run(call, choose_by_error<D>);
 }
 
+bool predicts(const Call& call) {
+  return call.buffers.bitmap != nullptr && call.sizes.selection_tiles > 0;
+}
+
 }  // namespace
 
+void launch_masses(const Call& call) {
+  if (!predicts(call) || !call.problem.selection.by_error) return;
+  if (call.sizes.D == 64) run(call, find_masses<64>, 0, kMassTiles);
+  if (call.sizes.D == 128) run(call, find_masses<128>, 0, kMassTiles);
+  if (call.sizes.D == 256) run(call, find_masses<256>, 0, kMassTiles);
+}
+
 void launch_select(const Call& call) {
-  if (call.buffers.bitmap == nullptr || call.sizes.selection_tiles == 0) return;
+  if (!predicts(call)) return;
   if (call.sizes.D == 64) select<64>(call);
   if (call.sizes.D == 128) select<128>(call);
   if (call.sizes.D == 256) select<256>(call);

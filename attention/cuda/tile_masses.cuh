@@ -19,17 +19,18 @@ class TileMasses {
 
   /// cells: bf16 [ceil(queries / 16)][D], means of the tile's queries; keys: the head's, as in Buffers::k_mean.
   __device__ TileMasses(const uint16_t* cells, int queries, const uint16_t* keys, int blocks, float scale)
-      : cells_(reinterpret_cast<const __nv_bfloat16*>(cells)),
-        count_(ceil_div(queries, kCell)),
+      : rows_(reinterpret_cast<const __nv_bfloat16*>(cells), D, ceil_div(queries, kCell)),
         keys_(keys),
         blocks_(blocks),
         to_log2_(scale * kLog2e) {
     float top[2] = {kLowest, kLowest}, sum[2] = {};
-    each_product(0, blocks_, [&](int first, float(&c)[4]) {
-      if (first + kPooledKeys > blocks_) hide_from(blocks_ - first, c);
+    for (int first = 0; first < blocks_; first += kTogether * kPooledKeys) {
+      float c[kTogether][4];
+      rows_.multiply(keys_, first, last_group(), c);
+      if (first + kTogether * kPooledKeys > blocks_) hide_from(blocks_ - first, c);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) add(c[2 * r] * to_log2_, c[2 * r + 1] * to_log2_, top[r], sum[r]);
-    });
+      for (int r = 0; r < 2; ++r) add(c, r, top[r], sum[r]);
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int cell = static_cast<int>(threadIdx.x) % 32 / 4 + 8 * r;
@@ -38,22 +39,19 @@ class TileMasses {
     }
   }
 
-  /// f(block, mass) for the blocks [begin, min(end, blocks)), begin a multiple of 32, each lane with one of every 32;
-  /// all lanes of the warp call this together.
+  /// f(block, mass) for all blocks, each lane with one of every 32; all lanes of the warp call this together.
   template <typename F>
-  __device__ void each(int begin, int end, const F& f) const {
-    const PooledRows<D> rows(cells_, D, count_);
+  __device__ void each(const F& f) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    for (int first = begin; first < min(end, blocks_); first += 32) {
-      float mass[8];  // of this lane's two rows; two columns of each eight blocks
+    for (int first = 0; first < blocks_; first += kTogether * kPooledKeys) {
+      float c[kTogether][4], mass[2 * kTogether];  // of this lane's two rows; two columns of each eight blocks
+      rows_.multiply(keys_, first, last_group(), c);
 #pragma unroll
-      for (int eight = 0; eight < 4; ++eight) {
-        float c[4] = {};
-        if (first + eight * kPooledKeys < blocks_) rows.multiply(keys_, first + eight * kPooledKeys, c);
+      for (int eight = 0; eight < kTogether; ++eight) {
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          mass[2 * eight + i] =
-              fast_exp2(fmaf(c[i], to_log2_, -shift_[0])) + fast_exp2(fmaf(c[i + 2], to_log2_, -shift_[1]));
+          mass[2 * eight + i] = fast_exp2(fmaf(c[eight][i], to_log2_, -shift_[0])) +
+                                fast_exp2(fmaf(c[eight][i + 2], to_log2_, -shift_[1]));
       }
       // Lanes with equal columns share them out while they add their rows up: lane 16 a + 8 b + 4 i + l gets the column
       // 2 l + i of the eight blocks number 2 a + b.
@@ -76,32 +74,38 @@ class TileMasses {
   static constexpr float kLowest = -1e30F;
   static constexpr float kRoom = 60;  // what a score may exceed the shift by: fp32 sums 2^60 of any number of blocks
 
-  template <typename F>
-  __device__ void each_product(int begin, int end, const F& f) const {
-    const PooledRows<D> rows(cells_, D, count_);
-#pragma unroll(D == 64 ? 2 : 1)
-    for (int first = begin; first < end; first += kPooledKeys) {
-      float c[4];
-      rows.multiply(keys_, first, c);
-      f(first, c);
-    }
+  static constexpr int kTogether = 4;  // products of 8 blocks in flight
+
+  /// Where the head's last 8 blocks that count begin.
+  __device__ int last_group() const {
+    return max(blocks_ - 1, 0) / kPooledKeys * kPooledKeys;
   }
 
-  /// Lets only the first `real` of eight columns count.
-  __device__ static void hide_from(int real, float (&c)[4]) {
+  /// Lets only the first `real` columns count.
+  __device__ static void hide_from(int real, float (&c)[kTogether][4]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (static_cast<int>(threadIdx.x) % 4 * 2 + i % 2 >= real) c[i] = -INFINITY;
+    for (int eight = 0; eight < kTogether; ++eight) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (eight * kPooledKeys + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2 >= real) c[eight][i] = -INFINITY;
+    }
   }
 
-  /// sum: of 2^(score - top). A NaN stays with its own block.
-  __device__ static void add(float a, float b, float& top, float& sum) {
-    const float more = fmaxf(a, b);
-    if (more > top + kRoom) {
-      sum *= fast_exp2(top - more);
-      top = more;
+  /// Adds the scores of a lane's row r, lower or upper. sum: of 2^(score - top). A NaN stays with its own block.
+  __device__ void add(const float (&c)[kTogether][4], int r, float& top, float& sum) const {
+    float most = c[0][2 * r];
+#pragma unroll
+    for (int i = 1; i < 2 * kTogether; ++i) most = fmaxf(most, c[i / 2][2 * r + i % 2]);
+    most *= to_log2_;
+    if (most > top + kRoom) {
+      sum *= fast_exp2(top - most);
+      top = most;
     }
-    sum += fmaxf(fast_exp2(a - top), 0.0F) + fmaxf(fast_exp2(b - top), 0.0F);
+    float more = 0;
+#pragma unroll
+    for (int i = 0; i < 2 * kTogether; ++i)
+      more += fmaxf(fast_exp2(fmaf(c[i / 2][2 * r + i % 2], to_log2_, -top)), 0.0F);
+    sum += more;
   }
 
   /// log2 of the four lanes' sums of a row.
@@ -114,8 +118,7 @@ class TileMasses {
     return highest + log2f(sum);
   }
 
-  const __nv_bfloat16* const cells_;
-  const int count_;  // of them
+  const PooledRows<D> rows_;
   const uint16_t* const keys_;
   const int blocks_;
   const float to_log2_;

@@ -17,6 +17,7 @@ namespace sparsereel::attention::cuda {
 constexpr int kTiles = kPooledRows;
 static_assert(32 * kTiles == kBudgetThreads);
 constexpr float kLeastError = 1e-30F;  // as kTiny in attention/cpu/mean_error.cpp
+constexpr int kMostCells = 192 / kCell;
 constexpr float kMostError = 1 << 20;  // that is counted of a tile
 
 /// Pooled queries of the CTA's tiles or, where blocks are ranked by error, the means of the squares of their cells'
@@ -32,35 +33,39 @@ __device__ inline Budget& budget_of(const Problem& p, const Buffers& buffers, in
   return buffers.budgets[p.selection.heads == nullptr ? bh / p.heads : bh];
 }
 
-template <int D>
+/// kWarps: tiles of the CTA.
+template <int D, int kWarps = kTiles>
 class TileSelector {
  public:
   __device__ TileSelector(const Problem& p, const Sizes& sizes, const Buffers& buffers, uint32_t* shared_keys)
       : p_(p),
         sizes_(sizes),
         buffers_(buffers),
-        groups_(ceil_div(sizes.selection_tiles, kTiles)),
+        groups_(ceil_div(sizes.selection_tiles, kTiles) * (kTiles / kWarps)),
         bh_(static_cast<int>(blockIdx.x) / groups_),
-        first_tile_(static_cast<int>(blockIdx.x) % groups_ * kTiles),
+        first_tile_(static_cast<int>(blockIdx.x) % groups_ * kWarps),
         choice_(p.selection.heads == nullptr ? p.selection.all : p.selection.heads[bh_ % p.heads]),
         count_(key_count(p, bh_ / p.heads)),
         key_blocks_(ceil_div(min(count_, video_part(p.keys, p.text_tokens)), kRecord)),
         with_means_(p.selection.means ? blocks_with_means(count_, video_part(p.keys, p.text_tokens)) : 0),
         keys_(buffers.scores == nullptr ? shared_keys
                                         : reinterpret_cast<uint32_t*>(buffers.scores) +
-                                              static_cast<int64_t>(blockIdx.x) * kTiles * sizes.selectable_keys) {}
+                                              static_cast<int64_t>(blockIdx.x) * kWarps * sizes.selectable_keys) {}
 
-  /// Buffers::output_lengths of the CTA's tiles.
-  __device__ void predict() const {
+  /// The masses of the blocks that a tile sees, a warp a tile, in place of their keys.
+  __device__ void find_masses() const {
     const int tile = first_tile_ + warp();
     if (dense() || !exists(tile)) return;
     const int blocks = visible_blocks(tile);
-    if (blocks > 0)
-      masses_of(tile, blocks).each(0, blocks, [&](int block, float mass) {
-        *key_of(warp(), block) = __float_as_uint(mass);
-      });
-    __syncwarp();
-    predict(tile);
+    if (blocks == 0) return;
+    Masses(cells_of(tile), queries_of(tile), pooled(buffers_.k_mean), blocks, p_.scale)
+        .each([&](int block, float mass) { *key_of(warp(), block) = __float_as_uint(mass); });
+  }
+
+  /// Buffers::output_lengths of the CTA's tiles, from masses.
+  __device__ void predict() const {
+    const int tile = first_tile_ + warp();
+    if (!dense() && exists(tile)) predict(tile);
   }
 
   /// Ranks the blocks by mass and chooses.
@@ -72,36 +77,21 @@ class TileSelector {
     choose_all(dense() || diverse);
   }
 
-  /// Ranks the blocks by error and adds them to their budget.
+  /// Ranks the blocks by error, from masses, and adds them to their budget.
   __device__ void rank_by_error() const {
     __shared__ PooledQueries<D> queries;
     __shared__ BinCounts bins;
-    __shared__ float errors[kTiles][kChunk];
+    __shared__ RankedTile tiles[kTiles];
     if (dense()) return;
     const bool diverse = pool(queries);
+    const int tile = first_tile_ + warp();
+    if (lane() == 0) tiles[warp()] = {exists(tile) ? candidates_of(tile, diverse).count : 0, 0};
     bins.clear();
-    const int tile = first_tile_ + warp(), blocks = exists(tile) ? visible_blocks(tile) : 0;
-    const int candidates = blocks > 0 ? candidates_of(tile, diverse).count : 0;
-    const Masses masses = masses_of(tile, blocks);
-    Best best;
-    for (int first = 0; first < key_blocks_; first += kChunk) {
-      find_errors(queries, first, errors);
-      __syncthreads();
-      masses.each(first, first + kChunk, [&](int block, float mass) {
-        const float error = errors[warp()][block - first];
-        const uint32_t key =
-            block < candidates && !forced(block) ? ordered(__logf(mass < FLT_MIN ? FLT_MIN : mass) + error) : 0;
-        *key_of(warp(), block) = key;
-        best.see(key, block);
-        if (key != 0 && shares_budget()) bins.add(budget_code(key) / kBins);
-      });
-      __syncthreads();
-    }
-    if (exists(tile)) {
-      for (int block = blocks + lane(); block < sizes_.selectable_keys; block += 32) *key_of(warp(), block) = 0;
-      if (shares_budget() && candidates > 0) keep_best(tile, best, bins);
-    }
-    if (shares_budget()) bins.add_to(budget_of(p_, buffers_, bh_).bins);
+    rank(queries, tiles, bins);
+    __syncthreads();
+    if (!shares_budget()) return;
+    if (lane() == 0 && exists(tile)) keep_best(tile, Best(tiles[warp()].best), bins);
+    bins.add_to(budget_of(p_, buffers_, bh_).bins);
   }
 
   /// Chooses from ranked blocks, within the budget that others share once find_sub_bin() has run for all.
@@ -115,16 +105,29 @@ class TileSelector {
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
   using Masses = TileMasses<D>;
-  static constexpr int kChunk = 256;  // key blocks whose errors shared memory holds
 
-  /// The largest key and where it stands; of equal ones the first.
+  /// The largest key of a tile and where it stands; of equal ones the first. As one number it has the same order.
   struct Best {
-    uint32_t key = 0;
-    int block = 0;
+    uint32_t key = 0, place = 0;
 
-    __device__ void see(uint32_t other, int at) {
-      if (other > key || (other == key && at < block)) *this = {other, at};
+    Best() = default;
+    __device__ explicit Best(unsigned long long packed)
+        : key(static_cast<uint32_t>(packed >> 32)), place(static_cast<uint32_t>(packed)) {}
+
+    __device__ unsigned long long packed() const { return static_cast<unsigned long long>(key) << 32 | place; }
+    __device__ int block() const { return static_cast<int>(~place); }
+    __device__ void see(uint32_t other, int at) {  // `at` grows from call to call
+      if (other > key) {
+        key = other;
+        place = ~static_cast<uint32_t>(at);
+      }
     }
+  };
+
+  /// What the warps that rank a tile's blocks share.
+  struct RankedTile {
+    int candidates;
+    unsigned long long best;
   };
 
   __device__ bool dense() const { return choice_.kind == HeadChoice::Kind::dense; }
@@ -171,20 +174,21 @@ class TileSelector {
     const float share = 1.0F / static_cast<float>(total);
     const uint16_t* cells = cells_of(tile);
     float square = 0;
-    for (int c = lane(); c < D; c += 32) {
-      float mean = 0, squares = 0;
-#pragma unroll 4
-      for (int i = 0; i * kCell < total; ++i) {
+    for (int c = 2 * lane(); c < D; c += 64) {
+      float2 mean{}, squares{};
+#pragma unroll
+      for (int i = 0; i < kMostCells; ++i) {
+        if (i * kCell >= total) break;
         const float weight = static_cast<float>(min(kCell, total - i * kCell)) * share;
-        const float x = __bfloat162float(__ushort_as_bfloat16(cells[i * D + c]));
-        mean = fmaf(x, weight, mean);
-        squares = fmaf(x * x, weight, squares);
+        const float2 x = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(cells + i * D + c));
+        mean = {fmaf(x.x, weight, mean.x), fmaf(x.y, weight, mean.y)};
+        squares = {fmaf(x.x * x.x, weight, squares.x), fmaf(x.y * x.y, weight, squares.y)};
       }
-      queries.rows[row + c] = __float2bfloat16(p_.selection.by_error ? squares : mean);
-      if (buffers_.q_direction != nullptr) {
-        const float direction = direction_of(tile, c);
-        square += direction * direction;
-      }
+      *reinterpret_cast<__nv_bfloat162*>(queries.rows + row + c) =
+          __float22bfloat162_rn(p_.selection.by_error ? squares : mean);
+      if (buffers_.q_direction == nullptr) continue;
+      const float direction[2] = {direction_of(tile, c), direction_of(tile, c + 1)};
+      square += direction[0] * direction[0] + direction[1] * direction[1];
     }
     if (buffers_.q_direction == nullptr) return false;
     return warp_sum(square) * share * share < choice_.similarity;
@@ -207,12 +211,6 @@ class TileSelector {
   __device__ int visible_in(int tile) const {
     const int last = tile * p_.selection.rows + queries_of(tile) - 1;
     return ceil_div(visible_keys(p_, count_, last), kRecord);
-  }
-
-  /// blocks: how many the tile sees; 0 without a tile.
-  __device__ Masses masses_of(int tile, int blocks) const {
-    return Masses(blocks > 0 ? cells_of(tile) : nullptr, blocks > 0 ? queries_of(tile) : 0, pooled(buffers_.k_mean),
-                  blocks, p_.scale);
   }
 
   /// This head's.
@@ -253,24 +251,42 @@ class TileSelector {
     });
   }
 
-  /// The logarithm of what a mean in place of a block errs by, a unit of mass: the deviation of the scores times that
-  /// of V, and half the scores' variance times how far V's mean is off. For the blocks [begin, begin + kChunk).
-  __device__ void find_errors(const PooledQueries<D>& queries, int begin, float (&errors)[kTiles][kChunk]) const {
+  /// Keys of the 16 tiles from the logarithm of what a mean in place of a block errs by: its mass times the deviation
+  /// of the scores times that of V, and half the scores' variance times how far V's mean is off.
+  __device__ void rank(const PooledQueries<D>& queries, RankedTile (&tiles)[kTiles], BinCounts& bins) const {
     const PooledRows<D> rows(queries.rows, PooledQueries<D>::kStride, kTiles);
     const ValueSpread* spreads = buffers_.v_spread + static_cast<int64_t>(bh_) * sizes_.key_blocks;
     const float square_scale = p_.scale * p_.scale;
-    each_column_tile(begin, min(begin + kChunk, key_blocks_), [&](int first) {
-      float variance[4];
+    const int candidates[2] = {tiles[lane() / 4].candidates, tiles[lane() / 4 + 8].candidates};
+    Best best[2];
+    each_column_tile(0, sizes_.selectable_keys, [&](int first) {
+      uint32_t* at[4];
+      float mass[4], variance[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        at[i] = key_of(lane() / 4 + i / 2 * 8, column_of(first, i));
+        mass[i] = column_of(first, i) < candidates[i / 2] ? __uint_as_float(*at[i]) : 0.0F;
+      }
       rows.multiply(pooled(buffers_.k_variance), first, variance);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int block = column_of(first, i);
-        const ValueSpread spread = spreads[min(block, key_blocks_ - 1)];
-        const float square = fmaxf(variance[i], 0.0F) * square_scale;
-        errors[lane() / 4 + i / 2 * 8][block - begin] =
-            __logf(sqrtf(square) * spread.deviation + 0.5F * square * spread.far + kLeastError);
+        if (block >= sizes_.selectable_keys) continue;
+        uint32_t key = 0;
+        if (block < candidates[i / 2] && !forced(block)) {
+          const ValueSpread spread = spreads[block];
+          const float square = fmaxf(variance[i], 0.0F) * square_scale;
+          const float error = __logf(fast_sqrt(square) * spread.deviation + 0.5F * square * spread.far + kLeastError);
+          key = ordered(__logf(mass[i] < FLT_MIN ? FLT_MIN : mass[i]) + error);
+          best[i / 2].see(key, block);
+          if (shares_budget()) bins.add(budget_code(key) / kBins);
+        }
+        *at[i] = key;
       }
     });
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      if (best[r].key != 0) atomicMax(&tiles[lane() / 4 + 8 * r].best, best[r].packed());
   }
 
   /// Means stand for whole blocks only.
@@ -293,15 +309,10 @@ class TileSelector {
   }
 
   /// Keeps the tile's best candidate whatever the budget, so that the softmax's maxima settle before means come: each
-  /// that raises them costs time. best: of the lanes, each its own.
-  __device__ void keep_best(int tile, Best best, BinCounts& bins) const {
-#pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
-      const uint32_t key = __shfl_xor_sync(~0U, best.key, lanes);
-      best.see(key, __shfl_xor_sync(~0U, best.block, lanes));
-    }
-    if (lane() != 0 || best.key == 0) return;
-    *key_of(warp(), best.block) = 0;
+  /// that raises them costs time. One lane calls it.
+  __device__ void keep_best(int tile, const Best& best, BinCounts& bins) const {
+    if (best.key == 0) return;
+    *key_of(warp(), best.block()) = 0;
     atomicSub(&bins.count[budget_code(best.key) / kBins], 1);
     atomicAdd(&budget_of(p_, buffers_, bh_).wanted, wanted_of(tile) - 1);
   }
@@ -396,24 +407,28 @@ class TileSelector {
   /// f(word, which of its 32 blocks are kept), for the blocks [0, 32 * words).
   template <typename F>
   __device__ void each_word(int words, const Candidates& candidates, Cut cut, const F& f) const {
-    const auto fetch = [&](int word) {
-      const int block = word * 32 + lane();
-      return block < candidates.count ? candidates.keys[block] : 0;
-    };
+    constexpr int kAhead = 8;
     int ties = 0;
-    uint32_t next = fetch(0);
-    for (int word = 0; word < words; ++word) {
-      const uint32_t key = next;
-      next = fetch(word + 1);
-      const uint32_t rank = candidates.rank(key);
-      bool kept = key == 0 || rank >= cut.threshold;
-      if (cut.ties != kAllTies) {
-        const bool tie = key != 0 && key != ~0U && rank == cut.threshold;  // a NaN is kept in any case
-        const uint32_t tied = __ballot_sync(~0U, tie);
-        kept = kept && !(tie && ties + __popc(tied & before()) >= cut.ties);
-        ties += __popc(tied);
+    for (int first = 0; first < words; first += kAhead) {
+      uint32_t keys[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const int block = (first + i) * 32 + lane();
+        keys[i] = block < candidates.count ? candidates.keys[block] : 0;
       }
-      f(word, __ballot_sync(~0U, kept));
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (first + i >= words) return;
+        const uint32_t key = keys[i], rank = candidates.rank(key);
+        bool kept = key == 0 || rank >= cut.threshold;
+        if (cut.ties != kAllTies) {
+          const bool tie = key != 0 && key != ~0U && rank == cut.threshold;  // a NaN is kept in any case
+          const uint32_t tied = __ballot_sync(~0U, tie);
+          kept = kept && !(tie && ties + __popc(tied & before()) >= cut.ties);
+          ties += __popc(tied);
+        }
+        f(first + i, __ballot_sync(~0U, kept));
+      }
     }
   }
 
@@ -431,6 +446,8 @@ class TileSelector {
 
   /// Returns what is in it. Where some blocks are not, all records of means come last.
   __device__ Found write_list(int tile, const Candidates& candidates, Cut cut, int visible) const {
+    __shared__ uint32_t kept_of_tiles[kTiles][kMostMeanKeys / kRecord / 32];  // a bit a block; only with means
+    uint32_t* kept = kept_of_tiles[warp()];
     const int64_t at = static_cast<int64_t>(bh_) * sizes_.query_tiles + tile;
     uint32_t* list = buffers_.lists + at * sizes_.list_entries;
     const int groups = ceil_div(min(p_.selection.rows, p_.queries - tile * p_.selection.rows), kRecord);
@@ -439,18 +456,17 @@ class TileSelector {
       const int block = word * 32 + lane(), left = visible - word * 32;
       if (left < 32) bits &= (1U << left) - 1;
       if ((bits >> lane() & 1) != 0) list[length + __popc(bits & before())] = block | whole_for(groups);
+      if (with_means_ > 0 && lane() == 0) kept[word] = bits;
       length += __popc(bits);
     });
-    const int means = length < visible ? ceil_div(with_means_, kMeanBlocks) : 0;
-    if (means > 0) {
-      each_word(ceil_div(with_means_, 32), candidates, cut, [&](int word, uint32_t bits) {
-        const int index = 2 * word + lane(), rest = with_means_ - word * 32;
-        if (lane() >= 2 || index >= means) return;
-        const uint32_t dropped = ~bits & (rest < 32 ? (1U << rest) - 1 : ~0U);
-        list[length + index] = mean_entry(index, dropped >> kMeanBlocks * lane() & 0xFFFF, whole_for(groups));
-      });
+    const int blocks = length, means = length < visible ? ceil_div(with_means_, kMeanBlocks) : 0;
+    __syncwarp();
+    for (int index = lane(); index < means; index += 32) {
+      const int rest = with_means_ - index * kMeanBlocks;
+      const uint32_t dropped = ~(kept[index / 2] >> index % 2 * kMeanBlocks) & 0xFFFF;
+      const uint32_t real = rest < kMeanBlocks ? (1U << rest) - 1 : ~0U;
+      list[length + index] = mean_entry(index, dropped & real, whole_for(groups));
     }
-    const int blocks = length;
     length += means;
     if (lane() == 0) {
       if (length == 0) list[0] = 0;  // kernels rely on one entry; this one covers no row
