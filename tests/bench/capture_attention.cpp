@@ -1,6 +1,7 @@
-// capture_attention MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS]]: q, k and v of a real run, full attention
-// and seed 42, after norm and rotary embedding, video tokens in native order (see app/commands/bench/captured.h).
-// LAYERS and AT_STEPS are comma lists, from 0; default: the first, the middle and the last.
+// capture_attention MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS [SIZE]]]: q, k and v of a real run, full
+// attention and seed 42, after norm and rotary embedding, video tokens in native order (see
+// app/commands/bench/captured.h). LAYERS and AT_STEPS are comma lists, from 0; default: the first, the middle and the
+// last. SIZE: pixels of a side; default: the model's.
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
@@ -39,6 +40,7 @@ int run(const std::vector<std::string>& arguments) {
   request.num_inference_steps = std::atoll(arguments[2].c_str());
   request.token_order = hilbert::TokenOrder::native;
   request.decode = false;
+  if (!argument(6).empty()) request.width = request.height = std::atoll(argument(6).c_str());
   const std::vector<int64_t> layers = parse_list(argument(4), count_layers(arguments[0]), "layers"),
                              steps = parse_list(argument(5), *request.num_inference_steps, "steps");
   const auto wanted = [](const std::vector<int64_t>& list, int64_t x) {
@@ -69,8 +71,8 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 5 || argc > 7) {
-    std::fprintf(stderr, "usage: %s MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS]]\n", argv[0]);
+  if (argc < 5 || argc > 8) {
+    std::fprintf(stderr, "usage: %s MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS [SIZE]]]\n", argv[0]);
     return 2;
   }
   return sparsereel::bench::guarded([&] { return run({argv + 1, argv + argc}); });
