@@ -67,7 +67,7 @@ struct Policy {
   int64_t dense_steps = 0;       // the first steps that run with every block
   int64_t dense_layers = 0;      // the first layers that run with every block
   // Sparse calls of fewer operations, 4 B H Nq Nk D, run full on a GPU: the pre-pass costs more than sparsity gains.
-  double dense_operations = 4e10;
+  double dense_operations = 6e10;
 
   const HeadPolicy& head(int64_t layer, int64_t head) const;
   bool is_dense(int64_t layer, int64_t step) const { return layer < dense_layers || step < dense_steps; }
