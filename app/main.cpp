@@ -241,6 +241,7 @@ void add_tune(CommandLine& line) {
   command->callback([&line] {
     line.collect();
     check_distinct({{"--output", line.tune.output},
+                    {"the profile that misses the floor", tuning::missed_beside(line.tune.output)},
                     {"the search beside --output", tuning::state_beside(line.tune.output)},
                     {"--heat-map", line.tune.heat_map},
                     line.file_of("--report", "report"),
