@@ -135,4 +135,21 @@ std::string suggest(const CommandInfo& command, const std::string& word, const s
   return did_you_mean(given, known, otherwise);
 }
 
+std::pair<const CLI::App*, size_t> named_command(const CLI::App& program) {
+  const CLI::App* command = &program;
+  size_t depth = 0;
+  for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().front();
+  return {command, depth};
+}
+
+std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+  const auto [command, depth] = named_command(program);
+  const CommandInfo info = describe(*command);
+  const std::vector<std::string> unused = command->remaining();
+  // Where a command is missing, the word in its place is what was meant to be one.
+  const bool missing = command->get_require_subcommand_min() > 0 && depth < words.size();
+  const std::string wrong = !unused.empty() ? unused.front() : missing ? words[depth] : "";
+  return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
+}
+
 }  // namespace sparsereel::app

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace CLI {
@@ -50,5 +51,11 @@ std::string help_text(const CommandInfo& command);
 /// "did you mean --steps? see ..." for the first word of the command line that `command` could not use; `otherwise`
 /// where nothing is near it.
 std::string suggest(const CommandInfo& command, const std::string& word, const std::string& otherwise);
+
+/// The innermost command that the command line names, and how many words that takes.
+std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
+
+/// What to do about a command line of these words that CLI11 refuses.
+std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace sparsereel::app

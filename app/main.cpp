@@ -25,6 +25,7 @@
 #include "app/commands/reference.h"
 #include "app/commands/tune.h"
 #include "app/commands/tune/state.h"
+#include "app/early_report.h"
 #include "app/interrupt.h"
 #include "app/outputs.h"
 #include "app/several.h"
@@ -50,10 +51,14 @@ struct CommandLine {
   bench::PipelineOptions pipeline;
   bench::QualityOptions quality;
   tuning::TuneOptions tune;
-  Settings settings;  // merged, once a command runs
+  Settings settings;                       // merged, once a command runs
+  std::optional<std::string> report_file;  // --report of a command that has begun and writes one
   RunReport& report;
 
-  void collect() { collect_settings(settings, values, config); }
+  void collect() {
+    report_file = values.contains("report") ? values.at("report") : "";  // before values are found wrong
+    collect_settings(settings, values, config);
+  }
   void start(const char* command) { start_report(settings.text("report", ""), settings.flag("json"), command, report); }
   NamedFile file_of(const char* option, const char* key) const { return {option, settings.text(key, "")}; }
 };
@@ -105,25 +110,6 @@ class Help : public CLI::Formatter {
   }
 };
 
-/// The innermost command that the command line names, and how many words that takes.
-std::pair<const CLI::App*, size_t> named_command(const CLI::App& program) {
-  const CLI::App* command = &program;
-  size_t depth = 0;
-  for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().front();
-  return {command, depth};
-}
-
-/// What to do about a command line that CLI11 refuses.
-std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
-  const auto [command, depth] = named_command(program);
-  const CommandInfo info = describe(*command);
-  const std::vector<std::string> unused = command->remaining();
-  // Where a command is missing, the word in its place is what was meant to be one.
-  const bool missing = command->get_require_subcommand_min() > 0 && depth < words.size();
-  const std::string wrong = !unused.empty() ? unused.front() : missing ? words[depth] : "";
-  return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
-}
-
 /// Scripts put what they want behind what they are given: the last of a repeated option wins.
 void let_the_last_win(CLI::App& command) {
   for (CLI::Option* option : command.get_options([](const CLI::Option* each) { return !each->get_positional(); }))
@@ -173,6 +159,7 @@ void add_bench_attention(CommandLine& line, CLI::App& bench_command) {
   add_bench_attention_options(*command, line.attention);
   command->callback([&line] {
     const bench::AttentionOptions& options = line.attention;
+    line.report_file = options.report;
     check_distinct({{"--output", options.output}, {"--report", options.report}, {"--captured", options.captured}});
     start_report(options.report, options.json, "bench attention", line.report);
     bench_attention(options, line.report);
@@ -254,6 +241,7 @@ void add_tune(CommandLine& line) {
   command->callback([&line] {
     line.collect();
     check_distinct({{"--output", line.tune.output},
+                    {"the profile that misses the floor", tuning::missed_beside(line.tune.output)},
                     {"the search beside --output", tuning::state_beside(line.tune.output)},
                     {"--heat-map", line.tune.heat_map},
                     line.file_of("--report", "report"),
@@ -282,7 +270,7 @@ void add_inspect_and_config(CommandLine& line) {
   CLI::App* show_command = config_command->add_subcommand("show", "what would run, and where each value comes from");
   add_options(*show_command, line, {});
   show_command->callback([&line] {
-    line.collect();
+    collect_settings(line.settings, line.values, line.config);
     show_config(line.settings);
   });
 }
@@ -325,11 +313,14 @@ void parse(CommandLine& line, int argc, char** argv) {
   }
 }
 
-/// Whoever reads the JSON of --json gets it from a run, too, that fails before its report begins.
+/// Whoever reads the JSON of --json or --report gets it from a run, too, that fails before its report begins.
 void ask_for_report(const CommandLine& line, int argc, char** argv) {
-  const std::vector<std::string> words = normalised(argc, argv);
+  std::vector<std::string> words = normalised(argc, argv);
+  std::reverse(words.begin(), words.end());
   const bool given = std::find(words.begin(), words.end(), "--json") != words.end();
   line.report.print = line.report.print || given || line.settings.flag("json");
+  if (line.report.path.empty() && line.report_file)
+    line.report.path = early_report(line.settings.text("report", *line.report_file), line.settings, words);
   line.report.content.emplace("version", SPARSEREEL_VERSION);
   line.report.content.emplace("command", describe(*named_command(line.program).first).path);
 }

@@ -26,11 +26,6 @@ fs::path resolved(const fs::path& path) {
   return file.empty() ? path : file;
 }
 
-bool same_file(const fs::path& a, const fs::path& b) {
-  std::error_code error;
-  return resolved(a) == resolved(b) || (fs::equivalent(a, b, error) && !error);
-}
-
 std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config, const fs::path& decoded) {
   std::vector<NamedFile> files;
   const fs::path output = settings.text("output", kDefaultOutput);
@@ -59,6 +54,11 @@ fs::path first_beside(const fs::path& output, const std::function<bool(const fs:
 }
 
 }  // namespace
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return resolved(a) == resolved(b) || (fs::equivalent(a, b, error) && !error);
+}
 
 void check_distinct(const std::vector<NamedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {

@@ -19,6 +19,9 @@ struct NamedFile {
   std::filesystem::path path;
 };
 
+/// Whatever they are called, and whether or not they are there.
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+
 /// Throws Error when two of the files are one. Comes before the report is begun, since failed runs write it too.
 void check_distinct(const std::vector<NamedFile>& files);
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "app/clock.h"
+#include "models/pipeline.h"
 
 namespace sparsereel::app {
 namespace {
@@ -77,14 +78,22 @@ void Progress::stage(const std::string& name) {
   stage_ = name;
   stage_seconds_ = 0;
   stage_steps_ = 0;
+  step_start_ = std::chrono::steady_clock::now();
   show({.name = name + " ..."});
 }
 
 void Progress::step(int64_t done, int64_t total, double seconds) {
   stage_seconds_ += seconds;
   ++stage_steps_;
+  step_start_ = std::chrono::steady_clock::now();
   const double share = static_cast<double>(done) / static_cast<double>(stage_steps_);
   show({.name = stage_, .done = done, .total = total, .seconds = stage_seconds_ * share});
+}
+
+void Progress::within(int64_t step, int64_t steps) {
+  if (!line_is_due()) return;
+  show_line(set_text() + stage_ + ": step " + std::to_string(step) + " of " + std::to_string(steps) + ", " +
+            std::to_string(std::lround(seconds_since(step_start_))) + " s in it");
 }
 
 void Progress::set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds) {
@@ -94,12 +103,19 @@ void Progress::set(const std::string& name, int64_t done, int64_t total, int64_t
   if (form_ == Form::lines && news) show_line(name + " " + progress_text(done, total, set_.seconds));
 }
 
+bool Progress::line_is_due() const {
+  return form_ == Form::lines && seconds_since(last_line_) >= between_lines_;
+}
+
+/// "set 3/9, "; empty where there is no set.
+std::string Progress::set_text() const {
+  if (set_.name.empty()) return {};
+  return set_.name + " " + std::to_string(set_.done) + "/" + std::to_string(set_.total) + ", ";
+}
+
 void Progress::show(const Count& count) {
-  if (form_ == Form::lines && seconds_since(last_line_) >= between_lines_) {
-    std::string line;
-    if (!set_.name.empty())
-      line = set_.name + " " + std::to_string(set_.done) + "/" + std::to_string(set_.total) + ", ";
-    line += count.name;
+  if (line_is_due()) {
+    std::string line = set_text() + count.name;
     if (count.total > 0) line.append(" ").append(progress_text(count.done, count.total, count.seconds));
     show_line(line);
   }
@@ -124,6 +140,17 @@ void Progress::clear() {
   if (form_ != Form::bar) return;
   std::fputs(two_lines_ ? "\r\x1b[K\x1b[1A\x1b[K" : "\r\x1b[K", stderr);
   two_lines_ = false;
+}
+
+models::GenerateObserver observe(Progress& progress, int64_t steps) {
+  models::GenerateObserver observer;
+  observer.stage = [&progress](const std::string& stage) { progress.stage(stage); };
+  observer.step = [&progress](int64_t step, int64_t all, double seconds) { progress.step(step, all, seconds); };
+  observer.attention = [&progress, steps](const models::AttentionCall& call) {
+    progress.within(call.context.step + 1, steps);
+  };
+  observer.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
+  return observer;
 }
 
 }  // namespace sparsereel::app

@@ -5,6 +5,10 @@
 #include <cstdint>
 #include <string>
 
+namespace sparsereel::models {
+struct GenerateObserver;
+}
+
 namespace sparsereel::app {
 
 class Progress {
@@ -18,6 +22,8 @@ class Progress {
   void stage(const std::string& name);
   /// `seconds`: what the last step took; 0 where unknown.
   void step(int64_t done, int64_t total, double seconds);
+  /// Called often inside step `step` of `steps`, from 1: a step may take longer than the time between two lines.
+  void within(int64_t step, int64_t steps);
   /// A bar of its own above, and a line for each that is done: `done` of `total`, of which `here` took `seconds`; the
   /// others were done before.
   void set(const std::string& name, int64_t done, int64_t total, int64_t here, double seconds);
@@ -32,6 +38,8 @@ class Progress {
     double seconds = 0;  // of those that are done
   };
 
+  bool line_is_due() const;
+  std::string set_text() const;
   void show(const Count& count);
   void show_line(const std::string& line);
 
@@ -41,9 +49,13 @@ class Progress {
   bool two_lines_ = false;  // are on the screen
   Count set_;               // the upper one; no name: none
   std::string stage_;
+  std::chrono::steady_clock::time_point step_start_ = std::chrono::steady_clock::now();
   double stage_seconds_ = 0;
   int64_t stage_steps_ = 0;  // that took them: a resumed run does not begin at the first
 };
+
+/// Shows stages, steps and decoded pieces of a run of `steps` steps.
+models::GenerateObserver observe(Progress& progress, int64_t steps);
 
 /// "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.
 std::string progress_text(int64_t done, int64_t total, double seconds);

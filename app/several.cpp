@@ -21,10 +21,10 @@ int64_t video_count(const Settings& settings) {
 
 fs::path numbered(const fs::path& file, int64_t index, int64_t count) {
   if (count == 1 || file.empty()) return file;
-  const fs::path name = file.has_filename() ? file : file.parent_path();
   std::string number = std::to_string(index + 1);
   number.insert(0, std::to_string(count).size() - number.size(), '0');
-  return fs::path(name).replace_filename(name.stem().string() + "-" + number + name.extension().string());
+  if (!file.has_filename()) return (file.parent_path().string() + "-" + number) / fs::path();  // a folder
+  return fs::path(file).replace_filename(file.stem().string() + "-" + number + file.extension().string());
 }
 
 std::vector<Settings> settings_of_videos(const Settings& settings) {

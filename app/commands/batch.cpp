@@ -122,7 +122,8 @@ void fill_report(RunReport& report, const Tally& tally, const Share& share, doub
                            {"failures", failures}};
   report.content["seconds"] = tally.seconds;
   report.content["seconds"]["total"] = seconds;
-  report.content["warnings"] = tally.warnings;
+  report.content["warnings"] = tally.told;
+  for (const std::string& warning : tally.warnings) report.content["warnings"].push_back(warning);
 }
 
 std::string summary(const Tally& tally, const BatchOptions& options, double seconds) {
@@ -159,13 +160,43 @@ std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t coun
   return all;
 }
 
-/// Now, not when all the videos are there.
-void warn_of_unknown_words(const std::vector<PlannedRow>& rows) {
+/// The rows of one pipeline that are left to render.
+struct Group {
+  std::shared_ptr<models::Pipeline> pipeline;
+  std::vector<PlannedRow*> rows;
+};
+
+/// "set.csv:2: 8 frames where 5 were asked for", "set.csv:2 and 3 more rows: ..."
+std::vector<std::string> told_of_rows(const std::vector<Group>& groups) {
+  std::vector<std::string> texts;  // in the order of the first row of each
+  std::map<std::string, std::vector<const PlannedRow*>> rows_of;
+  for (const Group& group : groups) {
+    for (const PlannedRow* row : group.rows) {
+      for (const std::string& text : row->told) {
+        std::vector<const PlannedRow*>& rows = rows_of[text];
+        if (rows.empty()) texts.push_back(text);
+        rows.push_back(row);
+      }
+    }
+  }
+  for (std::string& text : texts) {
+    const std::vector<const PlannedRow*>& rows = rows_of.at(text);
+    const auto others = static_cast<int64_t>(rows.size()) - 1;
+    text.insert(0, rows.front()->place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
+  }
+  return texts;
+}
+
+/// Now, not when all the videos are there, and what several rows share once.
+void warn_early(const std::vector<Group>& groups, Tally& tally) {
+  tally.told = told_of_rows(groups);
   std::map<std::filesystem::path, std::vector<std::string>> prompts;
-  for (const PlannedRow& row : rows)
-    if (row.cause.empty()) prompts[row.options.run.model].push_back(row.options.request.prompt);
+  for (const Group& group : groups)
+    for (const PlannedRow* row : group.rows) prompts[row->options.run.model].push_back(row->options.request.prompt);
   for (const auto& [model, texts] : prompts)
-    if (const std::string warning = unknown_words_warning(model, texts); !warning.empty()) print_warnings({warning});
+    if (const std::string warning = unknown_words_warning(model, texts); !warning.empty())
+      tally.told.push_back(warning);
+  print_warnings(tally.told);
 }
 
 }  // namespace
@@ -226,13 +257,19 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const std::vector<ManifestEntry> entries = read_manifests(options.folder, tally.warnings);
   if (const auto threads = set.merged.whole("threads")) at::set_num_threads(static_cast<int>(*threads));
 
-  warn_of_unknown_words(planned);
   report.recovery = "run the same command again: it goes on where this run stopped";
   Progress progress(!set.merged.flag("quiet"));
   Renderer renderer(manifest, progress, tally);
-  for (const std::vector<PlannedRow*>& group : groups_of(planned)) {
-    const auto pipeline = open_for(group, renderer);
-    if (pipeline) renderer.render(pending(group, *pipeline, entries, options, renderer), *pipeline);
+  std::vector<Group> groups;
+  for (const std::vector<PlannedRow*>& rows_of_one : groups_of(planned)) {
+    const auto pipeline = open_for(rows_of_one, renderer);
+    if (pipeline) groups.push_back({pipeline, pending(rows_of_one, *pipeline, entries, options, renderer)});
+  }
+  progress.clear();
+  warn_early(groups, tally);
+  for (Group& group : groups) {
+    renderer.render(group.rows, *group.pipeline);
+    group.pipeline.reset();  // its weights make room for the next one's
   }
   progress.clear();
   report.recovery.clear();

@@ -6,7 +6,6 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <CLI/CLI.hpp>
-#include <sstream>
 
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/run_settings.h"
@@ -75,9 +74,7 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
     command.add_option(names, value, help)->type_name(type)->group(group);
   };
   add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES", what);
-  std::ostringstream topk;
-  topk << attention::Policy{}.defaults.topk;
-  bench::add_selection_lists(command, options.sparse, what, topk.str());
+  bench::add_selection_lists(command, options.sparse, what, "as generate");
   add("--token-order", options.token_orders,
       "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS", what);
   command.add_flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out")

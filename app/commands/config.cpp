@@ -47,6 +47,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
+  if (options.random_seed) values["seed"] = kRandomSeed;  // the run draws its own
   for (const char* key : {"contact_sheet", "report", "save_latents", "init_latents", "profile"}) {
     const auto path = settings.text(key);
     if (path && !path->empty()) values[key] = std::filesystem::absolute(*path).string();

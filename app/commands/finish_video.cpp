@@ -10,6 +10,7 @@
 #include <set>
 
 #include "app/counted.h"
+#include "models/frames.h"
 
 namespace sparsereel::app {
 namespace {
@@ -30,6 +31,14 @@ WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, cons
   WrittenVideo written = write_video(run.output, view(frames), video);
   if (!run.contact_sheet.empty()) write_contact_sheet(run.contact_sheet, view(frames), caption);
   return written;
+}
+
+std::string defect_warning(const at::Tensor& frames, KeptLatents& kept) {
+  const std::string wrong = models::defect(frames);
+  if (!wrong.empty())
+    return "the video " + wrong + (kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string());
+  kept.let_go();
+  return {};
 }
 
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/outputs.h"
 #include "app/report.h"
 
 namespace sparsereel::app {
@@ -11,6 +12,9 @@ namespace sparsereel::app {
 /// frames: fp32 CPU [F, H, W, 3] in 0..1. Writes the video and, where asked for, the contact sheet.
 WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
                            const std::string& caption);
+
+/// Once the video is written: lets its latents go, or says what is wrong with it and where they are; empty: nothing.
+std::string defect_warning(const at::Tensor& frames, KeptLatents& kept);
 
 /// The command that makes the video out of saved latents, with what of this run's options `decode` takes.
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents);

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <iostream>
+#include <set>
 #include <utility>
 
 #include "app/clock.h"
@@ -46,15 +47,13 @@ nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeco
           {"total", ends.total}};
 }
 
-models::GenerateObserver observe(Progress& progress,
-                                 const std::function<void(const models::GenerateResult&)>& latents) {
-  models::GenerateObserver observer;
+models::GenerateObserver observe_video(Progress& progress, int64_t steps,
+                                       const std::function<void(const models::GenerateResult&)>& latents) {
+  models::GenerateObserver observer = observe(progress, steps);
   observer.stage = [&progress](const std::string& stage) {
     if (stage == "denoise" && interrupted()) throw models::Cancelled{};  // before it is shown that steps have begun
     progress.stage(stage);
   };
-  observer.step = [&progress](int64_t step, int64_t steps, double seconds) { progress.step(step, steps, seconds); };
-  observer.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
   observer.latents = latents;
   observer.cancelled = interrupted;
   return observer;
@@ -96,13 +95,7 @@ std::vector<std::string> closing_warnings(const models::GenerateResult& result, 
   std::vector<std::string> warnings = result.warnings;
   for (const std::string& warning : {written.note, of_profile})
     if (!warning.empty()) warnings.push_back(warning);
-  const std::string wrong = models::defect(result.frames);
-  if (wrong.empty()) {
-    kept.let_go();
-  } else {
-    warnings.push_back("the video " + wrong +
-                       (kept.saved().empty() ? "" : "; its latents are in " + kept.saved().string()));
-  }
+  if (const std::string wrong = defect_warning(result.frames, kept); !wrong.empty()) warnings.push_back(wrong);
   return warnings;
 }
 
@@ -123,17 +116,69 @@ void add_costs(RunReport& report, const GenerateOptions& options, const models::
                      (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
 }
 
-void make_video(const Settings& settings, RunReport& report) {
-  const auto start = std::chrono::steady_clock::now();
-  GenerateOptions options = read_generate_options(settings);
-  check_outputs(settings, options.run);
-  if (options.run.threads) at::set_num_threads(static_cast<int>(*options.run.threads));
-  if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
+/// A video as the command line describes it, checked as far as that takes no model.
+struct Planned {
+  const Settings& settings;
+  GenerateOptions options;
+};
 
-  const auto pipeline = open_pipeline(options.run);
-  check_profile(settings, options.profile, *pipeline);
-  options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
-  report.content["model"] = fs::canonical(options.run.model).string();
+std::vector<Planned> plan_videos(const std::vector<Settings>& settings) {
+  std::vector<Planned> videos;
+  for (const Settings& each : settings) {
+    videos.push_back({each, read_generate_options(each)});
+    check_outputs(each, videos.back().options.run);
+  }
+  const fs::path& latents = videos.front().options.init_latents;
+  if (latents.empty()) return videos;
+  const at::Tensor initial = load_latents(latents).latents;
+  for (Planned& video : videos) video.options.request.init_latents = initial;
+  return videos;
+}
+
+/// What all videos of a prompt share.
+struct Common {
+  std::shared_ptr<models::Pipeline> pipeline;
+  std::string model;  // its folder, which may be moved from now on
+  std::chrono::steady_clock::time_point start =
+      std::chrono::steady_clock::now();  // of the next video; of the first one that of the command
+  at::Tensor text;                       // of several videos; a single one encodes its own
+  double text_seconds = 0;               // that no video has in its report yet
+  std::vector<std::string> text_warnings;
+  std::set<std::string> told;  // warnings
+};
+
+void open_common(Common& common, std::vector<Planned>& videos) {
+  const GenerateOptions& first = videos.front().options;
+  if (first.run.threads) at::set_num_threads(static_cast<int>(*first.run.threads));
+  common.pipeline = open_pipeline(first.run);
+  common.model = fs::canonical(first.run.model).string();
+  for (Planned& video : videos) {
+    check_profile(video.settings, video.options.profile, *common.pipeline);
+    video.options.request.attention_mode =
+        choose_attention_mode(video.settings, video.options, common.pipeline->device(), common.pipeline->dtype());
+  }
+}
+
+/// Only the text: a denoiser that stayed for the next video might make the decoder work in tiles, and a video of
+/// several is the same as one that is made alone.
+void encode_once(Common& common, const models::GenerateRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  models::Pipeline& pipeline = *common.pipeline;
+  pipeline.resolve(request);
+  pipeline.check_weights();
+  if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
+  common.text = pipeline.encode_text(request, &common.text_warnings);
+  pipeline.release_text_encoder();
+  common.text_seconds = seconds_since(start);
+}
+
+void make_video(const Planned& video, Common& common, RunReport& report) {
+  const auto start = common.start;
+  const Settings& settings = video.settings;
+  GenerateOptions options = video.options;
+  options.request.text = common.text;
+  const std::shared_ptr<models::Pipeline>& pipeline = common.pipeline;
+  report.content["model"] = common.model;
   const models::GenerateSettings resolved = pipeline->resolve(options.request);
   report.content["recipe"] = make_recipe(options, resolved, *pipeline);
   const std::string other_settings = profile_warning(options, resolved);
@@ -145,7 +190,7 @@ void make_video(const Settings& settings, RunReport& report) {
   Progress progress(!options.run.quiet);
   const auto warn = [&](const std::string& warning) {
     progress.clear();
-    print_warnings({warning});  // now, while there is still time to make room
+    if (common.told.insert(warning).second) print_warnings({warning});  // now, while there is time to make room
     warnings.push_back(warning);
   };
   nlohmann::json recipe = report.content["recipe"];
@@ -159,13 +204,15 @@ void make_video(const Settings& settings, RunReport& report) {
       warn(warning);
     }
   };
-  models::GenerateObserver observer = observe(progress, save);
+  models::GenerateObserver observer = observe_video(progress, resolved.num_inference_steps, save);
   use_checkpoints(options, report, observer, warn);
   for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"])) warn(mismatch);
+  for (const std::string& cut : common.text_warnings) warn(cut);
   for (const std::string& early :
        {models::frame_count_warning(resolved), unknown_words_warning(options.run.model, {options.request.prompt})})
     if (!early.empty()) warn(early);
-  const models::GenerateResult result = pipeline->generate(options.request, observer);
+  models::GenerateResult result = pipeline->generate(options.request, observer);
+  result.seconds.text += std::exchange(common.text_seconds, 0);
 
   progress.stage("write");
   const auto write_start = std::chrono::steady_clock::now();
@@ -189,17 +236,22 @@ void make_video(const Settings& settings, RunReport& report) {
 
 }  // namespace
 
-void generate(const std::vector<Settings>& videos, RunReport& report) {
-  if (videos.size() == 1) return make_video(videos.front(), report);
-  const nlohmann::json common = report.content;
+void generate(const std::vector<Settings>& settings, RunReport& report) {
+  Common common;
+  std::vector<Planned> videos = plan_videos(settings);
+  open_common(common, videos);
+  if (videos.size() == 1) return make_video(videos.front(), common, report);
+  encode_once(common, videos.front().options.request);
+  const nlohmann::json head = report.content;
   nlohmann::json made = nlohmann::json::array();
   std::string lines;
-  for (const Settings& video : videos) {
+  for (const Planned& video : videos) {
     report.content["videos"] = made;  // those that are there, whatever becomes of this one
-    make_video(video, report);
+    make_video(video, common, report);
+    common.start = std::chrono::steady_clock::now();
     report.content.erase("videos");
-    for (const auto& [key, value] : common.items()) report.content.erase(key);
-    made.push_back(std::exchange(report.content, common));
+    for (const auto& [key, value] : head.items()) report.content.erase(key);
+    made.push_back(std::exchange(report.content, head));
     lines += (lines.empty() ? "" : "\n") + report.last_line + ", seed " + made.back().at("recipe").at("seed").dump();
   }
   report.content["videos"] = made;

@@ -193,11 +193,6 @@ std::string missed_floor(const TunePlan& plan, const Found& found) {
   return "the best videos reach " + text;
 }
 
-/// Where the best found stays that misses the floor: "p.yaml" -> "p.missed.yaml".
-fs::path missed_beside(const fs::path& output) {
-  return fs::path(output).replace_filename(output.stem().string() + ".missed" + output.extension().string());
-}
-
 nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state,
                             size_t resumed_samples) {
   nlohmann::json report = {{"complete", found.complete},
@@ -245,15 +240,23 @@ void write_profile(const fs::path& path, const attention::Profile& profile) {
   file.commit();
 }
 
-/// An older profile is replaced; another file is not.
-void check_profile_output(const fs::path& path) {
+/// An older profile is replaced; another file is not. `what`: how the error names the file.
+void check_profile_output(const std::string& what, const fs::path& path) {
   const models::AtomicFile probe(path);
   if (!fs::exists(path) || fs::is_empty(path)) return;
   try {
     read_profile(path);
   } catch (const Error&) {
-    throw bad_input("--output " + path.string() + " holds something else than a profile", "choose another name");
+    throw bad_input(what + " holds something else than a profile", "choose another name with --output");
   }
+}
+
+/// Before any time is spent.
+void check_profile_outputs(const TunePlan& plan) {
+  check_profile_output("--output " + plan.output.string(), plan.output);
+  const fs::path missed = tuning::missed_beside(plan.output);
+  if (plan.floor_asked())
+    check_profile_output(missed.string() + " is where a profile goes that misses the floor, and it", missed);
 }
 
 }  // namespace
@@ -286,7 +289,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto start = std::chrono::steady_clock::now();
   const TunePlan plan = tuning::make_tune_plan(settings, options);
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
-  check_profile_output(plan.output);  // before any time is spent
+  check_profile_outputs(plan);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
@@ -314,7 +317,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
 
   const attention::Profile profile = make_profile(plan, *pipeline, found, model);
   const std::string missed = missed_floor(plan, found);
-  const fs::path output = missed.empty() ? plan.output : missed_beside(plan.output);
+  const fs::path output = missed.empty() ? plan.output : tuning::missed_beside(plan.output);
   write_profile(output, profile);
   if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
   std::error_code ignored;

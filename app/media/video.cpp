@@ -86,11 +86,20 @@ std::string text_in(const fs::path& path) {
   return models::read_regular_file(path, kMostRecipeBytes, "name a video, a recipe or a report of this program");
 }
 
-/// A report's recipe, or the text itself.
-std::string recipe_in(const std::string& text) {
+/// A report's recipe, or the text itself. A report of several videos is none of one's.
+std::string recipe_in(const fs::path& path) {
+  const std::string text = text_in(path);
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  const auto recipe = json.is_object() ? json.find("recipe") : json.end();
-  return json.is_object() && recipe != json.end() ? recipe->dump() : text;
+  if (!json.is_object()) return text;
+  if (const auto recipe = json.find("recipe"); recipe != json.end()) return recipe->dump();
+  if (const auto videos = json.find("videos"); videos != json.end() && videos->is_array() && !videos->empty()) {
+    const nlohmann::json::json_pointer name("/output/path");
+    const nlohmann::json& first = videos->front();
+    if (first.contains(name) && first.at(name).is_string())
+      throw bad_input(path.string() + " is the report of several videos",
+                      "name one of them, such as " + first.at(name).get<std::string>());
+  }
+  return text;
 }
 
 }  // namespace
@@ -180,7 +189,7 @@ std::string read_recipe(const fs::path& path) {
   if (!fs::exists(path)) throw bad_input(path.string() + ": no such file", "check the path");
   if (const fs::path beside = recipe_beside(path); !beside.empty()) return fs::exists(beside) ? text_in(beside) : "";
   if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": is no ordinary file", "name a video or a recipe");
-  if (extension(path) == ".json") return recipe_in(text_in(path));
+  if (extension(path) == ".json") return recipe_in(path);
   if (extension(path) != ".safetensors") return read_comment(path);
   const models::SafetensorsFile file(path);
   const auto recipe = file.header().metadata.find("recipe");

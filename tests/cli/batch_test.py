@@ -145,6 +145,24 @@ class PromptSets(BatchTest):
         self.assertIn(f'its latents are in out/{latents.name}', result.stderr)
         self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'a.mp4'))
 
+    def test_latents_that_cannot_be_saved_cost_no_video(self):
+        folder = self.folder / 'latents'
+        folder.mkdir()
+        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'save_latents': str(folder / 'a.safetensors'), 'output': 'a.y4m'}) + '\n{"prompt": "b", "output": "b.y4m"}\n')
+        process, terminal = self.start_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 60)
+        self.read_until(terminal, 's/it')
+        folder.rmdir()
+        text = ' '.join(self.read_until(terminal, None).split())
+        self.assertEqual(process.wait(timeout=60), 1, text)
+        self.assertIn('a.y4m is there, but cannot write', text)
+        self.assertEqual([(line['output'], line['state']) for line in self.manifest()], [('a.y4m', 'failed'), ('b.y4m', 'done')])
+        self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.checkpoint.safetensors', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])  # its steps are done
+        folder.mkdir()
+        self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 60))
+        self.assertEqual(self.manifest()[-1]['resumed_at_step'], 60)
+        self.assertTrue((folder / 'a.safetensors').exists())
+        self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])
+
     def test_bad_row_fails_alone(self):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')
@@ -180,6 +198,25 @@ class PromptSets(BatchTest):
         self.succeed(self.batch(self.write('set.txt', 'a\n'), 'out', '--steps', '1', '--frames', '5'))
         self.assertIn('8 frames where 5 were asked for', ' '.join(self.manifest()[0]['warnings']))
 
+    def test_what_is_known_before_the_work_is_said_before_it_and_once(self):
+        other = self.copy_of_the_model()
+        rows = [{'prompt': 'a', 'frames': 5}, {'prompt': 'b', 'frames': 5}, {'prompt': 'c', 'frames': 9}, {'prompt': 'd', 'frames': 5, 'model': str(other)}]
+        file = self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
+        result = self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1, '--json'))
+        told, = [line for line in result.stderr.splitlines() if '8 frames where 5 were asked for' in line]
+        self.assertTrue(told.startswith(f'warning: {file}:1 and 2 more rows: '), told)
+        self.assertLess(result.stderr.index(told), result.stderr.index('set 1/4'))
+        self.assertEqual(json.loads(result.stdout)['warnings'], [told.removeprefix('warning: ')])
+        self.assertEqual([len(line['warnings']) for line in self.manifest()], [1, 1, 0, 1])
+        again = self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1))
+        self.assertNotIn('warning', again.stderr)  # all are finished
+
+    def test_words_that_the_tiny_model_never_saw_are_told_of_in_rows_that_are_left(self):
+        arguments = ['batch', self.write('set.txt', 'a zebra\na giraffe\n'), '-o', 'out', '--device', 'cpu', '--steps', 1, '--size', '64x64', '--frames', 1, '--quiet']
+        text = self.succeed(self.run_program(*arguments)).stderr
+        self.assertEqual(text.count('the tiny model knows moving shapes only'), 1)
+        self.assertIn('zebra, giraffe', text)
+        self.assertEqual(self.succeed(self.run_program(*arguments)).stderr, '')
     def test_names_are_safe_whatever_the_prompt(self):
         prompts = ['../../../etc/passwd', 'x' * 300, '\u65e5\u672c', 'a\tb', 'CON', '-rf *', 'same', 'same']
         self.succeed(self.batch(self.write('set.txt', '\n'.join(prompts) + '\n'), 'out', '--steps', '1', '--frames', '1'))

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import subprocess
+import time
 import unittest
 
 from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
@@ -129,6 +130,11 @@ class Habits(CommandLineTest):
         (self.folder / 'other.json').write_text('{"rows": []}')
         self.fail_with(self.run_program('generate', '--from', 'other.json', '-m', MODEL), 2, 'other.json', 'carries no recipe')
 
+    def test_from_names_a_video_of_a_report_of_several(self):
+        self.succeed(self.generate('-o', 'a.y4m', '--frames', 1, '--count', 2, '--report', 'report.json'))
+        self.fail_with(self.run_program('generate', '--from', 'report.json', '-m', MODEL), 2, 'report.json is the report of several videos', 'such as a-1.y4m')
+        (self.folder / 'report.json').write_text('{"videos": [1]}')
+        self.fail_with(self.run_program('generate', '--from', 'report.json', '-m', MODEL), 2, 'report.json', 'carries no recipe')
 
     def test_several_videos_of_a_prompt(self):
         report = self.report('-o', 'clip.y4m', '--frames', 1, '--seed', 7, '--count', 3, '--save-latents', 'l.safetensors')
@@ -142,6 +148,40 @@ class Habits(CommandLineTest):
         self.assertIn('video-2-01.mp4: ', self.succeed(self.generate('--frames', 1, '--batch-count', 10)).stdout)
         self.fail_with(self.generate('--count', 0), 2, '--batch-count 0')
         self.fail_with(self.generate('-o', 'clip.y4m', '--count', 2, '--report', 'clip-2.y4m'), 2, 'clip-2.y4m')
+
+    def test_several_folders_of_pictures(self):
+        for output in ('frames/', 'frames.d/'):
+            self.succeed(self.generate('-o', output, '--frames', 1, '--count', 2))
+        self.assertEqual(self.names(), sorted(f'{name}-{number}{ending}' for name in ('frames', 'frames.d') for number in (1, 2) for ending in ('', '.json')))
+
+    def test_outputs_of_all_videos_are_checked_before_the_first_is_made(self):
+        (self.folder / 'clip-2.y4m.json').write_text('mine')
+        self.fail_with(self.generate('-o', 'clip.y4m', '--frames', 1, '--count', 2), 2, 'clip-2.y4m.json')
+        self.assertEqual(self.names(), ['clip-2.y4m.json'])
+
+    def test_the_model_is_opened_once_for_several_videos(self):
+        model = self.copy_of_the_model()
+        process, terminal = self.start_program('generate', '-m', model, '-p', 'a spotted dog', '--device', 'cpu', '--steps', 30, '--frames', 5, '--count', 3, '-o', 'clip.y4m', '--report', 'r.json')
+        end = time.monotonic() + 60
+        while 'clip-1.y4m' not in self.names() and time.monotonic() < end:
+            time.sleep(0.01)
+        model.rename(self.folder / 'elsewhere')
+        text = self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 0, text)
+        self.succeed(self.run_program('generate', '-m', 'elsewhere', '-p', 'a spotted dog', '--device', 'cpu', '--steps', 30, '--frames', 5, '--seed', 44, '-o', 'alone.y4m'))
+        self.assertEqual((self.folder / 'clip-3.y4m').read_bytes(), (self.folder / 'alone.y4m').read_bytes())
+        seconds = [video['seconds'] for video in json.loads((self.folder / 'r.json').read_text())['videos']]
+        self.assertEqual([each['text'] > 0 for each in seconds], [True, False, False])
+
+    def test_warnings_that_several_videos_share_come_once(self):
+        result = self.succeed(self.generate('-o', 'clip.y4m', '--frames', 5, '--count', 2, '--json', '--quiet', '-p', 'long ' * 40))
+        self.assertEqual((result.stderr.count('where 5 were asked for'), result.stderr.count('prompt was cut')), (1, 1), result.stderr)
+        self.assertEqual([len(video['warnings']) for video in json.loads(result.stdout)['videos']], [2, 2])
+
+    def test_a_random_seed_is_shown_as_such(self):
+        for given in ('random', -1):
+            shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--seed', given)).stdout
+            self.assertRegex(shown, r'(?m)^seed: "random" .*# command line$')
 
     def test_several_videos_of_standard_input(self):
         result = self.succeed(self.run_program('generate', '--prompt-file', '-', '-m', MODEL, *TINY, '--frames', 1, '--seed', 'random', '--count', 2, '-o', 'c.y4m', input='a'))

@@ -47,6 +47,35 @@ class Errors(CommandLineTest):
                 self.assertTrue(report['exit']['remedy'])
         self.assertEqual(self.run_program('generate', '-p', 'x', '-m', 'nowhere').stdout, '')
 
+    def test_reports_tell_of_early_failures(self):
+        (self.folder / 'my.yaml').write_text('report: named.json\n')
+        for arguments, command, cause in (
+                (['generate', '-p', 'x', '-m', 'nowhere', '--report', 'r.json'], 'generate', 'nowhere: is not a folder'),
+                (['generate', '-p', 'x', '-m', MODEL, '--steps', 'many', '--report=r.json'], 'generate', '--steps many'),
+                (['generate', '-p', 'x', '-m', 'nowhere', '--config', 'my.yaml'], 'generate', 'nowhere'),
+                (['batch', '--report', 'r.json', '-m', MODEL], 'batch', 'a prompt set is missing'),
+                (['bench', 'attention', '--shape', '1,1,64,64', '--report', 'r.json', '-o', 'none/a.md'], 'bench attention', 'none')):
+            for _ in range(2):  # an earlier report is replaced
+                with self.subTest(arguments):
+                    self.fail_with(self.run_program(*arguments), 2, cause)
+                    name = 'named.json' if 'my.yaml' in arguments else 'r.json'
+                    report = json.loads((self.folder / name).read_text())
+                    self.assertEqual((report['command'], report['exit']['code'], report['exit']['state']), (command, 2, 'failed'))
+                    self.assertIn(cause, report['exit']['cause'])
+            (self.folder / name).unlink()
+
+    def test_reports_of_early_failures_replace_nothing(self):
+        (self.folder / 'notes.txt').write_text('mine')
+        (self.folder / 'my.yaml').write_text('steps: 2\noutput: clip.mp4\n')
+        failing = ['generate', '-p', 'x', '-m', 'nowhere']
+        for arguments in ([*failing, '--report', 'notes.txt'], [*failing, '--config', 'my.yaml', '--report', 'my.yaml'], [*failing, '-o', 'clip.mp4', '--report', 'clip.mp4'],
+                          [*failing, '-oclip.mp4', '--report', './clip.mp4'], [*failing, '--config', 'my.yaml', '--report', 'clip.mp4'], [*failing, '--report', '-'],
+                          [*failing, '--report', 'none/r.json'], ['config', 'show', '-m', 'nowhere', '--report', 'r.json']):
+            with self.subTest(arguments):
+                self.fail_with(self.run_program(*arguments), 2)
+                self.assertEqual(self.names(), ['my.yaml', 'notes.txt'])
+                self.assertEqual((self.folder / 'notes.txt').read_text(), 'mine')
+
     def test_a_dash_is_no_report(self):
         self.fail_with(self.generate('--report', '-'), 2, '--report -', '--json')
         self.assertEqual(self.names(), [])

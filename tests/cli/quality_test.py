@@ -63,6 +63,12 @@ class BenchQuality(CommandLineTest):
         self.assertEqual({(row['step_ms'], row['rel_l1']) for row in rows}, {(None, None)})
         self.assertIn('left out: --dropped none and --select error exclude each other', result.stderr)
 
+    def test_each_kind_of_dropped_block_has_its_usual_topk_unless_a_config_says_one(self):
+        arguments = ['--device', 'cpu', '--steps', 1, '--quiet', '--limit', 1, '--timed-steps', 0, '--no-rel-l1', '--dropped', 'none,mean']
+        for model, expected in ((MODEL, [('none', 0.5), ('mean', 0.12)]), (TINY, [('none', 0.5), ('mean', 0.5)])):
+            rows = self.report('-m', model, '--size', '64x64', '--frames', 9, *arguments)['rows']
+            self.assertEqual([(row['dropped'], row['topk']) for row in rows], expected)
+
     def test_prompts_take_seeds_as_in_a_batch_and_full_attention_is_the_reference(self):
         arguments = [*LARGER, *METHOD, '--topk', 0.3, '--timed-steps', 0]
         both = self.report(*arguments)['rows'][0]

@@ -101,6 +101,13 @@ class Tune(CommandLineTest):
         self.assertEqual(self.names(), ['a.mp4', 'p.missed.yaml', 'p.yaml'])
         self.assertNotIn('of an earlier run', (self.folder / 'p.yaml').read_text())
 
+    def test_a_profile_that_misses_its_floor_replaces_profiles_only(self):
+        (self.folder / 'p.missed.yaml').write_text('mine: true\n')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--min-psnr', 99), 2, 'p.missed.yaml', 'holds something else than a profile')
+        self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', 'p.missed.yaml'), 2, '--report', 'same file')
+        self.assertEqual(self.names(), ['p.missed.yaml'])
+        self.assertEqual((self.folder / 'p.missed.yaml').read_text(), 'mine: true\n')
+
     def test_a_floor_is_worth_dense_steps(self):
         usual = ['-p', PROMPT, '--videos', 1, '--quiet', '--steps', 4]
         bare = self.tuned(*usual, '-o', 'bare.yaml')['tune']

@@ -189,9 +189,9 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
     const models::GenerateSettings resolved = pipeline.resolve(request);
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
     for (const std::string& warning : {profile_warning(options, resolved), models::frame_count_warning(resolved)})
-      if (!warning.empty()) row.warnings.push_back(warning);
+      if (!warning.empty()) row.told.push_back(warning);
     row.recipe = make_recipe(options, resolved, pipeline);
-    for (const std::string& warning : recipe_mismatches(row.settings, row.recipe)) row.warnings.push_back(warning);
+    for (const std::string& warning : recipe_mismatches(row.settings, row.recipe)) row.told.push_back(warning);
     row.identity = recipe_identity(row.recipe, options);
     // Files beside the video make no other recipe, but the row is not finished without them.
     if (!options.run.contact_sheet.empty() || !options.save_latents.empty())

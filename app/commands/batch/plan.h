@@ -35,10 +35,11 @@ struct PlannedRow {
   std::string output;  // the video's name in the folder
   Settings settings;
   GenerateOptions options;
-  nlohmann::json recipe;  // resolved; empty where the row is bad
-  std::string identity;   // likewise
-  at::Tensor text;        // its embeddings, on the CPU
-  std::vector<std::string> warnings;
+  nlohmann::json recipe;              // resolved; empty where the row is bad
+  std::string identity;               // likewise
+  at::Tensor text;                    // its embeddings, on the CPU
+  std::vector<std::string> told;      // warnings that come before the work
+  std::vector<std::string> warnings;  // and those of the work
   int64_t resumed_at_step = 0;
   std::string cause, remedy;  // why the row is bad, with the place of the row or of its value; empty: it is not
 

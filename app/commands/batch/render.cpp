@@ -22,7 +22,6 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/failure.h"
-#include "models/frames.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -147,10 +146,7 @@ void Renderer::encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pi
 }
 
 models::GenerateObserver Renderer::observe(const PlannedRow& row) {
-  models::GenerateObserver observer;
-  observer.stage = [this](const std::string& stage) { progress_.stage(stage); };
-  observer.step = [this](int64_t step, int64_t steps, double seconds) { progress_.step(step, steps, seconds); };
-  observer.decode = [this](int64_t done, int64_t total) { progress_.step(done, total, 0); };
+  models::GenerateObserver observer = app::observe(progress_, row.recipe.at("steps").get<int64_t>());
   observer.cancelled = [this] { return interrupted() || write_failed_; };
   keep_checkpoints(observer, checkpoint_beside(row.options.run.output), row.identity, row.options.checkpoint_every, {},
                    [this, &row](const std::string& warning) { tally_.warnings.push_back(row.place + ": " + warning); });
@@ -169,7 +165,6 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
   models::GenerateObserver observer = observe(row);
   observer.latents = [&](const models::GenerateResult& denoised) {
     add_outcome(row.recipe, denoised);
-    if (!options.save_latents.empty()) return save_latents(options.save_latents, denoised.latents, dump(row.recipe));
     const std::string warning = kept.save(denoised.latents, dump(row.recipe));
     if (!warning.empty()) row.warnings.push_back(warning);
   };
@@ -179,7 +174,7 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
 }
 
 void Renderer::render_row(PlannedRow& row, models::Pipeline& pipeline) {
-  const auto kept = std::make_shared<KeptLatents>(fs::path(), row.options.run.output);
+  const auto kept = std::make_shared<KeptLatents>(row.options.save_latents, row.options.run.output);
   const auto result = attempt({&row}, [&] { return generate(row, pipeline, *kept); });
   row.text.reset();
   if (!result) {
@@ -220,12 +215,8 @@ nlohmann::json Renderer::write_files(const PlannedRow& row, const models::Genera
   const WrittenVideo video = write_outputs(run, result.frames, dump(row.recipe), row.options.request.prompt);
   written.warnings.insert(written.warnings.end(), result.warnings.begin(), result.warnings.end());
   if (!video.note.empty()) written.warnings.push_back(video.note);
-  if (const std::string wrong = models::defect(result.frames); wrong.empty()) {
-    kept.let_go();
-  } else {
-    const fs::path latents = row.options.save_latents.empty() ? kept.saved() : row.options.save_latents;
-    written.warnings.push_back("the video " + wrong + "; its latents are in " + latents.string());
-  }
+  if (const std::string wrong = defect_warning(result.frames, kept); !wrong.empty()) written.warnings.push_back(wrong);
+  kept.check();
   nlohmann::json entry = line(row, "done");
   entry["sha256"] = sha256_of_file(run.output);
   entry["bytes"] = fs::file_size(run.output);
@@ -235,7 +226,8 @@ nlohmann::json Renderer::write_files(const PlannedRow& row, const models::Genera
   entry["seconds"] = written.seconds;
   entry["sparsity"] = result.attention.statistics.sparsity();
   entry["encoder"] = video.encoder;
-  entry["warnings"] = written.warnings;
+  entry["warnings"] = row.told;
+  for (const std::string& warning : written.warnings) entry["warnings"].push_back(warning);
   if (row.resumed_at_step > 0) entry["resumed_at_step"] = row.resumed_at_step;
   return entry;
 }

@@ -23,7 +23,8 @@ struct Tally {
   int64_t skipped = 0;   // finished by earlier runs
   int64_t rendered = 0;  // by this one
   std::vector<const PlannedRow*> failed;
-  std::vector<std::string> warnings;
+  std::vector<std::string> told;          // warnings that were printed before the work
+  std::vector<std::string> warnings;      // and those that came of it
   std::map<std::string, double> seconds;  // by stage, summed over the videos of this run
 };
 

@@ -27,7 +27,9 @@ void refuse_idle_selection(const Settings& settings, const PipelineOptions& opti
 
 /// One for each row of mode sparse, of the lists and of what other sources give.
 Selections make_policies(const Settings& settings, const PipelineOptions& options) {
-  Selections selections = combine(options.sparse, read_untuned_policy(settings));
+  SelectionLists lists = options.sparse;
+  lists.usual_topk = !settings.has("topk");
+  Selections selections = combine(lists, read_untuned_policy(settings));
   const auto has_means = [](const attention::Policy& policy) { return policy.dropped == attention::Dropped::mean; };
   if (std::none_of(selections.policies.begin(), selections.policies.end(), has_means))
     refuse_idle(settings, "cell", "dropped", "without means for dropped blocks");

@@ -87,7 +87,9 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
     profiles.push_back({.file = file, .policy = attention::policy_of(profile)});
     if (settings.has("dense_layers")) profiles.back().policy.dense_layers = untuned.dense_layers;
   }
-  plan.grid = expand(options.lists, untuned, plan.request.token_order, profiles);
+  QualityLists lists = options.lists;
+  lists.selection.usual_topk = !settings.has("topk");
+  plan.grid = expand(lists, untuned, plan.request.token_order, profiles);
   plan.timed_steps = options.timed_steps;
   plan.check = !options.no_rel_l1;
   plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : std::filesystem::path(options.judge);

@@ -213,7 +213,9 @@ Selections combine(const SelectionLists& lists, const Policy& base) {
   expansion.add(Selection::topk, &HeadPolicy::topk, axes.topk);
   expansion.add(Selection::cdf, &HeadPolicy::cdf, axes.cdf);
   expansion.add(Selection::error, &HeadPolicy::error, axes.error);
-  const std::vector<Policy>& policies = expansion.result.policies;
+  std::vector<Policy>& policies = expansion.result.policies;
+  if (lists.usual_topk && !lists.say_how_many_blocks())
+    for (Policy& policy : policies) policy.defaults.topk = attention::usual_topk(policy.dropped);
   const auto has_means = [](const Policy& policy) { return policy.dropped == Dropped::mean; };
   if (lists.cell && std::none_of(policies.begin(), policies.end(), has_means))
     throw bad_input("--cell " + *lists.cell + " has no effect without means for dropped blocks",

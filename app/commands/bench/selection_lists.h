@@ -17,6 +17,7 @@ namespace sparsereel::app::bench {
 struct SelectionLists {
   std::optional<std::string> topk = {}, cdf = {}, error = {};  // they take the place of each other
   std::optional<std::string> dropped = {}, select = {}, cell = {}, selection_rows = {}, similarity = {};
+  bool usual_topk = false;  // nothing says a topk, no config either: each kind of dropped block has its usual one
 
   /// The options that were given, as "--topk".
   std::vector<std::string> given() const;
@@ -33,7 +34,7 @@ struct Selections {
 };
 
 /// `base` with each item of a list and each of the others, methods outermost, how many blocks innermost, but for:
-///   topk, cdf and error, each with the rows of its own; without any of them it is as `base` says;
+///   topk, cdf and error, each with the rows of its own; without any of them it is as `base` says, or what is usual;
 ///   cells, which are nothing to blocks that are dropped without means;
 ///   what contradicts itself, which is left out: blocks ranked by the error of a mean that they have not.
 /// Where --dropped or --select is not given it is `base`'s, or what the other one needs, as with models::make_policy().

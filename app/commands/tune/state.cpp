@@ -151,6 +151,10 @@ fs::path state_beside(const fs::path& profile) {
   return profile.string() + ".search";
 }
 
+fs::path missed_beside(const fs::path& profile) {
+  return fs::path(profile).replace_filename(profile.stem().string() + ".missed" + profile.extension().string());
+}
+
 TuneState load_state(const fs::path& path, const std::string& key, const attention::HeadSearch& search,
                      const SearchLimits& limits) {
   TuneState fresh;

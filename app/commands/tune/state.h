@@ -52,6 +52,9 @@ struct TuneState {
 /// "profile.yaml" -> "profile.yaml.search"
 std::filesystem::path state_beside(const std::filesystem::path& profile);
 
+/// Where the best that was found stays when it misses the floor: "p.yaml" -> "p.missed.yaml"
+std::filesystem::path missed_beside(const std::filesystem::path& profile);
+
 /// What a saved search must fit.
 struct SearchLimits {
   size_t layers = 0, heads = 0;  // of the model

@@ -73,6 +73,18 @@ TEST(QualityGrid, DroppedWithoutMeansIsRankedByMassWhereNothingElseIsSaid) {
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));
 }
 
+TEST(QualityGrid, EachKindOfDroppedBlockHasItsUsualTopkWhereNothingSaysOne) {
+  SelectionLists lists{.dropped = "none,mean"};
+  lists.usual_topk = true;
+  EXPECT_THAT(names(expanded(lists)),
+              ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.12, mean, error, cell 16, hilbert"));
+  lists.topk = "0.3";
+  EXPECT_THAT(names(expanded(lists)),
+              ElementsAre("topk 0.3, none, mass, hilbert", "topk 0.3, mean, error, cell 16, hilbert"));
+  EXPECT_THAT(names(expanded({.dropped = "none,mean"})),
+              ElementsAre("topk 0.4, none, mass, hilbert", "topk 0.4, mean, error, cell 16, hilbert"));
+}
+
 TEST(QualityGrid, RankingByErrorBringsItsMeans) {
   EXPECT_THAT(names(expanded({.topk = "0.5", .select = "mass,error"})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));

@@ -6,6 +6,7 @@
 
 #include "app/outputs.h"
 #include "app/report.h"
+#include "models/pipeline.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
@@ -69,9 +70,37 @@ TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
   EXPECT_EQ(printed(), "set 4/9  10.00 s/it  ETA 0:50\n");
 }
 
+TEST_F(ProgressLines, TellWhereALongStepIs) {
+  Progress progress(true, 0);
+  const models::GenerateObserver observer = observe(progress, 50);
+  const at::Tensor none;
+  const hilbert::Grid grid;
+  const auto attend = [&](int64_t step) {
+    attention::Context context;
+    context.step = step;
+    observer.attention({.q = none, .k = none, .v = none, .context = context, .grid = grid});
+  };
+  observer.stage("denoise");
+  attend(0);
+  observer.step(1, 50, 2);
+  progress.set("set", 1, 9, 1, 10);
+  attend(1);
+  EXPECT_EQ(printed(),
+            "denoise ...\ndenoise: step 1 of 50, 0 s in it\ndenoise 1/50  2.00 s/it  ETA 1:38\n"
+            "set 1/9  10.00 s/it  ETA 1:20\nset 1/9, denoise: step 2 of 50, 0 s in it\n");
+}
+
+TEST_F(ProgressLines, SayNothingOfAShortStep) {
+  Progress progress(true);
+  progress.stage("denoise");
+  progress.within(1, 50);
+  EXPECT_EQ(printed(), "");
+}
+
 TEST_F(ProgressLines, AreNotThereWithQuiet) {
   Progress progress(false, 0);
   progress.stage("denoise");
+  progress.within(1, 4);
   progress.set("set", 1, 9, 1, 10);
   EXPECT_EQ(printed(), "");
 }
