@@ -7,7 +7,7 @@
 
 #include "models/checkpoint/configs.h"
 #include "models/pipeline.h"
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/scheduler.h"
 
 namespace sparsereel::models {
 

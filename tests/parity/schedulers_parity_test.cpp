@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/scheduler.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

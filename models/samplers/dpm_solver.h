@@ -1,8 +1,8 @@
 // The stochastic two-step DPM-Solver++ (arXiv:2211.01095, SDE variant) of CogVideoXDPMScheduler.
 #pragma once
 
-#include "models/schedulers/noise_schedule.h"
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/noise_schedule.h"
+#include "models/samplers/scheduler.h"
 
 namespace sparsereel::models {
 

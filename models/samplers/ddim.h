@@ -1,8 +1,8 @@
 // DDIM (arXiv:2010.02502) without added noise, as CogVideoXDDIMScheduler steps it.
 #pragma once
 
-#include "models/schedulers/noise_schedule.h"
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/noise_schedule.h"
+#include "models/samplers/scheduler.h"
 
 namespace sparsereel::models {
 

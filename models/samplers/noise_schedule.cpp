@@ -1,5 +1,5 @@
 // The noise schedule: betas -> cumulative alphas with SNR shift and zero terminal SNR, and the spacing of timesteps.
-#include "models/schedulers/noise_schedule.h"
+#include "models/samplers/noise_schedule.h"
 
 #include <ATen/ATen.h>
 

@@ -1,5 +1,5 @@
 // The samplers' contract beyond parity: errors, draws from the generator, history.
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/scheduler.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

@@ -1,5 +1,5 @@
 // One DDIM step: a weighted sum of the sample and the predicted clean sample.
-#include "models/schedulers/ddim.h"
+#include "models/samplers/ddim.h"
 
 #include <ATen/ATen.h>
 

@@ -1,11 +1,11 @@
 // Scheduler class names -> samplers.
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/scheduler.h"
 
 #include <ATen/ATen.h>
 
 #include "hilbert/error.h"
-#include "models/schedulers/ddim.h"
-#include "models/schedulers/dpm_solver.h"
+#include "models/samplers/ddim.h"
+#include "models/samplers/dpm_solver.h"
 
 namespace sparsereel::models {
 

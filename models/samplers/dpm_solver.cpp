@@ -1,5 +1,5 @@
 // One DPM-Solver++ step in log-SNR time, first order where there is no history, else second order.
-#include "models/schedulers/dpm_solver.h"
+#include "models/samplers/dpm_solver.h"
 
 #include <ATen/ATen.h>
 
