@@ -41,7 +41,7 @@ class Dit {
  public:
   virtual ~Dit() = default;
 
-  /// latents [B, F, C, H, W], text [B, L, text_dim], timesteps int64 [B]; returns the prediction [B, F, C, H, W] in the
+  /// latents [B, F, C, H, W], text [B, L, text_dim], timesteps [B]; returns the prediction [B, F, C, H, W] in the
   /// latents' dtype.
   virtual at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                              AttentionRun& run) = 0;
