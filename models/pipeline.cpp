@@ -341,14 +341,14 @@ Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, c
   Decoded result;
   result.tiled = use_tiling(tiling, latents.sizes());
   const bool tiled_first = result.tiled;
-  const at::Tensor scaled = latents.to(device_, dtype_).permute({0, 2, 1, 3, 4}) * (1.0 / vae_->scaling_factor());
+  const at::Tensor there = latents.to(device_, dtype_).permute({0, 2, 1, 3, 4});
   const auto progress = [&](int64_t done, int64_t total) {
     if (observer.decode) observer.decode(done, total);
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
   };
   result.frames = decode_or_retry_tiled(
       result.tiled, tiling == VaeTiling::automatic,
-      [&](bool tiled) { return host_frames(vae_->decode(scaled, tiled, progress)); },
+      [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); },
       [&] {
         const bool had_transformer = dit_ != nullptr;
         release_transformer();
