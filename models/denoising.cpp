@@ -1,11 +1,9 @@
-// Guidance, the guard against NaN, and the scheduler's step (diffusers' CogVideoXPipeline); see denoising.h.
+// Prediction, the guard against NaN, and the sampler's step; see denoising.h.
 #include "models/denoising.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "hilbert/error.h"
@@ -13,11 +11,6 @@
 
 namespace sparsereel::models {
 namespace {
-
-double grown_guidance(double guidance_scale, int64_t num_inference_steps, double timestep) {
-  const double steps = static_cast<double>(num_inference_steps);
-  return 1 + guidance_scale * (1 - std::cos(std::numbers::pi * std::pow((steps - timestep) / steps, 5.0))) / 2;
-}
 
 void add_layers(std::vector<attention::Statistics>& sum, const std::vector<attention::Statistics>& layers) {
   sum.resize(std::max(sum.size(), layers.size()));
@@ -32,7 +25,11 @@ bool all_finite(const at::Tensor& tensor) {
 
 Denoising::Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
                      const GenerateSettings& settings, DenoisingStart start)
-    : dit_(std::move(dit)), settings_(settings), dynamic_guidance_(request.use_dynamic_cfg), state_(std::move(start)) {
+    : dit_(std::move(dit)),
+      settings_(settings),
+      guidance_(settings.guidance_scale, request.use_dynamic_cfg, settings.num_inference_steps,
+                settings.guidance_passes),
+      state_(std::move(start)) {
   scheduler.class_name = settings.scheduler;
   sampler_ = make_sampler(scheduler, settings.num_inference_steps);
   attention_.mode = request.attention_mode;
@@ -41,20 +38,12 @@ Denoising::Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const 
   attention_.collects = false;
 }
 
-double Denoising::guidance(double timestep) const {
-  return dynamic_guidance_ ? grown_guidance(settings_.guidance_scale, settings_.num_inference_steps, timestep)
-                           : settings_.guidance_scale;
-}
-
 at::Tensor Denoising::predict(double timestep, AttentionRun& run) const {
-  const at::Tensor& latents = state_.latents;
-  const int64_t batch = state_.text.size(0);
-  const at::Tensor input = batch == 1 ? latents : at::cat({latents, latents});
-  const at::Tensor timesteps = at::full({batch}, timestep, latents.options().dtype(at::kFloat));
-  at::Tensor prediction = dit_->forward(input, state_.text, timesteps, run).to(at::kFloat);
-  if (batch == 1) return prediction;
-  const at::Tensor unconditional = prediction.narrow(0, 0, 1), conditional = prediction.narrow(0, 1, 1);
-  return unconditional + guidance(timestep) * (conditional - unconditional);
+  return guidance_.predict(
+      state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
+        const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
+        return dit_->forward(latents, text, timesteps, run);
+      });
 }
 
 /// Leaves the step's own counts in attention_.per_layer.

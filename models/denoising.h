@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "models/checkpoint/configs.h"
+#include "models/guidance.h"
 #include "models/pipeline.h"
 #include "models/samplers/sampler.h"
 
@@ -55,7 +56,6 @@ class Denoising {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  double guidance(double timestep) const;
   at::Tensor predict(double timestep, AttentionRun& run) const;
   at::Tensor predict_guarded(double timestep);
   at::Tensor redo_with_full_attention(double timestep);
@@ -65,7 +65,7 @@ class Denoising {
 
   std::shared_ptr<Dit> dit_;
   GenerateSettings settings_;
-  bool dynamic_guidance_;
+  Guidance guidance_;
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
   AttentionRun attention_;
