@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "models/checkpoint/configs.h"
-#include "models/checkpoint/weights.h"
 #include "models/layers/timestep_embedding.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

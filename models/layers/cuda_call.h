@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "models/checkpoint/weights.h"
 #include "models/layers/norm.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/checkpoint/configs.h"
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "models/checkpoint/configs.h"
-#include "models/checkpoint/weights.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/spatial_norm.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

@@ -1,5 +1,5 @@
 // Random weights are the same for the same seed, keep activations at unit scale, and stand for any checkpoint.
-#include "models/checkpoint/random_weights.h"
+#include "models/weights/random_weights.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/checkpoint/weights.h"
 #include "models/text/random_ids.h"
 #include "models/text/t5_encoder.h"
+#include "models/weights/weights.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

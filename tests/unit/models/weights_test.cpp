@@ -1,6 +1,6 @@
 // Weights arrive in the wanted dtype, without a copy where none is needed, and one error lists everything that does not
 // fit.
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 #include <ATen/ATen.h>
 

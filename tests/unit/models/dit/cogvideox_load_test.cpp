@@ -10,9 +10,9 @@
 #include <numeric>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/weights.h"
 #include "models/dit/cogvideox_weights.h"
 #include "models/dit/dit.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/checkpoint/upload.h"
+#include "models/weights/upload.h"
 
 namespace sparsereel::models {
 

@@ -1,6 +1,6 @@
 // Weights from the mapping onto the device: aliased where dtype and device allow it, copied and converted once
 // otherwise.
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 #include <ATen/ATen.h>
 
@@ -10,7 +10,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
-#include "models/checkpoint/random_weights.h"
+#include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 namespace {
