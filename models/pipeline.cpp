@@ -227,7 +227,7 @@ at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, std::v
   rows.push_back(token_ids("prompt", request.prompt, settings.max_sequence_length, warnings));
   const at::Tensor ids = at::stack(rows).to(device_);
   if (text_encoder_) return text_encoder_->forward(ids).to(dtype_);
-  return T5Encoder::forward_streamed(folder_.component("text_encoder"), device_, dtype_, ids).to(dtype_);
+  return T5Encoder::load(folder_.component("text_encoder"), device_, dtype_, Residence::file).forward(ids).to(dtype_);
 }
 
 /// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which

@@ -9,7 +9,6 @@
 
 #include "attention/token_gather.h"
 #include "hilbert/error.h"
-#include "models/dit/block_stream.h"
 #include "models/dit/cogvideox_tokens.h"
 #include "models/dit/cogvideox_weights.h"
 #include "models/dit/dit.h"
@@ -17,6 +16,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
+#include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
 namespace {
@@ -38,14 +38,7 @@ std::string shape_of(const at::Tensor& tensor) {
 
 class CogVideoX final : public Dit {
  public:
-  /// `offloaded`: holds the blocks, which `weights` then does not; may be empty.
-  CogVideoX(const CogVideoXConfig& config, std::string config_file, CogVideoXWeights weights,
-            std::unique_ptr<BlockStream> offloaded, at::TensorOptions options)
-      : config_(config),
-        config_file_(std::move(config_file)),
-        weights_(std::move(weights)),
-        offloaded_(std::move(offloaded)),
-        options_(options) {}
+  CogVideoX(const Component& component, at::Device device, at::ScalarType dtype, Residence residence);
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                      AttentionRun& run) override;
@@ -65,17 +58,33 @@ class CogVideoX final : public Dit {
                  attention::Context& context, const hilbert::Grid& grid, AttentionRun& run);
   at::Tensor attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context,
                     const hilbert::Grid& grid, AttentionRun& run);
-  const CogVideoXBlock& block_at(size_t layer);
   at::Tensor head(const at::Tensor& video, const at::Tensor& activated_time) const;
 
   CogVideoXConfig config_;
   std::string config_file_;
-  CogVideoXWeights weights_;
-  std::unique_ptr<BlockStream> offloaded_;
+  CogVideoXEnds weights_;
+  std::vector<CogVideoXBlock> blocks_;
+  std::unique_ptr<LayerWeights> layers_;  // brings the weights of blocks_
   at::TensorOptions options_;
   attention::Workspace workspace_;
   std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t>, TokenPlan> plans_;
 };
+
+CogVideoX::CogVideoX(const Component& component, at::Device device, at::ScalarType dtype, Residence residence)
+    : config_(parse_cogvideox_config(component.config, component.config_file)),
+      config_file_(component.config_file),
+      blocks_(static_cast<size_t>(config_.num_layers)),
+      options_(at::TensorOptions().device(device).dtype(dtype)) {
+  const auto reader = std::make_shared<WeightReader>(component, device, dtype);
+  weights_.weights(reader->loads(), config_);
+  std::vector<Slots> layers;
+  for (CogVideoXBlock& block : blocks_) {
+    const std::string name = "transformer_blocks." + std::to_string(layers.size());
+    layers.push_back(slots_of([&](const Visit& visit) { block.weights(visit, name, config_); }));
+  }
+  layers_ = load_layers(reader, std::move(layers), residence);
+  reader->check_complete();
+}
 
 void CogVideoX::check_inputs(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps) const {
   const int64_t side = config_.patch_size, depth = config_.patch_size_t.value_or(1);
@@ -165,13 +174,6 @@ void CogVideoX::run_block(const CogVideoXBlock& block, Residual& hidden, const a
   hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
 }
 
-/// To be asked for before each of the layer's runs: an offloaded block comes with it.
-const CogVideoXBlock& CogVideoX::block_at(size_t layer) {
-  CogVideoXBlock& block = weights_.blocks[layer];
-  if (offloaded_) offloaded_->visit(layer, tensors_of(block));
-  return block;
-}
-
 // video [B, N video, C] -> patches of the prediction, in the same token order.
 at::Tensor CogVideoX::head(const at::Tensor& video, const at::Tensor& activated_time) const {
   const std::vector<at::Tensor> v = linear_few_rows(activated_time, {&weights_.norm_out_modulation})[0].chunk(2, 1);
@@ -185,7 +187,7 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
   check_inputs(latents, text, timesteps);
   const hilbert::Grid grid = token_grid(latents.size(1), latents.size(3), latents.size(4));
   const TokenPlan& tokens = plan(grid, run.token_order);
-  run.per_layer.resize(weights_.blocks.size());
+  run.per_layer.resize(blocks_.size());
 
   attention::Context context;
   context.mode = run.mode;
@@ -200,9 +202,10 @@ at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text,
 
   const at::Tensor activated_time = at::silu(embed_time(timesteps));
   Residual hidden(embed_tokens(latents.to(options_), text.to(options_), tokens), grid.size());
-  for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
+  for (size_t layer = 0; layer < blocks_.size(); ++layer) {
     context.layer = static_cast<int64_t>(layer);
-    run_block(block_at(layer), hidden, activated_time, context, grid, run);
+    layers_->visit(layer);
+    run_block(blocks_[layer], hidden, activated_time, context, grid, run);
   }
   at::Tensor patches = head(hidden.value().narrow(1, 0, grid.size()), activated_time);
   if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
@@ -221,16 +224,8 @@ void CogVideoX::collect(AttentionRun& run) {
 
 std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
                                         bool offload) {
-  const CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
   if (device.is_cpu()) keep_freed_host_memory();
-  WeightReader reader(component, device, dtype);
-  std::unique_ptr<BlockStream> offloaded;
-  if (offload) offloaded = std::make_unique<BlockStream>(device);
-  const auto take_block = [&](CogVideoXBlock& block) { offloaded->take(tensors_of(block)); };
-  CogVideoXWeights weights =
-      load_cogvideox_weights(reader, config, offload ? take_block : std::function<void(CogVideoXBlock&)>());
-  return std::make_unique<CogVideoX>(config, component.config_file, std::move(weights), std::move(offloaded),
-                                     at::TensorOptions().device(device).dtype(dtype));
+  return std::make_unique<CogVideoX>(component, device, dtype, offload ? Residence::host : Residence::device);
 }
 
 }  // namespace sparsereel::models
