@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <string>
-#include <utility>
 
 #include "hilbert/error.h"
 
@@ -35,16 +34,16 @@ at::Tensor clamp_infinities(const at::Tensor& x) {
 /// x [B, L, d_model], bias [1, heads, L, L] added to the scores, which are not scaled by 1 / sqrt(d_kv).
 at::Tensor self_attention(const T5Layer& layer, const at::Tensor& x, const at::Tensor& bias, int64_t d_kv) {
   const auto heads = [&](const Linear& projection) {
-    return at::linear(x, projection.weight).unflatten(-1, {-1, d_kv}).transpose(1, 2);  // [B, heads, L, d_kv]
+    return linear(x, projection).unflatten(-1, {-1, d_kv}).transpose(1, 2);  // [B, heads, L, d_kv]
   };
   const at::Tensor attended = at::scaled_dot_product_attention(heads(layer.q), heads(layer.k), heads(layer.v), bias,
                                                                /*dropout_p=*/0.0, /*is_causal=*/false, /*scale=*/1.0);
-  return at::linear(attended.transpose(1, 2).flatten(2), layer.attention_out.weight);
+  return linear(attended.transpose(1, 2).flatten(2), layer.attention_out);
 }
 
 at::Tensor feed_forward(const T5Layer& layer, const at::Tensor& x) {
-  const at::Tensor gated = at::gelu(at::linear(x, layer.wi_0.weight), "tanh") * at::linear(x, layer.wi_1.weight);
-  return at::linear(gated.to(layer.wo.weight.scalar_type()), layer.wo.weight);
+  const at::Tensor gated = linear_gelu_tanh(x, layer.wi_0) * linear(x, layer.wi_1);
+  return linear(gated.to(layer.wo.weight.scalar_type()), layer.wo);
 }
 
 /// Everything but the layers.

@@ -155,7 +155,7 @@ CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVae
 
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history) {
   at::Tensor z = latents;
-  if (decoder.post_quant_conv) z = at::linear(z, decoder.post_quant_conv->weight, decoder.post_quant_conv->bias);
+  if (decoder.post_quant_conv) z = linear(z, *decoder.post_quant_conv);
   const at::Tensor buffer = causal_buffer(z.size(0), z.size(1), z.size(2), z.size(3), z.options());
   new_frames(buffer).copy_(z);
   at::Tensor x = causal_conv3d(decoder.conv_in, buffer, history);

@@ -130,8 +130,7 @@ int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
 
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
                        const at::Tensor& input_bias) {
-  const at::Tensor y = at::linear(z, norm.conv_y.weight, norm.conv_y.bias);
-  const at::Tensor b = at::linear(z, norm.conv_b.weight, norm.conv_b.bias);
+  const at::Tensor y = linear(z, norm.conv_y), b = linear(z, norm.conv_b);
 #ifdef SPARSEREEL_CUDA
   if (has_vae_kernels(x) && has_vae_kernels(out))
     return spatial_norm_silu_on_cuda(norm, kEps, x, input_bias, y, b, out);
