@@ -23,9 +23,9 @@ bool all_finite(const at::Tensor& tensor) {
 
 }  // namespace
 
-Denoising::Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
+Denoising::Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
                      const GenerateSettings& settings, DenoisingStart start)
-    : dit_(std::move(dit)),
+    : denoiser_(std::move(denoiser)),
       settings_(settings),
       guidance_(settings.guidance_scale, request.use_dynamic_cfg, settings.num_inference_steps,
                 settings.guidance_passes),
@@ -42,7 +42,7 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) const {
   return guidance_.predict(
       state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
         const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
-        return dit_->forward(latents, text, timesteps, run);
+        return denoiser_->forward(latents, text, timesteps, run);
       });
 }
 
@@ -51,7 +51,7 @@ at::Tensor Denoising::predict_guarded(double timestep) {
   at::Tensor prediction = predict(timestep, attention_);
   sampler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
   const bool finite = all_finite(prediction);
-  dit_->collect(attention_);
+  denoiser_->collect(attention_);
   if (finite) return prediction;
   if (attention_.mode != attention::Mode::full) {
     prediction = redo_with_full_attention(timestep);
@@ -78,7 +78,7 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;
-    dit_->collect(nobodys);
+    denoiser_->collect(nobodys);
   } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost counts for nobody; the step's error is thrown
   }
 }

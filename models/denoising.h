@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "models/checkpoint/configs.h"
+#include "models/dit/denoiser.h"
 #include "models/guidance.h"
 #include "models/pipeline.h"
 #include "models/samplers/sampler.h"
@@ -34,7 +35,7 @@ struct DenoisingState {
 
 class Denoising {
  public:
-  Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
+  Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
             const GenerateSettings& settings, DenoisingStart start);
 
   int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }
@@ -63,7 +64,7 @@ class Denoising {
   void add_up_layers();
   void take_step();
 
-  std::shared_ptr<Dit> dit_;
+  std::shared_ptr<Denoiser> denoiser_;
   GenerateSettings settings_;
   Guidance guidance_;
   std::unique_ptr<Sampler> sampler_;

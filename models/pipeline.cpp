@@ -16,6 +16,7 @@
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
+#include "models/dit/cogvideox.h"
 #include "models/frames.h"
 #include "models/memory_need.h"
 #include "models/request.h"
@@ -148,7 +149,7 @@ class CogVideoXPipeline final : public Pipeline {
   T5Config text_config_;
   mutable std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<T5Encoder> text_encoder_;
-  std::shared_ptr<Dit> dit_;
+  std::shared_ptr<Denoiser> dit_;
   std::unique_ptr<VaeDecoder> vae_;
 };
 

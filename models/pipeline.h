@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "hilbert/token_order.h"
-#include "models/dit/dit.h"
+#include "models/checkpoint/model_folder.h"
+#include "models/dit/attend.h"
 #include "models/guidance.h"
 
 namespace sparsereel::models {

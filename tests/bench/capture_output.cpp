@@ -5,7 +5,7 @@
 
 #include "models/checkpoint/model_folder.h"
 #include "models/device.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 #include "models/vae/vae.h"
 #include "tests/bench/program.h"
 

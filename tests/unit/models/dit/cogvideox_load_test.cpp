@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 
 namespace sparsereel::models {
 namespace {
