@@ -1,11 +1,9 @@
-// Guidance, the guard against NaN, and the scheduler's step (diffusers' CogVideoXPipeline); see denoising.h.
+// Prediction, the guard against NaN, and the sampler's step; see denoising.h.
 #include "models/denoising.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "hilbert/error.h"
@@ -13,12 +11,6 @@
 
 namespace sparsereel::models {
 namespace {
-
-double grown_guidance(double guidance_scale, int64_t num_inference_steps, int64_t timestep) {
-  const double steps = static_cast<double>(num_inference_steps);
-  return 1 + guidance_scale *
-                 (1 - std::cos(std::numbers::pi * std::pow((steps - static_cast<double>(timestep)) / steps, 5.0))) / 2;
-}
 
 void add_layers(std::vector<attention::Statistics>& sum, const std::vector<attention::Statistics>& layers) {
   sum.resize(std::max(sum.size(), layers.size()));
@@ -31,39 +23,35 @@ bool all_finite(const at::Tensor& tensor) {
 
 }  // namespace
 
-Denoising::Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
+Denoising::Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
                      const GenerateSettings& settings, DenoisingStart start)
-    : dit_(std::move(dit)), settings_(settings), dynamic_guidance_(request.use_dynamic_cfg), state_(std::move(start)) {
+    : denoiser_(std::move(denoiser)),
+      settings_(settings),
+      guidance_(settings.guidance_scale, request.use_dynamic_cfg, settings.num_inference_steps,
+                settings.guidance_passes),
+      state_(std::move(start)) {
   scheduler.class_name = settings.scheduler;
-  scheduler_ = make_scheduler(scheduler, settings.num_inference_steps);
+  sampler_ = make_sampler(scheduler, settings.num_inference_steps);
   attention_.mode = request.attention_mode;
   attention_.policy = request.attention_policy;
   attention_.token_order = request.token_order;
   attention_.collects = false;
 }
 
-double Denoising::guidance(int64_t timestep) const {
-  return dynamic_guidance_ ? grown_guidance(settings_.guidance_scale, settings_.num_inference_steps, timestep)
-                           : settings_.guidance_scale;
-}
-
-at::Tensor Denoising::predict(int64_t timestep, AttentionRun& run) const {
-  const at::Tensor& latents = state_.latents;
-  const int64_t batch = state_.text.size(0);
-  const at::Tensor input = batch == 1 ? latents : at::cat({latents, latents});
-  const at::Tensor timesteps = at::full({batch}, timestep, latents.options().dtype(at::kLong));
-  at::Tensor prediction = dit_->forward(input, state_.text, timesteps, run).to(at::kFloat);
-  if (batch == 1) return prediction;
-  const at::Tensor unconditional = prediction.narrow(0, 0, 1), conditional = prediction.narrow(0, 1, 1);
-  return unconditional + guidance(timestep) * (conditional - unconditional);
+at::Tensor Denoising::predict(double timestep, AttentionRun& run) const {
+  return guidance_.predict(
+      state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
+        const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
+        return denoiser_->forward(latents, text, timesteps, run);
+      });
 }
 
 /// Leaves the step's own counts in attention_.per_layer.
-at::Tensor Denoising::predict_guarded(int64_t timestep) {
+at::Tensor Denoising::predict_guarded(double timestep) {
   at::Tensor prediction = predict(timestep, attention_);
-  scheduler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
+  sampler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
   const bool finite = all_finite(prediction);
-  dit_->collect(attention_);
+  denoiser_->collect(attention_);
   if (finite) return prediction;
   if (attention_.mode != attention::Mode::full) {
     prediction = redo_with_full_attention(timestep);
@@ -74,7 +62,7 @@ at::Tensor Denoising::predict_guarded(int64_t timestep) {
 }
 
 /// What counts is what is committed: the step's counts become those of full attention.
-at::Tensor Denoising::redo_with_full_attention(int64_t timestep) {
+at::Tensor Denoising::redo_with_full_attention(double timestep) {
   AttentionRun full;
   full.token_order = attention_.token_order;
   full.step = done_;
@@ -90,7 +78,7 @@ at::Tensor Denoising::redo_with_full_attention(int64_t timestep) {
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;
-    dit_->collect(nobodys);
+    denoiser_->collect(nobodys);
   } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost counts for nobody; the step's error is thrown
   }
 }
@@ -104,8 +92,8 @@ void Denoising::add_up_layers() {
 void Denoising::take_step() {
   attention_.step = done_;
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
-  const at::Tensor prediction = predict_guarded(scheduler_->timesteps().at(static_cast<size_t>(done_)));
-  at::Tensor next = scheduler_->step(prediction, done_, state_.latents, state_.generator);
+  const at::Tensor prediction = predict_guarded(sampler_->timesteps().at(static_cast<size_t>(done_)));
+  at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
   next = next.to(state_.latents.scalar_type());
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
@@ -119,7 +107,7 @@ void Denoising::step() {
   AttentionRun attention = attention_;
   std::vector<std::string> warnings = warnings_;
   at::Generator generator = state_.generator.clone();
-  const std::map<std::string, at::Tensor> history = scheduler_->state();
+  const std::map<std::string, at::Tensor> history = sampler_->state();
   try {
     take_step();
   } catch (...) {
@@ -127,7 +115,7 @@ void Denoising::step() {
     attention_ = std::move(attention);
     warnings_ = std::move(warnings);
     state_.generator = std::move(generator);
-    scheduler_->restore(history);
+    sampler_->restore(history);
     throw;
   }
 }
@@ -135,7 +123,7 @@ void Denoising::step() {
 DenoisingState Denoising::state() const {
   DenoisingState state{.step = done_,
                        .latents = state_.latents.to(at::kCPU).contiguous(),
-                       .scheduler = scheduler_->state(),
+                       .scheduler = sampler_->state(),
                        .generator = state_.generator.get_state(),
                        .per_step = attention_.per_step,
                        .redone_steps = attention_.redone_steps,
@@ -154,7 +142,7 @@ void Denoising::resume(const DenoisingState& state) {
   state_.latents = state.latents.to(device);
   std::map<std::string, at::Tensor> history = state.scheduler;
   for (auto& [name, tensor] : history) tensor = tensor.to(device);
-  scheduler_->restore(history);
+  sampler_->restore(history);
   state_.generator.set_state(state.generator);
   attention_.per_step = state.per_step;
   attention_.redone_steps = state.redone_steps;

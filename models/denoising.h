@@ -6,8 +6,10 @@
 #include <memory>
 
 #include "models/checkpoint/configs.h"
+#include "models/dit/denoiser.h"
+#include "models/guidance.h"
 #include "models/pipeline.h"
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/sampler.h"
 
 namespace sparsereel::models {
 
@@ -22,7 +24,7 @@ struct DenoisingStart {
 struct DenoisingState {
   int64_t step = 0;                             // steps done
   at::Tensor latents;                           // [1, F, C, H, W] in the run's dtype
-  std::map<std::string, at::Tensor> scheduler;  // Scheduler::state()
+  std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   at::Tensor generator;                         // uint8, as libtorch keeps it
   // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
   std::vector<std::vector<attention::Statistics>> per_step;
@@ -33,10 +35,10 @@ struct DenoisingState {
 
 class Denoising {
  public:
-  Denoising(std::shared_ptr<Dit> dit, SchedulerConfig scheduler, const GenerateRequest& request,
+  Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
             const GenerateSettings& settings, DenoisingStart start);
 
-  int64_t steps() const { return static_cast<int64_t>(scheduler_->timesteps().size()); }
+  int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }
   int64_t done() const { return done_; }
   bool finished() const { return done() == steps(); }
   /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
@@ -55,18 +57,17 @@ class Denoising {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  double guidance(int64_t timestep) const;
-  at::Tensor predict(int64_t timestep, AttentionRun& run) const;
-  at::Tensor predict_guarded(int64_t timestep);
-  at::Tensor redo_with_full_attention(int64_t timestep);
+  at::Tensor predict(double timestep, AttentionRun& run) const;
+  at::Tensor predict_guarded(double timestep);
+  at::Tensor redo_with_full_attention(double timestep);
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
 
-  std::shared_ptr<Dit> dit_;
+  std::shared_ptr<Denoiser> denoiser_;
   GenerateSettings settings_;
-  bool dynamic_guidance_;
-  std::unique_ptr<Scheduler> scheduler_;
+  Guidance guidance_;
+  std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
   AttentionRun attention_;
   std::vector<std::string> warnings_;

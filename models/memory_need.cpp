@@ -24,7 +24,8 @@ double block_elements(const GenerateSettings& settings, const CogVideoXConfig& t
   const double tokens = token_count(transformer, settings.latent_frames, settings.latent_height, settings.latent_width,
                                     settings.max_sequence_length);
   const auto channels = static_cast<double>(transformer.num_attention_heads * transformer.attention_head_dim);
-  const double batch = settings.guidance_scale > 1 ? 2 : 1;
+  const bool batched = settings.guidance_scale > 1 && settings.guidance_passes == GuidancePasses::batched;
+  const double batch = batched ? 2 : 1;
   return 5 * batch * tokens * channels;
 }
 

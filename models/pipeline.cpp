@@ -16,6 +16,7 @@
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
+#include "models/dit/cogvideox.h"
 #include "models/frames.h"
 #include "models/memory_need.h"
 #include "models/request.h"
@@ -148,7 +149,7 @@ class CogVideoXPipeline final : public Pipeline {
   T5Config text_config_;
   mutable std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<T5Encoder> text_encoder_;
-  std::shared_ptr<Dit> dit_;
+  std::shared_ptr<Denoiser> dit_;
   std::unique_ptr<VaeDecoder> vae_;
 };
 
@@ -227,7 +228,7 @@ at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, std::v
   rows.push_back(token_ids("prompt", request.prompt, settings.max_sequence_length, warnings));
   const at::Tensor ids = at::stack(rows).to(device_);
   if (text_encoder_) return text_encoder_->forward(ids).to(dtype_);
-  return T5Encoder::forward_streamed(folder_.component("text_encoder"), device_, dtype_, ids).to(dtype_);
+  return T5Encoder::load(folder_.component("text_encoder"), device_, dtype_, Residence::file).forward(ids).to(dtype_);
 }
 
 /// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which
@@ -341,14 +342,14 @@ Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, c
   Decoded result;
   result.tiled = use_tiling(tiling, latents.sizes());
   const bool tiled_first = result.tiled;
-  const at::Tensor scaled = latents.to(device_, dtype_).permute({0, 2, 1, 3, 4}) * (1.0 / vae_->scaling_factor());
+  const at::Tensor there = latents.to(device_, dtype_).permute({0, 2, 1, 3, 4});
   const auto progress = [&](int64_t done, int64_t total) {
     if (observer.decode) observer.decode(done, total);
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
   };
   result.frames = decode_or_retry_tiled(
       result.tiled, tiling == VaeTiling::automatic,
-      [&](bool tiled) { return host_frames(vae_->decode(scaled, tiled, progress)); },
+      [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); },
       [&] {
         const bool had_transformer = dit_ != nullptr;
         release_transformer();

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "hilbert/token_order.h"
-#include "models/dit/dit.h"
+#include "models/checkpoint/model_folder.h"
+#include "models/dit/attend.h"
+#include "models/guidance.h"
 
 namespace sparsereel::models {
 
@@ -28,6 +30,7 @@ struct GenerateRequest {
   std::optional<int64_t> num_inference_steps;
   std::optional<double> guidance_scale;
   bool use_dynamic_cfg = false;
+  GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;  // class name or ddim / dpm; empty: the checkpoint's
   std::optional<int64_t> max_sequence_length;
   std::optional<int64_t> width, height, num_frames;  // pixels, frames
@@ -47,6 +50,7 @@ struct GenerateRequest {
 struct GenerateSettings {
   int64_t num_inference_steps = 0;
   double guidance_scale = 0;
+  GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;

@@ -71,6 +71,7 @@ GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoX
   GenerateSettings settings;
   settings.num_inference_steps = request.num_inference_steps.value_or(kSteps);
   settings.guidance_scale = request.guidance_scale.value_or(kGuidanceScale);
+  settings.guidance_passes = request.guidance_passes;
   settings.scheduler = request.scheduler.empty() ? scheduler.class_name : scheduler_class(request.scheduler);
   settings.max_sequence_length = request.max_sequence_length.value_or(transformer.max_text_seq_length);
   settings.width = request.width.value_or(transformer.sample_width * spatial);

@@ -51,7 +51,7 @@ struct CogVideoXConfig {
 };
 
 /// diffusers' AutoencoderKLCogVideoX (decoder part). Not read, as they change nothing there: norm_eps, which the
-/// decoder's norms ignore, and invert_scale_latents, which concerns encoding an image.
+/// decoder's norms ignore, and invert_scale_latents, which only concerns encoding an image.
 struct CogVideoXVaeConfig {
   int64_t out_channels = 3;
   std::vector<int64_t> block_out_channels = {128, 256, 256, 512};

@@ -1,22 +1,17 @@
 // CogVideoX 2b, 5b and 1.5 (Yang et al., arXiv 2408.06072): patches in, blocks over [video | text] tokens, patches out.
+#include "models/dit/cogvideox.h"
+
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <map>
 #include <sstream>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "attention/token_gather.h"
 #include "hilbert/error.h"
-#include "models/dit/block_stream.h"
 #include "models/dit/cogvideox_tokens.h"
 #include "models/dit/cogvideox_weights.h"
 #include "models/dit/dit.h"
-#include "models/layers/host_memory.h"
-#include "models/layers/linear.h"
-#include "models/layers/norm.h"
-#include "models/layers/residual.h"
 
 namespace sparsereel::models {
 namespace {
@@ -38,47 +33,37 @@ std::string shape_of(const at::Tensor& tensor) {
 
 class CogVideoX final : public Dit {
  public:
-  /// `offloaded`: holds the blocks, which `weights` then does not; may be empty.
-  CogVideoX(const CogVideoXConfig& config, std::string config_file, CogVideoXWeights weights,
-            std::unique_ptr<BlockStream> offloaded, at::TensorOptions options)
-      : config_(config),
-        config_file_(std::move(config_file)),
-        weights_(std::move(weights)),
-        offloaded_(std::move(offloaded)),
-        options_(options) {}
+  explicit CogVideoX(const Component& component)
+      : config_(parse_cogvideox_config(component.config, component.config_file)),
+        config_file_(component.config_file),
+        blocks_(static_cast<size_t>(config_.num_layers)) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
-                     AttentionRun& run) override;
-  void collect(AttentionRun& run) override;
-
-  hilbert::Grid token_grid(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override {
-    return {latent_frames / config_.patch_size_t.value_or(1), latent_height / config_.patch_size,
-            latent_width / config_.patch_size};
+  size_t layers() const override { return blocks_.size(); }
+  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
+  void weights(size_t layer, const Visit& visit) override {
+    blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
   }
+  hilbert::Grid grid_of(const DitInput& input) const override;
+  TokenTables tables(const hilbert::Grid& grid) const override {
+    return cogvideox_tables(config_, config_file_, ends_.learned_positions, grid);
+  }
+  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  void block(size_t layer, Tokens& tokens, Attend& attend) const override;
+  at::Tensor head(Tokens& tokens, const DitInput& input, const TokenPlan& plan) const override;
 
  private:
-  void check_inputs(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps) const;
-  const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order);
-  at::Tensor embed_time(const at::Tensor& timesteps) const;
-  at::Tensor embed_tokens(const at::Tensor& latents, const at::Tensor& text, const TokenPlan& plan) const;
-  void run_block(const CogVideoXBlock& block, Residual& hidden, const at::Tensor& activated_time,
-                 attention::Context& context, const hilbert::Grid& grid, AttentionRun& run);
-  at::Tensor attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context,
-                    const hilbert::Grid& grid, AttentionRun& run);
-  const CogVideoXBlock& block_at(size_t layer);
-  at::Tensor head(const at::Tensor& video, const at::Tensor& activated_time) const;
+  void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
+  at::Tensor self_attention(const CogVideoXBlock& block, const at::Tensor& x, Attend& attend) const;
 
   CogVideoXConfig config_;
   std::string config_file_;
-  CogVideoXWeights weights_;
-  std::unique_ptr<BlockStream> offloaded_;
-  at::TensorOptions options_;
-  attention::Workspace workspace_;
-  std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t>, TokenPlan> plans_;
+  CogVideoXEnds ends_;
+  std::vector<CogVideoXBlock> blocks_;
 };
 
-void CogVideoX::check_inputs(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps) const {
+hilbert::Grid CogVideoX::grid_of(const DitInput& input) const {
   const int64_t side = config_.patch_size, depth = config_.patch_size_t.value_or(1);
+  const auto& [latents, text, timesteps] = input;
   if (latents.dim() != 5 || latents.size(2) != config_.in_channels || latents.size(1) % depth != 0 ||
       latents.size(3) % side != 0 || latents.size(4) % side != 0 || latents.numel() == 0) {
     throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, frames in " +
@@ -93,144 +78,77 @@ void CogVideoX::check_inputs(const at::Tensor& latents, const at::Tensor& text, 
                         std::to_string(config_.text_embed_dim) + " of " + config_file_,
                     "use the text encoder that the checkpoint was published with");
   }
+  return {latents.size(1) / depth, latents.size(3) / side, latents.size(4) / side};
 }
 
-const TokenPlan& CogVideoX::plan(const hilbert::Grid& grid, hilbert::TokenOrder order) {
-  const auto key = std::make_tuple(order, grid.frames, grid.height, grid.width);
-  auto found = plans_.find(key);
-  if (found == plans_.end()) {
-    found =
-        plans_.emplace(key, make_token_plan(config_, config_file_, weights_.learned_positions, grid, order, options_))
-            .first;
+void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions) const {
+  if (text.size(1) != positions.size(0)) {
+    throw bad_input(config_file_ + ": learned positions need max_text_seq_length = " +
+                        std::to_string(positions.size(0)) + " text tokens, not " + std::to_string(text.size(1)),
+                    "leave --max-sequence-length at the model's default");
   }
-  return found->second;
+  text.add_(positions);
 }
 
-at::Tensor CogVideoX::embed_time(const at::Tensor& timesteps) const {
-  const int64_t channels = config_.num_attention_heads * config_.attention_head_dim;
+Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
   const at::Tensor sinusoids =
-      timestep_sinusoids(timesteps.to(options_.device()), channels, config_.flip_sin_to_cos, config_.freq_shift);
-  return embed_timesteps(sinusoids.to(options_.dtype()), weights_.time_embedding);
-}
+      timestep_sinusoids(input.timesteps, ends_.text.weight.size(0), config_.flip_sin_to_cos, config_.freq_shift);
+  const at::Tensor time = at::silu(embed_timesteps(sinusoids.to(input.latents.scalar_type()), ends_.time_embedding));
 
-// [B, N video + L, C]: video tokens in the run's order, then text.
-at::Tensor CogVideoX::embed_tokens(const at::Tensor& latents, const at::Tensor& text, const TokenPlan& plan) const {
-  at::Tensor patches = patchify(latents, config_);
+  at::Tensor patches = patchify(input.latents, config_);
   if (plan.order.defined()) patches = attention::gather_tokens(patches, plan.order);
-  const int64_t video_tokens = patches.size(1), text_tokens = text.size(1);
-  at::Tensor hidden = at::empty({latents.size(0), video_tokens + text_tokens, weights_.text.weight.size(0)}, options_);
-  at::Tensor video_part = hidden.narrow(1, 0, video_tokens), text_part = hidden.narrow(1, video_tokens, text_tokens);
-  const at::Tensor projected = linear(patches, weights_.patch);
-  plan.video_positions.defined() ? at::add_out(video_part, projected, plan.video_positions)
-                                 : video_part.copy_(projected);
-  text_part.copy_(linear(text, weights_.text));
-  if (plan.text_positions.defined()) {
-    if (text_tokens != plan.text_positions.size(0)) {
-      throw bad_input(config_file_ + ": learned positions need max_text_seq_length = " +
-                          std::to_string(plan.text_positions.size(0)) + " text tokens, not " +
-                          std::to_string(text_tokens),
-                      "leave --max-sequence-length at the model's default");
-    }
-    text_part.add_(plan.text_positions);
-  }
-  return hidden;
+  const int64_t video_tokens = patches.size(1), text_tokens = input.text.size(1);
+  const at::Tensor hidden =
+      at::empty({patches.size(0), video_tokens + text_tokens, ends_.text.weight.size(0)}, input.latents.options());
+  at::Tensor video = hidden.narrow(1, 0, video_tokens), text = hidden.narrow(1, video_tokens, text_tokens);
+  const at::Tensor projected = linear(patches, ends_.patch);
+  plan.video_positions.defined() ? at::add_out(video, projected, plan.video_positions) : video.copy_(projected);
+  text.copy_(linear(input.text, ends_.text));
+  if (plan.text_positions.defined()) add_text_positions(text, plan.text_positions);
+  return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = time};
 }
 
 // x [B, N, C] -> the heads' outputs side by side [B, N, C].
-at::Tensor CogVideoX::attend(const CogVideoXBlock& block, const at::Tensor& x, attention::Context& context,
-                             const hilbert::Grid& grid, AttentionRun& run) {
+at::Tensor CogVideoX::self_attention(const CogVideoXBlock& block, const at::Tensor& x, Attend& attend) const {
   const at::Tensor qkv =
       linear(x, block.qkv).view({x.size(0), x.size(1), 3, config_.num_attention_heads, config_.attention_head_dim});
-  context.prologue.q_weight = block.norm_q.weight;
-  context.prologue.q_bias = block.norm_q.bias;
-  context.prologue.k_weight = block.norm_k.weight;
-  context.prologue.k_bias = block.norm_k.bias;
-  const at::Tensor q = qkv.select(2, 0), k = qkv.select(2, 1), v = qkv.select(2, 2);
-  if (run.watcher) run.watcher({.q = q, .k = k, .v = v, .context = context, .grid = grid});
-  const attention::Result result = attention::attend(q, k, v, context, workspace_);
-  if (run.attended) run.attended();
-  run.per_layer[static_cast<size_t>(context.layer)] += result.statistics;
-  run.kernel = result.kernel;
-  return result.out.reshape(x.sizes());
+  attention::Prologue prologue;
+  prologue.norm = attention::Prologue::Norm::layer;
+  prologue.eps = kQkNormEps;
+  prologue.q_weight = block.norm_q.weight;
+  prologue.q_bias = block.norm_q.bias;
+  prologue.k_weight = block.norm_k.weight;
+  prologue.k_bias = block.norm_k.bias;
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue)).reshape(x.sizes());
 }
 
-void CogVideoX::run_block(const CogVideoXBlock& block, Residual& hidden, const at::Tensor& activated_time,
-                          attention::Context& context, const hilbert::Grid& grid, AttentionRun& run) {
+void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
+  const CogVideoXBlock& block = blocks_[layer];
   const std::vector<at::Tensor> projected =
-      linear_few_rows(activated_time, {&block.norm1.modulation, &block.norm2.modulation});
+      linear_few_rows(tokens.time, {&block.norm1.modulation, &block.norm2.modulation});
   const JointModulation first = joint_modulation(projected[0]), second = joint_modulation(projected[1]);
-  at::Tensor x = hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first);
-  hidden.add(linear(attend(block, x, context, grid, run), block.to_out), first);
-  x = hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second);
-  hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
+  at::Tensor x = tokens.hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first);
+  tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
+  x = tokens.hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second);
+  tokens.hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
 }
 
-/// To be asked for before each of the layer's runs: an offloaded block comes with it.
-const CogVideoXBlock& CogVideoX::block_at(size_t layer) {
-  CogVideoXBlock& block = weights_.blocks[layer];
-  if (offloaded_) offloaded_->visit(layer, tensors_of(block));
-  return block;
-}
-
-// video [B, N video, C] -> patches of the prediction, in the same token order.
-at::Tensor CogVideoX::head(const at::Tensor& video, const at::Tensor& activated_time) const {
-  const std::vector<at::Tensor> v = linear_few_rows(activated_time, {&weights_.norm_out_modulation})[0].chunk(2, 1);
+at::Tensor CogVideoX::head(Tokens& tokens, const DitInput& input, const TokenPlan& plan) const {
+  const std::vector<at::Tensor> v = linear_few_rows(tokens.time, {&ends_.norm_out_modulation})[0].chunk(2, 1);
   const JointModulation modulation = {.video = {.shift = v[0], .scale = v[1], .gate = {}}, .text = {}};
-  const at::Tensor x = layer_norm(video, weights_.norm_final, config_.norm_eps);
-  return linear(layer_norm_modulate(x, weights_.norm_out, config_.norm_eps, x.size(1), modulation), weights_.out);
-}
-
-at::Tensor CogVideoX::forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
-                              AttentionRun& run) {
-  check_inputs(latents, text, timesteps);
-  const hilbert::Grid grid = token_grid(latents.size(1), latents.size(3), latents.size(4));
-  const TokenPlan& tokens = plan(grid, run.token_order);
-  run.per_layer.resize(weights_.blocks.size());
-
-  attention::Context context;
-  context.mode = run.mode;
-  context.policy = run.policy;
-  context.step = run.step;
-  context.text_tokens = text.size(1);
-  context.prologue.norm = attention::Prologue::Norm::layer;
-  context.prologue.eps = kQkNormEps;
-  context.prologue.rotary_cos = tokens.rotary.cos;
-  context.prologue.rotary_sin = tokens.rotary.sin;
-  context.prologue.rotary_pairs = tokens.rotary_pairs;
-
-  const at::Tensor activated_time = at::silu(embed_time(timesteps));
-  Residual hidden(embed_tokens(latents.to(options_), text.to(options_), tokens), grid.size());
-  for (size_t layer = 0; layer < weights_.blocks.size(); ++layer) {
-    context.layer = static_cast<int64_t>(layer);
-    run_block(block_at(layer), hidden, activated_time, context, grid, run);
-  }
-  at::Tensor patches = head(hidden.value().narrow(1, 0, grid.size()), activated_time);
-  if (tokens.inverse.defined()) patches = attention::gather_tokens(patches, tokens.inverse);
-  patches = unpatchify(patches, config_, latents.sizes()).to(latents.scalar_type());
-  if (run.collects) collect(run);
-  return patches;
-}
-
-void CogVideoX::collect(AttentionRun& run) {
-  attention::collect_counts(workspace_, run.per_layer);
-  run.statistics = {};
-  for (const attention::Statistics& layer : run.per_layer) run.statistics += layer;
+  const at::Tensor video = tokens.hidden.value().narrow(1, 0, plan.grid.size());
+  const at::Tensor x = layer_norm(video, ends_.norm_final, config_.norm_eps);
+  at::Tensor patches =
+      linear(layer_norm_modulate(x, ends_.norm_out, config_.norm_eps, x.size(1), modulation), ends_.out);
+  if (plan.inverse.defined()) patches = attention::gather_tokens(patches, plan.inverse);
+  return unpatchify(patches, config_, input.latents.sizes());
 }
 
 }  // namespace
 
-std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
-                                        bool offload) {
-  const CogVideoXConfig config = parse_cogvideox_config(component.config, component.config_file);
-  if (device.is_cpu()) keep_freed_host_memory();
-  WeightReader reader(component, device, dtype);
-  std::unique_ptr<BlockStream> offloaded;
-  if (offload) offloaded = std::make_unique<BlockStream>(device);
-  const auto take_block = [&](CogVideoXBlock& block) { offloaded->take(tensors_of(block)); };
-  CogVideoXWeights weights =
-      load_cogvideox_weights(reader, config, offload ? take_block : std::function<void(CogVideoXBlock&)>());
-  return std::make_unique<CogVideoX>(config, component.config_file, std::move(weights), std::move(offloaded),
-                                     at::TensorOptions().device(device).dtype(dtype));
+std::unique_ptr<Denoiser> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
+                                             bool offload) {
+  return load_denoiser(std::make_unique<CogVideoX>(component), component, device, dtype, offload);
 }
 
 }  // namespace sparsereel::models

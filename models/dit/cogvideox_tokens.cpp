@@ -1,18 +1,12 @@
-// Patches, token order and position tables of CogVideoX.
+// Patches and position tables of CogVideoX.
 #include "models/dit/cogvideox_tokens.h"
 
 #include <ATen/ATen.h>
 
-#include "attention/attention.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
 namespace {
-
-at::Tensor index_tensor(const std::vector<int64_t>& indices, at::Device device) {
-  return at::from_blob(const_cast<int64_t*>(indices.data()), {static_cast<int64_t>(indices.size())}, at::kLong)
-      .to(device, at::kLong, false, true);
-}
 
 hilbert::Grid sample_grid(const CogVideoXConfig& config) {
   return {(config.sample_frames - 1) / config.temporal_compression_ratio + 1, config.sample_height / config.patch_size,
@@ -38,7 +32,7 @@ RotaryTable rotary(const CogVideoXConfig& config, const std::string& config_file
 
 // Native order, [text_len + N video, C]: learned where the grid is the sample's, else computed (whose text part is zero
 // and left out).
-void add_positions(TokenPlan& plan, const CogVideoXConfig& config, const std::string& config_file,
+void add_positions(TokenTables& tables, const CogVideoXConfig& config, const std::string& config_file,
                    const at::Tensor& learned, const hilbert::Grid& grid) {
   const hilbert::Grid sample = sample_grid(config);
   if (learned.defined() && (grid.height != sample.height || grid.width != sample.width)) {
@@ -47,11 +41,12 @@ void add_positions(TokenPlan& plan, const CogVideoXConfig& config, const std::st
                     "ask for the checkpoint's own width and height");
   }
   if (learned.defined() && grid == sample) {
-    plan.text_positions = learned[0].slice(0, 0, config.max_text_seq_length);
-    plan.video_positions = learned[0].slice(0, config.max_text_seq_length);
+    tables.text_positions = learned[0].slice(0, 0, config.max_text_seq_length);
+    tables.video_positions = learned[0].slice(0, config.max_text_seq_length);
   } else {
-    plan.video_positions = sincos_positions_3d(config.num_attention_heads * config.attention_head_dim, grid,
-                                               config.spatial_interpolation_scale, config.temporal_interpolation_scale);
+    tables.video_positions =
+        sincos_positions_3d(config.num_attention_heads * config.attention_head_dim, grid,
+                            config.spatial_interpolation_scale, config.temporal_interpolation_scale);
   }
 }
 
@@ -78,33 +73,13 @@ at::Tensor unpatchify(const at::Tensor& patches, const CogVideoXConfig& config, 
       .contiguous();
 }
 
-TokenPlan make_token_plan(const CogVideoXConfig& config, const std::string& config_file,
-                          const at::Tensor& learned_positions, const hilbert::Grid& grid, hilbert::TokenOrder order,
-                          at::TensorOptions options) {
-  TokenPlan plan;
-  if (config.use_rotary_positional_embeddings) plan.rotary = rotary(config, config_file, grid);
+TokenTables cogvideox_tables(const CogVideoXConfig& config, const std::string& config_file,
+                             const at::Tensor& learned_positions, const hilbert::Grid& grid) {
+  TokenTables tables;
+  if (config.use_rotary_positional_embeddings) tables.rotary = rotary(config, config_file, grid);
   if (!config.use_rotary_positional_embeddings || learned_positions.defined())
-    add_positions(plan, config, config_file, learned_positions, grid);
-  if (order != hilbert::TokenOrder::native) {
-    const hilbert::Permutation& permutation = hilbert::permutation(order, grid);
-    plan.order = index_tensor(permutation.order, options.device());
-    plan.inverse = index_tensor(permutation.inverse, options.device());
-  }
-  const auto place = [&](at::Tensor& table, at::ScalarType dtype) {
-    if (!table.defined()) return;
-    table = table.to(options.device(), dtype);
-    if (plan.order.defined()) table = table.index_select(0, plan.order);
-  };
-  place(plan.video_positions, options.dtype().toScalarType());
-  place(plan.rotary.cos, at::kFloat);
-  place(plan.rotary.sin, at::kFloat);
-  if (plan.rotary.cos.defined() && options.device().is_cuda()) {
-    attention::Prologue prologue;
-    prologue.rotary_cos = plan.rotary.cos;
-    prologue.rotary_sin = plan.rotary.sin;
-    plan.rotary_pairs = attention::rotary_pairs(prologue);
-  }
-  return plan;
+    add_positions(tables, config, config_file, learned_positions, grid);
+  return tables;
 }
 
 }  // namespace sparsereel::models

@@ -1,58 +1,52 @@
-// What the pipeline knows of a denoiser, whatever its family.
+// What a family's diffusion transformer is made of. One loop runs them all (denoiser.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
-#include <memory>
+#include <cstddef>
+#include <cstdint>
 
-#include "attention/attention.h"
 #include "hilbert/token_order.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/dit/attend.h"
+#include "models/dit/token_plan.h"
+#include "models/layers/parameters.h"
+#include "models/layers/residual.h"
 
 namespace sparsereel::models {
 
-/// What a call of attention::attend() is given, the prologue not yet applied. References hold during the watcher's
-/// call.
-struct AttentionCall {
-  const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text
-  const attention::Context& context;
-  const hilbert::Grid& grid;  // of the video tokens
+/// Of one forward, on the run's device.
+struct DitInput {
+  at::Tensor latents;    // [B, ..] in the run's dtype, laid out as the family's latents are
+  at::Tensor text;       // [B, L, text_dim] in the run's dtype
+  at::Tensor timesteps;  // [B], whole or fractional
 };
 
-/// How attention runs in one forward, and what it reported.
-struct AttentionRun {
-  attention::Mode mode = attention::Mode::full;
-  attention::Policy policy;
-  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
-  int64_t step = 0;
-  std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
-  std::function<void()> attended;                     // likewise after each call
-  bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
-  attention::Statistics statistics;  // summed over layers and forwards
-  std::vector<attention::Statistics> per_layer;  // likewise, one a layer
-  // Of Denoising: [step][layer] of what was committed, and the steps that were redone with full attention.
-  std::vector<std::vector<attention::Statistics>> per_step;
-  std::vector<int64_t> redone_steps;
-  std::string kernel;  // what ran last
+/// What flows through the blocks.
+struct Tokens {
+  Residual hidden;      // [B, N, C]: video tokens in the plan's order, then the text that attends along with them
+  int64_t text_tokens;  // how many of N are text
+  at::Tensor time;      // what each block's modulation is projected from
 };
 
 class Dit {
  public:
   virtual ~Dit() = default;
 
-  /// latents [B, F, C, H, W], text [B, L, text_dim], timesteps int64 [B]; returns the prediction [B, F, C, H, W] in the
-  /// latents' dtype.
-  virtual at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
-                             AttentionRun& run) = 0;
-  /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.
-  virtual void collect(AttentionRun& run) = 0;
-  /// Video tokens of latents [.., F, C, H, W].
-  virtual hilbert::Grid token_grid(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
-};
+  virtual size_t layers() const = 0;
+  /// Lists the tensors that belong to no layer.
+  virtual void weights(const Visit& visit) = 0;
+  /// Lists the tensors of a layer. They may be other ones in each of its runs.
+  virtual void weights(size_t layer, const Visit& visit) = 0;
 
-/// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
-std::unique_ptr<Dit> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
-                                        bool offload = false);
+  /// The grid of the video tokens. Throws Error where the input does not fit the configuration.
+  virtual hilbert::Grid grid_of(const DitInput& input) const = 0;
+  /// Position tables of a grid, in native token order. Throws Error where the configuration excludes the grid.
+  virtual TokenTables tables(const hilbert::Grid& grid) const = 0;
+
+  virtual Tokens embed(const DitInput& input, const TokenPlan& plan) const = 0;
+  virtual void block(size_t layer, Tokens& tokens, Attend& attend) const = 0;
+  /// The prediction, shaped as the input's latents.
+  virtual at::Tensor head(Tokens& tokens, const DitInput& input, const TokenPlan& plan) const = 0;
+};
 
 }  // namespace sparsereel::models

@@ -72,7 +72,7 @@ bool has_norm_kernel(const at::Tensor& x) {
 }
 
 at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
-                                 const Affine& norm, double eps, int64_t video_tokens,
+                                 const Norm& norm, double eps, int64_t video_tokens,
                                  const JointModulation* modulation) {
   const c10::DeviceGuard guard(x.device());
   Arguments arguments(x);
@@ -110,11 +110,11 @@ void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t vi
   check_launch(cuda::add_gated(call, current_stream(x.device())), "gated addition");
 }
 
-bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
+bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers) {
   if (!is_half_on_cuda(x) || x.numel() == 0 || x.size(0) > cuda::kMaxFewRows || x.size(1) % kVector != 0 ||
       layers.size() > static_cast<size_t>(cuda::kMaxProjections) || !x.is_contiguous() || !on_16_bytes(x))
     return false;
-  for (const Affine* layer : layers) {
+  for (const Linear* layer : layers) {
     const bool fits = layer->weight.scalar_type() == x.scalar_type() && layer->weight.is_contiguous() &&
                       on_16_bytes(layer->weight) &&
                       (!layer->bias.defined() || layer->bias.scalar_type() == x.scalar_type());
@@ -123,7 +123,7 @@ bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Affine*> laye
   return true;
 }
 
-std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
+std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Linear*> layers) {
   const c10::DeviceGuard guard(x.device());
   cuda::FewRows call = {.rows = static_cast<int>(x.size(0)),
                         .inputs = static_cast<int>(x.size(1)),
@@ -132,7 +132,7 @@ std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const 
                         .count = static_cast<int>(layers.size())};
   std::vector<at::Tensor> results;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const Affine& layer = *layers[i];
+    const Linear& layer = *layers[i];
     results.push_back(at::empty({x.size(0), layer.weight.size(0)}, x.options().dtype(at::kFloat)));
     call.projections[i] = {.weight = layer.weight.const_data_ptr(),
                            .bias = layer.bias.defined() ? layer.bias.const_data_ptr() : nullptr,

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "models/checkpoint/weights.h"
+#include "models/layers/linear.h"
 #include "models/layers/norm.h"
 
 namespace sparsereel::models {
@@ -17,17 +17,16 @@ bool has_norm_kernel(const at::Tensor& x);
 /// Where update is defined, x += gates * update in place; then norm(x) * (1 + scale) + shift. modulation null: the norm
 /// alone.
 at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
-                                 const Affine& norm, double eps, int64_t video_tokens,
-                                 const JointModulation* modulation);
+                                 const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation);
 
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
 
 /// Whether project_on_cuda() takes x [B, in] and these layers: fp16 or bf16 on a GPU, B up to 4, up to 4 layers, in a
 /// multiple of 8.
-bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Affine*> layers);
+bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 /// fp32 [B, out] of each layer.
-std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Affine*> layers);
+std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 }  // namespace sparsereel::models

@@ -6,6 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <utility>
 
 #ifdef SPARSEREEL_CUDA
 #include "models/layers/cuda_call.h"
@@ -28,24 +29,24 @@ const c10::TypedOperatorHandle<LinearPointwise>* onednn_linear() {
   return handle ? &*handle : nullptr;
 }
 
-bool use_onednn(const at::Tensor& x, const Affine& layer) {
+bool use_onednn(const at::Tensor& x, const Linear& layer) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && layer.weight.scalar_type() == at::kFloat && x.numel() > 0 &&
          onednn_linear() != nullptr;
 }
 
-at::Tensor run_onednn(const at::Tensor& x, const Affine& layer, std::string_view activation,
+at::Tensor run_onednn(const at::Tensor& x, const Linear& layer, std::string_view activation,
                       std::string_view algorithm) {
   const std::optional<at::Tensor> bias = layer.bias.defined() ? std::optional(layer.bias) : std::nullopt;
   return onednn_linear()->call(x.contiguous(), layer.weight, bias, activation, c10::List<std::optional<at::Scalar>>(),
                                algorithm);
 }
 
-at::Tensor run_torch(const at::Tensor& x, const Affine& layer) {
+at::Tensor run_torch(const at::Tensor& x, const Linear& layer) {
   return layer.bias.defined() ? at::linear(x, layer.weight, layer.bias) : at::linear(x, layer.weight);
 }
 
 // torch's CUDA matmul hands bias and GELU, which is the tanh approximation there, to cuBLASLt's epilogue.
-at::Tensor run_gelu_epilogue(const at::Tensor& x, const Affine& layer) {
+at::Tensor run_gelu_epilogue(const at::Tensor& x, const Linear& layer) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = layer.weight.size(0);
@@ -54,23 +55,43 @@ at::Tensor run_gelu_epilogue(const at::Tensor& x, const Affine& layer) {
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x, const Affine& layer) {
+void Linear::weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, bool has_bias,
+                     std::vector<int64_t> stored_weight) {
+  const std::vector<int64_t> shape = {out, in};
+  if (stored_weight.empty()) stored_weight = shape;
+  visit(weight, {.names = {name + ".weight"}, .stored = std::move(stored_weight), .shape = shape});
+  if (has_bias) visit(bias, parameter(name + ".bias", {out}));
+}
+
+void Linear::packed_weights(const Visit& visit, const std::vector<std::string>& names, int64_t out, int64_t in,
+                            bool has_bias) {
+  const int64_t rows = static_cast<int64_t>(names.size()) * out;
+  const auto named = [&](const char* part) {
+    std::vector<std::string> parts;
+    for (const std::string& name : names) parts.push_back(name + part);
+    return parts;
+  };
+  visit(weight, {.names = named(".weight"), .stored = {out, in}, .shape = {rows, in}});
+  if (has_bias) visit(bias, {.names = named(".bias"), .stored = {out}, .shape = {rows}});
+}
+
+at::Tensor linear(const at::Tensor& x, const Linear& layer) {
   return use_onednn(x, layer) ? run_onednn(x, layer, "none", "") : run_torch(x, layer);
 }
 
-at::Tensor linear_gelu_tanh(const at::Tensor& x, const Affine& layer) {
+at::Tensor linear_gelu_tanh(const at::Tensor& x, const Linear& layer) {
   if (use_onednn(x, layer)) return run_onednn(x, layer, "gelu", "tanh");
   if (x.is_cuda() && layer.bias.defined()) return run_gelu_epilogue(x, layer);
   at::Tensor y = run_torch(x, layer);
   return at::gelu_(y, "tanh");
 }
 
-std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Affine*> layers) {
+std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers) {
 #ifdef SPARSEREEL_CUDA
   if (has_projection_kernel(x, layers)) return project_on_cuda(x, layers);
 #endif
   std::vector<at::Tensor> results;
-  for (const Affine* layer : layers) results.push_back(linear(x, *layer));
+  for (const Linear* layer : layers) results.push_back(linear(x, *layer));
   return results;
 }
 

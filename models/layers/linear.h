@@ -3,21 +3,36 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
-#include "models/checkpoint/weights.h"
+#include "models/layers/parameters.h"
 
 namespace sparsereel::models {
 
+/// What a matrix product needs beside its input.
+struct Linear {
+  at::Tensor weight;  // [out, in]
+  at::Tensor bias;    // [out]; undefined: none
+
+  /// Stored as `name`.weight and `name`.bias; stored_weight: in another shape than [out, in], such as a convolution's.
+  void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, bool has_bias = true,
+               std::vector<int64_t> stored_weight = {});
+  /// One product instead of several: layers [out, in] that are stored apart stand below each other, and their results
+  /// are then parts of one row.
+  void packed_weights(const Visit& visit, const std::vector<std::string>& names, int64_t out, int64_t in,
+                      bool has_bias = true);
+};
+
 /// x [.., in] -> [.., out], x's dtype: x weight^T + bias. fp32 on a CPU goes through oneDNN where torch has it: its
 /// AVX-512 code runs on every vendor's processors, MKL's (behind at::linear) only on Intel's.
-at::Tensor linear(const at::Tensor& x, const Affine& layer);
+at::Tensor linear(const at::Tensor& x, const Linear& layer);
 
 /// gelu(linear(x)) by the tanh approximation (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
-at::Tensor linear_gelu_tanh(const at::Tensor& x, const Affine& layer);
+at::Tensor linear_gelu_tanh(const at::Tensor& x, const Linear& layer);
 
 /// linear(x, layer) of each layer for a few rows x [B, in], such as the modulation vectors of a batch, whose cost is
 /// reading the weights. fp16 and bf16 on a GPU are one launch and come back in fp32; else x's dtype.
-std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Affine*> layers);
+std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 }  // namespace sparsereel::models

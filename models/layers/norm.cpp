@@ -45,13 +45,13 @@ void for_rows(int64_t batch, const Part& part, const std::function<void(int64_t,
 }
 
 // norm(x) * (1 + scale) + shift is itself an affine norm: weight (1 + scale), bias (1 + scale) + shift, per batch row.
-Affine fold(const Affine& norm, const Modulation& modulation) {
+Norm fold(const Norm& norm, const Modulation& modulation) {
   const at::Tensor scale = modulation.scale + 1;
   if (!norm.weight.defined()) return {scale.contiguous(), modulation.shift.contiguous()};
   return {(scale * norm.weight).contiguous(), (scale * norm.bias + modulation.shift).contiguous()};
 }
 
-void norm_rows(const at::Tensor& x, at::Tensor& out, const Affine& folded, double eps, int64_t b, int64_t begin,
+void norm_rows(const at::Tensor& x, at::Tensor& out, const Norm& folded, double eps, int64_t b, int64_t begin,
                int64_t end) {
   const int64_t channels = x.size(2);
   layer_norm_rows({.input = x.const_data_ptr<float>() + b * x.stride(0) + begin * channels,
@@ -74,7 +74,12 @@ void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, 
 
 }  // namespace
 
-at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps) {
+void Norm::weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32) {
+  visit(weight, parameter(name + ".weight", {channels}, fp32));
+  visit(bias, parameter(name + ".bias", {channels}, fp32));
+}
+
+at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps) {
 #ifdef SPARSEREEL_CUDA
   if (x.dim() == 3 && has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, x.size(1), nullptr);
 #endif
@@ -83,7 +88,7 @@ at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps) {
   return at::layer_norm(x, {channels}, norm.weight, norm.bias, eps);
 }
 
-at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double eps, int64_t video_tokens,
+at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation) {
 #ifdef SPARSEREEL_CUDA
   if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation);
@@ -99,7 +104,7 @@ at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double e
   }
   at::Tensor out = at::empty(x.sizes(), x.options());
   for (const Part& part : parts_of(x, video_tokens, modulation)) {
-    const Affine folded = fold(norm, *part.modulation);
+    const Norm folded = fold(norm, *part.modulation);
     for_rows(x.size(0), part,
              [&](int64_t b, int64_t begin, int64_t end) { norm_rows(x, out, folded, eps, b, begin, end); });
   }
@@ -123,7 +128,7 @@ void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, c
 }
 
 at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates,
-                                    const Affine& norm, double eps, int64_t video_tokens,
+                                    const Norm& norm, double eps, int64_t video_tokens,
                                     const JointModulation& modulation) {
 #ifdef SPARSEREEL_CUDA
   if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation);
@@ -135,7 +140,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
   at::Tensor out = at::empty(x.sizes(), x.options());
   const std::vector<Part> gated = parts_of(x, video_tokens, gates), parts = parts_of(x, video_tokens, modulation);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Affine folded = fold(norm, *parts[i].modulation);
+    const Norm folded = fold(norm, *parts[i].modulation);
     const at::Tensor gate = gated[i].modulation->gate.contiguous();
     for_rows(x.size(0), parts[i], [&](int64_t b, int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; row += kRowGrain) {  // so few that they are still in the cache for the norm

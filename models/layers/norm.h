@@ -4,9 +4,19 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/checkpoint/weights.h"
+#include <string>
+
+#include "models/layers/parameters.h"
 
 namespace sparsereel::models {
+
+/// A norm's weight and bias [channels], either of which may be undefined: none.
+struct Norm {
+  at::Tensor weight, bias;
+
+  /// Stored as `name`.weight and `name`.bias. fp32: whatever the run's dtype is.
+  void weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32 = false);
+};
 
 /// A sequence [B, N, C] holds video tokens first, then text tokens; the parts have their own modulation vectors.
 struct Modulation {
@@ -18,7 +28,7 @@ struct JointModulation {
 };
 
 /// norm(x) over the last dimension; weight and bias [C] or both undefined. Same dtype and shape, contiguous.
-at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps);
+at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 
 // All three below are one pass in fp32 on a CPU and for fp16 and bf16 on a GPU, where they round once, at the end
 // (has_norm_kernel() says which tensors); elsewhere they round to x's dtype after each operation, as an unfused model
@@ -26,7 +36,7 @@ at::Tensor layer_norm(const at::Tensor& x, const Affine& norm, double eps);
 
 /// norm(x) * (1 + scale) + shift, each part of x [B, N, C] by its own vectors (Peebles and Xie, arXiv 2212.09748,
 /// adaLN). text may be left undefined where video_tokens = N.
-at::Tensor layer_norm_modulate(const at::Tensor& x, const Affine& norm, double eps, int64_t video_tokens,
+at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation);
 
 /// x += gate * update, in place, each part of x and update [B, N, C] by its own gate.
@@ -34,7 +44,7 @@ void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, c
 
 /// add_gated_(x, update, video_tokens, gates), then layer_norm_modulate(x, norm, eps, video_tokens, modulation).
 at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates,
-                                    const Affine& norm, double eps, int64_t video_tokens,
+                                    const Norm& norm, double eps, int64_t video_tokens,
                                     const JointModulation& modulation);
 
 }  // namespace sparsereel::models

@@ -22,7 +22,7 @@ class Residual {
     gates_ = gates;
   }
 
-  at::Tensor norm_modulate(const Affine& norm, double eps, const JointModulation& modulation) {
+  at::Tensor norm_modulate(const Norm& norm, double eps, const JointModulation& modulation) {
     if (!update_.defined()) return layer_norm_modulate(hidden_, norm, eps, video_tokens_, modulation);
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/checkpoint/weights.h"
+#include "models/layers/linear.h"
 
 namespace sparsereel::models {
 
@@ -13,8 +13,8 @@ namespace sparsereel::models {
 at::Tensor timestep_sinusoids(const at::Tensor& timesteps, int64_t channels, bool flip_sin_to_cos, double freq_shift);
 
 struct TimestepEmbedding {
-  Affine linear_1;  // [time_embed_dim, channels]
-  Affine linear_2;  // [time_embed_dim, time_embed_dim]
+  Linear linear_1;  // [time_embed_dim, channels]
+  Linear linear_2;  // [time_embed_dim, time_embed_dim]
 };
 
 /// sinusoids [B, channels] in the model's dtype -> [B, time_embed_dim]: linear, silu, linear.

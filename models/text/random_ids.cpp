@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "models/checkpoint/random_weights.h"
+#include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 

@@ -4,37 +4,24 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <string>
 
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
 namespace {
 
-T5Layer load_layer(WeightReader& weights, const T5Config& config, int64_t index) {
-  const int64_t inner = config.num_heads * config.d_kv;
-  const std::string block = "encoder.block." + std::to_string(index);
-  const std::string attention = block + ".layer.0.", feed_forward = block + ".layer.1.";
-  T5Layer layer;
-  layer.attention_norm = weights.tensor(attention + "layer_norm.weight", {config.d_model});
-  layer.q = weights.tensor(attention + "SelfAttention.q.weight", {inner, config.d_model});
-  layer.k = weights.tensor(attention + "SelfAttention.k.weight", {inner, config.d_model});
-  layer.v = weights.tensor(attention + "SelfAttention.v.weight", {inner, config.d_model});
-  layer.attention_out = weights.tensor(attention + "SelfAttention.o.weight", {config.d_model, inner});
-  layer.feed_forward_norm = weights.tensor(feed_forward + "layer_norm.weight", {config.d_model});
-  layer.wi_0 = weights.tensor(feed_forward + "DenseReluDense.wi_0.weight", {config.d_ff, config.d_model});
-  layer.wi_1 = weights.tensor(feed_forward + "DenseReluDense.wi_1.weight", {config.d_ff, config.d_model});
-  const std::string wo = feed_forward + "DenseReluDense.wo.weight";
-  const std::vector<int64_t> wo_shape = {config.d_model, config.d_ff};
-  layer.wo = weights.dtype() == at::kHalf ? weights.tensor_fp32(wo, wo_shape) : weights.tensor(wo, wo_shape);
-  return layer;
+/// A T5 norm has no bias.
+void list_norm(Norm& norm, const Visit& visit, const std::string& name, const T5Config& config) {
+  visit(norm.weight, parameter(name + ".weight", {config.d_model}));
 }
 
 /// x / sqrt(mean(x^2)) * weight: no mean is subtracted. The statistics and the division are fp32, the product with the
 /// weight in its dtype.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+at::Tensor rms_norm(const at::Tensor& x, const Norm& norm, double epsilon) {
   const at::Tensor x32 = x.to(at::kFloat);
   const at::Tensor normed = x32 * at::rsqrt(x32.square().mean(-1, /*keepdim=*/true) + epsilon);
-  return weight * normed.to(weight.scalar_type());
+  return norm.weight * normed.to(norm.weight.scalar_type());
 }
 
 /// Brings fp16 infinities back into range, as the reference does after each sublayer.
@@ -46,38 +33,48 @@ at::Tensor clamp_infinities(const at::Tensor& x) {
 
 /// x [B, L, d_model], bias [1, heads, L, L] added to the scores, which are not scaled by 1 / sqrt(d_kv).
 at::Tensor self_attention(const T5Layer& layer, const at::Tensor& x, const at::Tensor& bias, int64_t d_kv) {
-  const auto heads = [&](const at::Tensor& weight) {
-    return at::linear(x, weight).unflatten(-1, {-1, d_kv}).transpose(1, 2);  // [B, heads, L, d_kv]
+  const auto heads = [&](const Linear& projection) {
+    return linear(x, projection).unflatten(-1, {-1, d_kv}).transpose(1, 2);  // [B, heads, L, d_kv]
   };
   const at::Tensor attended = at::scaled_dot_product_attention(heads(layer.q), heads(layer.k), heads(layer.v), bias,
                                                                /*dropout_p=*/0.0, /*is_causal=*/false, /*scale=*/1.0);
-  return at::linear(attended.transpose(1, 2).flatten(2), layer.attention_out);
+  return linear(attended.transpose(1, 2).flatten(2), layer.attention_out);
 }
 
 at::Tensor feed_forward(const T5Layer& layer, const at::Tensor& x) {
-  const at::Tensor gated = at::gelu(at::linear(x, layer.wi_0), "tanh") * at::linear(x, layer.wi_1);
-  return at::linear(gated.to(layer.wo.scalar_type()), layer.wo);
+  const at::Tensor gated = linear_gelu_tanh(x, layer.wi_0) * linear(x, layer.wi_1);
+  return linear(gated.to(layer.wo.weight.scalar_type()), layer.wo);
 }
 
-/// Everything but the layers and the last norm.
-T5Encoder load_embeddings(WeightReader& weights, const T5Config& config) {
-  T5Encoder encoder;
-  encoder.config = config;
-  const std::string tied =
-      "encoder.embed_tokens.weight";  // some files hold the embedding under its other name, or under both
-  const bool has_shared = weights.contains("shared.weight") || !weights.contains(tied);
-  if (has_shared) weights.ignore_prefix(tied);
-  weights.ignore_prefix("decoder.");  // whole T5 checkpoints serve too
-  weights.ignore_prefix("lm_head.");
-  encoder.shared = weights.tensor(has_shared ? "shared.weight" : tied, {config.vocab_size, config.d_model});
-  encoder.relative_bias = weights.tensor("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                                         {config.relative_attention_num_buckets, config.num_heads});
-  return encoder;
+/// Everything but the layers.
+void list_ends(T5Encoder& encoder, const Visit& visit, const std::string& embedding) {
+  const T5Config& config = encoder.config;
+  visit(encoder.shared, parameter(embedding, {config.vocab_size, config.d_model}));
+  visit(encoder.relative_bias, parameter("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+                                         {config.relative_attention_num_buckets, config.num_heads}));
+  list_norm(encoder.final_norm, visit, "encoder.final_layer_norm", config);
 }
 
-void load_final_norm(WeightReader& weights, T5Encoder& encoder) {
-  encoder.final_norm = weights.tensor("encoder.final_layer_norm.weight", {encoder.config.d_model});
-  weights.check_complete();
+std::vector<Slots> list_layers(T5Encoder& encoder, at::ScalarType dtype) {
+  encoder.layers.resize(static_cast<size_t>(encoder.config.num_layers));
+  std::vector<Slots> slots;
+  for (T5Layer& layer : encoder.layers) {
+    const std::string name = "encoder.block." + std::to_string(slots.size());
+    slots.push_back(slots_of([&](const Visit& visit) { layer.weights(visit, name, encoder.config, dtype); }));
+  }
+  return slots;
+}
+
+constexpr const char* kShared = "shared.weight";
+
+/// Some files hold the embedding under its other name, or under both. Whole T5 checkpoints serve too.
+std::string embedding_name(WeightReader& reader) {
+  const std::string tied = "encoder.embed_tokens.weight";
+  reader.ignore_prefix("decoder.");
+  reader.ignore_prefix("lm_head.");
+  if (!reader.contains(kShared) && reader.contains(tied)) return tied;
+  reader.ignore_prefix(tied);
+  return kShared;
 }
 
 void check_ids(const at::Tensor& ids, const T5Config& config) {
@@ -87,25 +84,6 @@ void check_ids(const at::Tensor& ids, const T5Config& config) {
                         std::to_string(config.vocab_size),
                     "take tokenizer and text_encoder from the same checkpoint");
   }
-}
-
-/// The hidden states before the last norm; layer(i) gives layer i, by value or by reference.
-template <typename LayerOf>
-at::Tensor run_layers(const T5Encoder& encoder, const at::Tensor& ids, const LayerOf& layer_of) {
-  const T5Config& config = encoder.config;
-  check_ids(ids, config);
-  const at::Device device = encoder.shared.device();
-  const at::Tensor buckets = relative_position_buckets(ids.size(1), config.relative_attention_num_buckets,
-                                                       config.relative_attention_max_distance, device);
-  const at::Tensor bias = at::embedding(encoder.relative_bias, buckets).permute({2, 0, 1}).unsqueeze(0).contiguous();
-  at::Tensor x = at::embedding(encoder.shared, ids.to(device));
-  for (int64_t i = 0; i < config.num_layers; ++i) {
-    const T5Layer& layer = layer_of(i);
-    const at::Tensor attention_in = rms_norm(x, layer.attention_norm, config.layer_norm_epsilon);
-    x = clamp_infinities(x + self_attention(layer, attention_in, bias, config.d_kv));
-    x = clamp_infinities(x + feed_forward(layer, rms_norm(x, layer.feed_forward_norm, config.layer_norm_epsilon)));
-  }
-  return x;
 }
 
 }  // namespace
@@ -122,34 +100,53 @@ at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_
   return at::where(distance < max_exact, distance, wide) + (ahead > 0).to(at::kLong) * half;
 }
 
-T5Encoder T5Encoder::load(const Component& component, at::Device device, at::ScalarType dtype) {
-  WeightReader weights(component, device, dtype);
-  T5Encoder encoder = load_embeddings(weights, parse_t5_config(component.config, component.config_file));
-  for (int64_t i = 0; i < encoder.config.num_layers; ++i)
-    encoder.layers.push_back(load_layer(weights, encoder.config, i));
-  load_final_norm(weights, encoder);
+void T5Layer::weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype) {
+  const int64_t inner = config.num_heads * config.d_kv, model = config.d_model;
+  const std::string attention = name + ".layer.0.", feed_forward = name + ".layer.1.";
+  list_norm(attention_norm, visit, attention + "layer_norm", config);
+  q.weights(visit, attention + "SelfAttention.q", inner, model, false);
+  k.weights(visit, attention + "SelfAttention.k", inner, model, false);
+  v.weights(visit, attention + "SelfAttention.v", inner, model, false);
+  attention_out.weights(visit, attention + "SelfAttention.o", model, inner, false);
+  list_norm(feed_forward_norm, visit, feed_forward + "layer_norm", config);
+  wi_0.weights(visit, feed_forward + "DenseReluDense.wi_0", config.d_ff, model, false);
+  wi_1.weights(visit, feed_forward + "DenseReluDense.wi_1", config.d_ff, model, false);
+  visit(wo.weight, parameter(feed_forward + "DenseReluDense.wo.weight", {model, config.d_ff}, dtype == at::kHalf));
+}
+
+T5Encoder T5Encoder::load(const Component& component, at::Device device, at::ScalarType dtype, Residence residence) {
+  const auto reader = std::make_shared<WeightReader>(component, device, dtype);
+  T5Encoder encoder;
+  encoder.config = parse_t5_config(component.config, component.config_file);
+  list_ends(encoder, reader->loads(), embedding_name(*reader));
+  encoder.layer_weights = load_layers(reader, list_layers(encoder, dtype), residence);
+  if (residence != Residence::file) reader->check_complete();
   return encoder;
 }
 
 at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
-  const auto layer_of = [this](int64_t i) -> const T5Layer& { return layers[static_cast<size_t>(i)]; };
-  return rms_norm(run_layers(*this, ids, layer_of), final_norm, config.layer_norm_epsilon);
-}
-
-at::Tensor T5Encoder::forward_streamed(const Component& component, at::Device device, at::ScalarType dtype,
-                                       const at::Tensor& ids) {
-  WeightReader weights(component, device, dtype);
-  T5Encoder encoder = load_embeddings(weights, parse_t5_config(component.config, component.config_file));
-  const at::Tensor x = run_layers(encoder, ids, [&](int64_t i) { return load_layer(weights, encoder.config, i); });
-  load_final_norm(weights, encoder);
-  return rms_norm(x, encoder.final_norm, encoder.config.layer_norm_epsilon);
+  check_ids(ids, config);
+  const at::Device device = shared.device();
+  const at::Tensor buckets = relative_position_buckets(ids.size(1), config.relative_attention_num_buckets,
+                                                       config.relative_attention_max_distance, device);
+  const at::Tensor bias = at::embedding(relative_bias, buckets).permute({2, 0, 1}).unsqueeze(0).contiguous();
+  at::Tensor x = at::embedding(shared, ids.to(device));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    layer_weights->visit(i);
+    const T5Layer& layer = layers[i];
+    const at::Tensor attention_in = rms_norm(x, layer.attention_norm, config.layer_norm_epsilon);
+    x = clamp_infinities(x + self_attention(layer, attention_in, bias, config.d_kv));
+    x = clamp_infinities(x + feed_forward(layer, rms_norm(x, layer.feed_forward_norm, config.layer_norm_epsilon)));
+  }
+  return rms_norm(x, final_norm, config.layer_norm_epsilon);
 }
 
 uint64_t T5Encoder::weight_bytes(const T5Config& config, at::ScalarType dtype) {
-  const int64_t layer = 4 * config.d_model * config.num_heads * config.d_kv + 3 * config.d_model * config.d_ff;
-  const int64_t wide = dtype == at::kHalf ? config.d_model * config.d_ff : 0;  // wo is fp32 beside fp16
-  return static_cast<uint64_t>((config.num_layers * (layer + wide) + config.vocab_size * config.d_model) *
-                               static_cast<int64_t>(c10::elementSize(dtype)));
+  T5Encoder encoder;
+  encoder.config = config;
+  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { list_ends(encoder, visit, kShared); }), dtype);
+  for (const Slots& layer : list_layers(encoder, dtype)) bytes += bytes_of(layer, dtype);
+  return bytes;
 }
 
 }  // namespace sparsereel::models

@@ -3,21 +3,28 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "models/checkpoint/configs.h"
-#include "models/checkpoint/weights.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
 
 /// Weights as stored, so that on a CPU they can alias the mapped file. No biases anywhere.
 struct T5Layer {
-  at::Tensor attention_norm;     // [d_model]
-  at::Tensor q, k, v;            // [heads * d_kv, d_model]
-  at::Tensor attention_out;      // [d_model, heads * d_kv]
-  at::Tensor feed_forward_norm;  // [d_model]
-  at::Tensor wi_0, wi_1;         // [d_ff, d_model]: the GELU gate, and what it gates
-  at::Tensor wo;                 // [d_model, d_ff]; fp32 where the rest is fp16, whose range it would leave
+  Norm attention_norm;   // [d_model]
+  Linear q, k, v;        // [heads * d_kv, d_model]
+  Linear attention_out;  // [d_model, heads * d_kv]
+  Norm feed_forward_norm;
+  Linear wi_0, wi_1;  // [d_ff, d_model]: the GELU gate, and what it gates
+  Linear wo;          // [d_model, d_ff]; fp32 where the rest is fp16, whose range it would leave
+
+  /// `name`: the layer's, "encoder.block.0".
+  void weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype);
 };
 
 struct T5Encoder {
@@ -25,20 +32,20 @@ struct T5Encoder {
   at::Tensor shared;         // [vocab_size, d_model]
   at::Tensor relative_bias;  // [num_buckets, heads], of the first layer, used by all
   std::vector<T5Layer> layers;
-  at::Tensor final_norm;  // [d_model]
+  Norm final_norm;                              // [d_model]
+  std::unique_ptr<LayerWeights> layer_weights;  // brings those of `layers`
 
-  /// Throws Error naming config.json's field, or listing every weight that does not fit.
-  static T5Encoder load(const Component& component, at::Device device, at::ScalarType dtype);
+  /// Throws Error naming config.json's field, or listing every weight that does not fit. With Residence::file, for an
+  /// encoder that is used once and need not or cannot be kept, forward() reads the layers and lists; the component must
+  /// then outlive the encoder.
+  static T5Encoder load(const Component& component, at::Device device, at::ScalarType dtype,
+                        Residence residence = Residence::device);
 
   /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask, as CogVideoX's pipeline
   /// does it. Throws Error on ids beyond vocab_size.
   at::Tensor forward(const at::Tensor& ids) const;
 
-  /// load() and forward() in one, with the weights of a single layer on the device at a time: for one use of an encoder
-  /// that need not or cannot be kept.
-  static at::Tensor forward_streamed(const Component& component, at::Device device, at::ScalarType dtype,
-                                     const at::Tensor& ids);
-  /// Of all matrices in this dtype; the norms and the relative bias are nothing beside them.
+  /// Of all weights in this dtype.
   static uint64_t weight_bytes(const T5Config& config, at::ScalarType dtype);
 };
 

@@ -28,8 +28,9 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at:
 }
 
 CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out) {
-  const Affine affine = reader.affine(name + ".conv", {out, in, 3, 3, 3});
-  return {.weight = laid_out(affine.weight, at::MemoryFormat::ChannelsLast3d), .bias = affine.bias};
+  const at::Tensor weight = reader.tensor(name + ".conv.weight", {out, in, 3, 3, 3});
+  return {.weight = laid_out(weight, at::MemoryFormat::ChannelsLast3d),
+          .bias = reader.tensor(name + ".conv.bias", {out})};
 }
 
 CausalConv3d with_padded_outputs(CausalConv3d conv) {

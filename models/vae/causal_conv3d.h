@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 

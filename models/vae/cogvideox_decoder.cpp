@@ -24,8 +24,9 @@ ResnetBlock read_resnet(WeightReader& reader, const std::string& name, int64_t i
                     .conv2 = read_causal_conv3d(reader, name + ".conv2", out, out),
                     .shortcut = {}};
   if (in != out) {
-    const Affine shortcut = reader.affine(name + ".conv_shortcut", {out, in, 1, 1, 1});
-    block.shortcut = shortcut.weight.reshape({out, in}).t();
+    Linear shortcut;
+    shortcut.weights(reader.loads(), name + ".conv_shortcut", out, in, true, {out, in, 1, 1, 1});
+    block.shortcut = shortcut.weight.t();
     block.conv2.bias = block.conv2.bias + shortcut.bias;
   }
   return block;
@@ -105,17 +106,17 @@ at::Tensor repeat_pixels(const at::Tensor& x) {
 // frames.
 at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x) {
   const bool carried = carries_biases(x) && upsampler.compress_time;
-  const at::Tensor bias = carried ? at::Tensor() : upsampler.conv.bias;
+  const at::Tensor bias = carried ? at::Tensor() : upsampler.bias;
   const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / (4 * x[0].numel()));
   std::vector<at::Tensor> parts;
   for (int64_t start = 0; start < frames; start += per_call) {
     const at::Tensor larger = repeat_pixels(x.narrow(0, start, std::min(per_call, frames - start)));
-    const at::Tensor output = convolve(larger, upsampler.conv.weight, bias, /*padding=*/{1, 1});
+    const at::Tensor output = convolve(larger, upsampler.weight, bias, /*padding=*/{1, 1});
     parts.push_back(output.permute({0, 2, 3, 1}).contiguous());
   }
   at::Tensor all = parts.size() == 1 ? parts[0] : at::cat(parts);
   if (!upsampler.compress_time) return all;
-  return repeat_frames(all, carried ? upsampler.conv.bias : at::Tensor());
+  return repeat_frames(all, carried ? upsampler.bias : at::Tensor());
 }
 
 }  // namespace
@@ -125,8 +126,9 @@ CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVae
   const auto doublings = static_cast<size_t>(std::log2(config.temporal_compression_ratio));
   CogVideoXDecoder decoder;
   if (config.use_post_quant_conv) {
-    const Affine conv = reader.affine("post_quant_conv", {config.out_channels, config.out_channels, 1, 1, 1});
-    decoder.post_quant_conv = {.weight = conv.weight.flatten(1), .bias = conv.bias};
+    const int64_t width = config.out_channels;
+    decoder.post_quant_conv.emplace().weights(reader.loads(), "post_quant_conv", width, width, true,
+                                              {width, width, 1, 1, 1});
   }
   decoder.conv_in = read_causal_conv3d(reader, "decoder.conv_in", config.latent_channels, channels.front());
   for (int i = 0; i < 2; ++i) {
@@ -137,9 +139,11 @@ CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVae
     const std::string name = "decoder.up_blocks." + std::to_string(i);
     decoder.up.push_back(read_up_block(reader, name, channels[i == 0 ? 0 : i - 1], channels[i], config));
     if (i + 1 == channels.size()) break;
-    Affine conv = reader.affine(name + ".upsamplers.0.conv", {channels[i], channels[i], 3, 3});
-    conv.weight = laid_out(conv.weight, at::MemoryFormat::ChannelsLast);
-    decoder.up.back().upsampler = Upsampler{.conv = conv, .compress_time = i < doublings};
+    const std::string conv = name + ".upsamplers.0.conv";
+    const at::Tensor weight = reader.tensor(conv + ".weight", {channels[i], channels[i], 3, 3});
+    decoder.up.back().upsampler = Upsampler{.weight = laid_out(weight, at::MemoryFormat::ChannelsLast),
+                                            .bias = reader.tensor(conv + ".bias", {channels[i]}),
+                                            .compress_time = i < doublings};
   }
   decoder.norm_out =
       read_spatial_norm(reader, "decoder.norm_out", channels.back(), config.latent_channels, config.norm_num_groups);
@@ -151,7 +155,7 @@ CogVideoXDecoder read_cogvideox_decoder(WeightReader& reader, const CogVideoXVae
 
 at::Tensor decode_frames(const CogVideoXDecoder& decoder, const at::Tensor& latents, ConvHistory& history) {
   at::Tensor z = latents;
-  if (decoder.post_quant_conv) z = at::linear(z, decoder.post_quant_conv->weight, decoder.post_quant_conv->bias);
+  if (decoder.post_quant_conv) z = linear(z, *decoder.post_quant_conv);
   const at::Tensor buffer = causal_buffer(z.size(0), z.size(1), z.size(2), z.size(3), z.options());
   new_frames(buffer).copy_(z);
   at::Tensor x = causal_conv3d(decoder.conv_in, buffer, history);

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "models/checkpoint/configs.h"
-#include "models/checkpoint/weights.h"
+#include "models/layers/linear.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/spatial_norm.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 
@@ -22,7 +23,8 @@ struct ResnetBlock {
 };
 
 struct Upsampler {
-  Affine conv;                 // weight [channels, channels, 3, 3], channels-last
+  at::Tensor weight;           // [channels, channels, 3, 3], channels-last
+  at::Tensor bias;             // [channels]
   bool compress_time = false;  // doubles the frames too
 };
 
@@ -32,7 +34,7 @@ struct UpBlock {
 };
 
 struct CogVideoXDecoder {
-  std::optional<Affine> post_quant_conv;  // weight [channels, channels], before everything else
+  std::optional<Linear> post_quant_conv;  // [channels, channels], before everything else
   CausalConv3d conv_in;                   // latent channels -> widest
   std::vector<ResnetBlock> mid;           // two, widest
   std::vector<UpBlock> up;                // widest first

@@ -34,7 +34,6 @@ class CogVideoXVae final : public VaeDecoder {
 
   at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) override;
   int64_t frames_of(int64_t latent_frames) const override;
-  double scaling_factor() const override { return config_.scaling_factor; }
   uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const override;
 
  private:
@@ -85,8 +84,9 @@ at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const Dec
     ++done;
     if (progress) progress(done, total);
   };
-  if (!tiled) return decode_whole(latents, batch_done);
-  return decode_tiles(tiles_, latents, [&](const at::Tensor& tile) { return decode_whole(tile, batch_done); });
+  const at::Tensor unscaled = latents * (1.0 / config_.scaling_factor);
+  if (!tiled) return decode_whole(unscaled, batch_done);
+  return decode_tiles(tiles_, unscaled, [&](const at::Tensor& tile) { return decode_whole(tile, batch_done); });
 }
 
 // Elements alive at the worst moment: a block's first convolution holds the block's input, the same normalised behind

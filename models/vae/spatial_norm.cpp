@@ -114,14 +114,12 @@ void modulate_frames_cpu(const at::Tensor& x, const at::Tensor& scale, const at:
 
 SpatialNorm read_spatial_norm(WeightReader& reader, const std::string& name, int64_t channels, int64_t latent_channels,
                               int64_t groups) {
-  const auto pointwise = [&](const std::string& conv) {
-    const Affine affine = reader.affine(name + conv, {channels, latent_channels, 1, 1, 1});
-    return Affine{.weight = affine.weight.reshape({channels, latent_channels}), .bias = affine.bias};
-  };
-  return {.norm = reader.affine(name + ".norm_layer", {channels}),
-          .conv_y = pointwise(".conv_y.conv"),
-          .conv_b = pointwise(".conv_b.conv"),
-          .groups = groups};
+  SpatialNorm norm{.norm = {}, .conv_y = {}, .conv_b = {}, .groups = groups};
+  const std::vector<int64_t> stored = {channels, latent_channels, 1, 1, 1};
+  norm.norm.weights(reader.loads(), name + ".norm_layer", channels);
+  norm.conv_y.weights(reader.loads(), name + ".conv_y.conv", channels, latent_channels, true, stored);
+  norm.conv_b.weights(reader.loads(), name + ".conv_b.conv", channels, latent_channels, true, stored);
+  return norm;
 }
 
 int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
@@ -132,8 +130,7 @@ int64_t latent_frame_of(int64_t t, int64_t frames, int64_t latent_frames) {
 
 void spatial_norm_silu(const SpatialNorm& norm, const at::Tensor& x, const at::Tensor& z, at::Tensor out,
                        const at::Tensor& input_bias) {
-  const at::Tensor y = at::linear(z, norm.conv_y.weight, norm.conv_y.bias);
-  const at::Tensor b = at::linear(z, norm.conv_b.weight, norm.conv_b.bias);
+  const at::Tensor y = linear(z, norm.conv_y), b = linear(z, norm.conv_b);
 #ifdef SPARSEREEL_CUDA
   if (has_vae_kernels(x) && has_vae_kernels(out))
     return spatial_norm_silu_on_cuda(norm, kEps, x, input_bias, y, b, out);

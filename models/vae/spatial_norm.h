@@ -6,14 +6,16 @@
 
 #include <string>
 
-#include "models/checkpoint/weights.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/weights/weights.h"
 
 namespace sparsereel::models {
 
 struct SpatialNorm {
-  Affine norm;    // [channels]
-  Affine conv_y;  // the scale: weight [channels, latent channels], bias [channels]
-  Affine conv_b;  // the shift: the same
+  Norm norm;      // [channels]
+  Linear conv_y;  // the scale: [channels, latent channels]
+  Linear conv_b;  // the shift: likewise
   int64_t groups = 1;
 };
 

@@ -17,15 +17,12 @@ class VaeDecoder {
  public:
   virtual ~VaeDecoder() = default;
 
-  /// latents [1, C, F, H, W], already divided by the scaling factor -> frames [1, 3, F', 8H, 8W] in about [-1, 1],
-  /// latents' dtype. tiled: overlapping spatial tiles blended as the reference does; less memory, slightly different
-  /// pixels.
+  /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
+  /// [1, 3, F', 8H, 8W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
+  /// does; less memory, slightly different pixels.
   virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
-  /// Text to video divides by it whatever the config's invert_scale_latents says, which only concerns encoding an
-  /// image.
-  virtual double scaling_factor() const = 0;
   /// Estimated peak bytes of an untiled decode of this size beside the weights: the tensors that are alive at the worst
   /// moment, without what a convolution library takes for itself. For --vae-tiling auto.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;

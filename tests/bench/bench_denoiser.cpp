@@ -5,7 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 #include "tests/bench/program.h"
 
 namespace {

@@ -20,7 +20,8 @@
 namespace {
 
 using namespace sparsereel;
-using models::Affine;
+using models::Linear;
+using models::Norm;
 
 constexpr int64_t kBatch = 2, kVideo = 13 * 30 * 45, kText = 226, kHeadDim = 64, kTime = 512;
 constexpr int64_t kTokens = kVideo + kText;
@@ -32,7 +33,7 @@ struct Sizes {
   at::TensorOptions options;
 
   at::Tensor random(at::IntArrayRef shape) const { return at::randn(shape, options); }
-  Affine layer(int64_t out, int64_t in) const {
+  Linear layer(int64_t out, int64_t in) const {
     return {random({out, in}) / std::sqrt(static_cast<double>(in)), random({out})};
   }
   at::Tensor activations(int64_t width) const { return random({kBatch, kTokens, width}); }
@@ -50,8 +51,9 @@ struct Piece {
 };
 
 struct Block {
-  Affine norm, qkv, out, feed_forward_in, feed_forward_out;
-  std::vector<Affine> modulations;  // kWeightCopies pairs
+  Norm norm;
+  Linear qkv, out, feed_forward_in, feed_forward_out;
+  std::vector<Linear> modulations;  // kWeightCopies pairs
   models::JointModulation modulation;
 
   explicit Block(const Sizes& s)
@@ -174,7 +176,7 @@ std::vector<Piece> prologues(const Sizes& s, Activations& a, attention::Workspac
 
 std::vector<Piece> matmuls(const Sizes& s, const Block& block, Activations& a) {
   const double square = 2 * s.elements() * static_cast<double>(s.channels);
-  const auto piece = [&](const char* name, const Affine& layer, const at::Tensor& x, double size, int64_t calls) {
+  const auto piece = [&](const char* name, const Linear& layer, const at::Tensor& x, double size, int64_t calls) {
     return Piece{.name = name,
                  .call = [&layer, &x](int64_t) { linear(x, layer); },
                  .flops = size * square,

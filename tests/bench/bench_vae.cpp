@@ -30,7 +30,8 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
 
   const c10::InferenceMode inference;
   const at::Tensor latents = bench::read_tensor(models::SafetensorsFile(arguments[1]), "latents", at::kFloat);
-  const models::Component component = models::ModelFolder::open(arguments[0]).component("vae");
+  models::Component component = models::ModelFolder::open(arguments[0]).component("vae");
+  component.config["scaling_factor"] = 1;  // the input is what diffusers' decode() takes
   const auto vae = models::load_cogvideox_vae(component, at::kCPU, at::kFloat);
   const uint64_t before = process_memory("VmRSS");
   at::Tensor frames = vae->decode(latents, tiled);

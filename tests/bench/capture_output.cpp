@@ -5,7 +5,7 @@
 
 #include "models/checkpoint/model_folder.h"
 #include "models/device.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 #include "models/vae/vae.h"
 #include "tests/bench/program.h"
 
@@ -28,7 +28,8 @@ int run(const std::vector<std::string>& arguments) {
   const at::Device device = models::resolve_device(arguments[4]);
   const at::ScalarType dtype = models::resolve_dtype(arguments[5], device, at::kFloat);
   at::globalContext().setAllowTF32CuDNN(false);  // as the pipeline has it
-  const models::Component component = models::ModelFolder::open(arguments[1]).component(arguments[0]);
+  models::Component component = models::ModelFolder::open(arguments[1]).component(arguments[0]);
+  component.config["scaling_factor"] = 1;  // the VAE's: the input is what diffusers' decode() takes
   const at::Tensor output =
       run_component(arguments[0], component, models::SafetensorsFile(arguments[2]), device, dtype);
   bench::write_tensor(arguments[3], "output", output.to(at::kCPU, at::kFloat));

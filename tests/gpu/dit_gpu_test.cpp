@@ -9,7 +9,7 @@
 #include <string>
 
 #include "models/device.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

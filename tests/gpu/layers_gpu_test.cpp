@@ -64,7 +64,7 @@ struct NormCase {
   Shape shape;
   at::ScalarType dtype;
   at::Tensor x, update;
-  Affine norm;
+  Norm norm;
   JointModulation first, second;
 
   NormCase(const Shape& s, at::ScalarType d, bool affine) : shape(s), dtype(d) {
@@ -198,7 +198,7 @@ TEST_F(LayersOnGpu, ProjectionsOfAFewRowsAreThoseOfDoublePrecision) {
         SCOPED_TRACE(testing::Message() << batch << " x " << inputs << " -> " << outputs << " " << dtype);
         const at::Tensor x = rounded({batch, inputs}, dtype), bias = rounded({outputs}, dtype);
         const at::Tensor first = rounded({outputs, inputs}, dtype), second = rounded({2 * outputs, inputs}, dtype);
-        const Affine a = {on_gpu(first, dtype), on_gpu(bias, dtype)}, b = {on_gpu(second, dtype), {}};
+        const Linear a = {on_gpu(first, dtype), on_gpu(bias, dtype)}, b = {on_gpu(second, dtype), {}};
         const std::vector<at::Tensor> results = linear_few_rows(on_gpu(x, dtype), {&a, &b});
         const at::Tensor wide = x.to(at::kDouble);
         EXPECT_TRUE(close_to(results[0], at::matmul(wide, first.to(at::kDouble).t()) + bias, tolerance_of(dtype)));
@@ -212,7 +212,7 @@ TEST_F(LayersOnGpu, GeluOfALinearLayerIsItsTanhApproximation) {
   for (const auto dtype : {at::kBFloat16, at::kHalf, at::kFloat}) {
     const at::Tensor x = rounded({2, 77, 64}, dtype), weight = rounded({256, 64}, dtype), bias = rounded({256}, dtype);
     const at::Tensor sum = at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t()) / 8 + bias;
-    const Affine layer = {on_gpu(weight / 8, dtype), on_gpu(bias, dtype)};
+    const Linear layer = {on_gpu(weight / 8, dtype), on_gpu(bias, dtype)};
     const at::Tensor y = linear_gelu_tanh(on_gpu(x, dtype), layer);
     EXPECT_EQ(y.sizes(), at::IntArrayRef({2, 77, 256}));
     EXPECT_TRUE(close_to(y, at::gelu(sum, "tanh"), dtype == at::kFloat ? 1e-3 : tolerance_of(dtype))) << dtype;

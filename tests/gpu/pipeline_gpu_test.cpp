@@ -8,9 +8,9 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/checkpoint/upload.h"
 #include "models/device.h"
 #include "models/pipeline.h"
+#include "models/weights/upload.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

@@ -44,10 +44,9 @@ class VaeOnGpu : public ::testing::Test {
   }
 
   static SpatialNorm moved(SpatialNorm norm, at::ScalarType dtype) {
-    for (Affine* part : {&norm.norm, &norm.conv_y, &norm.conv_b}) {
-      part->weight = part->weight.to(at::kCUDA, dtype);
-      part->bias = part->bias.to(at::kCUDA, dtype);
-    }
+    for (at::Tensor* part : {&norm.norm.weight, &norm.norm.bias, &norm.conv_y.weight, &norm.conv_y.bias,
+                             &norm.conv_b.weight, &norm.conv_b.bias})
+      *part = part->to(at::kCUDA, dtype);
     return norm;
   }
 

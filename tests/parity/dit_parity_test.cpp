@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

@@ -1,4 +1,4 @@
-// CogVideoX's samplers and torch's noise against diffusers; data from make_schedulers.py.
+// CogVideoX's samplers and torch's noise against diffusers; data from make_samplers.py.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/sampler.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {
@@ -29,18 +29,19 @@ at::ScalarType dtype_of(const std::string& name) {
   return name == "torch.float16" ? at::kHalf : at::kFloat;
 }
 
-std::vector<int64_t> to_vector(const at::Tensor& tensor) {
-  return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
+std::vector<double> to_vector(const at::Tensor& tensor) {
+  const at::Tensor numbers = tensor.to(at::kDouble);
+  return {numbers.data_ptr<double>(), numbers.data_ptr<double>() + numbers.numel()};
 }
 
 class SchedulersParity : public ::testing::TestWithParam<nlohmann::json> {
  protected:
   at::Tensor golden(const std::string& key) const { return golden_[GetParam()["name"].get<std::string>() + "." + key]; }
   at::ScalarType dtype() const { return dtype_of(GetParam()["dtype"]); }
-  std::unique_ptr<Scheduler> scheduler() const {
-    return make_scheduler(parse_scheduler_config(GetParam()["config"], "scheduler_config.json"), GetParam()["steps"]);
+  std::unique_ptr<Sampler> scheduler() const {
+    return make_sampler(parse_scheduler_config(GetParam()["config"], "scheduler_config.json"), GetParam()["steps"]);
   }
-  /// What the made-up model predicts, as in make_schedulers.py.
+  /// What the made-up model predicts, as in make_samplers.py.
   at::Tensor predict(const at::Tensor& latents, int64_t index) const {
     return latents.to(at::kFloat) * 0.25 + direction_[index % direction_.size(0)];
   }
@@ -74,7 +75,7 @@ TEST_P(SchedulersParity, ResumedRunIsTheSame) {
   const auto steps = static_cast<int64_t>(whole->timesteps().size());
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(kSeed);
   at::Tensor latents = golden_["start." + GetParam()["dtype"].get<std::string>()].to(dtype());
-  const auto advance = [&](Scheduler& sampler, int64_t from, int64_t to, at::Tensor sample, at::Generator noise) {
+  const auto advance = [&](Sampler& sampler, int64_t from, int64_t to, at::Tensor sample, at::Generator noise) {
     for (int64_t i = from; i < to; ++i) sample = sampler.step(predict(sample, i), i, sample, noise).to(dtype());
     return sample;
   };
@@ -99,14 +100,14 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
     for (int64_t steps = 1; steps <= 1000; ++steps) {
       SchedulerConfig config;
       config.timestep_spacing = spacings[spacing];
-      const std::vector<int64_t> timesteps = make_scheduler(config, steps)->timesteps();
-      int64_t sum = 0;
-      for (size_t i = 0; i < timesteps.size(); ++i) sum += timesteps[i] * static_cast<int64_t>(i + 1);
+      const std::vector<double> timesteps = make_sampler(config, steps)->timesteps();
+      double sum = 0;
+      for (size_t i = 0; i < timesteps.size(); ++i) sum += timesteps[i] * static_cast<double>(i + 1);
       // Where numpy gives the reference one timestep too many, it is -1.
       const int64_t expected_count = sums[spacing][steps - 1][0].item<int64_t>();
-      if (expected_count == steps + 1) sum += -1 * expected_count, ++with_wrapped_step;
+      if (expected_count == steps + 1) sum -= static_cast<double>(expected_count), ++with_wrapped_step;
       ASSERT_EQ(static_cast<int64_t>(timesteps.size()), steps);
-      ASSERT_EQ(sum, sums[spacing][steps - 1][1].item<int64_t>()) << spacings[spacing] << ", " << steps << " steps";
+      ASSERT_EQ(sum, sums[spacing][steps - 1][1].item<double>()) << spacings[spacing] << ", " << steps << " steps";
     }
   }
   EXPECT_GT(with_wrapped_step, 0);

@@ -132,8 +132,8 @@ TEST_F(T5Parity, HiddenStatesMatchInBf16) {
 
 TEST_F(T5Parity, HiddenStatesMatchInFp16WithTheLastProjectionInFp32) {
   const T5Encoder encoder = load(at::kHalf);
-  EXPECT_EQ(encoder.layers[0].wo.scalar_type(), at::kFloat);
-  EXPECT_EQ(encoder.layers[0].wi_0.scalar_type(), at::kHalf);
+  EXPECT_EQ(encoder.layers[0].wo.weight.scalar_type(), at::kFloat);
+  EXPECT_EQ(encoder.layers[0].wi_0.weight.scalar_type(), at::kHalf);
   const at::Tensor hidden = encoder.forward(golden_["ids"]);
   EXPECT_EQ(hidden.scalar_type(), at::kHalf);
   EXPECT_TRUE(close_to(hidden, golden_["fp16.hidden"], 2e-3));
@@ -141,7 +141,7 @@ TEST_F(T5Parity, HiddenStatesMatchInFp16WithTheLastProjectionInFp32) {
 
 TEST_F(T5Parity, Fp16InfinitiesAreClampedAsTransformersClampsThem) {
   T5Encoder encoder = load(at::kHalf);
-  encoder.layers[0].attention_out = encoder.layers[0].attention_out * 3e4;
+  encoder.layers[0].attention_out.weight = encoder.layers[0].attention_out.weight * 3e4;
   const at::Tensor hidden = encoder.forward(golden_["ids"]);
   EXPECT_TRUE(at::isfinite(hidden).all().item<bool>());
   EXPECT_TRUE(close_to(hidden, golden_["fp16.clamped_hidden"], 2e-3));

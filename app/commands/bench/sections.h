@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/dit/dit.h"
+#include "models/dit/attend.h"
 
 namespace sparsereel::app::bench {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/autotune/head_search.h"
-#include "models/dit/dit.h"
+#include "models/dit/attend.h"
 
 namespace sparsereel::app::tuning {
 

@@ -23,9 +23,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 /// Predicts the same whatever the attention, but for the step at which a value becomes NaN or Inf.
-class FaultyDit final : public Dit {
+class FaultyDenoiser final : public Denoiser {
  public:
-  FaultyDit(int64_t faulty_step, float fault, bool full_fails = false)
+  FaultyDenoiser(int64_t faulty_step, float fault, bool full_fails = false)
       : faulty_step_(faulty_step), fault_(fault), full_fails_(full_fails) {}
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run) override {
@@ -38,9 +38,6 @@ class FaultyDit final : public Dit {
     return prediction;
   }
   void collect(AttentionRun& run) override { run.statistics = {}; }
-  hilbert::Grid token_grid(int64_t frames, int64_t height, int64_t width) const override {
-    return {frames, height, width};
-  }
 
  private:
   int64_t faulty_step_;
@@ -49,7 +46,7 @@ class FaultyDit final : public Dit {
 };
 
 /// Counts on the device as GPU kernels do, and fails once in the middle of a step.
-class BreakingDit final : public Dit {
+class BreakingDenoiser final : public Denoiser {
  public:
   at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run) override {
     run.per_layer.resize(1);
@@ -62,9 +59,6 @@ class BreakingDit final : public Dit {
     run.per_layer.resize(1);
     run.per_layer[0].kept_blocks += std::exchange(device_kept_, 0);
   }
-  hilbert::Grid token_grid(int64_t frames, int64_t height, int64_t width) const override {
-    return {frames, height, width};
-  }
 
  private:
   int64_t device_kept_ = 0;
@@ -72,9 +66,9 @@ class BreakingDit final : public Dit {
 };
 
 /// Predicts what no sampler can use, once, in the middle of a run: the sampler's step throws.
-class MisshapenDit final : public Dit {
+class MisshapenDenoiser final : public Denoiser {
  public:
-  explicit MisshapenDit(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
+  explicit MisshapenDenoiser(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                      AttentionRun& run) override {
@@ -83,17 +77,15 @@ class MisshapenDit final : public Dit {
     return now ? at::cat({prediction, prediction, prediction}, 2) : prediction;
   }
   void collect(AttentionRun& run) override { sound_.collect(run); }
-  hilbert::Grid token_grid(int64_t frames, int64_t height, int64_t width) const override {
-    return {frames, height, width};
-  }
 
  private:
-  FaultyDit sound_;
+  FaultyDenoiser sound_;
   int64_t faulty_step_;
   bool broken_ = false;
 };
 
-std::unique_ptr<Denoising> start(std::shared_ptr<Dit> dit, const std::string& scheduler, Mode mode = Mode::sparse) {
+std::unique_ptr<Denoising> start(std::shared_ptr<Denoiser> denoiser, const std::string& scheduler,
+                                 Mode mode = Mode::sparse) {
   SchedulerConfig config;
   GenerateRequest request;
   request.attention_mode = mode;
@@ -105,7 +97,7 @@ std::unique_ptr<Denoising> start(std::shared_ptr<Dit> dit, const std::string& sc
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
   return std::make_unique<Denoising>(
-      std::move(dit), config, request, settings,
+      std::move(denoiser), config, request, settings,
       DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
 }
 
@@ -120,12 +112,12 @@ class Guard : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Guard, RedoesAStepWithFullAttentionBeforeItIsCommitted) {
-  const auto sound = start(std::make_shared<FaultyDit>(-1, 0.0F), GetParam());
+  const auto sound = start(std::make_shared<FaultyDenoiser>(-1, 0.0F), GetParam());
   const at::Tensor expected = finish(*sound);
   EXPECT_THAT(sound->warnings(), IsEmpty());
   for (const float fault : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (const int64_t step : {0, 2, 3}) {
-      const auto denoising = start(std::make_shared<FaultyDit>(step, fault), GetParam());
+      const auto denoising = start(std::make_shared<FaultyDenoiser>(step, fault), GetParam());
       // Latents, the sampler's history and the generator are those of a run without the fault.
       EXPECT_TRUE(finish(*denoising).equal(expected)) << step;
       ASSERT_THAT(denoising->warnings(), SizeIs(1));
@@ -136,7 +128,7 @@ TEST_P(Guard, RedoesAStepWithFullAttentionBeforeItIsCommitted) {
 }
 
 TEST_P(Guard, CountsWhatWasCommitted) {
-  const auto denoising = start(std::make_shared<FaultyDit>(1, std::nanf("")), GetParam());
+  const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
   finish(*denoising);
   const AttentionRun& run = denoising->attention();
   ASSERT_THAT(run.per_step, SizeIs(4));
@@ -150,7 +142,7 @@ TEST_P(Guard, CountsWhatWasCommitted) {
 }
 
 TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
-  const auto dit = std::make_shared<BreakingDit>();
+  const auto dit = std::make_shared<BreakingDenoiser>();
   const auto broken = start(dit, GetParam()), next = start(dit, GetParam());
   broken->step();
   EXPECT_THROW(broken->step(), Error);
@@ -164,9 +156,9 @@ TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
 
 TEST_P(Guard, IsAsBeforeWhereTheSamplerThrew) {
   for (const int64_t step : {0, 2, 3}) {
-    const auto sound = start(std::make_shared<FaultyDit>(step, std::nanf("")), GetParam());
+    const auto sound = start(std::make_shared<FaultyDenoiser>(step, std::nanf("")), GetParam());
     const at::Tensor expected = finish(*sound);
-    const auto broken = start(std::make_shared<MisshapenDit>(step), GetParam());
+    const auto broken = start(std::make_shared<MisshapenDenoiser>(step), GetParam());
     while (broken->done() < step) broken->step();
     const DenoisingState before = broken->state();
     const attention::Statistics counted = broken->attention().statistics;
@@ -186,14 +178,14 @@ TEST_P(Guard, IsAsBeforeWhereTheSamplerThrew) {
 }
 
 TEST_P(Guard, ResumesAfterAnyStepToTheSameLatentsAndCounts) {
-  const auto whole = start(std::make_shared<FaultyDit>(1, std::nanf("")), GetParam());
+  const auto whole = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
   std::vector<DenoisingState> states = {whole->state()};
   while (!whole->finished()) {
     whole->step();
     states.push_back(whole->state());
   }
   for (const DenoisingState& state : states) {
-    const auto denoising = start(std::make_shared<FaultyDit>(1, std::nanf("")), GetParam());
+    const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
     denoising->resume(state);
     EXPECT_EQ(denoising->done(), state.step);
     EXPECT_TRUE(finish(*denoising).equal(whole->latents())) << state.step;
@@ -207,7 +199,7 @@ TEST_P(Guard, ResumesAfterAnyStepToTheSameLatentsAndCounts) {
 
 TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
   for (const Mode mode : {Mode::sparse, Mode::full}) {
-    const auto denoising = start(std::make_shared<FaultyDit>(1, std::nanf(""), true), GetParam(), mode);
+    const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf(""), true), GetParam(), mode);
     denoising->step();
     const at::Tensor before = denoising->latents().clone();
     try {

@@ -66,6 +66,9 @@ TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
   GenerateSettings without_guidance = settings_of(7200, 4800, 1);
   without_guidance.guidance_scale = 1;
   EXPECT_EQ(cpu_need(without_guidance, /*decode=*/false).host, 5.0 * (300 * 450 + 226) * 1920 * 4);
+  GenerateSettings in_turn = settings;
+  in_turn.guidance_passes = GuidancePasses::in_turn;
+  EXPECT_EQ(cpu_need(in_turn, /*decode=*/false).host, block / 2 * 4);
   const MemoryNeed on_gpu = least_memory(settings, true, {}, at::Device(at::kCUDA, 0), at::kBFloat16);
   EXPECT_EQ(on_gpu.host, video * 4);
   EXPECT_EQ(on_gpu.device, block * 2);

@@ -1,5 +1,5 @@
 // Random weights are the same for the same seed, keep activations at unit scale, and stand for any checkpoint.
-#include "models/checkpoint/random_weights.h"
+#include "models/weights/random_weights.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/checkpoint/weights.h"
 #include "models/text/random_ids.h"
 #include "models/text/t5_encoder.h"
+#include "models/weights/weights.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -64,7 +64,7 @@ TEST(RandomWeights, AnArchitectureStandsForAFolder) {
   WeightReader reader(component, at::kCPU, at::kHalf);
   EXPECT_TRUE(reader.contains("anything"));
   EXPECT_EQ(reader.tensor("x.weight", {3, 5}).scalar_type(), at::kHalf);
-  EXPECT_EQ(reader.tensor_fp32("x.weight", {3, 5}).scalar_type(), at::kFloat);
+  EXPECT_EQ(reader.read(parameter("x.weight", {3, 5}, /*fp32=*/true)).scalar_type(), at::kFloat);
   EXPECT_NO_THROW(reader.check_complete());
   WeightReader meta(component, at::kMeta, at::kHalf);
   EXPECT_TRUE(meta.tensor("huge.weight", {int64_t{1} << 30, int64_t{1} << 20}).is_meta());
@@ -100,11 +100,13 @@ TEST(StreamedEncoder, GivesWhatTheLoadedOneGives) {
   const at::Tensor ids = at::stack({random_token_ids("one", 9, 50), random_token_ids("two", 9, 50)});
   for (const auto dtype : {at::kFloat, at::kHalf}) {
     const T5Encoder encoder = T5Encoder::load(component, at::kCPU, dtype);
-    EXPECT_TRUE(T5Encoder::forward_streamed(component, at::kCPU, dtype, ids).equal(encoder.forward(ids)));
-    uint64_t bytes = encoder.shared.nbytes();
+    const T5Encoder streamed = T5Encoder::load(component, at::kCPU, dtype, Residence::file);
+    for (int prompt = 0; prompt < 2; ++prompt) EXPECT_TRUE(streamed.forward(ids).equal(encoder.forward(ids)));
+    uint64_t bytes = encoder.shared.nbytes() + encoder.relative_bias.nbytes() + encoder.final_norm.weight.nbytes();
     for (const T5Layer& layer : encoder.layers)
-      for (const at::Tensor* weight :
-           {&layer.q, &layer.k, &layer.v, &layer.attention_out, &layer.wi_0, &layer.wi_1, &layer.wo})
+      for (const at::Tensor* weight : {&layer.attention_norm.weight, &layer.q.weight, &layer.k.weight, &layer.v.weight,
+                                       &layer.attention_out.weight, &layer.feed_forward_norm.weight, &layer.wi_0.weight,
+                                       &layer.wi_1.weight, &layer.wo.weight})
         bytes += weight->nbytes();
     EXPECT_EQ(T5Encoder::weight_bytes(encoder.config, dtype), bytes);
   }

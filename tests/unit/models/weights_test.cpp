@@ -1,12 +1,13 @@
 // Weights arrive in the wanted dtype, without a copy where none is needed, and one error lists everything that does not
 // fit.
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 #include <ATen/ATen.h>
 
 #include <array>
 #include <cstring>
 
+#include "models/layers/linear.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -64,7 +65,7 @@ TEST_P(WeightDtypes, ConvertsWhileCopyingAndAliasesOtherwise) {
   EXPECT_EQ(read.scalar_type(), wanted);
   EXPECT_TRUE(read.equal(values.to(wanted)));
   EXPECT_EQ(inside(read, component), stored == wanted);
-  const at::Tensor wide = weights.tensor_fp32("w", {10, 100});
+  const at::Tensor wide = weights.read(parameter("w", {10, 100}, /*fp32=*/true));
   EXPECT_EQ(wide.scalar_type(), at::kFloat);
   EXPECT_TRUE(wide.equal(values.to(at::kFloat)));
   EXPECT_NO_THROW(weights.check_complete());
@@ -104,17 +105,34 @@ TEST(Weights, DataThatIsNotAlignedIsCopied) {
   EXPECT_EQ(read[1].item<float>(), -2);
 }
 
-TEST(Weights, AffineReadsWeightAndBias) {
+TEST(Weights, FillInWhatALayerLists) {
   const TemporaryFolder folder;
-  write(folder.path(), {{"a.weight", at::ones({2, 3})}, {"a.bias", at::zeros({2})}, {"b.weight", at::ones({4, 2})}});
+  const at::Tensor q = at::randn({2, 3}), k = at::randn({2, 3}), kernel = at::randn({4, 3, 2, 2});
+  write(folder.path(), {{"q.weight", q}, {"k.weight", k}, {"conv.weight", kernel}, {"conv.bias", at::zeros({4})}});
   const Component component = open_component(folder.path());
   WeightReader weights(component, at::kCPU, at::kFloat);
-  const Affine a = weights.affine("a", {2, 3}), b = weights.affine("b", {4, 2}, false);
-  EXPECT_EQ(a.bias.sizes(), at::IntArrayRef({2}));
-  EXPECT_FALSE(b.bias.defined());
-  EXPECT_TRUE(weights.contains("a.bias"));
-  EXPECT_FALSE(weights.contains("b.bias"));
+  Linear packed, matrix;
+  packed.packed_weights(weights.loads(), {"q", "k"}, 2, 3, /*has_bias=*/false);
+  matrix.weights(weights.loads(), "conv", 4, 12, /*has_bias=*/true, {4, 3, 2, 2});
   EXPECT_NO_THROW(weights.check_complete());
+  EXPECT_TRUE(packed.weight.equal(at::cat({q, k})));
+  EXPECT_FALSE(packed.bias.defined());
+  EXPECT_TRUE(matrix.weight.equal(kernel.view({4, 12})));
+  EXPECT_EQ(matrix.bias.sizes(), at::IntArrayRef({4}));
+  EXPECT_TRUE(weights.contains("conv.bias"));
+  EXPECT_FALSE(weights.contains("q.bias"));
+}
+
+TEST(Weights, WhatLacksOneOfItsPartsIsAStandInOfTheWholeShape) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"q.weight", at::ones({2, 3})}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  Linear packed;
+  packed.packed_weights(weights.loads(), {"q", "k", "v"}, 2, 3, /*has_bias=*/false);
+  EXPECT_EQ(packed.weight.sizes(), at::IntArrayRef({6, 3}));
+  EXPECT_TRUE(is_stand_in(packed.weight));
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"2 missing", "k.weight", "v.weight"}));
 }
 
 TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {

@@ -6,7 +6,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 
 namespace sparsereel::models {
 namespace {
@@ -35,7 +35,7 @@ class CogVideoXForward : public ::testing::Test {
   }
 
   c10::InferenceMode inference_;
-  std::unique_ptr<Dit> dit_;
+  std::unique_ptr<Denoiser> dit_;
   AttentionRun run_;
   at::Tensor times_ = at::tensor(std::vector<int64_t>{500, 500});
 };
@@ -96,10 +96,6 @@ TEST_F(CogVideoXForward, ShowsEachAttentionCallToTheWatcher) {
   EXPECT_TRUE(forward(latents, text, times_).equal(unwatched));
   EXPECT_EQ(layers.size(), run_.per_layer.size());
   for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i], static_cast<int64_t>(i));
-}
-
-TEST_F(CogVideoXForward, TellsTheTokenGrid) {
-  EXPECT_EQ(dit_->token_grid(3, 8, 6), (hilbert::Grid{3, 4, 3}));
 }
 
 TEST_F(CogVideoXForward, RefusesInputsThatDoNotFit) {

@@ -10,9 +10,7 @@
 #include <numeric>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/weights.h"
-#include "models/dit/cogvideox_weights.h"
-#include "models/dit/dit.h"
+#include "models/dit/cogvideox.h"
 
 namespace sparsereel::models {
 namespace {
@@ -116,24 +114,6 @@ TEST(CogVideoXLoading, ListsMissingAndMisshapedWeightsInOneError) {
        {"transformer_blocks.7.attn1.to_k.weight", "patch_embed.proj.weight", "time_embedding.linear_1.weight"}) {
     EXPECT_NE(cause.find(name), std::string::npos) << cause;
   }
-}
-
-TEST(CogVideoXLoading, BlocksAreAlikeWhateverTheyLack) {
-  ZeroComponent zeros(published()["2b"]);
-  zeros.component.tensors.erase("transformer_blocks.7.attn1.to_k.weight");
-  WeightReader reader(zeros.component, at::kMeta, at::kBFloat16);
-  const auto shapes_of = [](CogVideoXBlock& block) {
-    std::vector<std::vector<int64_t>> shapes;
-    for (const at::Tensor* tensor : tensors_of(block)) shapes.push_back(tensor->sizes().vec());
-    return shapes;
-  };
-  std::vector<std::vector<std::vector<int64_t>>> blocks;
-  const auto note = [&](CogVideoXBlock& block) { blocks.push_back(shapes_of(block)); };
-  EXPECT_THROW(
-      load_cogvideox_weights(reader, parse_cogvideox_config(zeros.component.config, zeros.component.config_file), note),
-      Error);
-  ASSERT_EQ(blocks.size(), 30U);
-  for (const auto& shapes : blocks) EXPECT_EQ(shapes, blocks[0]);
 }
 
 struct Refusal {

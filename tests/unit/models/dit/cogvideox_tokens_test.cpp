@@ -45,16 +45,19 @@ TEST(Patches, ComeBackAsTheyWere) {
   }
 }
 
+TokenPlan plan_of(const CogVideoXConfig& config, const at::Tensor& learned, const hilbert::Grid& grid,
+                  hilbert::TokenOrder order, at::TensorOptions options) {
+  return make_token_plan(cogvideox_tables(config, "config.json", learned, grid), grid, order, options);
+}
+
 TEST(TokenPlan, PermutesEveryTableAlike) {
   CogVideoXConfig config = small_config();
   config.use_rotary_positional_embeddings = true;
   config.use_learned_positional_embeddings = true;
   const hilbert::Grid grid{3, 4, 6};
   const at::Tensor learned = at::randn({1, 5 + grid.size(), 32});
-  const TokenPlan native =
-      make_token_plan(config, "config.json", learned, grid, hilbert::TokenOrder::native, at::kFloat);
-  const TokenPlan curved =
-      make_token_plan(config, "config.json", learned, grid, hilbert::TokenOrder::hilbert, at::kFloat);
+  const TokenPlan native = plan_of(config, learned, grid, hilbert::TokenOrder::native, at::kFloat);
+  const TokenPlan curved = plan_of(config, learned, grid, hilbert::TokenOrder::hilbert, at::kFloat);
   EXPECT_FALSE(native.order.defined());
   EXPECT_TRUE(native.video_positions.equal(learned[0].slice(0, 5)));
   EXPECT_TRUE(curved.video_positions.index_select(0, curved.inverse).equal(native.video_positions));
@@ -67,20 +70,18 @@ TEST(TokenPlan, PermutesEveryTableAlike) {
 
 TEST(TokenPlan, KeepsRotaryTablesInFp32AndPositionsInTheModelsDtype) {
   CogVideoXConfig config = small_config();
-  const TokenPlan added =
-      make_token_plan(config, "config.json", {}, {3, 4, 6}, hilbert::TokenOrder::hilbert, at::kBFloat16);
+  const TokenPlan added = plan_of(config, {}, {3, 4, 6}, hilbert::TokenOrder::hilbert, at::kBFloat16);
   EXPECT_EQ(added.video_positions.scalar_type(), at::kBFloat16);
   EXPECT_FALSE(added.rotary.cos.defined());
   config.use_rotary_positional_embeddings = true;
-  const TokenPlan turned =
-      make_token_plan(config, "config.json", {}, {3, 4, 6}, hilbert::TokenOrder::hilbert, at::kBFloat16);
+  const TokenPlan turned = plan_of(config, {}, {3, 4, 6}, hilbert::TokenOrder::hilbert, at::kBFloat16);
   EXPECT_EQ(turned.rotary.cos.scalar_type(), at::kFloat);
   EXPECT_FALSE(turned.video_positions.defined());
 }
 
 std::string cause_of(const CogVideoXConfig& config, const at::Tensor& learned, const hilbert::Grid& grid) {
   try {
-    make_token_plan(config, "folder/config.json", learned, grid, hilbert::TokenOrder::native, at::kFloat);
+    cogvideox_tables(config, "folder/config.json", learned, grid);
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 2);
     EXPECT_FALSE(error.remedy().empty());

@@ -3,7 +3,10 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <sstream>
 
 #include "tests/support/golden.h"
 
@@ -12,24 +15,24 @@ namespace {
 
 using test::close_to;
 
-at::Tensor exact(const at::Tensor& x, const Affine& layer) {
+at::Tensor exact(const at::Tensor& x, const Linear& layer) {
   const at::Tensor y = at::matmul(x.to(at::kDouble), layer.weight.to(at::kDouble).t());
   return layer.bias.defined() ? y + layer.bias.to(at::kDouble) : y;
 }
 
-class Linear : public ::testing::Test {
+class LinearLayer : public ::testing::Test {
  protected:
-  Linear() { at::manual_seed(5); }
+  LinearLayer() { at::manual_seed(5); }
   c10::InferenceMode inference_;
 };
 
-TEST_F(Linear, MatchesDoublePrecisionInEveryDtype) {
+TEST_F(LinearLayer, MatchesDoublePrecisionInEveryDtype) {
   for (const auto& [dtype, tolerance] :
        {std::pair(at::kFloat, 2e-6), std::pair(at::kBFloat16, 1e-2), std::pair(at::kHalf, 2e-3)}) {
     const auto options = at::TensorOptions().dtype(dtype);
     const at::Tensor x = at::randn({2, 33, 24}, options), weight = at::randn({40, 24}, options),
                      bias = at::randn({40}, options);
-    for (const Affine& layer : {Affine{weight, bias}, Affine{weight, {}}}) {
+    for (const Linear& layer : {Linear{weight, bias}, Linear{weight, {}}}) {
       const at::Tensor y = linear(x, layer);
       EXPECT_EQ(y.scalar_type(), dtype);
       EXPECT_TRUE(close_to(y, exact(x, layer), tolerance)) << dtype;
@@ -39,18 +42,38 @@ TEST_F(Linear, MatchesDoublePrecisionInEveryDtype) {
   }
 }
 
-TEST_F(Linear, GeluMatchesDoublePrecisionFromTailToTail) {
+TEST_F(LinearLayer, GeluMatchesDoublePrecisionFromTailToTail) {
   const at::Tensor x = at::linspace(-12, 12, 4001).unsqueeze(1);
-  const Affine identity = {at::ones({1, 1}), at::zeros({1})};
+  const Linear identity = {at::ones({1, 1}), at::zeros({1})};
   const at::Tensor expected = at::gelu(x.to(at::kDouble), "tanh");
   EXPECT_LT((linear_gelu_tanh(x, identity) - expected).abs().max().item<double>(), 2e-6);
 }
 
-TEST_F(Linear, TakesStridedRowsAndNoRowsAtAll) {
-  const Affine layer = {at::randn({8, 16}), at::randn({8})};
+TEST_F(LinearLayer, TakesStridedRowsAndNoRowsAtAll) {
+  const Linear layer = {at::randn({8, 16}), at::randn({8})};
   const at::Tensor x = at::randn({3, 10, 32}).narrow(2, 16, 16);
   EXPECT_TRUE(close_to(linear(x, layer), exact(x, layer), 2e-6));
   EXPECT_EQ(linear(at::empty({0, 16}), layer).sizes(), at::IntArrayRef({0, 8}));
+}
+
+/// names, shape as stored, shape, fp32
+std::string text_of(const Parameter& parameter) {
+  std::ostringstream text;
+  for (const std::string& name : parameter.names) text << name << " ";
+  text << at::IntArrayRef(parameter.stored) << " " << at::IntArrayRef(parameter.shape);
+  return text.str();
+}
+
+TEST(LinearWeights, ListWhatTheyAreInACheckpoint) {
+  std::vector<std::string> listed;
+  const Visit note = [&](at::Tensor&, const Parameter& parameter) { listed.push_back(text_of(parameter)); };
+  Linear layer;
+  layer.weights(note, "a", 2, 3);
+  layer.weights(note, "b", 2, 12, /*has_bias=*/false, {2, 3, 2, 2});
+  layer.packed_weights(note, {"q", "k", "v"}, 2, 3);
+  EXPECT_THAT(listed,
+              ::testing::ElementsAre("a.weight [2, 3] [2, 3]", "a.bias [2] [2]", "b.weight [2, 3, 2, 2] [2, 12]",
+                                     "q.weight k.weight v.weight [2, 3] [6, 3]", "q.bias k.bias v.bias [2] [6]"));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ Modulation random_modulation(int64_t batch, int64_t channels, at::ScalarType dty
           at::randn({batch, channels}, options)};
 }
 
-at::Tensor modulated(const at::Tensor& x, const Affine& norm, double eps, const Modulation& m) {
+at::Tensor modulated(const at::Tensor& x, const Norm& norm, double eps, const Modulation& m) {
   const at::Tensor y = norm.weight.defined() ? at::layer_norm(x, {x.size(2)}, norm.weight, norm.bias, eps)
                                              : at::layer_norm(x, {x.size(2)}, {}, {}, eps);
   return y * (1 + m.scale.unsqueeze(1)) + m.shift.unsqueeze(1);
@@ -29,20 +29,20 @@ struct Shape {
   int64_t batch, video, text, channels;
 };
 
-class Norm : public ::testing::TestWithParam<Shape> {
+class NormLayer : public ::testing::TestWithParam<Shape> {
  protected:
-  Norm() { at::manual_seed(11); }
+  NormLayer() { at::manual_seed(11); }
   c10::InferenceMode inference_;
   Shape shape_ = GetParam();
 };
 
-TEST_P(Norm, ModulatesEachPartByItsOwnVectors) {
+TEST_P(NormLayer, ModulatesEachPartByItsOwnVectors) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const auto options = at::TensorOptions().dtype(dtype);
     const at::Tensor x = at::randn({batch, video + text, channels}, options) + 3;
     const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
-    for (const Affine& norm : {Affine{}, Affine{at::randn({channels}, options), at::randn({channels}, options)}}) {
+    for (const Norm& norm : {Norm{}, Norm{at::randn({channels}, options), at::randn({channels}, options)}}) {
       const at::Tensor expected = at::cat({modulated(x.narrow(1, 0, video), norm, 1e-5, m.video),
                                            modulated(x.narrow(1, video, text), norm, 1e-5, m.text)},
                                           1);
@@ -53,16 +53,16 @@ TEST_P(Norm, ModulatesEachPartByItsOwnVectors) {
   }
 }
 
-TEST_P(Norm, ModulatesAPartOfALongerTensor) {
+TEST_P(NormLayer, ModulatesAPartOfALongerTensor) {
   const auto [batch, video, text, channels] = shape_;
   const at::Tensor x = at::randn({batch, video + text, channels});
-  const Affine norm = {at::randn({channels}), at::randn({channels})};
+  const Norm norm = {at::randn({channels}), at::randn({channels})};
   const JointModulation m = {random_modulation(batch, channels, at::kFloat), {}};
   const at::Tensor part = x.narrow(1, 0, video);
   EXPECT_TRUE(close_to(layer_norm_modulate(part, norm, 1e-5, video, m), modulated(part, norm, 1e-5, m.video), 2e-6));
 }
 
-TEST_P(Norm, AddsEachPartThroughItsOwnGate) {
+TEST_P(NormLayer, AddsEachPartThroughItsOwnGate) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto options = at::TensorOptions().dtype(dtype);
@@ -78,13 +78,13 @@ TEST_P(Norm, AddsEachPartThroughItsOwnGate) {
   }
 }
 
-TEST_P(Norm, AddsAndNormalisesInOnePassAsInTwo) {
+TEST_P(NormLayer, AddsAndNormalisesInOnePassAsInTwo) {
   const auto [batch, video, text, channels] = shape_;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto options = at::TensorOptions().dtype(dtype);
     at::Tensor x = at::randn({batch, video + text, channels}, options), twice = x.clone();
     const at::Tensor update = at::randn(x.sizes(), options);
-    const Affine norm = {at::randn({channels}, options), at::randn({channels}, options)};
+    const Norm norm = {at::randn({channels}, options), at::randn({channels}, options)};
     const JointModulation gates = {random_modulation(batch, channels, dtype),
                                    random_modulation(batch, channels, dtype)};
     const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
@@ -95,7 +95,7 @@ TEST_P(Norm, AddsAndNormalisesInOnePassAsInTwo) {
   }
 }
 
-TEST_P(Norm, AResidualStreamAddsEveryUpdateOnce) {
+TEST_P(NormLayer, AResidualStreamAddsEveryUpdateOnce) {
   const auto [batch, video, text, channels] = shape_;
   const at::Tensor x = at::randn({batch, video + text, channels});
   const JointModulation first = {random_modulation(batch, channels, at::kFloat),
@@ -119,7 +119,7 @@ TEST_P(Norm, AResidualStreamAddsEveryUpdateOnce) {
   EXPECT_TRUE(at::equal(stream.value(), expected));
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
+INSTANTIATE_TEST_SUITE_P(Shapes, NormLayer,
                          ::testing::Values(Shape{1, 1, 0, 16}, Shape{2, 37, 5, 48}, Shape{2, 130, 33, 256},
                                            Shape{3, 4, 64, 72}),
                          [](const auto& test) { return "shape" + std::to_string(test.index); });

@@ -57,7 +57,7 @@ class SpatialNorms : public ::testing::TestWithParam<NormCase> {
  protected:
   const c10::InferenceMode inference;
   const int64_t channels = GetParam().channels, repeat = GetParam().repeat;
-  const Affine affine{.weight = at::randn({channels}), .bias = at::randn({channels})};
+  const Norm affine{.weight = at::randn({channels}), .bias = at::randn({channels})};
   const SpatialNorm norm{.norm = affine,
                          .conv_y = {.weight = at::randn({channels, 4}), .bias = at::randn({channels})},
                          .conv_b = {.weight = at::randn({channels, 4}), .bias = at::randn({channels})},
@@ -71,7 +71,7 @@ class SpatialNorms : public ::testing::TestWithParam<NormCase> {
     const at::Tensor normed =
         at::group_norm(x.permute({3, 0, 1, 2}).unsqueeze(0).to(at::kDouble).contiguous(), norm.groups,
                        affine.weight.to(at::kDouble), affine.bias.to(at::kDouble), 1e-6);
-    const auto pointwise = [&](const Affine& conv) {
+    const auto pointwise = [&](const Linear& conv) {
       return at::linear(repeated, conv.weight.to(at::kDouble), conv.bias.to(at::kDouble));
     };
     return at::silu(normed[0].permute({1, 2, 3, 0}) * pointwise(norm.conv_y) + pointwise(norm.conv_b));
@@ -88,10 +88,9 @@ TEST_P(SpatialNorms, MatchTheFormula) {
 TEST_P(SpatialNorms, MatchTheFormulaInHalfPrecision) {
   if (GetParam().offset != 0) GTEST_SKIP() << "the input does not survive bf16";
   SpatialNorm half = norm;
-  for (Affine* part : {&half.norm, &half.conv_y, &half.conv_b}) {
-    part->weight = part->weight.to(at::kBFloat16);
-    part->bias = part->bias.to(at::kBFloat16);
-  }
+  for (at::Tensor* part : {&half.norm.weight, &half.norm.bias, &half.conv_y.weight, &half.conv_y.bias,
+                           &half.conv_b.weight, &half.conv_b.bias})
+    *part = part->to(at::kBFloat16);
   const at::Tensor out = at::empty_like(x, at::kBFloat16);
   spatial_norm_silu(half, x.to(at::kBFloat16), z.to(at::kBFloat16), out);
   EXPECT_TRUE(test::close_to(out, expected(), 0.03));

@@ -21,7 +21,7 @@ using ::testing::Pair;
 class Vae : public ::testing::Test {
  protected:
   const c10::InferenceMode inference;
-  const Component component = test::vae_component("vae_small");
+  Component component = test::vae_component("vae_small");
   std::unique_ptr<VaeDecoder> vae = load_cogvideox_vae(component, at::kCPU, at::kFloat);
 };
 
@@ -42,6 +42,14 @@ TEST_F(Vae, ReportsEachBatchOfEachTile) {
   seen.clear();
   vae->decode(at::randn({1, 4, 1, 2, 6}), true, progress);
   EXPECT_THAT(seen, ElementsAre(Pair(1, 2), Pair(2, 2)));
+}
+
+TEST_F(Vae, UndoesTheScaleOfTheLatents) {
+  const at::Tensor latents = at::randn({1, 4, 2, 2, 6});
+  component.config["scaling_factor"] = 0.5;
+  const auto scaled = load_cogvideox_vae(component, at::kCPU, at::kFloat);
+  for (const bool tiled : {false, true})
+    EXPECT_TRUE(scaled->decode(latents, tiled).equal(vae->decode(latents * 2, tiled))) << tiled;
 }
 
 TEST_F(Vae, DoesNotTileWhatFitsInOneTile) {

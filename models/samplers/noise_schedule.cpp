@@ -1,5 +1,5 @@
 // The noise schedule: betas -> cumulative alphas with SNR shift and zero terminal SNR, and the spacing of timesteps.
-#include "models/schedulers/noise_schedule.h"
+#include "models/samplers/noise_schedule.h"
 
 #include <ATen/ATen.h>
 
@@ -91,7 +91,7 @@ NoiseSchedule::NoiseSchedule(const SchedulerConfig& config) : config_(config) {
   final_alpha_ = config.set_alpha_to_one ? at::ones({}, at::kFloat) : alphas_cumprod_[0];
 }
 
-std::vector<int64_t> NoiseSchedule::timesteps(int64_t num_inference_steps) const {
+std::vector<double> NoiseSchedule::timesteps(int64_t num_inference_steps) const {
   const int64_t train_steps = config_.num_train_timesteps;
   if (num_inference_steps < 1 || num_inference_steps > train_steps) {
     throw bad_input("--steps is " + std::to_string(num_inference_steps) + ", but " + kConfigFile +
@@ -107,7 +107,7 @@ std::vector<int64_t> NoiseSchedule::timesteps(int64_t num_inference_steps) const
     timesteps = trailing_timesteps(train_steps, num_inference_steps);
   }
   check_timesteps(timesteps);
-  return timesteps;
+  return {timesteps.begin(), timesteps.end()};
 }
 
 void NoiseSchedule::check_timesteps(const std::vector<int64_t>& timesteps) const {
@@ -118,18 +118,18 @@ void NoiseSchedule::check_timesteps(const std::vector<int64_t>& timesteps) const
                     "lies outside the table of " + std::to_string(table) + " betas",
                     "check num_train_timesteps, steps_offset and trained_betas, or take fewer steps");
   }
-  if (config_.prediction_type == "epsilon" && alpha_prod(timesteps.front()).item<double>() == 0) {
+  if (config_.prediction_type == "epsilon" && alpha_prod(static_cast<double>(timesteps.front())).item<double>() == 0) {
     throw bad_field("prediction_type",
                     "epsilon needs some signal at the first timestep, where rescale_betas_zero_snr leaves none",
                     "use the scheduler_config.json that belongs to the checkpoint");
   }
 }
 
-at::Tensor NoiseSchedule::alpha_prod(int64_t timestep) const {
-  return timestep < 0 ? final_alpha_ : alphas_cumprod_[timestep];
+at::Tensor NoiseSchedule::alpha_prod(double timestep) const {
+  return timestep < 0 ? final_alpha_ : alphas_cumprod_[static_cast<int64_t>(timestep)];
 }
 
-at::Tensor NoiseSchedule::predicted_original(const at::Tensor& prediction, int64_t timestep,
+at::Tensor NoiseSchedule::predicted_original(const at::Tensor& prediction, double timestep,
                                              const at::Tensor& sample) const {
   const at::Tensor alpha_prod_t = alpha_prod(timestep);
   const at::Tensor signal = alpha_prod_t.sqrt(), noise = (1 - alpha_prod_t).sqrt();

@@ -1,14 +1,14 @@
 // The stochastic two-step DPM-Solver++ (arXiv:2211.01095, SDE variant) of CogVideoXDPMScheduler.
 #pragma once
 
-#include "models/schedulers/noise_schedule.h"
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/noise_schedule.h"
+#include "models/samplers/sampler.h"
 
 namespace sparsereel::models {
 
-class DpmSolverScheduler : public Scheduler {
+class DpmSolverSampler : public Sampler {
  public:
-  DpmSolverScheduler(const SchedulerConfig& config, int64_t num_inference_steps);
+  DpmSolverSampler(const SchedulerConfig& config, int64_t num_inference_steps);
   /// Steps must be taken in order, from 0 or from where restore() left off: each uses the clean sample predicted by the
   /// one before. Draws once in the first step and where a step reaches the clean end, else twice, of which the first
   /// draw is thrown away.
@@ -20,7 +20,7 @@ class DpmSolverScheduler : public Scheduler {
 
  private:
   NoiseSchedule schedule_;
-  int64_t stride_;                       // timesteps from one step to the next
+  double stride_;                        // timesteps from one step to the next
   at::Tensor old_pred_original_sample_;  // undefined before the first step
   at::Tensor drawn_;                     // noise of the step to come, on the CPU; undefined: not drawn yet
 };

@@ -1,17 +1,17 @@
 // One DDIM step: a weighted sum of the sample and the predicted clean sample.
-#include "models/schedulers/ddim.h"
+#include "models/samplers/ddim.h"
 
 #include <ATen/ATen.h>
 
 namespace sparsereel::models {
 
-DdimScheduler::DdimScheduler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
+DdimSampler::DdimSampler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
   timesteps_ = schedule_.timesteps(num_inference_steps);
-  stride_ = config.num_train_timesteps / num_inference_steps;
+  stride_ = static_cast<double>(config.num_train_timesteps / num_inference_steps);
 }
 
-at::Tensor DdimScheduler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
-  const int64_t timestep = timesteps_.at(index);
+at::Tensor DdimSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
+  const double timestep = timesteps_.at(index);
   const at::Tensor alpha_t = schedule_.alpha_prod(timestep);
   // The reference looks a fixed stride back even where the rounded timesteps are not equally spaced.
   const at::Tensor alpha_prev = schedule_.alpha_prod(timestep - stride_);

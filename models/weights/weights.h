@@ -8,15 +8,10 @@
 #include <vector>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/checkpoint/upload.h"
+#include "models/layers/parameters.h"
+#include "models/weights/upload.h"
 
 namespace sparsereel::models {
-
-/// A layer's parameters as stored: weight [out, in] (or a convolution's), bias [out] or undefined.
-struct Affine {
-  at::Tensor weight;
-  at::Tensor bias;
-};
 
 /// True for the placeholder of a tensor that is missing or misshaped: it takes no memory whatever its shape, and must
 /// be given none.
@@ -35,10 +30,11 @@ class WeightReader {
   WeightReader(const Component& component, at::Device device, at::ScalarType dtype);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
-  /// The same in fp32 whatever the reader's dtype, for what the reference keeps in fp32.
-  at::Tensor tensor_fp32(const std::string& name, const std::vector<int64_t>& shape);
-  /// name + ".weight" of `shape`, and name + ".bias" [shape[0]] where has_bias.
-  Affine affine(const std::string& name, const std::vector<int64_t>& shape, bool has_bias = true);
+  at::Tensor read(const Parameter& parameter);
+  /// Fills in what a module lists. Refers to this.
+  Visit loads() {
+    return [this](at::Tensor& tensor, const Parameter& parameter) { tensor = read(parameter); };
+  }
   bool contains(const std::string& name) const;
   /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
   void ignore_prefix(const std::string& prefix);
@@ -50,7 +46,7 @@ class WeightReader {
   at::ScalarType dtype() const { return dtype_; }
 
  private:
-  at::Tensor read(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype);
+  at::Tensor read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype);
 
   const Component& component_;
   at::Device device_;

@@ -1,5 +1,5 @@
 // The samplers' contract beyond parity: errors, draws from the generator, history.
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -27,7 +27,7 @@ const SchedulerConfig kDdim = config_of("CogVideoXDDIMScheduler"), kDpm = config
 
 std::string complaint(const SchedulerConfig& config, int64_t steps = 4) {
   try {
-    make_scheduler(config, steps);
+    make_sampler(config, steps);
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 2);
     EXPECT_FALSE(error.remedy().empty());
@@ -46,12 +46,12 @@ int64_t draws_made(const at::Generator& generator, uint64_t seed, at::IntArrayRe
   return -1;
 }
 
-TEST(Scheduler, TimestepsOfThePublishedSampler) {
-  EXPECT_THAT(make_scheduler(kDdim, 4)->timesteps(), ElementsAre(999, 749, 499, 249));
-  EXPECT_THAT(make_scheduler(kDdim, 1)->timesteps(), ElementsAre(999));
+TEST(Sampler, TimestepsOfThePublishedSampler) {
+  EXPECT_THAT(make_sampler(kDdim, 4)->timesteps(), ElementsAre(999, 749, 499, 249));
+  EXPECT_THAT(make_sampler(kDdim, 1)->timesteps(), ElementsAre(999));
 }
 
-TEST(Scheduler, ErrorsNameTheField) {
+TEST(Sampler, ErrorsNameTheField) {
   EXPECT_THAT(complaint(kDdim, 0), HasSubstr("--steps is 0"));
   EXPECT_THAT(complaint(kDdim, 1001), AllOf(HasSubstr("--steps is 1001"), HasSubstr("num_train_timesteps 1000")));
   const auto with = [](const std::function<void(SchedulerConfig&)>& change) {
@@ -63,7 +63,17 @@ TEST(Scheduler, ErrorsNameTheField) {
   EXPECT_THAT(with([](auto& c) { c.prediction_type = "epsilon"; }), HasSubstr("rescale_betas_zero_snr"));
 }
 
-class SchedulerStep : public ::testing::Test {
+TEST(Sampler, AnUnknownClassIsRefusedWithWhatIsSupported) {
+  try {
+    make_sampler(config_of("EulerDiscreteScheduler"), 4);
+    FAIL() << "made";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("scheduler_config.json: _class_name \"EulerDiscreteScheduler\""));
+    EXPECT_THAT(error.remedy(), HasSubstr("CogVideoXDDIMScheduler or CogVideoXDPMScheduler"));
+  }
+}
+
+class SamplerStep : public ::testing::Test {
  protected:
   c10::InferenceMode inference_;
   at::Generator generator_ = at::make_generator<at::CPUGeneratorImpl>(3);
@@ -71,13 +81,13 @@ class SchedulerStep : public ::testing::Test {
   at::Tensor prediction_ = sample_ * 0.5;
 };
 
-TEST_F(SchedulerStep, DdimDrawsNothing) {
-  make_scheduler(kDdim, 4)->step(prediction_, 0, sample_, generator_);
+TEST_F(SamplerStep, DdimDrawsNothing) {
+  make_sampler(kDdim, 4)->step(prediction_, 0, sample_, generator_);
   EXPECT_EQ(draws_made(generator_, 3, sample_.sizes()), 0);
 }
 
-TEST_F(SchedulerStep, DpmDrawsOnceAtEitherEndAndTwiceBetween) {
-  const auto sampler = make_scheduler(kDpm, 3);
+TEST_F(SamplerStep, DpmDrawsOnceAtEitherEndAndTwiceBetween) {
+  const auto sampler = make_sampler(kDpm, 3);
   const std::vector<int64_t> expected = {1, 2, 1};
   for (int64_t i = 0; i < 3; ++i) {
     at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(3);
@@ -86,22 +96,22 @@ TEST_F(SchedulerStep, DpmDrawsOnceAtEitherEndAndTwiceBetween) {
   }
 }
 
-TEST_F(SchedulerStep, LastDdimStepIsThePredictedCleanSample) {
+TEST_F(SamplerStep, LastDdimStepIsThePredictedCleanSample) {
   SchedulerConfig config = kDdim;
   config.prediction_type = "sample";
-  const auto sampler = make_scheduler(config, 4);
+  const auto sampler = make_sampler(config, 4);
   EXPECT_TRUE(sampler->step(prediction_, 3, sample_, generator_).allclose(prediction_));
 }
 
-TEST_F(SchedulerStep, ResultIsFp32ForSixteenBitSamples) {
+TEST_F(SamplerStep, ResultIsFp32ForSixteenBitSamples) {
   for (const SchedulerConfig& config : {kDdim, kDpm}) {
-    const at::Tensor next = make_scheduler(config, 4)->step(prediction_, 0, sample_.to(at::kBFloat16), generator_);
+    const at::Tensor next = make_sampler(config, 4)->step(prediction_, 0, sample_.to(at::kBFloat16), generator_);
     EXPECT_EQ(next.scalar_type(), at::kFloat);
   }
 }
 
-TEST_F(SchedulerStep, DpmStateHoldsTheLastPrediction) {
-  const auto sampler = make_scheduler(kDpm, 4);
+TEST_F(SamplerStep, DpmStateHoldsTheLastPrediction) {
+  const auto sampler = make_sampler(kDpm, 4);
   EXPECT_THAT(sampler->state(), IsEmpty());
   sampler->step(prediction_, 0, sample_, generator_);
   EXPECT_EQ(sampler->state().at("old_pred_original_sample").sizes(), sample_.sizes());
@@ -109,8 +119,8 @@ TEST_F(SchedulerStep, DpmStateHoldsTheLastPrediction) {
   EXPECT_THAT(sampler->state(), IsEmpty());
 }
 
-TEST_F(SchedulerStep, RedoneStepIsTheSame) {
-  const auto sampler = make_scheduler(kDpm, 4);
+TEST_F(SamplerStep, RedoneStepIsTheSame) {
+  const auto sampler = make_sampler(kDpm, 4);
   const at::Tensor second = sampler->step(prediction_, 0, sample_, generator_);
   const auto state = sampler->state();
   at::Generator before = generator_.clone();
@@ -119,9 +129,9 @@ TEST_F(SchedulerStep, RedoneStepIsTheSame) {
   EXPECT_TRUE(sampler->step(prediction_, 1, second, before).equal(once));
 }
 
-TEST_F(SchedulerStep, DrawingAheadChangesNothing) {
+TEST_F(SamplerStep, DrawingAheadChangesNothing) {
   for (const SchedulerConfig& config : {kDdim, kDpm}) {
-    const auto ahead = make_scheduler(config, 4), plain = make_scheduler(config, 4);
+    const auto ahead = make_sampler(config, 4), plain = make_sampler(config, 4);
     at::Generator other = generator_.clone();
     at::Tensor x = sample_, y = sample_;
     for (int64_t i = 0; i < 4; ++i) {
@@ -134,20 +144,20 @@ TEST_F(SchedulerStep, DrawingAheadChangesNothing) {
   }
 }
 
-TEST_F(SchedulerStep, RestoringForgetsWhatWasDrawnAhead) {
-  const auto sampler = make_scheduler(kDpm, 4);
+TEST_F(SamplerStep, RestoringForgetsWhatWasDrawnAhead) {
+  const auto sampler = make_sampler(kDpm, 4);
   at::Generator before = generator_.clone();
   sampler->draw(0, sample_, generator_);
   sampler->restore({});
   EXPECT_TRUE(
       sampler->step(prediction_, 0, sample_, before)
-          .equal(make_scheduler(kDpm, 4)->step(prediction_, 0, sample_, at::make_generator<at::CPUGeneratorImpl>(3))));
+          .equal(make_sampler(kDpm, 4)->step(prediction_, 0, sample_, at::make_generator<at::CPUGeneratorImpl>(3))));
 }
 
-TEST_F(SchedulerStep, ForeignOrMissingHistoryIsRefused) {
-  EXPECT_THROW(make_scheduler(kDdim, 4)->restore({{"old_pred_original_sample", sample_}}), Error);
-  EXPECT_THROW(make_scheduler(kDpm, 4)->restore({{"order", sample_}}), Error);
-  EXPECT_THROW(make_scheduler(kDpm, 4)->step(prediction_, 2, sample_, generator_), Error);
+TEST_F(SamplerStep, ForeignOrMissingHistoryIsRefused) {
+  EXPECT_THROW(make_sampler(kDdim, 4)->restore({{"old_pred_original_sample", sample_}}), Error);
+  EXPECT_THROW(make_sampler(kDpm, 4)->restore({{"order", sample_}}), Error);
+  EXPECT_THROW(make_sampler(kDpm, 4)->step(prediction_, 2, sample_, generator_), Error);
 }
 
 }  // namespace

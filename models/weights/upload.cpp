@@ -1,5 +1,5 @@
 // Double-buffered copies to a GPU; see upload.h.
-#include "models/checkpoint/upload.h"
+#include "models/weights/upload.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,5 +1,5 @@
 // One DPM-Solver++ step in log-SNR time, first order where there is no history, else second order.
-#include "models/schedulers/dpm_solver.h"
+#include "models/samplers/dpm_solver.h"
 
 #include <ATen/ATen.h>
 
@@ -24,20 +24,20 @@ at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) 
 
 }  // namespace
 
-DpmSolverScheduler::DpmSolverScheduler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
+DpmSolverSampler::DpmSolverSampler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
   timesteps_ = schedule_.timesteps(num_inference_steps);
-  stride_ = config.num_train_timesteps / num_inference_steps;
+  stride_ = static_cast<double>(config.num_train_timesteps / num_inference_steps);
 }
 
-void DpmSolverScheduler::draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
+void DpmSolverSampler::draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
   drawn_ = draw_noise(sample, generator);
   // The reference throws the first draw of a second-order step away; seeds must agree.
   if (index > 0 && timesteps_.at(index) >= stride_) drawn_ = draw_noise(sample, generator);
 }
 
-at::Tensor DpmSolverScheduler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
-                                    at::Generator generator) {
-  const int64_t timestep = timesteps_.at(index), previous = timestep - stride_;
+at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
+                                  at::Generator generator) {
+  const double timestep = timesteps_.at(index), previous = timestep - stride_;
   if (index > 0 && !old_pred_original_sample_.defined()) {
     throw run_failure("step " + std::to_string(index) + " of the DPM sampler lacks the history of the step before",
                       "start at step 0, or resume from a checkpoint that holds " + std::string(kHistory));
@@ -63,12 +63,12 @@ at::Tensor DpmSolverScheduler::step(const at::Tensor& prediction, int64_t index,
   return sample_weight * sample - original_weight * target + noise_weight * noise;
 }
 
-std::map<std::string, at::Tensor> DpmSolverScheduler::state() const {
+std::map<std::string, at::Tensor> DpmSolverSampler::state() const {
   if (!old_pred_original_sample_.defined()) return {};
   return {{kHistory, old_pred_original_sample_}};
 }
 
-void DpmSolverScheduler::restore(const std::map<std::string, at::Tensor>& state) {
+void DpmSolverSampler::restore(const std::map<std::string, at::Tensor>& state) {
   for (const auto& [name, tensor] : state) {
     if (name != kHistory) {
       throw bad_input("sampler state \"" + name + "\" does not belong to CogVideoXDPMScheduler",

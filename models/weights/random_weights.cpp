@@ -1,5 +1,5 @@
 // Draws tensors from generators of the device, one a tensor; see random_weights.h.
-#include "models/checkpoint/random_weights.h"
+#include "models/weights/random_weights.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

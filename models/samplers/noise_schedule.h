@@ -19,13 +19,14 @@ class NoiseSchedule {
   /// `config` as parse_scheduler_config() lets it through.
   explicit NoiseSchedule(const SchedulerConfig& config);
 
-  /// Timesteps of a run, noisiest first. Throws Error when num_inference_steps does not fit the schedule.
-  std::vector<int64_t> timesteps(int64_t num_inference_steps) const;
+  /// Timesteps of a run, noisiest first, whole numbers. Throws Error when num_inference_steps does not fit the
+  /// schedule.
+  std::vector<double> timesteps(int64_t num_inference_steps) const;
   /// Cumulative product of alphas, 0-dimensional; for a negative timestep (the clean end) 1, or that of timestep 0
   /// where set_alpha_to_one is off.
-  at::Tensor alpha_prod(int64_t timestep) const;
+  at::Tensor alpha_prod(double timestep) const;
   /// The clean sample x0 that `prediction` (epsilon, sample or v_prediction) means for `sample` at `timestep`.
-  at::Tensor predicted_original(const at::Tensor& prediction, int64_t timestep, const at::Tensor& sample) const;
+  at::Tensor predicted_original(const at::Tensor& prediction, double timestep, const at::Tensor& sample) const;
 
  private:
   void check_timesteps(const std::vector<int64_t>& timesteps) const;

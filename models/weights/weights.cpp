@@ -1,6 +1,6 @@
 // Weights from the mapping onto the device: aliased where dtype and device allow it, copied and converted once
 // otherwise.
-#include "models/checkpoint/weights.h"
+#include "models/weights/weights.h"
 
 #include <ATen/ATen.h>
 
@@ -10,7 +10,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
-#include "models/checkpoint/random_weights.h"
+#include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 namespace {
@@ -68,18 +68,17 @@ WeightReader::WeightReader(const Component& component, at::Device device, at::Sc
     : component_(component), device_(device), dtype_(dtype), uploader_(device) {}
 
 at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64_t>& shape) {
-  return read(name, shape, dtype_);
+  return read_named(name, shape, dtype_);
 }
 
-at::Tensor WeightReader::tensor_fp32(const std::string& name, const std::vector<int64_t>& shape) {
-  return read(name, shape, at::kFloat);
-}
-
-Affine WeightReader::affine(const std::string& name, const std::vector<int64_t>& shape, bool has_bias) {
-  Affine affine;
-  affine.weight = tensor(name + ".weight", shape);
-  if (has_bias) affine.bias = tensor(name + ".bias", {shape.at(0)});
-  return affine;
+at::Tensor WeightReader::read(const Parameter& parameter) {
+  const at::ScalarType dtype = parameter.fp32 ? at::kFloat : dtype_;
+  std::vector<at::Tensor> parts;
+  for (const std::string& name : parameter.names) parts.push_back(read_named(name, parameter.stored, dtype));
+  if (parts.size() == 1) return parts[0].view(parameter.shape);
+  if (std::any_of(parts.begin(), parts.end(), is_stand_in))
+    return at::zeros({}, parts[0].options()).expand(parameter.shape);
+  return at::cat(parts).view(parameter.shape);
 }
 
 bool WeightReader::contains(const std::string& name) const {
@@ -90,7 +89,7 @@ void WeightReader::ignore_prefix(const std::string& prefix) {
   ignored_prefixes_.push_back(prefix);
 }
 
-at::Tensor WeightReader::read(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype) {
+at::Tensor WeightReader::read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype) {
   if (component_.random_seed) return random_weight(name, shape, device_, dtype, *component_.random_seed);
   const bool first_time = used_.insert(name).second;
   // One element seen as the whole shape: a wrong config must not cost memory before check_complete() reports it.

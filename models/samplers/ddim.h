@@ -1,21 +1,21 @@
 // DDIM (arXiv:2010.02502) without added noise, as CogVideoXDDIMScheduler steps it.
 #pragma once
 
-#include "models/schedulers/noise_schedule.h"
-#include "models/schedulers/scheduler.h"
+#include "models/samplers/noise_schedule.h"
+#include "models/samplers/sampler.h"
 
 namespace sparsereel::models {
 
-class DdimScheduler : public Scheduler {
+class DdimSampler : public Sampler {
  public:
-  DdimScheduler(const SchedulerConfig& config, int64_t num_inference_steps);
+  DdimSampler(const SchedulerConfig& config, int64_t num_inference_steps);
   /// Draws nothing from the generator.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;
 
  private:
   NoiseSchedule schedule_;
-  int64_t stride_;  // timesteps from one step to the next
+  double stride_;  // timesteps from one step to the next
 };
 
 }  // namespace sparsereel::models

@@ -13,12 +13,13 @@
 
 namespace sparsereel::models {
 
-class Scheduler {
+class Sampler {
  public:
-  virtual ~Scheduler() = default;
+  virtual ~Sampler() = default;
 
-  /// Timesteps of the run, noisiest first; size = num_inference_steps.
-  const std::vector<int64_t>& timesteps() const { return timesteps_; }
+  /// Timesteps of the run, noisiest first; size = num_inference_steps. Real-valued, rounded as the reference rounds
+  /// them.
+  const std::vector<double>& timesteps() const { return timesteps_; }
   /// Draws what step(prediction, index, sample, generator) would draw, so that the host draws while a GPU still works
   /// on the prediction. May be left out.
   virtual void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator);
@@ -34,11 +35,11 @@ class Scheduler {
   virtual void restore(const std::map<std::string, at::Tensor>& state);
 
  protected:
-  std::vector<int64_t> timesteps_;
+  std::vector<double> timesteps_;
 };
 
-/// CogVideoXDDIMScheduler or CogVideoXDPMScheduler for num_inference_steps. Throws Error naming class and field when
-/// unsupported or when the steps do not fit (more steps than num_train_timesteps).
-std::unique_ptr<Scheduler> make_scheduler(const SchedulerConfig& config, int64_t num_inference_steps);
+/// The sampler of the config's class. Throws Error naming the field where the class is not supported or the steps do
+/// not fit (more than num_train_timesteps).
+std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

@@ -1,0 +1,60 @@
+// Attention in the blocks of a diffusion transformer: what one run asks of it, what watchers see, what is counted.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attention/attention.h"
+#include "hilbert/token_order.h"
+#include "models/dit/token_plan.h"
+
+namespace sparsereel::models {
+
+/// What a call of attention::attend() is given, the prologue not yet applied. References hold during the watcher's
+/// call.
+struct AttentionCall {
+  const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text
+  const attention::Context& context;
+  const hilbert::Grid& grid;  // of the video tokens
+};
+
+/// How attention runs in one forward, and what it reported.
+struct AttentionRun {
+  attention::Mode mode = attention::Mode::full;
+  attention::Policy policy;
+  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  int64_t step = 0;
+  std::function<void(const AttentionCall&)> watcher;  // sees each call before it runs; empty: nobody looks
+  std::function<void()> attended;                     // likewise after each call
+  bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
+  attention::Statistics statistics;  // summed over layers and forwards
+  std::vector<attention::Statistics> per_layer;  // likewise, one a layer
+  // Of Denoising: [step][layer] of what was committed, and the steps that were redone with full attention.
+  std::vector<std::vector<attention::Statistics>> per_step;
+  std::vector<int64_t> redone_steps;
+  std::string kernel;  // what ran last
+};
+
+/// The attention of one forward's blocks, layer after layer. What it refers to must outlive it.
+class Attend {
+ public:
+  Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace);
+
+  void begin_layer(size_t layer) { context_.layer = static_cast<int64_t>(layer); }
+  /// q, k, v [B, N, heads, head_dim]: video tokens in the plan's order, then text; any strides with contiguous
+  /// head_dim. Returns [B, N, heads, head_dim]. The family fills in the prologue's norms; the plan's rotary positions
+  /// are added here.
+  at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue);
+
+ private:
+  AttentionRun& run_;
+  const TokenPlan& plan_;
+  attention::Workspace& workspace_;
+  attention::Context context_;
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,85 @@
+// The loop that runs every family's transformer: its blocks stream, are watched and counted here.
+#include "models/dit/denoiser.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "models/dit/dit.h"
+#include "models/layers/host_memory.h"
+#include "models/weights/layer_weights.h"
+#include "models/weights/weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+class BlockLoop final : public Denoiser {
+ public:
+  BlockLoop(std::unique_ptr<Dit> dit, std::unique_ptr<LayerWeights> layers, const at::TensorOptions& options)
+      : dit_(std::move(dit)), layers_(std::move(layers)), options_(options) {}
+
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
+                     AttentionRun& run) override;
+  void collect(AttentionRun& run) override;
+
+ private:
+  const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order);
+
+  std::unique_ptr<Dit> dit_;
+  std::unique_ptr<LayerWeights> layers_;  // those of dit_
+  at::TensorOptions options_;
+  attention::Workspace workspace_;
+  std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t>, TokenPlan> plans_;
+};
+
+const TokenPlan& BlockLoop::plan(const hilbert::Grid& grid, hilbert::TokenOrder order) {
+  const auto key = std::make_tuple(order, grid.frames, grid.height, grid.width);
+  auto found = plans_.find(key);
+  if (found == plans_.end())
+    found = plans_.emplace(key, make_token_plan(dit_->tables(grid), grid, order, options_)).first;
+  return found->second;
+}
+
+at::Tensor BlockLoop::forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
+                              AttentionRun& run) {
+  const DitInput input = {
+      .latents = latents.to(options_), .text = text.to(options_), .timesteps = timesteps.to(options_.device())};
+  const TokenPlan& tokens_plan = plan(dit_->grid_of(input), run.token_order);
+  run.per_layer.resize(dit_->layers());
+  Tokens tokens = dit_->embed(input, tokens_plan);
+  Attend attend(run, tokens_plan, tokens.text_tokens, workspace_);
+  for (size_t layer = 0; layer < dit_->layers(); ++layer) {
+    layers_->visit(layer);
+    attend.begin_layer(layer);
+    dit_->block(layer, tokens, attend);
+  }
+  at::Tensor prediction = dit_->head(tokens, input, tokens_plan).to(latents.scalar_type());
+  if (run.collects) collect(run);
+  return prediction;
+}
+
+void BlockLoop::collect(AttentionRun& run) {
+  attention::collect_counts(workspace_, run.per_layer);
+  run.statistics = {};
+  for (const attention::Statistics& layer : run.per_layer) run.statistics += layer;
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Component& component, at::Device device,
+                                        at::ScalarType dtype, bool offload) {
+  if (device.is_cpu()) keep_freed_host_memory();
+  const auto reader = std::make_shared<WeightReader>(component, device, dtype);
+  dit->weights(reader->loads());
+  std::vector<Slots> layers;
+  for (size_t layer = 0; layer < dit->layers(); ++layer)
+    layers.push_back(slots_of([&](const Visit& visit) { dit->weights(layer, visit); }));
+  auto weights = load_layers(reader, std::move(layers), offload ? Residence::host : Residence::device);
+  reader->check_complete();
+  return std::make_unique<BlockLoop>(std::move(dit), std::move(weights),
+                                     at::TensorOptions().device(device).dtype(dtype));
+}
+
+}  // namespace sparsereel::models

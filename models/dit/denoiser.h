@@ -1,0 +1,32 @@
+// What the pipeline knows of a denoiser, whatever its family, and the one loop behind it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "models/checkpoint/model_folder.h"
+#include "models/dit/attend.h"
+
+namespace sparsereel::models {
+
+class Dit;
+
+class Denoiser {
+ public:
+  virtual ~Denoiser() = default;
+
+  /// latents [B, ..], text [B, L, text_dim], timesteps [B], whole or fractional; returns the prediction in the latents'
+  /// shape and dtype.
+  virtual at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
+                             AttentionRun& run) = 0;
+  /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.
+  virtual void collect(AttentionRun& run) = 0;
+};
+
+/// Loads the weights that `dit` lists from the component, and runs it: embed, block after block, head.
+/// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
+std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Component& component, at::Device device,
+                                        at::ScalarType dtype, bool offload = false);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,48 @@
+// Position tables onto the device and into the run's order.
+#include "models/dit/token_plan.h"
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "attention/attention.h"
+
+namespace sparsereel::models {
+namespace {
+
+at::Tensor index_tensor(const std::vector<int64_t>& indices, at::Device device) {
+  return at::from_blob(const_cast<int64_t*>(indices.data()), {static_cast<int64_t>(indices.size())}, at::kLong)
+      .to(device, at::kLong, false, true);
+}
+
+}  // namespace
+
+TokenPlan make_token_plan(const TokenTables& tables, const hilbert::Grid& grid, hilbert::TokenOrder order,
+                          const at::TensorOptions& options) {
+  const at::Device device = options.device();
+  const at::ScalarType dtype = options.dtype().toScalarType();
+  TokenPlan plan;
+  plan.grid = grid;
+  if (order != hilbert::TokenOrder::native) {
+    const hilbert::Permutation& permutation = hilbert::permutation(order, grid);
+    plan.order = index_tensor(permutation.order, device);
+    plan.inverse = index_tensor(permutation.inverse, device);
+  }
+  const auto placed = [&](const at::Tensor& table, at::ScalarType wanted) {
+    if (!table.defined()) return at::Tensor();
+    const at::Tensor there = table.to(device, wanted);
+    return plan.order.defined() ? there.index_select(0, plan.order) : there;
+  };
+  plan.video_positions = placed(tables.video_positions, dtype);
+  if (tables.text_positions.defined()) plan.text_positions = tables.text_positions.to(device, dtype);
+  plan.rotary = {.cos = placed(tables.rotary.cos, at::kFloat), .sin = placed(tables.rotary.sin, at::kFloat)};
+  if (plan.rotary.cos.defined() && device.is_cuda()) {
+    attention::Prologue prologue;
+    prologue.rotary_cos = plan.rotary.cos;
+    prologue.rotary_sin = plan.rotary.sin;
+    plan.rotary_pairs = attention::rotary_pairs(prologue);
+  }
+  return plan;
+}
+
+}  // namespace sparsereel::models

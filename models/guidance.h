@@ -1,0 +1,38 @@
+// Classifier-free guidance (Ho and Salimans, arXiv 2207.12598): the denoiser's passes of one step, and how their
+// predictions become one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace sparsereel::models {
+
+enum class GuidancePasses {
+  batched,  // one forward over both
+  in_turn,  // one after the other: half of the activations
+};
+
+class Guidance {
+ public:
+  /// dynamic: the scale grows over the steps.
+  Guidance(double scale, bool dynamic, int64_t num_inference_steps, GuidancePasses passes)
+      : scale_(scale), dynamic_(dynamic), num_inference_steps_(num_inference_steps), passes_(passes) {}
+
+  /// A forward of the denoiser: latents [B, ..], text [B, L, C] -> predictions [B, ..].
+  using Denoise = std::function<at::Tensor(const at::Tensor& latents, const at::Tensor& text)>;
+
+  /// latents [1, ..]; text [2, L, C]: of the negative prompt and the prompt, or [1, L, C]: the prompt's alone, whose
+  /// prediction is then the result. fp32 [1, ..].
+  at::Tensor predict(const at::Tensor& latents, const at::Tensor& text, double timestep, const Denoise& denoise) const;
+  double scale(double timestep) const;
+
+ private:
+  double scale_;
+  bool dynamic_;
+  int64_t num_inference_steps_;
+  GuidancePasses passes_;
+};
+
+}  // namespace sparsereel::models
