@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "models/device.h"
 #include "models/vae/causal_conv3d.h"
@@ -15,8 +16,8 @@
 #ifdef SPARSEREEL_CUDA
 #include "models/vae/cuda_call.h"
 #endif
+#include "tests/support/families.h"
 #include "tests/support/golden.h"
-#include "tests/support/vae_component.h"
 
 namespace sparsereel::models {
 namespace {
@@ -141,40 +142,33 @@ TEST_F(VaeOnGpu, OutputsWithoutMeaningAreAddedUpToEight) {
 
 class VaeModelOnGpu : public VaeOnGpu {
  protected:
-  struct Case {
-    const char* name;
-    const char* vae;
-    bool tiled;
-  };
-  static constexpr Case kCases[] = {{"one_frame", "vae_small", false},        {"three_frames", "vae_small", false},
-                                    {"six_frames", "vae_small", false},       {"tiled", "vae_small", true},
-                                    {"deep_three_frames", "vae_deep", false}, {"deep_four_frames", "vae_deep", false}};
-
-  /// make_vae.py keeps every third row and column.
-  at::Tensor decode(const Case& c, at::Device device, at::ScalarType dtype) const {
-    const auto vae = load_cogvideox_vae(test::vae_component(c.vae), device, dtype);
-    const at::Tensor latents = golden_[std::string(c.name) + ".latents"].to(device, dtype);
-    return vae->decode(latents, c.tiled)
+  /// The golden files keep every third row and column.
+  static at::Tensor decode(const test::ParityCase& one, at::Device device, at::ScalarType dtype) {
+    const auto vae = one.family->load_vae(test::vae_component(*one.family, one.content["vae"]), device, dtype);
+    return vae->decode(tensor(one, "latents").to(device, dtype), one.content["tiled"])
         .to(at::kCPU, at::kFloat)
         .slice(3, 0, c10::nullopt, 3)
         .slice(4, 0, c10::nullopt, 3);
   }
-  at::Tensor expected(const Case& c) const { return golden_[std::string(c.name) + ".frames"]; }
+  static at::Tensor tensor(const test::ParityCase& one, const std::string& key) {
+    return test::Golden(one.family->folder + "vae_golden")[one.name + "." + key];
+  }
 
-  test::Golden golden_{"vae_golden"};
+  const std::vector<test::ParityCase> cases_ = test::parity_cases("vae_cases.json");
 };
 
 TEST_F(VaeModelOnGpu, Fp32FramesAreThoseOfDiffusers) {
-  for (const Case& c : kCases) EXPECT_TRUE(close_to(decode(c, at::kCUDA, at::kFloat), expected(c), 1e-4)) << c.name;
+  for (const test::ParityCase& one : cases_)
+    EXPECT_TRUE(close_to(decode(one, at::kCUDA, at::kFloat), tensor(one, "frames"), 1e-4)) << one.name;
 }
 
 /// Root mean square error of all decodes, each in units of its frames.
 TEST_F(VaeModelOnGpu, HalfPrecisionErrsNoMoreThanBfloat16OnTheCpu) {
   const auto error = [&](at::Device device, at::ScalarType dtype) {
     double sum = 0;
-    for (const Case& c : kCases) {
-      const at::Tensor exact = expected(c);
-      sum += ((decode(c, device, dtype) - exact).square().mean() / exact.square().mean()).item<double>();
+    for (const test::ParityCase& one : cases_) {
+      const at::Tensor exact = tensor(one, "frames");
+      sum += ((decode(one, device, dtype) - exact).square().mean() / exact.square().mean()).item<double>();
     }
     return std::sqrt(sum);
   };

@@ -1,15 +1,12 @@
-// CogVideoX's transformer against diffusers on small random models; data from make_dit.py.
+// Each family's transformer against diffusers on small random models; CogVideoX's data come from make_dit.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
-#include "hilbert/error.h"
-#include "models/dit/cogvideox.h"
+#include "tests/support/families.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {
@@ -18,47 +15,29 @@ namespace {
 using test::close_to;
 using test::Golden;
 
-nlohmann::json read_data(const std::string& name) {
-  std::ifstream file(std::string(SPARSEREEL_TEST_DATA) + "/" + name);
-  return nlohmann::json::parse(file);
-}
-
-// The golden file holds the weights of all cases; a case lists name -> key.
-Component component_of(const nlohmann::json& test_case) {
-  static const auto file =
-      std::make_shared<SafetensorsFile>(std::string(SPARSEREEL_TEST_DATA) + "/dit_golden.safetensors");
-  Component component{.class_name = "CogVideoXTransformer3DModel",
-                      .folder = "golden",
-                      .config = test_case["config"],
-                      .config_file = "golden/config.json",
-                      .files = {file},
-                      .tensors = {}};
-  for (const auto& [name, key] : test_case["weights"].items())
-    component.tensors[name] = {0, file->find(key.get<std::string>())};
-  return component;
-}
-
-struct Case {
+struct How {
   at::ScalarType dtype = at::kFloat;
   hilbert::TokenOrder order = hilbert::TokenOrder::native;
   attention::Mode mode = attention::Mode::full;
 };
 
-class DitParity : public ::testing::TestWithParam<std::string> {
+class DitParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  at::Tensor run(const Case& how) {
-    const auto dit = load_cogvideox_dit(component_of(cases_[GetParam()]), at::kCPU, how.dtype);
+  static std::unique_ptr<Denoiser> load(at::ScalarType dtype) {
+    return GetParam().family->load_dit(test::dit_component(GetParam()), at::kCPU, dtype, /*offload=*/false);
+  }
+  at::Tensor run(const How& how) {
+    const auto dit = load(how.dtype);
     run_.mode = how.mode;
     run_.token_order = how.order;
     run_.policy.defaults.topk = 1.0;
     run_.policy.defaults.pv_threshold = 50;  // never skips
     return dit->forward(tensor("latents").to(how.dtype), tensor("text").to(how.dtype), tensor("timesteps"), run_);
   }
-  at::Tensor tensor(const std::string& name) const { return golden_[GetParam() + "/" + name]; }
+  at::Tensor tensor(const std::string& name) const { return golden_[GetParam().name + "/" + name]; }
 
   c10::InferenceMode inference_;
-  nlohmann::json cases_ = read_data("dit_cases.json");
-  Golden golden_{"dit_golden"};
+  Golden golden_{GetParam().family->folder + "dit_golden"};
   AttentionRun run_;
 };
 
@@ -94,10 +73,10 @@ TEST_P(DitParity, Bfloat16MatchesDiffusers) {
 }
 
 TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
-  const auto dit = load_cogvideox_dit(component_of(cases_[GetParam()]), at::kCPU, at::kFloat);
+  const auto dit = load(at::kFloat);
   run_.mode = attention::Mode::sparse;
   for (int step = 0; step < 2; ++step) dit->forward(tensor("latents"), tensor("text"), tensor("timesteps"), run_);
-  const auto layers = cases_[GetParam()]["config"]["num_layers"].get<size_t>();
+  const auto layers = GetParam().content["config"]["num_layers"].get<size_t>();
   ASSERT_EQ(run_.per_layer.size(), layers);
   attention::Statistics sum;
   for (const attention::Statistics& layer : run_.per_layer) {
@@ -110,10 +89,8 @@ TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
   EXPECT_FALSE(run_.kernel.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(CogVideoX, DitParity,
-                         ::testing::Values("sincos", "sincos_other_size", "rotary", "rotary_tall", "rotary_wide",
-                                           "rotary_learned", "rotary_learned_other_frames", "depth", "plain_norms"),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Families, DitParity, ::testing::ValuesIn(test::parity_cases("dit_cases.json")),
+                         test::case_name);
 
 }  // namespace
 }  // namespace sparsereel::models

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_pipeline.py: writes data/pipeline, a random-weights CogVideoX pipeline of some 100 KB (64x64, 9 frames), and
-data/pipeline_golden.safetensors, what diffusers makes of it. Needs torch, diffusers, transformers, sentencepiece, safetensors."""
+"""python tests/parity/make_pipeline.py: writes data/pipeline, a random-weights CogVideoX pipeline of some 100 KB (64x64, 9 frames),
+data/pipeline_cases.json, and data/pipeline_golden.safetensors, what diffusers makes of them. Needs torch, diffusers, transformers, sentencepiece, safetensors."""
 import json
 import pathlib
 import shutil
@@ -13,6 +13,8 @@ from transformers import T5Config, T5EncoderModel
 
 DATA = pathlib.Path(__file__).parent / "data"
 FOLDER = DATA / "pipeline"
+# What each case asks for beside the prompts, seed 7 and 4 steps: as diffusers names it, but for the scheduler.
+CASES = {"ddim": {}, "dpm": {"scheduler": "dpm", "use_dynamic_cfg": True}, "no_guidance": {"guidance_scale": 1.0}, "wide": {"width": 96, "height": 48, "num_frames": 5}}
 PROMPT, NEGATIVE = "a red circle moving to the right on a blue background", "blurry, gray"
 
 
@@ -80,14 +82,16 @@ def main():
     golden = {}
     ddim = pipeline.scheduler
     dpm = CogVideoXDPMScheduler.from_config(ddim.config)
-    cases = {"ddim": (ddim, {}), "dpm": (dpm, {"use_dynamic_cfg": True}), "no_guidance": (ddim, {"guidance_scale": 1.0}), "wide": (ddim, {"width": 96, "height": 48, "num_frames": 5})}
-    for name, (scheduler, options) in cases.items():
-        pipeline.scheduler = scheduler
+    for name, options in CASES.items():
+        options = dict(options)
+        pipeline.scheduler = dpm if options.pop("scheduler", "ddim") == "dpm" else ddim
         latents = run(pipeline, **options)
         golden[f"{name}.latents"] = latents
         with torch.no_grad():
             video = pipeline.decode_latents(latents)
         golden[f"{name}.frames"] = (video[0] / 2 + 0.5).clamp(0, 1).permute(1, 2, 3, 0)[::4, ::2, ::2]  # every fourth frame, every second pixel
+    common = {"prompt": PROMPT, "negative_prompt": NEGATIVE, "seed": 7, "num_inference_steps": 4}
+    (DATA / "pipeline_cases.json").write_text(json.dumps({name: {**common, **options} for name, options in CASES.items()}, indent=1) + "\n")
     save_file({key: value.float().contiguous() for key, value in golden.items()}, DATA / "pipeline_golden.safetensors")
     for key, value in golden.items():
         print(key, tuple(value.shape), f"std {value.std():.3f} min {value.min():.3f} max {value.max():.3f}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_vae.py: writes data/vae_<case>/ (config.json, random weights), data/vae_golden.safetensors (what diffusers' CogVideoX VAE makes
-of random latents) and data/vae_names.json (names and shapes of CogVideoX-2b's decoder). Needs torch, diffusers, safetensors."""
+"""python tests/parity/make_vae.py: writes data/vae_<case>/ (config.json, random weights), data/vae_cases.json and data/vae_golden.safetensors (what diffusers'
+CogVideoX VAE makes of random latents) and data/vae_names.json (names and shapes of CogVideoX-2b's decoder). Needs torch, diffusers, safetensors."""
 import json
 import pathlib
 import shutil
@@ -78,6 +78,8 @@ def main():
         golden[f"{name}.frames"] = decoded[..., ::3, ::3].contiguous()  # an odd step sees even and odd pixels
         print(name, tuple(decoded.shape), f"scale {decoded.abs().max():.3f}")
     save_file(golden, DATA / "vae_golden.safetensors")
+    cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
+    (DATA / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
     save_names()
 
 

@@ -1,4 +1,5 @@
-// CogVideoX's VAE decoder against diffusers (tests/parity/make_vae.py), and the names and shapes of the published one.
+// Each family's VAE decoder against diffusers, and the names and shapes of the published one; CogVideoX's data come
+// from make_vae.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -10,9 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/vae/vae.h"
+#include "tests/support/families.h"
 #include "tests/support/golden.h"
-#include "tests/support/vae_component.h"
 
 namespace sparsereel::models {
 namespace {
@@ -21,58 +21,49 @@ using ::testing::HasSubstr;
 
 constexpr double kTolerance = 1e-5;
 
-struct Case {
-  const char* name;
-  const char* vae;
-  bool tiled;
-};
-
-class VaeParity : public ::testing::TestWithParam<Case> {
+class VaeParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  // make_vae.py keeps every third row and column.
+  static std::unique_ptr<VaeDecoder> load(at::ScalarType dtype) {
+    const test::ParityFamily& family = *GetParam().family;
+    return family.load_vae(test::vae_component(family, GetParam().content["vae"]), at::kCPU, dtype);
+  }
+  // The golden files keep every third row and column.
   static at::Tensor sampled(const at::Tensor& frames) {
     return frames.slice(3, 0, c10::nullopt, 3).slice(4, 0, c10::nullopt, 3);
   }
 
   const c10::InferenceMode inference;
-  const test::Golden golden{"vae_golden"};
+  const test::Golden golden{GetParam().family->folder + "vae_golden"};
   const std::string name = GetParam().name;
+  const bool tiled = GetParam().content["tiled"];
   const at::Tensor latents = golden[name + ".latents"];
   const at::Tensor expected = golden[name + ".frames"];
 };
 
 TEST_P(VaeParity, DecodesAsDiffusersDoes) {
-  const Component component = test::vae_component(GetParam().vae);
-  const at::Tensor frames = load_cogvideox_vae(component, at::kCPU, at::kFloat)->decode(latents, GetParam().tiled);
+  const at::Tensor frames = load(at::kFloat)->decode(latents, tiled);
   EXPECT_TRUE(test::close_to(sampled(frames), expected, kTolerance));
 }
 
 TEST_P(VaeParity, DecodesInHalfPrecisionToWithinItsRounding) {
-  const Component component = test::vae_component(GetParam().vae);
-  const auto vae = load_cogvideox_vae(component, at::kCPU, at::kBFloat16);
-  const at::Tensor frames = vae->decode(latents.to(at::kBFloat16), GetParam().tiled);
+  const at::Tensor frames = load(at::kBFloat16)->decode(latents.to(at::kBFloat16), tiled);
   EXPECT_EQ(frames.scalar_type(), at::kBFloat16);
   const at::Tensor error = (sampled(frames).to(at::kFloat) - expected).square().mean().sqrt();
   // A few dozen roundings of 2^-9 each, each of its own sign.
   EXPECT_LT((error / expected.square().mean().sqrt()).item<double>(), 0.05);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, VaeParity,
-    ::testing::Values(Case{"one_frame", "vae_small", false}, Case{"two_frames", "vae_small", false},
-                      Case{"three_frames", "vae_small", false}, Case{"five_frames", "vae_small", false},
-                      Case{"six_frames", "vae_small", false}, Case{"tiled", "vae_small", true},
-                      Case{"tiled_one_axis", "vae_small", true}, Case{"deep_three_frames", "vae_deep", false},
-                      Case{"deep_four_frames", "vae_deep", false}),
-    [](const auto& one) { return std::string(one.param.name); });
+INSTANTIATE_TEST_SUITE_P(Families, VaeParity, ::testing::ValuesIn(test::parity_cases("vae_cases.json")),
+                         test::case_name);
 
-// A weight file of the given names and shapes whose data is a hole: the meta device reads none of it.
-class PublishedNames : public ::testing::Test {
+// A weight file of the given names and shapes whose data is a hole: the meta device reads none of it. The class's own
+// defaults are the published configuration.
+class PublishedNames : public ::testing::TestWithParam<test::ParityFamily> {
  protected:
   PublishedNames() {
-    names = read_json(std::string(SPARSEREEL_TEST_DATA) + "/vae_names.json");
-    component.class_name = "AutoencoderKLCogVideoX";
-    component.config = {{"_class_name", "AutoencoderKLCogVideoX"}};
+    names = test::read_data(GetParam().folder + "vae_names.json");
+    component.class_name = GetParam().vae_class;
+    component.config = {{"_class_name", GetParam().vae_class}};
     component.config_file = "vae/config.json";
   }
   ~PublishedNames() override { std::filesystem::remove(path); }
@@ -93,7 +84,7 @@ class PublishedNames : public ::testing::Test {
     component.files = {std::make_shared<SafetensorsFile>(path)};
     component.tensors.clear();
     for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
-    return load_cogvideox_vae(component, at::kMeta, at::kHalf);
+    return GetParam().load_vae(component, at::kMeta, at::kHalf);
   }
 
   const c10::InferenceMode inference;
@@ -103,23 +94,28 @@ class PublishedNames : public ::testing::Test {
   Component component;
 };
 
-TEST_F(PublishedNames, OfCogVideoX2bAreExactlyThoseRead) {
+TEST_P(PublishedNames, AreExactlyThoseRead) {
   EXPECT_NO_THROW(load());
 }
 
-TEST_F(PublishedNames, AreAllNeededInTheirShape) {
-  names.erase("decoder.norm_out.conv_y.conv.bias");
-  names["decoder.conv_out.conv.weight"] = {4, 128, 3, 3, 3};
+TEST_P(PublishedNames, AreAllNeededInTheirShape) {
+  const std::string first = names.begin().key();
+  const std::string last = (--names.end()).key();
+  names.erase(first);
+  names[last] = {4, 128, 3, 3, 3};
   names["decoder.extra"] = {1};
   try {
     load();
     FAIL() << "loaded";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("decoder.norm_out.conv_y.conv.bias"));
-    EXPECT_THAT(error.what(), HasSubstr("decoder.conv_out.conv.weight"));
+    EXPECT_THAT(error.what(), HasSubstr(first));
+    EXPECT_THAT(error.what(), HasSubstr(last));
     EXPECT_THAT(error.what(), HasSubstr("decoder.extra"));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, PublishedNames, ::testing::ValuesIn(test::parity_families()),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace sparsereel::models

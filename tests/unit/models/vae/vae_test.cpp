@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "tests/support/vae_component.h"
+#include "tests/support/families.h"
 
 namespace sparsereel::models {
 namespace {
@@ -21,7 +21,7 @@ using ::testing::Pair;
 class Vae : public ::testing::Test {
  protected:
   const c10::InferenceMode inference;
-  Component component = test::vae_component("vae_small");
+  Component component = test::vae_component(test::parity_families().front(), "vae_small");
   std::unique_ptr<VaeDecoder> vae = load_cogvideox_vae(component, at::kCPU, at::kFloat);
 };
 

@@ -1,0 +1,94 @@
+// The families that the parity harnesses run. A further family is a row and its data: no code of theirs knows it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "models/dit/cogvideox.h"
+#include "models/vae/vae.h"
+
+namespace sparsereel::test {
+
+struct ParityFamily {
+  std::string name;    // in the names of tests
+  std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
+  std::string dit_class;
+  std::unique_ptr<models::Denoiser> (*load_dit)(const models::Component&, at::Device, at::ScalarType, bool offload);
+  std::string vae_class;
+  std::unique_ptr<models::VaeDecoder> (*load_vae)(const models::Component&, at::Device, at::ScalarType);
+};
+
+inline const std::vector<ParityFamily>& parity_families() {
+  static const std::vector<ParityFamily> table = {{.name = "CogVideoX",
+                                                   .folder = "",
+                                                   .dit_class = "CogVideoXTransformer3DModel",
+                                                   .load_dit = models::load_cogvideox_dit,
+                                                   .vae_class = "AutoencoderKLCogVideoX",
+                                                   .load_vae = models::load_cogvideox_vae}};
+  return table;
+}
+
+/// A case of one of a family's lists: dit_cases.json, vae_cases.json, pipeline_cases.json, each name -> what it is.
+struct ParityCase {
+  const ParityFamily* family = nullptr;
+  std::string name;
+  nlohmann::json content;
+};
+
+inline nlohmann::json read_data(const std::string& name) {
+  return models::read_json(std::filesystem::path(SPARSEREEL_TEST_DATA) / name);
+}
+
+/// Of every family.
+inline std::vector<ParityCase> parity_cases(const std::string& list) {
+  std::vector<ParityCase> cases;
+  for (const ParityFamily& family : parity_families()) {
+    const nlohmann::json listed = read_data(family.folder + list);
+    for (const auto& [name, content] : listed.items()) cases.push_back({&family, name, content});
+  }
+  return cases;
+}
+
+/// "CogVideoX_tiled"; for INSTANTIATE_TEST_SUITE_P.
+inline std::string case_name(const ::testing::TestParamInfo<ParityCase>& test) {
+  return test.param.family->name + "_" + test.param.name;
+}
+
+/// The transformer of a case of dit_cases.json: the golden file holds the weights of all cases; a case lists name ->
+/// key.
+inline models::Component dit_component(const ParityCase& one) {
+  const auto file = std::make_shared<models::SafetensorsFile>(std::string(SPARSEREEL_TEST_DATA) + "/" +
+                                                              one.family->folder + "dit_golden.safetensors");
+  models::Component component{.class_name = one.family->dit_class,
+                              .folder = "golden",
+                              .config = one.content["config"],
+                              .config_file = "golden/config.json",
+                              .files = {file},
+                              .tensors = {}};
+  for (const auto& [name, key] : one.content["weights"].items())
+    component.tensors[name] = {0, file->find(key.get<std::string>())};
+  return component;
+}
+
+/// The VAE in the folder `name` of the family's data: config.json and one weight file, without a pipeline around them.
+/// The scaling factor is 1: the golden latents are what diffusers' own decode() takes, which knows no scale.
+inline models::Component vae_component(const ParityFamily& family, const std::string& name) {
+  models::Component component;
+  component.class_name = family.vae_class;
+  component.folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / (family.folder + name);
+  component.config_file = (component.folder / "config.json").string();
+  component.config = models::read_json(component.config_file);
+  component.config["scaling_factor"] = 1;
+  component.files.push_back(
+      std::make_shared<models::SafetensorsFile>(component.folder / "diffusion_pytorch_model.safetensors"));
+  for (const models::TensorEntry& entry : component.files[0]->header().entries)
+    component.tensors[entry.name] = {0, &entry};
+  return component;
+}
+
+}  // namespace sparsereel::test
