@@ -120,7 +120,7 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   check_keys(node, file, "", {"match", "architecture", "defaults"},
              "a model config has match, architecture and defaults");
   for (const auto& entry : node) require_map(entry.second, file, entry.first.Scalar());
-  if (!node["match"]) throw bad_input(file.string() + ": match is missing", "name class, layers, heads, patch_size_t");
+  if (!node["match"]) throw bad_file(file, "match is missing", "name class, layers, heads, patch_size_t");
   check_keys(node["match"], file, "match.", {"class", "layers", "heads", "patch_size_t"},
              "match has class, layers, heads and patch_size_t");
   for (const auto& entry : node["match"])
@@ -176,8 +176,8 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
     throw bad_input(place_in(file, node["match"].Mark()) + ": match.class is missing",
                     "name the transformer's class, as its config.json does");
   if (!node["architecture"])
-    throw bad_input(file.string() + ": architecture is missing",
-                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
+    throw bad_file(file, "architecture is missing",
+                   "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
   check_keys(node["architecture"], file, "architecture.", {"transformer", "vae", "text_encoder", "scheduler"},
              "architecture has transformer, vae, text_encoder and scheduler");
   return {with_defaults(node, file), transformer_class.Scalar(), to_json(node["architecture"])};

@@ -15,7 +15,7 @@ std::string sha256_of_file(const std::filesystem::path& path) {
   models::Sha256 hash;
   while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || file.gcount() > 0)
     hash.update(buffer.data(), static_cast<size_t>(file.gcount()));
-  if (!file.eof()) throw bad_input(path.string() + ": cannot be read", "check the path and its permissions");
+  if (!file.eof()) throw bad_file(path, "cannot be read", "check the path and its permissions");
   return hash.hex();
 }
 

@@ -41,18 +41,18 @@ SavedLatents load_latents(const std::filesystem::path& path) {
                     "name a file made by --save-latents; 'sparsereel generate --from' makes a video again");
   const models::SafetensorsFile file(path);
   const models::TensorEntry* entry = file.find("latents");
-  if (entry == nullptr)
-    throw bad_input(path.string() + ": holds no tensor named latents", "name a file made by --save-latents");
-  const std::string tensor = path.string() + ": the tensor latents";
+  if (entry == nullptr) throw bad_file(path, "holds no tensor named latents", "name a file made by --save-latents");
+  const std::string tensor = "the tensor latents";
   if (entry->shape.size() != 5 || entry->shape[0] != 1)
-    throw bad_input(tensor + " is not of shape [1, frames, channels, height, width]",
-                    "save one video's latents a file");
+    throw bad_file(path, tensor + " is not of shape [1, frames, channels, height, width]",
+                   "save one video's latents a file");
   using enum models::Dtype;
   if (entry->dtype != f32 && entry->dtype != f16 && entry->dtype != bf16)
-    throw bad_input(tensor + " has dtype " + std::string(models::name(entry->dtype)), "save it as fp32, fp16 or bf16");
+    throw bad_file(path, tensor + " has dtype " + std::string(models::name(entry->dtype)),
+                   "save it as fp32, fp16 or bf16");
   at::Tensor latents = copy_of(file, *entry);
   if (!at::isfinite(latents).all().item<bool>())
-    throw bad_input(tensor + " holds values that are no numbers", "make the latents again");
+    throw bad_file(path, tensor + " holds values that are no numbers", "make the latents again");
   const auto& metadata = file.header().metadata;
   const auto recipe = metadata.find("recipe");
   return {.latents = std::move(latents), .recipe = recipe == metadata.end() ? "" : recipe->second};

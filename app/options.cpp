@@ -68,6 +68,11 @@ uint64_t read_seed(const Settings& settings, bool& random) {
   return settings.unsigned_whole("seed").value_or(42);
 }
 
+/// How an error names a choice that may be the program's own.
+std::string named(const Settings& settings, const char* key, std::string_view value) {
+  return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
+}
+
 void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
   for (const std::string& key : idle.keys) refuse_idle(settings, key, idle.beside, idle.why);
 }
@@ -146,12 +151,14 @@ void refuse_idle(const Settings& settings, const std::string& idle, const std::s
   const Setting* by = settings.find(cause);
   const bool overridden = by != nullptr ? by->source > setting->source : setting->source == Source::matched_config;
   if (overridden) return;
-  throw models::idle_error(settings.describe(idle), cause, why);
+  std::string other = cause;
+  std::replace(other.begin(), other.end(), '_', '-');
+  throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + other);
 }
 
 fs::path model_path(const Settings& settings) {
   if (const auto model = settings.text("model")) {
-    if (model->empty()) throw bad_input("--model is empty", "name a folder, or leave it out for the tiny model");
+    if (model->empty()) throw bad_option("model", "is empty", "name a folder, or leave it out for the tiny model");
     return *model;
   }
   if (const auto file = settings.text("random_weights")) return *file;
@@ -279,8 +286,9 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
                                       at::ScalarType dtype) {
   const attention::Mode mode = models::choose_attention_mode(options.attention_mode, device, dtype);
-  refuse_idle(settings, models::idle_beside(mode));
-  if (!options.profile) refuse_idle(settings, models::idle_beside(options.request.attention_policy));
+  refuse_idle(settings, models::idle_beside(mode, named(settings, "attention", attention::name(mode))));
+  if (!options.profile)
+    refuse_idle(settings, models::idle_beside(options.request.attention_policy, named(settings, "dropped", "none")));
   return mode;
 }
 

@@ -53,11 +53,11 @@ nlohmann::json read_fields(const fs::path& video) {
   const std::string text = read_recipe(video);
   nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
   if (recipe.is_discarded() && text.starts_with('{'))
-    throw bad_input("--from " + video.string() + ": its recipe is no JSON: it was cut off or changed",
-                    "give the options one by one");
+    throw bad_option("from", video.string() + ": its recipe is no JSON: it was cut off or changed",
+                     "give the options one by one");
   if (is_recipe(recipe) && !text_of(recipe, "model").empty()) return recipe;
-  throw bad_input("--from " + video.string() + ": it carries no recipe",
-                  "name a video of this program, not made with --no-metadata, or a recipe or report as .json");
+  throw bad_option("from", video.string() + ": it carries no recipe",
+                   "name a video of this program, not made with --no-metadata, or a recipe or report as .json");
 }
 
 std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {
@@ -65,11 +65,11 @@ std::map<std::string, std::string> option_values(const nlohmann::json& recipe, c
   for (const auto& [key, value] : recipe.items()) {
     if (kFacts.contains(key) || kHashes.contains(key)) continue;
     if (!kOptions.contains(key))
-      throw bad_input("--from " + video.string() + ": this version does not know the recipe's " + key,
-                      "use version " + text_of(recipe, "version") + " of the program, or give the options one by one");
+      throw bad_option("from", video.string() + ": this version does not know the recipe's " + key,
+                       "use version " + text_of(recipe, "version") + " of the program, or give the options one by one");
     if (!value.is_string() && !value.is_number() && !value.is_boolean())
-      throw bad_input("--from " + video.string() + ": the recipe's " + key + " is not a single value",
-                      "make the video again, or give the options one by one");
+      throw bad_option("from", video.string() + ": the recipe's " + key + " is not a single value",
+                       "make the video again, or give the options one by one");
     values[key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
   return values;
@@ -124,16 +124,16 @@ void add_recipe(Settings& settings, const fs::path& video) {
     const std::string name = text_of(recipe, "model");
     const auto model = own_model(name);
     if (!model)
-      throw bad_input("--from " + video.string() + ": it was made with the model " + name,
-                      "name that model's folder with -m" +
-                          std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
+      throw bad_option("from", video.string() + ": it was made with the model " + name,
+                       "name that model's folder with -m" +
+                           std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
     values[model->first] = model->second.string();
   }
   for (const auto& [key, option] : kFiles) {
     if (key == std::string_view("profile") && overrides_profile(settings)) continue;
     if (recipe.contains(key) && !settings.has(key))
-      throw bad_input("--from " + video.string() + ": it was made with the file " + text_of(recipe, key),
-                      std::string("name that file with ") + option);
+      throw bad_option("from", video.string() + ": it was made with the file " + text_of(recipe, key),
+                       std::string("name that file with ") + option);
   }
   if (recipe.contains("profile") && settings.has("profile")) keep_beside_profile(settings, values, video);
   settings.add(Source::recipe, values, video.string());

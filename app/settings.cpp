@@ -160,27 +160,14 @@ void expand_size(std::map<std::string, Setting>& added) {
   added["height"] = {height, size.source, size.file, size.mark};
 }
 
-constexpr std::string_view kPolicy = "attention policy: ";
-
-/// The option that a cause begins with, as it stands there: "--frames" of "--frames 8 is wrong", "attention policy:
-/// topk" of "attention policy: topk is 3"; empty where it begins otherwise.
-std::string_view leading_option(std::string_view cause) {
-  const bool policy = cause.starts_with(kPolicy);
-  if (!policy && !cause.starts_with("--")) return {};
-  return cause.substr(0, cause.find_first_of(" :", policy ? kPolicy.size() : 0));
-}
-
-/// The cause is about this file: "a.mp4: no such file", "cannot write /home/x/a.mp4: ...", or of a model's folder
-/// "model/vae/config.json: ...". The name ends at the colon: a file "a" has no part in "a prompt is missing".
-bool names_file(std::string_view cause, const std::string& key, const std::string& file) {
-  constexpr std::string_view kWrite = "cannot write ";
-  if (file.empty() || cause.starts_with("attention: ")) return false;
-  if (cause.starts_with(kWrite)) {
-    cause.remove_prefix(kWrite.size());
-    std::error_code ignored;
-    if (cause.starts_with(fs::absolute(file, ignored).string() + ":")) return true;
-  }
-  return cause.starts_with(file + ":") || (key == "model" && cause.starts_with((fs::path(file) / "").string()));
+/// The option's value names this file; a model's, any file in its folder.
+bool names_file(const std::string& key, const fs::path& value, const fs::path& file) {
+  std::error_code ignored;
+  if (value.empty()) return false;
+  const fs::path named = fs::absolute(value, ignored).lexically_normal();
+  const fs::path blamed = fs::absolute(file, ignored).lexically_normal();
+  if (named == blamed) return true;
+  return key == "model" && blamed.string().starts_with((named / "").string());
 }
 
 }  // namespace
@@ -227,35 +214,35 @@ std::string Settings::describe(const std::string& key) const {
   return label(key, setting->source, setting->file, setting->mark) + " " + setting->value;
 }
 
-std::string Settings::file_named_by(const std::string& cause) const {
-  std::string found;
+const Setting* Settings::that_names(const std::string& file, std::string& key) const {
+  const Setting* found = nullptr;
   size_t longest = 0;
-  for (const auto& [key, setting] : values_) {
-    const ValueKind kind = find_option(key)->kind;
-    if ((kind != ValueKind::file && kind != ValueKind::folder) || !names_file(cause, key, setting.value)) continue;
+  for (const auto& [each, setting] : values_) {
+    const ValueKind kind = find_option(each)->kind;
+    if ((kind != ValueKind::file && kind != ValueKind::folder) || !names_file(each, setting.value, file)) continue;
     if (setting.value.size() < longest) continue;
-    found = setting.value.size() == longest ? "" : key;
+    found = setting.value.size() == longest ? nullptr : &setting;
     longest = setting.value.size();
+    key = each;
   }
   return found;
 }
 
 Error Settings::with_place(const Error& error) const {
-  const std::string cause = error.what();
-  const std::string_view option = leading_option(cause);
-  if (std::find(lists_.begin(), lists_.end(), option) != lists_.end()) return error;
-  for (const auto& [key, setting] : values_) {
-    if (setting.source == Source::command_line) continue;
-    const std::string placed = label(key, setting.source, setting.file, setting.mark);
-    if (cause.starts_with(placed)) return error;
-    if (option == option_name(key) || option == std::string(kPolicy) + key)
-      return {error.exit_code(), placed + cause.substr(option.size()), error.remedy()};
+  if (const OptionSpec* option = error.field().empty() ? nullptr : find_option(error.field())) {
+    const Setting* setting = find(option->key);
+    const bool in_list = std::find(lists_.begin(), lists_.end(), option_name(option->key)) != lists_.end();
+    const std::string name = setting == nullptr || in_list
+                                 ? option_name(option->key)
+                                 : label(option->key, setting->source, setting->file, setting->mark);
+    return {error.exit_code(), name + " " + error.problem(), error.remedy()};
   }
-  if (!option.empty() || error.exit_code() != 2) return error;
-  const std::string key = file_named_by(cause);
-  const Setting* setting = find(key);
+  if (error.file().empty() || error.exit_code() != 2) return error;
+  std::string key;
+  const Setting* setting = that_names(error.file(), key);
   if (setting == nullptr || setting->source == Source::command_line) return error;
-  return {error.exit_code(), label(key, setting->source, setting->file, setting->mark) + ": " + cause, error.remedy()};
+  return {error.exit_code(), label(key, setting->source, setting->file, setting->mark) + ": " + error.what(),
+          error.remedy()};
 }
 
 std::optional<std::string> Settings::text(const std::string& key) const {

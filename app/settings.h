@@ -70,9 +70,9 @@ class Settings {
   bool has(const std::string& key) const { return find(key) != nullptr; }
   /// How an error names a value: "--steps 0" or "my.yaml:3:8: steps 0".
   std::string describe(const std::string& key) const;
-  /// An error of later stages, which know options by their names only ("--frames 8 ..."), or files by theirs ("a.mp4:
-  /// no such file"), with the place in the file that gave the value ("my.yaml:3:9: frames 8 ..."). Unchanged where the
-  /// cause does not begin with the whole name of an option or, up to its colon, of just one option's file.
+  /// An error of later stages, which know fields and files only, in the user's words: with the option's name
+  /// ("--frames 8 ..."), or the place in the file that gave the value ("my.yaml:3:9: frames 8 ...") or named the file
+  /// ("my.yaml:4:9: output: a.mp5: ...").
   Error with_place(const Error& error) const;
   /// Options, as "--topk", that the command line gave as lists, which are no settings: errors about them stay as they
   /// are.
@@ -87,8 +87,8 @@ class Settings {
 
  private:
   bool stronger(const std::string& key, const std::string& value, Source source) const;
-  /// The key of the file that the cause is about, the one with the longest name; empty where there is none, or several.
-  std::string file_named_by(const std::string& cause) const;
+  /// What names this file, the one that says most of its path; null where nothing does, or several alike. Its key.
+  const Setting* that_names(const std::string& file, std::string& key) const;
 
   std::map<std::string, Setting> values_;
   std::vector<std::string> lists_;

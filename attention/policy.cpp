@@ -32,18 +32,17 @@ std::string_view name_of(const Names& names, Value value) {
 }
 
 template <typename Names>
-auto parse_name(const Names& names, const std::string& option, std::string_view text) {
+auto parse_name(const Names& names, const std::string& field, std::string_view text) {
   std::string known;
   for (const auto& [value, spelling] : names) {
     if (spelling == text) return value;
     known += (known.empty() ? "" : ", ") + std::string(spelling);
   }
-  throw bad_input(option + " " + std::string(text) + ": one of " + known + " is needed", "use one of these");
+  throw bad_option(field, std::string(text) + ": one of " + known + " is needed", "use one of these");
 }
 
 void require(bool ok, const std::string& field, double value, const std::string& range) {
-  if (!ok)
-    throw bad_input("attention policy: " + field + " is " + std::to_string(value), "set " + field + " to " + range);
+  if (!ok) throw bad_option(field, "is " + std::to_string(value), "set it to " + range);
 }
 
 bool is_valid(const HeadPolicy& head) {
@@ -69,7 +68,7 @@ std::string_view name(Mode mode) {
 }
 
 Mode parse_mode(std::string_view text) {
-  return parse_name(kModes, "--attention", text);
+  return parse_name(kModes, "attention", text);
 }
 
 std::string_view name(Dropped dropped) {
@@ -81,11 +80,11 @@ std::string_view name(Ranking ranking) {
 }
 
 Dropped parse_dropped(std::string_view text) {
-  return parse_name(kDropped, "--dropped", text);
+  return parse_name(kDropped, "dropped", text);
 }
 
 Ranking parse_ranking(std::string_view text) {
-  return parse_name(kRankings, "--select", text);
+  return parse_name(kRankings, "select", text);
 }
 
 Ranking usual_ranking(Dropped dropped) {

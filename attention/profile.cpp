@@ -67,13 +67,14 @@ class Fields {
     if (!unknown_.empty()) throw fail(node_, name(*unknown_.begin()), "is unknown");
   }
   Error fail(const YAML::Node& at, const std::string& what, const std::string& wrong) const {
-    return bad_input(file_ + ":" + std::to_string(at.Mark().line + 1) + ": " + what + " " + wrong, kRemedy);
+    return refused(at, what + " " + wrong);
   }
-  Error refused(const std::string& wrong) const {
-    return bad_input(file_ + ":" + std::to_string(node_.Mark().line + 1) + ": " + wrong, kRemedy);
-  }
+  Error refused(const std::string& wrong) const { return refused(node_, wrong); }
 
  private:
+  Error refused(const YAML::Node& at, const std::string& wrong) const {
+    return {2, file_ + ":" + std::to_string(at.Mark().line + 1) + ": " + wrong, kRemedy, {.file = file_}};
+  }
   std::string name(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
 
   YAML::Node node_;
@@ -271,14 +272,16 @@ Profile parse_profile(const std::string& text, const std::string& file) {
   try {  // yaml-cpp reports by exceptions that do not know the file
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    throw bad_input(file + ":" + std::to_string(error.mark.line + 1) + ": is not valid YAML: " + error.msg, kRemedy);
+    throw Error(2, file + ":" + std::to_string(error.mark.line + 1) + ": is not valid YAML: " + error.msg, kRemedy,
+                {.file = file});
   }
   return read(root, file);
 }
 
 std::string to_yaml(const Profile& profile) {
   YAML::Emitter out;
-  out << YAML::Comment("How sparse each head of this model runs, found by 'sparsereel tune'; use it with --profile.");
+  out << YAML::Comment(
+      "How sparse each head of this model runs, found by 'sparsereel tune'; use it as the profile of a run.");
   out << YAML::Newline << YAML::BeginMap;
   emit_flow(out, "model", [&] { emit(out, {{"name", profile.model}, {"sha256", profile.model_sha256}}); });
   const ProfileSetting& setting = profile.made_with;

@@ -150,7 +150,7 @@ TokenOrder parse_token_order(std::string_view text) {
     if (spelling == text) return value;
     known += (known.empty() ? "" : ", ") + std::string(spelling);
   }
-  throw bad_input("--token-order " + std::string(text) + ": one of " + known + " is needed", "use one of these");
+  throw bad_option("token_order", std::string(text) + ": one of " + known + " is needed", "use one of these");
 }
 
 const Permutation& permutation(TokenOrder order, const Grid& grid) {

@@ -75,7 +75,7 @@ int64_t device_number(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(begin, end, number);
   if (error != std::errc{} || stop != end || number < 0)
-    throw bad_input("--device " + text + " is unknown", "use auto, cpu, cuda or cuda:N, N from 0");
+    throw bad_option("device", text + " is unknown", "use auto, cpu, cuda or cuda:N, N from 0");
   return number;
 }
 
@@ -166,16 +166,16 @@ c10::Device resolve_device(const std::string& text) {
   if (text == "cpu") return c10::kCPU;
   if (text == "auto") return cuda_available() ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
   if (text != "cuda" && !text.starts_with("cuda:"))
-    throw bad_input("--device " + text + " is unknown", "use auto, cpu, cuda or cuda:N");
+    throw bad_option("device", text + " is unknown", "use auto, cpu, cuda or cuda:N");
   const int64_t number = text == "cuda" ? 0 : device_number(text);
   std::string reason;
   if (!cuda_available(&reason))
-    throw bad_input("--device " + text + ": " + reason,
-                    "use --device cpu; 'sparsereel doctor' says what a GPU run needs");
+    throw bad_option("device", text + ": " + reason,
+                     "use the device cpu; 'sparsereel doctor' says what a GPU run needs");
   const c10::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
   if (number >= count)
-    throw bad_input("--device " + text + ": there is no such GPU",
-                    "use cuda:0" + (count > 1 ? " to cuda:" + std::to_string(count - 1) : ""));
+    throw bad_option("device", text + ": there is no such GPU",
+                     "use cuda:0" + (count > 1 ? " to cuda:" + std::to_string(count - 1) : ""));
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(number)};
 }
 
@@ -183,9 +183,9 @@ void check_threads(int64_t threads) {
   // As many as the largest machines have, whose recipes a small one renders too. On 2 cores no run with 2000 ends.
   constexpr int64_t kMost = 512;
   if (threads < 1 || threads > kMost)
-    throw bad_input("--threads " + std::to_string(threads) + " is outside 1 to " + std::to_string(kMost),
-                    "give the number of CPU cores to use: here are " +
-                        std::to_string(std::max(1U, std::thread::hardware_concurrency())));
+    throw bad_option("threads", std::to_string(threads) + " is outside 1 to " + std::to_string(kMost),
+                     "give the number of CPU cores to use: here are " +
+                         std::to_string(std::max(1U, std::thread::hardware_concurrency())));
 }
 
 uint64_t free_memory(c10::Device device) {
@@ -240,7 +240,7 @@ c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::
   if (text == "bf16") return at::kBFloat16;
   if (text == "fp16") return at::kHalf;
   if (text == "auto") return device.is_cpu() ? at::kFloat : stored;
-  throw bad_input("--dtype " + text + ": one of auto, fp32, bf16, fp16 is needed", "use one of these");
+  throw bad_option("dtype", text + ": one of auto, fp32, bf16, fp16 is needed", "use one of these");
 }
 
 std::string dtype_name(c10::ScalarType dtype) {

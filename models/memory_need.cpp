@@ -36,7 +36,7 @@ void check(const GenerateSettings& settings, double needed, c10::Device device) 
                       " pixels and " + std::to_string(settings.num_frames) + " frames needs at least " +
                       human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + " of memory, there are " +
                       human_bytes(obtainable) + " on " + device.str(),
-                  "choose a smaller --width or --height, or fewer --frames");
+                  "choose a smaller width or height, or fewer frames");
 }
 
 }  // namespace

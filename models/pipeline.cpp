@@ -74,7 +74,7 @@ class CogVideoXPipeline final : public Pipeline {
         offload_(options.offload),
         transformer_(folder_.component("transformer")) {
     if (offload_ && device_.is_cpu())
-      throw bad_input("--offload has no effect on a CPU, whose memory is the host's", "leave it out");
+      throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
     dit_config_ = parse_cogvideox_config(transformer_.config, transformer_.config_file);
     std::string file;
     std::string vae_file;
@@ -174,9 +174,10 @@ void CogVideoXPipeline::check_components_agree(const std::string& text_file, con
   const auto require_equal = [](const std::string& file, const char* field, int64_t value, const char* other_field,
                                 int64_t other) {
     if (value == other) return;
-    throw bad_input(file + ": " + field + " " + std::to_string(value) + " does not fit the transformer's " +
-                        other_field + " " + std::to_string(other),
-                    "use components of one checkpoint");
+    throw bad_file(file,
+                   std::string(field) + " " + std::to_string(value) + " does not fit the transformer's " + other_field +
+                       " " + std::to_string(other),
+                   "use components of one checkpoint");
   };
   require_equal(text_file, "d_model", text_config_.d_model, "text_embed_dim", dit_config_.text_embed_dim);
   require_equal(vae_file, "latent_channels", vae_config_.latent_channels, "in_channels", dit_config_.in_channels);

@@ -23,43 +23,39 @@ std::string scheduler_class(const std::string& text) {
   if (text == "ddim") return "CogVideoXDDIMScheduler";
   if (text == "dpm") return "CogVideoXDPMScheduler";
   if (text.empty() || text == "CogVideoXDDIMScheduler" || text == "CogVideoXDPMScheduler") return text;
-  throw bad_input("--scheduler " + text + " is unknown",
-                  "use ddim, dpm, CogVideoXDDIMScheduler or CogVideoXDPMScheduler");
+  throw bad_option("scheduler", text + " is unknown", "use ddim, dpm, CogVideoXDDIMScheduler or CogVideoXDPMScheduler");
 }
 
-void require_positive(const char* option, int64_t value) {
-  if (value < 1)
-    throw bad_input(std::string(option) + " " + std::to_string(value) + " is below 1",
-                    std::string("give ") + option + " a positive number");
+void require_positive(const char* field, int64_t value) {
+  if (value < 1) throw bad_option(field, std::to_string(value) + " is below 1", "give a positive number");
 }
 
-void require_text(const char* option, const std::string& text) {
+void require_text(const char* field, const std::string& text) {
   if (text.size() > kMostPromptBytes)
-    throw bad_input(std::string(option) + " is longer than " + mebibytes(kMostPromptBytes), "give a shorter text");
+    throw bad_option(field, "is longer than " + mebibytes(kMostPromptBytes), "give a shorter text");
   if (!is_utf8(text))
-    throw bad_input(std::string(option) + " is not UTF-8",
-                    "set the terminal's locale to UTF-8, or use a file in UTF-8");
+    throw bad_option(field, "is not UTF-8", "set the terminal's locale to UTF-8, or use a file in UTF-8");
 }
 
 /// Throws naming the two nearest possible values unless value = base (mod step).
-void require_step(const char* option, int64_t value, int64_t step, int64_t base) {
+void require_step(const char* field, int64_t value, int64_t step, int64_t base) {
   if (value >= std::max<int64_t>(base, 1) && (value - base) % step == 0) return;
   const int64_t first = base > 0 ? base : step;
   const int64_t last = std::numeric_limits<int64_t>::max() - step;
   const int64_t below = std::max(first, base + (std::clamp<int64_t>(value, 0, last) - base) / step * step);
   const int64_t above = below + step;
   std::ostringstream cause, remedy;
-  cause << option << " " << value << " is impossible for this model: "
+  cause << value << " is impossible for this model: "
         << "it must be " << (base ? std::to_string(base) + " more than " : "") << "a multiple of " << step;
   remedy << "use " << below << " or " << above;
-  throw bad_input(cause.str(), remedy.str());
+  throw bad_option(field, cause.str(), remedy.str());
 }
 
 void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& shape) {
   if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
   std::ostringstream cause;
-  cause << "--init-latents: the tensor has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
-  throw bad_input(cause.str(), "give latents of that shape, or a size and frame count that fit them");
+  cause << "has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
+  throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
 }
 
 }  // namespace
@@ -78,27 +74,27 @@ GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoX
   settings.height = request.height.value_or(transformer.sample_height * spatial);
   settings.num_frames = request.num_frames.value_or(transformer.sample_frames);
 
-  require_text("--prompt", request.prompt);
-  require_text("--negative-prompt", request.negative_prompt);
-  require_positive("--steps", settings.num_inference_steps);
+  require_text("prompt", request.prompt);
+  require_text("negative_prompt", request.negative_prompt);
+  require_positive("steps", settings.num_inference_steps);
   if (settings.num_inference_steps > scheduler.num_train_timesteps) {
-    throw bad_input(
-        "--steps " + std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-        "use at most " + std::to_string(scheduler.num_train_timesteps));
+    throw bad_option("steps",
+                     std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
+                     "use at most " + std::to_string(scheduler.num_train_timesteps));
   }
   if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
-    throw bad_input("--cfg-scale " + std::to_string(settings.guidance_scale) + " is not a finite number from 0 up",
-                    "use 1 for no guidance, 6 as a usual value");
+    throw bad_option("cfg_scale", std::to_string(settings.guidance_scale) + " is not a finite number from 0 up",
+                     "use 1 for no guidance, 6 as a usual value");
   }
-  require_positive("--max-sequence-length", settings.max_sequence_length);
+  require_positive("max_sequence_length", settings.max_sequence_length);
   if (settings.max_sequence_length > transformer.max_text_seq_length) {
-    throw bad_input("--max-sequence-length " + std::to_string(settings.max_sequence_length) +
-                        " exceeds the model's max_text_seq_length",
-                    "use at most " + std::to_string(transformer.max_text_seq_length));
+    throw bad_option("max_sequence_length",
+                     std::to_string(settings.max_sequence_length) + " exceeds the model's max_text_seq_length",
+                     "use at most " + std::to_string(transformer.max_text_seq_length));
   }
-  require_step("--width", settings.width, spatial * transformer.patch_size, 0);
-  require_step("--height", settings.height, spatial * transformer.patch_size, 0);
-  require_step("--frames", settings.num_frames, temporal, 1);
+  require_step("width", settings.width, spatial * transformer.patch_size, 0);
+  require_step("height", settings.height, spatial * transformer.patch_size, 0);
+  require_step("frames", settings.num_frames, temporal, 1);
 
   settings.latent_frames = (settings.num_frames - 1) / temporal + 1;
   settings.latent_height = settings.height / spatial;
@@ -123,12 +119,12 @@ void refuse_contradictions(const PolicyOptions& options) {
       throw bad_input(std::string(first) + " and " + second + " exclude each other", "give one of them");
   };
   const bool topk = options.topk.has_value(), cdf = options.cdf.has_value(), error = options.error.has_value();
-  refuse_both("--topk", topk, "--cdf", cdf);
-  refuse_both("--topk", topk, "--error", error);
-  refuse_both("--cdf", cdf, "--error", error);
-  refuse_both("--dropped none", options.dropped == Dropped::none, "--select error", options.ranking == Ranking::error);
-  refuse_both("--dropped none", options.dropped == Dropped::none, "--error", error);
-  refuse_both("--select mass", options.ranking == Ranking::mass, "--error", error);
+  refuse_both("topk", topk, "cdf", cdf);
+  refuse_both("topk", topk, "error", error);
+  refuse_both("cdf", cdf, "error", error);
+  refuse_both("dropped none", options.dropped == Dropped::none, "select error", options.ranking == Ranking::error);
+  refuse_both("dropped none", options.dropped == Dropped::none, "error", error);
+  refuse_both("select mass", options.ranking == Ranking::mass, "error", error);
 }
 
 }  // namespace
@@ -167,7 +163,7 @@ VaeTiling parse_vae_tiling(const std::string& text) {
   if (text == "auto") return VaeTiling::automatic;
   if (text == "on") return VaeTiling::on;
   if (text == "off") return VaeTiling::off;
-  throw bad_input("--vae-tiling " + text + ": one of auto, on, off is needed", "use one of these");
+  throw bad_option("vae_tiling", text + ": one of auto, on, off is needed", "use one of these");
 }
 
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype) {
@@ -175,35 +171,26 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
   const bool sparse_runs = attention::unsupported_reason(Mode::sparse, device, dtype).empty();
   const Mode mode = asked.value_or(sparse_runs ? Mode::sparse : Mode::full);
   if (const std::string reason = attention::unsupported_reason(mode, device, dtype); !reason.empty())
-    throw bad_input(
-        "--attention " + std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
-        "use --attention full, or --device cpu");
+    throw bad_option("attention", std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
+                     "use full attention, or the CPU");
   return mode;
 }
 
-IdleOptions idle_beside(attention::Mode mode) {
+IdleOptions idle_beside(attention::Mode mode, const std::string& given) {
   if (mode != attention::Mode::full && mode != attention::Mode::quantized) return {};
   std::vector<std::string> keys = selection_keys();
   keys.insert(keys.end(), {"dense_steps", "dense_layers", "profile"});
-  return {.keys = std::move(keys),
-          .beside = "attention",
-          .why = "with --attention " + std::string(attention::name(mode)) + ", which computes every block"};
+  return {.keys = std::move(keys), .beside = "attention", .why = "with " + given + ", which computes every block"};
 }
 
-IdleOptions idle_beside(const attention::Policy& policy) {
+IdleOptions idle_beside(const attention::Policy& policy, const std::string& given) {
   if (policy.dropped != attention::Dropped::none) return {};
-  return {.keys = {"cell"}, .beside = "dropped", .why = "with --dropped none, which has no means"};
+  return {.keys = {"cell"}, .beside = "dropped", .why = "with " + given + ", which has no means"};
 }
 
 IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given) {
   if (guidance_scale > 1) return {};
   return {.keys = {"negative_prompt", "dynamic_cfg"}, .beside = "cfg_scale", .why = "without guidance (" + given + ")"};
-}
-
-Error idle_error(const std::string& given, const std::string& beside, const std::string& why) {
-  std::string other = beside;
-  std::replace(other.begin(), other.end(), '_', '-');
-  return bad_input(given + " has no effect " + why, "leave it out, or change --" + other);
 }
 
 }  // namespace sparsereel::models

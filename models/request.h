@@ -28,7 +28,7 @@ std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVi
 struct PolicyOptions {
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
   std::optional<attention::Dropped> dropped = {};
-  std::optional<attention::Ranking> ranking = {};  // --select
+  std::optional<attention::Ranking> ranking = {};  // the option select
   std::optional<int64_t> cell = {};
   std::optional<int64_t> dense_steps = {}, dense_layers = {};
 };
@@ -53,11 +53,9 @@ struct IdleOptions {
   std::string why;
 };
 
-IdleOptions idle_beside(attention::Mode mode);
-IdleOptions idle_beside(const attention::Policy& policy);
-/// `given`: as an error names the guidance scale, "--cfg-scale 1".
+/// `given`: as an error names the other option with its value, "--cfg-scale 1" on the command line.
+IdleOptions idle_beside(attention::Mode mode, const std::string& given);
+IdleOptions idle_beside(const attention::Policy& policy, const std::string& given);
 IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given);
-/// `given`: as an error names the idle option, "--topk 0.5".
-Error idle_error(const std::string& given, const std::string& beside, const std::string& why);
 
 }  // namespace sparsereel::models

@@ -31,37 +31,39 @@ auto guarded(const Action& action) {
     return action();
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
-    throw Failure(error.exit_code(), error.what(), error.remedy());
+    throw Failure(error.exit_code(), error.what(), error.remedy(), error.field());
   }
 }
 
-/// What the request gives of the options that another one can make idle, by their keys, as errors name them.
+/// What the request gives of the options that another one can make idle: key -> value.
 std::map<std::string, std::string> given_options(const VideoRequest& request) {
   std::map<std::string, std::string> given;
-  const auto add = [&given](const char* key, const char* option, const auto& value) {
+  const auto add = [&given](const char* key, const auto& value) {
     std::ostringstream text;
-    text << option << " " << value;
+    text << value;
     given[key] = text.str();
   };
-  if (request.topk) add("topk", "--topk", *request.topk);
-  if (request.cdf) add("cdf", "--cdf", *request.cdf);
-  if (request.error) add("error", "--error", *request.error);
-  if (!request.dropped.empty()) add("dropped", "--dropped", request.dropped);
-  if (!request.select.empty()) add("select", "--select", request.select);
-  if (request.cell) add("cell", "--cell", *request.cell);
-  if (request.similarity) add("similarity", "--similarity", *request.similarity);
-  if (request.pv_threshold) add("pv_threshold", "--pv-threshold", *request.pv_threshold);
-  if (request.dense_steps != 0) add("dense_steps", "--dense-steps", request.dense_steps);
-  if (request.dense_layers != 0) add("dense_layers", "--dense-layers", request.dense_layers);
-  if (!request.negative_prompt.empty()) add("negative_prompt", "--negative-prompt", request.negative_prompt);
-  if (request.dynamic_cfg) add("dynamic_cfg", "--dynamic-cfg", "true");
-  if (request.cfg_scale) add("cfg_scale", "--cfg-scale", *request.cfg_scale);
+  if (request.topk) add("topk", *request.topk);
+  if (request.cdf) add("cdf", *request.cdf);
+  if (request.error) add("error", *request.error);
+  if (!request.dropped.empty()) add("dropped", request.dropped);
+  if (!request.select.empty()) add("select", request.select);
+  if (request.cell) add("cell", *request.cell);
+  if (request.similarity) add("similarity", *request.similarity);
+  if (request.pv_threshold) add("pv_threshold", *request.pv_threshold);
+  if (request.dense_steps != 0) add("dense_steps", request.dense_steps);
+  if (request.dense_layers != 0) add("dense_layers", request.dense_layers);
+  if (!request.negative_prompt.empty()) add("negative_prompt", request.negative_prompt);
+  if (request.dynamic_cfg) add("dynamic_cfg", "true");
+  if (request.cfg_scale) add("cfg_scale", *request.cfg_scale);
   return given;
 }
 
 void refuse_idle(const std::map<std::string, std::string>& given, const models::IdleOptions& idle) {
-  for (const std::string& key : idle.keys)
-    if (given.count(key) > 0) throw models::idle_error(given.at(key), idle.beside, idle.why);
+  for (const std::string& key : idle.keys) {
+    if (given.count(key) > 0)
+      throw bad_option(key, given.at(key) + " has no effect " + idle.why, "leave it out, or change " + idle.beside);
+  }
 }
 
 attention::Mode mode_of(const std::string& text, const models::Pipeline& pipeline) {
@@ -103,9 +105,11 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
   request.keep_transformer = true;
   const std::map<std::string, std::string> given = given_options(from);
-  refuse_idle(given, models::idle_beside(request.attention_mode));
-  refuse_idle(given, models::idle_beside(request.attention_policy));
-  if (from.cfg_scale) refuse_idle(given, models::idle_beside_guidance(*from.cfg_scale, given.at("cfg_scale")));
+  refuse_idle(given, models::idle_beside(request.attention_mode,
+                                         "attention " + std::string(attention::name(request.attention_mode))));
+  refuse_idle(given, models::idle_beside(request.attention_policy, "dropped none"));
+  if (from.cfg_scale)
+    refuse_idle(given, models::idle_beside_guidance(*from.cfg_scale, "cfg_scale " + given.at("cfg_scale")));
   return request;
 }
 
@@ -158,11 +162,12 @@ Video video_of(const models::GenerateResult& result) {
 
 }  // namespace
 
-Failure::Failure(int code, std::string cause, std::string remedy)
+Failure::Failure(int code, std::string cause, std::string remedy, std::string field)
     : std::runtime_error(cause + "\n  remedy: " + remedy),
       code_(code),
       cause_(std::move(cause)),
-      remedy_(std::move(remedy)) {}
+      remedy_(std::move(remedy)),
+      field_(std::move(field)) {}
 
 Failure::~Failure() = default;
 

@@ -22,11 +22,11 @@
 
 namespace sparsereel {
 
-/// The one exception that the library throws; libtorch's and the standard library's come as one too. what() is what the
-/// command line prints: cause and remedy, options named as there.
+/// The one exception that the library throws; libtorch's and the standard library's come as one too. what() is cause
+/// and remedy, in which options stand by their members' names.
 class SPARSEREEL_API Failure : public std::runtime_error {
  public:
-  Failure(int code, std::string cause, std::string remedy);
+  Failure(int code, std::string cause, std::string remedy, std::string field = {});
   Failure(const Failure&) = default;
   Failure& operator=(const Failure&) = default;
   ~Failure() override;
@@ -34,10 +34,11 @@ class SPARSEREEL_API Failure : public std::runtime_error {
   int code() const { return code_; }  // 1: failed while running, 2: bad arguments or input, 130: cancelled
   const std::string& cause() const { return cause_; }
   const std::string& remedy() const { return remedy_; }
+  const std::string& field() const { return field_; }  // the member below that is at fault, "steps"; empty: none
 
  private:
   int code_;
-  std::string cause_, remedy_;
+  std::string cause_, remedy_, field_;
 };
 
 /// The values of the command line's options of the same names.

@@ -57,7 +57,7 @@ std::string title_of(const json& report) {
 const json& rows_of(const json& report, const std::string& file) {
   const auto rows = report.is_object() ? report.find("rows") : report.end();
   if (!report.is_object() || rows == report.end() || !rows->is_array())
-    throw bad_input(file + ": rows is missing or no array", kRemedy);
+    throw bad_file(file, "rows is missing or no array", kRemedy);
   return *rows;
 }
 
@@ -161,7 +161,7 @@ CurvesData curves_of(const json& report, const std::string& file) {
   std::vector<json> drawn;
   for (const json& row : rows_of(report, file))
     if (row.is_object() && number_of(row, "step_ms") && number_of(row, "psnr")) drawn.push_back(row);
-  if (drawn.empty()) throw bad_input(file + ": holds no row with a time and a PSNR to draw", kRemedy);
+  if (drawn.empty()) throw bad_file(file, "holds no row with a time and a PSNR to draw", kRemedy);
   CurvesData data = {.title = title_of(report),
                      .x = "ms a step",
                      .y = "PSNR dB against full attention",
@@ -177,7 +177,7 @@ CurvesData curves_of(const json& report, const std::string& file) {
 
 CurvesData error_curves_of(const json& report, const std::string& file) {
   const std::vector<json> drawn = rows_with_errors(report, file);
-  if (drawn.empty()) throw bad_input(file + ": holds no sparse row with a time and an error to draw", kRemedy);
+  if (drawn.empty()) throw bad_file(file, "holds no sparse row with a time and an error to draw", kRemedy);
   CurvesData data = {.title = attention_title(report, drawn),
                      .x = "ms a call",
                      .y = "relative L1 against exact attention",
@@ -204,7 +204,7 @@ PlotData plot_of(const json& report, const std::string& file) {
     steps = steps || row.contains("stage");
     decibels = decibels || number_of(row, "psnr").has_value();
   }
-  if (drawn.empty()) throw bad_input(file + ": holds no row with a time to draw", kRemedy);
+  if (drawn.empty()) throw bad_file(file, "holds no row with a time to draw", kRemedy);
   PlotData data = {.title = title_of(report),
                    .unit = steps ? "ms a step" : "ms a call",
                    .quality = decibels ? "PSNR dB against full attention" : "relative L1 (less is better)",

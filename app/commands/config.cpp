@@ -62,7 +62,7 @@ std::set<std::string> idle_options(const Settings& settings, const GenerateOptio
   if (guidance_scale <= 1) idle.insert({"negative_prompt", "dynamic_cfg"});
   if (output_kind(options.run.output) != OutputKind::encoded) idle.insert({"crf", "codec"});
   if (options.profile) idle.insert(models::selection_keys().begin(), models::selection_keys().end());
-  const std::vector<std::string> without_means = models::idle_beside(options.request.attention_policy).keys;
+  const std::vector<std::string> without_means = models::idle_beside(options.request.attention_policy, "").keys;
   idle.insert(without_means.begin(), without_means.end());
   const attention::Mode mode = options.request.attention_mode;
   if (mode == attention::Mode::full || mode == attention::Mode::quantized) {

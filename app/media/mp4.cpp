@@ -64,16 +64,16 @@ std::vector<const AVCodec*> candidates(const Container& container, const VideoOp
         std::string("install one with ") + container.encoders.front() + ", or write .gif, .y4m or a folder of PNGs");
   }
   if (options.codec == "libsvtav1")  // seen with 1.4: this check, or a full disk, would hang the program
-    throw bad_input("--codec libsvtav1 never comes back from being closed before its first frame",
-                    "use libaom-av1, one of " + names(known) + ", or leave --codec out");
+    throw bad_option("codec", "libsvtav1 never comes back from being closed before its first frame",
+                     "use libaom-av1, one of " + names(known) + ", or leave --codec out");
   const AVCodec* codec = avcodec_find_encoder_by_name(options.codec.c_str());
   if (codec == nullptr || codec->type != AVMEDIA_TYPE_VIDEO)
-    throw bad_input("--codec " + options.codec + ": the FFmpeg found has no such video encoder",
-                    "use one of " + names(known) + ", or leave --codec out");
+    throw bad_option("codec", options.codec + ": the FFmpeg found has no such video encoder",
+                     "use one of " + names(known) + ", or leave --codec out");
   const AVOutputFormat* format = av_guess_format(container.format, nullptr, nullptr);
   if (!makes_yuv420p(*codec) || avformat_query_codec(format, codec->id, FF_COMPLIANCE_NORMAL) != 1)
-    throw bad_input("--codec " + options.codec + " cannot make yuv420p video for " + std::string(container.extension),
-                    "use one of " + names(known) + ", or leave --codec out");
+    throw bad_option("codec", options.codec + " cannot make yuv420p video for " + std::string(container.extension),
+                     "use one of " + names(known) + ", or leave --codec out");
   return {codec};
 }
 
@@ -201,9 +201,10 @@ void check_encoder(const std::filesystem::path& path, const VideoOptions& option
 WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
   const Container& container = container_of(path);
   if (frames.width % 2 != 0 || frames.height % 2 != 0)
-    throw bad_input(path.string() + ": such a video needs an even width and height, these frames are " +
-                        std::to_string(frames.width) + "x" + std::to_string(frames.height),
-                    "write .gif, .y4m or a folder of PNGs");
+    throw bad_file(path,
+                   "such a video needs an even width and height, these frames are " + std::to_string(frames.width) +
+                       "x" + std::to_string(frames.height),
+                   "write .gif, .y4m or a folder of PNGs");
   ffmpeg::capture_log();
   const auto [encoder, note] = choose_encoder(path, path.string(), frames, options);
   ffmpeg::Muxer muxer(path, container.format);
@@ -229,8 +230,8 @@ std::string read_comment(const std::filesystem::path& path) {
   AVFormatContext* context = nullptr;
   const int code = avformat_open_input(&context, ("file:" + path.string()).c_str(), nullptr, nullptr);
   if (code < 0)
-    throw bad_input(path.string() + ": cannot be read: " + ffmpeg::message(code),
-                    "name a video of this program, its latents, a recipe or a report");
+    throw bad_file(path, "cannot be read: " + ffmpeg::message(code),
+                   "name a video of this program, its latents, a recipe or a report");
   const AVDictionaryEntry* entry = av_dict_get(context->metadata, "comment", nullptr, 0);
   std::string comment = entry == nullptr ? "" : entry->value;
   avformat_close_input(&context);

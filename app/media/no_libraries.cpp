@@ -6,8 +6,8 @@
 namespace sparsereel::app {
 
 void require_media_libraries(const std::filesystem::path& path) {
-  throw bad_input(path.string() + ": this build has no media libraries and writes only .y4m and .safetensors",
-                  "choose one of these, or build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
+  throw bad_file(path, "this build has no media libraries and writes only .y4m and .safetensors",
+                 "choose one of these, or build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
 }
 
 WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView&, const VideoOptions&) {

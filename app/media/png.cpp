@@ -71,7 +71,7 @@ fs::path resolve_folder(const fs::path& path) {
   fs::path folder = fs::absolute(path.has_filename() ? path : path.parent_path());
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error))  // first: a link to a pipe leads to no path
-    throw bad_input(path.string() + ": is a file, not a folder for PNGs", "choose another name");
+    throw bad_file(path, "is a file, not a folder for PNGs", "choose another name");
   return models::behind_links(folder);
 }
 
@@ -113,15 +113,14 @@ void check_png_folder(const fs::path& path) {
   const fs::path target = resolve_folder(path);
   std::error_code error;
   if (target.filename().native().size() > NAME_MAX)
-    throw bad_input(path.string() + ": the name of the folder is too long", "choose a shorter name");
+    throw bad_file(path, "the name of the folder is too long", "choose a shorter name");
   if (fs::is_directory(target) && !fs::is_empty(target, error))
-    throw bad_input(path.string() + ": the folder for PNGs is not empty", "name a new folder, or empty it first");
+    throw bad_file(path, "the folder for PNGs is not empty", "name a new folder, or empty it first");
   if (!fs::is_directory(target.parent_path()))
-    throw bad_input(path.string() + ": the folder " + target.parent_path().string() + " does not exist",
-                    "create it first");
+    throw bad_file(path, "the folder " + target.parent_path().string() + " does not exist", "create it first");
   if (access(target.parent_path().c_str(), W_OK | X_OK) != 0)
-    throw bad_input(path.string() + ": the folder " + target.parent_path().string() + " is not writable",
-                    "choose another place with -o");
+    throw bad_file(path, "the folder " + target.parent_path().string() + " is not writable",
+                   "choose another place with -o");
 }
 
 WrittenVideo write_png_folder(const fs::path& path, const FramesView& frames) {

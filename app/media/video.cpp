@@ -39,9 +39,10 @@ void check_timing(const VideoOptions& options, OutputKind kind) {
   // A GIF counts in hundredths of a second, and players slow down anything shorter than two of them.
   const double most = kind == OutputKind::gif ? 50 : 240;
   if (std::isfinite(options.fps) && options.fps >= 0.1 && options.fps <= most) return;
-  throw bad_input("--fps " + nlohmann::json(options.fps).dump() + " is outside 0.1 to " +
-                      std::to_string(static_cast<int>(most)) + (kind == OutputKind::gif ? " (GIF)" : ""),
-                  "give a rate in that range");
+  throw bad_option("fps",
+                   nlohmann::json(options.fps).dump() + " is outside 0.1 to " + std::to_string(static_cast<int>(most)) +
+                       (kind == OutputKind::gif ? " (GIF)" : ""),
+                   "give a rate in that range");
 }
 
 WrittenVideo write_frames(const fs::path& path, const FramesView& frames) {
@@ -119,8 +120,9 @@ bool is_video(const fs::path& path) {
 }
 
 OutputKind output_kind(const fs::path& path) {
-  if (path.empty()) throw bad_input("--output is empty", std::string("name a file: ") + kKnown);
-  if (path == "-") throw bad_input("--output -: no video is written to stdout", std::string("name a file: ") + kKnown);
+  if (path.empty()) throw bad_option("output", "is empty", std::string("name a file: ") + kKnown);
+  if (path == "-")
+    throw bad_option("output", "-: no video is written to stdout", std::string("name a file: ") + kKnown);
   std::error_code ignored;  // of a name too long for any file, for instance
   const std::string text = extension(path);
   if (path.has_filename() && is_video(path) && fs::is_directory(path, ignored))
@@ -132,17 +134,17 @@ OutputKind output_kind(const fs::path& path) {
   if (text == ".y4m") return OutputKind::y4m;
   if (text == ".safetensors") return OutputKind::safetensors;
   if (text.empty()) return OutputKind::png_folder;
-  throw bad_input(path.string() + ": the extension " + text + " is unknown",
-                  did_you_mean(text, {".mp4", ".gif", ".webm", ".mov", ".mkv", ".y4m", ".safetensors"},
-                               std::string("use ") + kKnown));
+  throw bad_file(path, "the extension " + text + " is unknown",
+                 did_you_mean(text, {".mp4", ".gif", ".webm", ".mov", ".mkv", ".y4m", ".safetensors"},
+                              std::string("use ") + kKnown));
 }
 
 void check_output(const fs::path& path, const VideoOptions& options) {
   const OutputKind kind = output_kind(path);
   check_timing(options, kind);
   if (options.crf < 0 || options.crf > 51)
-    throw bad_input("--crf " + std::to_string(options.crf) + " is outside 0 to 51",
-                    "17 is visually lossless, 23 is x264's usual");
+    throw bad_option("crf", std::to_string(options.crf) + " is outside 0 to 51",
+                     "17 is visually lossless, 23 is x264's usual");
   const fs::path beside = recipe_beside(path);
   if (kind != OutputKind::safetensors && kind != OutputKind::y4m) require_media_libraries(path);
   if (kind == OutputKind::encoded) check_encoder(path, options);
@@ -186,9 +188,9 @@ bool is_recipe(const nlohmann::json& json) {
 }
 
 std::string read_recipe(const fs::path& path) {
-  if (!fs::exists(path)) throw bad_input(path.string() + ": no such file", "check the path");
+  if (!fs::exists(path)) throw bad_file(path, "no such file", "check the path");
   if (const fs::path beside = recipe_beside(path); !beside.empty()) return fs::exists(beside) ? text_in(beside) : "";
-  if (!fs::is_regular_file(path)) throw bad_input(path.string() + ": is no ordinary file", "name a video or a recipe");
+  if (!fs::is_regular_file(path)) throw bad_file(path, "is no ordinary file", "name a video or a recipe");
   if (extension(path) == ".json") return recipe_in(path);
   if (extension(path) != ".safetensors") return read_comment(path);
   const models::SafetensorsFile file(path);

@@ -54,6 +54,7 @@ fs::path temporary_name(const fs::path& target, int attempt) {
 
 Error write_failure(const fs::path& target, int error) {
   const std::string cause = "cannot write " + target.string() + ": " + reason(error);
+  const auto refused = [&](const std::string& remedy) { return Error(2, cause, remedy, {.file = target.string()}); };
   switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -63,15 +64,15 @@ Error write_failure(const fs::path& target, int error) {
     case EACCES:
     case EPERM:
     case EROFS:
-      return bad_input(cause, "choose a folder that you may write to");
+      return refused("choose a folder that you may write to");
     case ENOTDIR:
-      return bad_input(cause, "choose another folder: a file stands where the path has one");
+      return refused("choose another folder: a file stands where the path has one");
     case ELOOP:
-      return bad_input(cause, "remove that link, which leads back to itself, or choose another name");
+      return refused("remove that link, which leads back to itself, or choose another name");
     case ENOENT:
-      return bad_input(cause, "create the folder " + target.parent_path().string() + " first, or choose another");
+      return refused("create the folder " + target.parent_path().string() + " first, or choose another");
     case ENAMETOOLONG:
-      return bad_input(cause, "choose a shorter file name");
+      return refused("choose a shorter file name");
     default:
       return run_failure(cause, "check the disk, or choose another folder");
   }
@@ -80,16 +81,16 @@ Error write_failure(const fs::path& target, int error) {
 void check_target(const fs::path& asked) {
   std::error_code error;
   const fs::file_status status = fs::status(asked, error);
-  const std::string cause = "cannot write " + asked.string() + ": ";
+  const auto refused = [&](const std::string& problem, const std::string& remedy) {
+    return Error(2, "cannot write " + asked.string() + ": " + problem, remedy, {.file = asked.string()});
+  };
   if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // links in a circle, for one
-  if (fs::is_directory(status) || !asked.has_filename())
-    throw bad_input(cause + "it is a folder", "give the name of a file");
+  if (fs::is_directory(status) || !asked.has_filename()) throw refused("it is a folder", "give the name of a file");
   if (!fs::exists(status)) return;
-  if (!fs::is_regular_file(status))
-    throw bad_input(cause + "it is a device or a pipe", "give the name of an ordinary file");
+  if (!fs::is_regular_file(status)) throw refused("it is a device or a pipe", "give the name of an ordinary file");
   constexpr fs::perms kWrite = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
   if ((status.permissions() & kWrite) == fs::perms::none)
-    throw bad_input(cause + "it is read-only", "choose another name, or 'chmod u+w' it if it may be replaced");
+    throw refused("it is read-only", "choose another name, or 'chmod u+w' it if it may be replaced");
 }
 
 fs::path behind_links(const fs::path& path) {

@@ -30,17 +30,17 @@ std::string plain(double value) {
 }  // namespace
 
 ConfigFields::ConfigFields(const json& json, const std::string& file) : json_(json), file_(file) {
-  if (!json.is_object()) throw bad_input(file + ": is not a JSON object", "download or export the file again");
+  if (!json.is_object()) throw bad_file(file, "is not a JSON object", "download or export the file again");
 }
 
 void ConfigFields::fail(const std::string& field, const std::string& problem) const {
-  throw bad_input(file_ + ": " + field + " " + problem, "correct " + field + " there, or download the file again");
+  throw bad_file(file_, field + " " + problem, "correct " + field + " there, or download the file again");
 }
 
 void ConfigFields::unsupported(const std::string& field, const std::string& problem,
                                const std::string& supported) const {
-  throw bad_input(file_ + ": " + field + " " + problem + " is not supported",
-                  "use a checkpoint whose " + field + " is " + supported);
+  throw bad_file(file_, field + " " + problem + " is not supported",
+                 "use a checkpoint whose " + field + " is " + supported);
 }
 
 const json* ConfigFields::find(const char* field) const {

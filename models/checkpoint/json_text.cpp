@@ -22,13 +22,12 @@ class Guard {
     // The parser counts the outermost container as depth 0.
     if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
       if (depth >= kMaxJsonDepth)
-        throw bad_input(source_ + ": nested deeper than " + std::to_string(kMaxJsonDepth) + " levels", remedy_);
+        throw bad_file(source_, "nested deeper than " + std::to_string(kMaxJsonDepth) + " levels", remedy_);
     }
     if (event == json::parse_event_t::object_start) keys_.emplace_back();
     if (event == json::parse_event_t::object_end) keys_.pop_back();
     if (event == json::parse_event_t::key && !keys_.back().insert(value.get_ref<const std::string&>()).second)
-      throw bad_input(source_ + ": the key " + in_quotes(value.get_ref<const std::string&>()) + " appears twice",
-                      remedy_);
+      throw bad_file(source_, "the key " + in_quotes(value.get_ref<const std::string&>()) + " appears twice", remedy_);
     return true;
   }
 
@@ -58,7 +57,7 @@ json parse_json(std::string_view text, const std::string& source, const std::str
     return json::parse(text,
                        [&](int depth, json::parse_event_t event, json& value) { return guard(depth, event, value); });
   } catch (const json::exception& error) {
-    throw bad_input(source + ": not valid JSON: " + brief(error.what()), remedy);
+    throw bad_file(source, "not valid JSON: " + brief(error.what()), remedy);
   }
 }
 

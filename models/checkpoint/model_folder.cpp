@@ -108,13 +108,12 @@ Error no_weights(const fs::path& folder) {
 json read_json(const fs::path& path, const std::string& given) {
   const std::string remedy = given.empty() ? kDownloadAgain : given;
   const std::string content = read_regular_file(path, kMaxJsonBytes, remedy);
-  if (is_git_lfs_pointer(content))
-    throw bad_input(path.string() + ": is a Git LFS pointer", "run 'git lfs pull' in that folder");
+  if (is_git_lfs_pointer(content)) throw bad_file(path, "is a Git LFS pointer", "run 'git lfs pull' in that folder");
   return parse_json(content, path.string(), remedy);
 }
 
 std::map<std::string, std::string> parse_weight_map(const json& index, const std::string& file) {
-  const auto fail = [&](const std::string& what) { return bad_input(file + ": " + what, kDownloadAgain); };
+  const auto fail = [&](const std::string& what) { return bad_file(file, what, kDownloadAgain); };
   if (!index.is_object()) throw fail("is not a JSON object");
   const auto found = index.find("weight_map");
   if (found == index.end() || !found->is_object()) throw fail("weight_map is missing or not an object");
@@ -149,8 +148,8 @@ uint64_t Component::bytes() const {
 ModelFolder ModelFolder::open(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error))
-    throw bad_input(path.string() + ": is not a folder",
-                    "give a diffusers-layout folder; one comes with 'hf download <repository> --local-dir <folder>'");
+    throw bad_file(path, "is not a folder",
+                   "give a diffusers-layout folder; one comes with 'hf download <repository> --local-dir <folder>'");
   const fs::path index_file = path / "model_index.json";
   ModelFolder folder;
   folder.path_ = path;
@@ -171,15 +170,15 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
     for (const auto& [name, classes] : family.components) {
       const bool described = architecture.contains(name) && architecture[name].is_object();
       if (!described && name != "tokenizer")
-        throw bad_input(file.string() + ": architecture." + name + " is missing",
-                        "give the content of the component's config.json below that key");
+        throw bad_file(file, "architecture." + name + " is missing",
+                       "give the content of the component's config.json below that key");
       const json found = described ? architecture[name].value("_class_name", json()) : json();
       folder.index_[name] = {"", found.is_string() ? found : json(classes.front())};
     }
   }
   if (folder.index_.is_null())
-    throw bad_input(file.string() + ": no model has the transformer " + in_quotes(transformer_class),
-                    "use a class of 'sparsereel inspect', such as CogVideoXTransformer3DModel");
+    throw bad_file(file, "no model has the transformer " + in_quotes(transformer_class),
+                   "use a class of 'sparsereel inspect', such as CogVideoXTransformer3DModel");
   folder.pipeline_class_ = check_model_index(folder.index_, file.string());
   return folder;
 }
@@ -234,7 +233,7 @@ Component ModelFolder::open_component(const std::string& name) const {
 }
 
 std::string check_model_index(const json& index, const std::string& file) {
-  const auto fail = [&](const std::string& what) { return bad_input(file + ": " + what, kDownloadAgain); };
+  const auto fail = [&](const std::string& what) { return bad_file(file, what, kDownloadAgain); };
   if (!index.is_object()) throw fail("is not a JSON object");
   const auto found = index.find("_class_name");
   if (found == index.end() || !found->is_string()) throw fail("_class_name is missing or not a string");
@@ -243,8 +242,8 @@ std::string check_model_index(const json& index, const std::string& file) {
   if (family == nullptr) {
     std::vector<std::string> known;
     for (const Family& each : families()) known.push_back(each.pipeline_class);
-    throw bad_input(file + ": _class_name " + in_quotes(pipeline_class) + " is not supported",
-                    "use a checkpoint of " + list_of(known));
+    throw bad_file(file, "_class_name " + in_quotes(pipeline_class) + " is not supported",
+                   "use a checkpoint of " + list_of(known));
   }
   for (const auto& [name, classes] : family->components) {
     const auto entry = index.find(name);

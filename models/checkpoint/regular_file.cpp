@@ -15,8 +15,8 @@ namespace sparsereel::models {
 namespace {
 
 Error unreadable(const std::string& name, int error) {
-  return bad_input(name + ": cannot be read: " + std::generic_category().message(error),
-                   "check that it is there and that you may read it");
+  return bad_file(name, "cannot be read: " + std::generic_category().message(error),
+                  "check that it is there and that you may read it");
 }
 
 class Descriptor {
@@ -45,7 +45,7 @@ std::string read_descriptor(int descriptor, const std::string& name, uint64_t mo
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw unreadable(name, errno);
     size += static_cast<size_t>(count);
-    if (size > most) throw bad_input(name + ": is larger than " + mebibytes(most), remedy);
+    if (size > most) throw bad_file(name, "is larger than " + mebibytes(most), remedy);
     if (count > 0) continue;
     content.resize(size);
     return content;
@@ -55,13 +55,13 @@ std::string read_descriptor(int descriptor, const std::string& name, uint64_t mo
 std::string read_regular_file(const std::filesystem::path& path, uint64_t most, const std::string& remedy) {
   const std::string name = path.string();
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) throw bad_input(name + ": no such file", remedy);
+  if (file < 0 && (errno == ENOENT || errno == ENOTDIR)) throw bad_file(name, "no such file", remedy);
   if (file < 0) throw unreadable(name, errno);
   const Descriptor closed(file);
   struct stat status {};
   if (::fstat(file, &status) != 0) throw unreadable(name, errno);
-  if (S_ISDIR(status.st_mode)) throw bad_input(name + ": is a folder, not a file", remedy);
-  if (!S_ISREG(status.st_mode)) throw bad_input(name + ": is a device or a pipe, not an ordinary file", remedy);
+  if (S_ISDIR(status.st_mode)) throw bad_file(name, "is a folder, not a file", remedy);
+  if (!S_ISREG(status.st_mode)) throw bad_file(name, "is a device or a pipe, not an ordinary file", remedy);
   return read_descriptor(file, name, most, remedy);
 }
 

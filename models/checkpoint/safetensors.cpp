@@ -73,7 +73,7 @@ std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, size_t ele
 class EntryReader {
  public:
   EntryReader(const std::string& path, const std::string& tensor, const json& fields, uint64_t data_start)
-      : where_(path + ": tensor " + in_quotes(tensor)), fields_(fields), data_start_(data_start) {
+      : path_(path), tensor_("tensor " + in_quotes(tensor)), fields_(fields), data_start_(data_start) {
     entry_.name = tensor;
   }
 
@@ -100,7 +100,7 @@ class EntryReader {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw bad_input(where_ + ": " + what, kRemedy); }
+  [[noreturn]] void fail(const std::string& what) const { throw bad_file(path_, tensor_ + ": " + what, kRemedy); }
 
   const json& field(const char* key) const {
     const auto found = fields_.find(key);
@@ -125,7 +125,8 @@ class EntryReader {
     if (found == kDtypes.end()) {
       std::string names;
       for (const DtypeInfo& known : kDtypes) names += (names.empty() ? "" : ", ") + std::string(known.name);
-      throw bad_input(where_ + ": dtype " + in_quotes(text) + " is unknown", "store the tensor as one of " + names);
+      throw bad_file(path_, tensor_ + ": dtype " + in_quotes(text) + " is unknown",
+                     "store the tensor as one of " + names);
     }
     entry_.dtype = found->dtype;
   }
@@ -138,17 +139,17 @@ class EntryReader {
     for (const json& size : value) entry_.shape.push_back(static_cast<int64_t>(natural(size, "shape")));
   }
 
-  std::string where_;
+  std::string path_, tensor_;
   const json& fields_;
   uint64_t data_start_;
   TensorEntry entry_;
 };
 
 std::map<std::string, std::string> read_metadata(const json& value, const std::string& path) {
-  if (!value.is_object()) throw bad_input(path + ": __metadata__ is not an object", kRemedy);
+  if (!value.is_object()) throw bad_file(path, "__metadata__ is not an object", kRemedy);
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) throw bad_input(path + ": __metadata__ " + in_quotes(key) + " is not a string", kRemedy);
+    if (!text.is_string()) throw bad_file(path, "__metadata__ " + in_quotes(key) + " is not a string", kRemedy);
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -165,35 +166,38 @@ void check_coverage(const std::vector<TensorEntry>& entries, uint64_t data_start
   });
   uint64_t end = data_start;
   for (const TensorEntry* entry : ordered) {
-    const std::string where = path + ": tensor " + in_quotes(entry->name) + ": data_offsets ";
-    if (entry->offset < end) throw bad_input(where + "overlap the tensor before it", kRemedy);
+    const std::string offsets = "tensor " + in_quotes(entry->name) + ": data_offsets ";
+    if (entry->offset < end) throw bad_file(path, offsets + "overlap the tensor before it", kRemedy);
     if (entry->offset > end)
-      throw bad_input(where + "leave a hole of " + std::to_string(entry->offset - end) + " bytes before it", kRemedy);
+      throw bad_file(path, offsets + "leave a hole of " + std::to_string(entry->offset - end) + " bytes before it",
+                     kRemedy);
     end = entry->offset + entry->bytes;
   }
   if (end != file_size)
-    throw bad_input(path + ": " + std::to_string(file_size - end) + " bytes at its end belong to no tensor", kRemedy);
+    throw bad_file(path, std::to_string(file_size - end) + " bytes at its end belong to no tensor", kRemedy);
 }
 
 /// The length of the header's JSON, checked against the file.
 uint64_t header_length(std::span<const std::byte> file, uint64_t file_size, const std::string& path) {
   const std::string_view start(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 64));
   if (is_git_lfs_pointer(start))
-    throw bad_input(path + ": is a Git LFS pointer, the weights themselves were not downloaded",
-                    "run 'git lfs pull' in that folder");
+    throw bad_file(path, "is a Git LFS pointer, the weights themselves were not downloaded",
+                   "run 'git lfs pull' in that folder");
   if (file_size < kLengthBytes || file.size() < kLengthBytes)
-    throw bad_input(path + ": truncated: " + std::to_string(file_size) + " bytes are too few for the header's length",
-                    kRemedy);
+    throw bad_file(path, "truncated: " + std::to_string(file_size) + " bytes are too few for the header's length",
+                   kRemedy);
   uint64_t length = 0;
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > kMaxHeaderBytes)
-    throw bad_input(path + ": header length " + std::to_string(length) + " exceeds the format's limit of " +
-                        std::to_string(kMaxHeaderBytes) + " bytes",
-                    kRemedy);
+    throw bad_file(path,
+                   "header length " + std::to_string(length) + " exceeds the format's limit of " +
+                       std::to_string(kMaxHeaderBytes) + " bytes",
+                   kRemedy);
   if (length > file_size - kLengthBytes || length > file.size() - kLengthBytes)
-    throw bad_input(path + ": truncated: header length " + std::to_string(length) + " exceeds the " +
-                        std::to_string(file_size - kLengthBytes) + " bytes that follow",
-                    kRemedy);
+    throw bad_file(path,
+                   "truncated: header length " + std::to_string(length) + " exceeds the " +
+                       std::to_string(file_size - kLengthBytes) + " bytes that follow",
+                   kRemedy);
   return length;
 }
 
@@ -256,7 +260,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, uint
   const uint64_t length = header_length(file, file_size, path);
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
   const json root = parse_json(text, path + ": header", kRemedy);
-  if (!root.is_object()) throw bad_input(path + ": header is not a JSON object", kRemedy);
+  if (!root.is_object()) throw bad_file(path, "header is not a JSON object", kRemedy);
   SafetensorsHeader header;
   const uint64_t data_start = kLengthBytes + length;
   for (const auto& [key, value] : root.items()) {
@@ -272,8 +276,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, uint
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
   const auto fail = [&](int error) -> Error {
-    return bad_input(path.string() + ": cannot be opened: " + std::generic_category().message(error),
-                     "check the path and that you may read it");
+    return bad_file(path, "cannot be opened: " + std::generic_category().message(error),
+                    "check the path and that you may read it");
   };
   const int descriptor =
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: a FIFO must not hang us
@@ -286,9 +290,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
   const int map_error = errno;
   ::close(descriptor);
   if (error != 0) throw fail(error);
-  if (!S_ISREG(status.st_mode))
-    throw bad_input(path.string() + ": is not an ordinary file", "give a .safetensors file");
-  if (status.st_size == 0) throw bad_input(path.string() + ": truncated: the file is empty", kRemedy);
+  if (!S_ISREG(status.st_mode)) throw bad_file(path, "is not an ordinary file", "give a .safetensors file");
+  if (status.st_size == 0) throw bad_file(path, "truncated: the file is empty", kRemedy);
   if (address == MAP_FAILED) throw fail(map_error);
   size_ = static_cast<size_t>(status.st_size);
   mapping_ = std::shared_ptr<const void>(

@@ -94,9 +94,10 @@ NoiseSchedule::NoiseSchedule(const SchedulerConfig& config) : config_(config) {
 std::vector<double> NoiseSchedule::timesteps(int64_t num_inference_steps) const {
   const int64_t train_steps = config_.num_train_timesteps;
   if (num_inference_steps < 1 || num_inference_steps > train_steps) {
-    throw bad_input("--steps is " + std::to_string(num_inference_steps) + ", but " + kConfigFile +
-                        " has num_train_timesteps " + std::to_string(train_steps),
-                    "use 1 to " + std::to_string(train_steps) + " steps");
+    throw bad_option("steps",
+                     "is " + std::to_string(num_inference_steps) + ", but " + kConfigFile +
+                         " has num_train_timesteps " + std::to_string(train_steps),
+                     "use 1 to " + std::to_string(train_steps) + " steps");
   }
   std::vector<int64_t> timesteps;
   if (config_.timestep_spacing == "linspace") {

@@ -181,7 +181,7 @@ Tokenizer::Tokenizer(const SpieceModel& model, const TokenizerConfig& config, co
 }
 
 TokenIds Tokenizer::encode(const std::string& text, int64_t max_length) const {
-  if (max_length < 1) throw bad_input("--max-sequence-length is " + std::to_string(max_length), "use at least 1");
+  if (max_length < 1) throw bad_option("max_sequence_length", "is " + std::to_string(max_length), "use at least 1");
   if (!is_utf8(text))
     throw bad_input("the prompt is not UTF-8", "save the prompt as UTF-8, or set the terminal's locale to it");
   TokenIds result{impl_->encode(text)};

@@ -132,9 +132,9 @@ void WeightReader::check_complete() const {
   append_list(lists, "unexpected", unexpected);
   append_list(lists, "misshaped", misshaped_);
   if (lists.empty()) return;
-  throw bad_input(component_.folder.string() + ": the weights do not fit " + component_.config_file + " (" +
-                      component_.class_name + "): " + lists,
-                  "use weights and config.json of one checkpoint; 'sparsereel inspect' lists what a folder holds");
+  throw bad_file(component_.folder,
+                 "the weights do not fit " + component_.config_file + " (" + component_.class_name + "): " + lists,
+                 "use weights and config.json of one checkpoint; 'sparsereel inspect' lists what a folder holds");
 }
 
 }  // namespace sparsereel::models

@@ -178,7 +178,7 @@ class PromptSets(BatchTest):
         file = self.write('set.csv', 'prompt,width\na,\nb,16000000\nc,\n')
         result = self.batch(file, 'out', '--steps', '1', **limited_memory(8 << 30))
         self.assertEqual(result.returncode, 1)
-        for word in ('set.csv:3: a video of 16000000 x ', 'needs at least', 'choose a smaller --width or --height, or fewer --frames'):
+        for word in ('set.csv:3: a video of 16000000 x ', 'needs at least', 'choose a smaller width or height, or fewer frames'):
             self.assertIn(word, result.stderr)
         self.assertEqual(sorted((line['row'], line['state']) for line in self.manifest()), [(0, 'done'), (1, 'failed'), (2, 'done')])
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0002-c.mp4'])

@@ -83,7 +83,7 @@ class Failures(CommandLineTest):
 
     def test_videos_that_no_memory_holds_are_refused_at_once(self):
         model = ['-m', MODEL, '--device', 'cpu', '--steps', 1]
-        remedy = 'choose a smaller --width or --height, or fewer --frames'
+        remedy = 'choose a smaller width or height, or fewer frames'
         for size in (['--width', 16000000, '--height', 16000000], ['--frames', 1600000001], ['--size', '9223372036854775792x16'],
                      ['--width', 16000000, '--height', 16000000, '--frames', 1600000001]):
             for command in (['generate', '-p', PROMPT, *model, '-o', 'clip.mp4'], ['generate', '-p', PROMPT, *model, '-o', 'frames'],

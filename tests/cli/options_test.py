@@ -172,7 +172,7 @@ class Options(CommandLineTest):
     def test_files_are_not_blamed_for_errors_that_begin_with_their_names(self):
         (self.folder / 'a').mkdir()
         for value, arguments, error in (
-                ('a', ['-m', MODEL], 'a prompt is missing'), ('attention policy', ['-m', MODEL, '-p', PROMPT, '--topk', '1.5'], 'attention policy: topk'),
+                ('a', ['-m', MODEL], 'a prompt is missing'), ('topk is', ['-m', MODEL, '-p', PROMPT, '--topk', '1.5'], '--topk is 1.5'),
                 ('--steps', ['-m', MODEL, '-p', PROMPT, '--steps', '0'], '--steps 0 is below 1'),
                 ('a', ['--from', 'a.mp4'], 'a.mp4: no such file'),
                 ('a', ['-m', MODEL, '-p', PROMPT, '--save-latents', 'a/b/c.safetensors'], 'cannot write')):

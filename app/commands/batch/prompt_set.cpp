@@ -183,8 +183,8 @@ SetFormat set_format(const fs::path& file) {
   if (extension == ".jsonl") return SetFormat::jsonl;
   if (extension == ".csv") return SetFormat::csv;
   if (extension == ".yaml" || extension == ".yml") return SetFormat::yaml;
-  throw bad_input(file.string() + ": a prompt set of this kind is not read",
-                  did_you_mean(extension, {".txt", ".jsonl", ".csv", ".yaml"}, "use .txt, .jsonl, .csv or .yaml"));
+  throw bad_file(file, "a prompt set of this kind is not read",
+                 did_you_mean(extension, {".txt", ".jsonl", ".csv", ".yaml"}, "use .txt, .jsonl, .csv or .yaml"));
 }
 
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
@@ -200,7 +200,7 @@ std::vector<PromptRow> read_prompt_set(const fs::path& file) {
   const std::string text = read_input(file, format == SetFormat::yaml ? kMostYamlBytes : kMostSetBytes);
   if (!format) format = text.find_first_not_of(" \t\r\n") == text.find('{') ? SetFormat::jsonl : SetFormat::txt;
   std::vector<PromptRow> rows = parse_prompt_set(text, *format, name);
-  if (rows.empty()) throw bad_input(name + ": there is no row in it", "write a prompt a line, for example");
+  if (rows.empty()) throw bad_file(name, "there is no row in it", "write a prompt a line, for example");
   return rows;
 }
 

@@ -80,7 +80,7 @@ void check_shapes(const std::filesystem::path& file, const Capture& capture) {
   const auto sizes = capture.calls.front().q.sizes();
   for (const CapturedCall& call : capture.calls)
     for (const at::Tensor* tensor : {&call.q, &call.k, &call.v})
-      if (tensor->sizes() != sizes) throw bad_input(file.string() + ": its tensors differ in shape", kRemedy);
+      if (tensor->sizes() != sizes) throw bad_file(file, "its tensors differ in shape", kRemedy);
   const int64_t tokens = capture.text_tokens + capture.grid.size();
   if (sizes[1] != tokens)
     throw bad_input(file.string() + " holds " + std::to_string(sizes[1]) + " tokens, where grid and text have " +

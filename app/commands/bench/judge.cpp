@@ -64,7 +64,7 @@ at::Tensor view(const at::Tensor& frames) {
 Judge::Judge(const fs::path& file) {
   const models::SafetensorsFile weights(file);
   const auto fail = [&](const std::string& what) {
-    return bad_input(file.string() + ": " + what, "name a file that assets/tiny-training/judge.py wrote");
+    return bad_file(file, what, "name a file that assets/tiny-training/judge.py wrote");
   };
   const auto expected = shapes();
   for (const auto& [name, shape] : expected) {

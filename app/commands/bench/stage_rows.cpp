@@ -162,8 +162,9 @@ void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, co
        {"layers", "heads", "head_dim", "tokens", "text_tokens", "batch", "dtype", "width", "height", "frames"}) {
     const nlohmann::json value = theirs.is_object() ? theirs.value(field, nlohmann::json()) : nlohmann::json();
     if (value != ours.at(field))
-      throw bad_input(file + ": settings." + field + " is " + value.dump() + ", this run's is " + ours.at(field).dump(),
-                      "give both the same: tests/bench/diffusers_report.py takes them from this command's --report");
+      throw bad_file(
+          file, std::string("settings.") + field + " is " + value.dump() + ", this run's is " + ours.at(field).dump(),
+          "give both the same: tests/bench/diffusers_report.py takes them from this command's --report");
   }
 }
 
@@ -213,7 +214,7 @@ std::vector<StageRow> read_rival(const std::string& file, const nlohmann::json& 
   const nlohmann::json json = models::read_json(file, remedy);
   const auto rows = json.is_object() ? json.find("rows") : json.end();
   if (rows == json.end() || !rows->is_array() || rows->empty())
-    throw bad_input(file + ": rows is missing, empty or no array", remedy);
+    throw bad_file(file, "rows is missing, empty or no array", remedy);
   check_settings(json.value("settings", nlohmann::json()), settings, file);
   std::vector<StageRow> rivals;
   for (size_t i = 0; i < rows->size(); ++i)

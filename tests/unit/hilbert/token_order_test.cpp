@@ -140,7 +140,7 @@ TEST(TokenOrder, NamesRoundTrip) {
     parse_token_order("peano");
     FAIL() << "accepted an unknown name";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--token-order peano: one of hilbert, native, time-major, morton, random is needed");
+    EXPECT_STREQ(error.what(), "token_order peano: one of hilbert, native, time-major, morton, random is needed");
     EXPECT_EQ(error.exit_code(), 2);
   }
 }

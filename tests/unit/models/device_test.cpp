@@ -23,19 +23,19 @@ TEST(Device, AutoTakesAGpuExactlyWhereThereIsOne) {
 TEST(Device, UnknownNamesAreRefused) {
   for (const char* text :
        {"", "gpu", "CPU", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999999999999", "cpu:0"})
-    EXPECT_TRUE(throws_error([&] { resolve_device(text); }, {"--device " + std::string(text), "unknown"})) << text;
+    EXPECT_TRUE(throws_error([&] { resolve_device(text); }, {"device " + std::string(text), "unknown"})) << text;
 }
 
 TEST(Device, AGpuThatIsNotThereIsRefusedWithTheReason) {
   std::string reason;
   if (cuda_available(&reason)) {
     EXPECT_TRUE(reason.empty());
-    EXPECT_TRUE(throws_error([] { resolve_device("cuda:1000"); }, {"--device cuda:1000", "no such GPU"}));
+    EXPECT_TRUE(throws_error([] { resolve_device("cuda:1000"); }, {"device cuda:1000", "no such GPU"}));
     return;
   }
   EXPECT_FALSE(reason.empty());
-  EXPECT_TRUE(throws_error([] { resolve_device("cuda"); }, {"--device cuda", reason}));
-  EXPECT_TRUE(throws_error([] { resolve_device("cuda:1"); }, {"--device cuda:1", reason}));
+  EXPECT_TRUE(throws_error([] { resolve_device("cuda"); }, {"device cuda", reason}));
+  EXPECT_TRUE(throws_error([] { resolve_device("cuda:1"); }, {"device cuda:1", reason}));
 }
 
 TEST(Device, FreeMemoryIsWithinTheMachines) {
@@ -55,7 +55,7 @@ TEST(Device, FreeMemoryIsWithinTheMachines) {
 TEST(Dtype, NamesGoBothWays) {
   for (const char* text : {"fp32", "bf16", "fp16"})
     EXPECT_EQ(dtype_name(resolve_dtype(text, at::kCPU, at::kFloat)), text);
-  EXPECT_TRUE(throws_error([] { resolve_dtype("float64", at::kCPU, at::kFloat); }, {"--dtype float64"}));
+  EXPECT_TRUE(throws_error([] { resolve_dtype("float64", at::kCPU, at::kFloat); }, {"dtype float64"}));
 }
 
 TEST(Dtype, AutoIsFp32OnACpuAndTheStoredOneOnAGpu) {

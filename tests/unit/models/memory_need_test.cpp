@@ -16,7 +16,7 @@ namespace {
 using test::throws_error;
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-const char* const kRemedy = "choose a smaller --width or --height, or fewer --frames";
+const char* const kRemedy = "choose a smaller width or height, or fewer frames";
 
 GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) {
   GenerateSettings settings;
@@ -119,9 +119,9 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
     EXPECT_TRUE(throws_error([&] { pipeline->resolve(request); }, {"needs at least"})) << side;
     EXPECT_TRUE(throws_error([&] { pipeline->generate(request); }, {"needs at least"})) << side;
   }
-  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(kMost, 1)); }, {"--width", "multiple of 16"}));
+  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(kMost, 1)); }, {"width", "multiple of 16"}));
   EXPECT_TRUE(
-      throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"--frames", "1 more than a multiple of 4"}));
+      throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"frames", "1 more than a multiple of 4"}));
 }
 
 TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {

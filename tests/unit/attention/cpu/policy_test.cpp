@@ -1,4 +1,4 @@
-// The attention policy: names, ranges, per-head lookup and the arithmetic of statistics.
+// The names, ranges, per-head lookup and the arithmetic of statistics.
 #include "attention/policy.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ TEST(Mode, NamesRoundTrip) {
     parse_mode("flash");
     FAIL() << "accepted an unknown mode";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--attention flash: one of full, quantized, sparse, check is needed");
+    EXPECT_STREQ(error.what(), "attention flash: one of full, quantized, sparse, check is needed");
   }
 }
 
@@ -29,7 +29,7 @@ TEST(Dropped, NamesRoundTrip) {
     parse_dropped("median");
     FAIL() << "accepted an unknown name";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "--dropped median: one of mean, none is needed");
+    EXPECT_STREQ(error.what(), "dropped median: one of mean, none is needed");
   }
   EXPECT_THROW(parse_ranking("none"), Error);
 }
