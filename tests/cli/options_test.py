@@ -109,9 +109,10 @@ class Options(CommandLineTest):
         (self.folder / 'sub').mkdir()
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 1,
                                       '--samples', 1, '--videos', 0, '--quiet', '-o', 'p.yaml'))
-        for arguments in (['--profile', 'p.yaml'], ['--attention', 'full'], ['--attention', 'sparse', '--cdf', '0.9', '--similarity', '0.2'], ['-o', 'clip.gif'],
-                          ['--dropped', 'mean', '--select', 'mass', '--cell', '32'], ['--dropped', 'none'], ['--error', '0.1', '--cell', '16'], ['-o', 'frames'], ['--cfg-scale', '1'], ['--init-latents', 'noise.safetensors', '--save-latents', 'sub/l.safetensors'],
-                          ['--prompt-file', 'prompt.txt'], ['--contact-sheet', 'sub/sheet.png', '--report', 'sub/r.json', '--dynamic-cfg']):
+        for arguments in (['--profile', 'p.yaml', '--contact-sheet', 'sub/sheet.png', '--report', 'sub/r.json', '--dynamic-cfg'], ['--attention', 'full', '-o', 'clip.gif'],
+                          ['--attention', 'sparse', '--cdf', '0.9', '--similarity', '0.2', '--prompt-file', 'prompt.txt'], ['--dropped', 'none', '--cfg-scale', '1'],
+                          ['--dropped', 'mean', '--select', 'mass', '--cell', '32', '--init-latents', 'noise.safetensors', '--save-latents', 'sub/l.safetensors'],
+                          ['--error', '0.1', '--cell', '16', '-o', 'frames']):
             with self.subTest(arguments):
                 prompt = [] if '--prompt-file' in arguments else ['-p', PROMPT]
                 first = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--steps', 1, *prompt, *arguments)).stdout
