@@ -1,4 +1,5 @@
-// Reads SentencePiece's model file, spiece.model (protobuf message ModelProto of sentencepiece_model.proto).
+// SentencePiece's model file, spiece.model (protobuf message ModelProto of sentencepiece_model.proto): read, and
+// written anew for the library.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,24 @@ struct Piece {
   PieceType type = PieceType::normal;
 };
 
+/// What tokenising takes out of a model file.
 struct SpieceModel {
   std::vector<Piece> pieces;         // by id
-  std::string precompiled_charsmap;  // the normaliser's table, see normalizer.h; may be empty
+  std::string precompiled_charsmap;  // the normaliser's table, see charsmap.h; may be empty
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;
+  bool treat_whitespace_as_suffix = false;
+  bool byte_fallback = false;  // characters without a piece become their bytes' pieces, not the unknown one
 };
 
 /// Parses the bytes of a unigram model. Throws Error naming `path` when they are damaged or hold another kind of model.
 SpieceModel parse_spiece(std::string_view bytes, const std::string& path);
 /// Throws Error naming the file when it cannot be read or parsed.
 SpieceModel read_spiece(const std::filesystem::path& path);
+/// Bytes of a new model file that SentencePiece, which trusts what it reads, can be given: no denormaliser, no
+/// self-test, user-defined pieces as normal ones (their strings are cut out of the text before). Throws Error naming
+/// `path` where the model holds what SentencePiece may stumble over.
+std::string trusted_spiece(const SpieceModel& model, const std::string& path);
 
 }  // namespace sparsereel::models

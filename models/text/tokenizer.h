@@ -1,4 +1,4 @@
-// Prompt -> token ids, as transformers' T5Tokenizer does it from the same spiece.model.
+// Prompt -> token ids: SentencePiece's for text, ours for the special tokens in it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct TokenIds {
   bool truncated = false;    // the prompt did not fit: its last pieces are gone, eos is kept
 };
 
-/// A SentencePiece unigram model with the special tokens of its folder. T5's ids: pad 0, eos 1, unknown 2.
+/// A SentencePiece unigram model with the special tokens of its folder. Ids: pad 0, eos 1, unknown 2 (T5) or 3 (UMT5).
 class Tokenizer {
  public:
   /// Reads folder/spiece.model and the JSON files beside it. Throws Error naming the file when it is missing or

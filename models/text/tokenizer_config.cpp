@@ -1,4 +1,4 @@
-// Which strings are tokens of their own: files of several generations, read as transformers 5 reads them.
+// Which strings are tokens of their own: files of several generations, read as transformers reads them.
 #include "models/text/tokenizer_config.h"
 
 #include <algorithm>
@@ -42,7 +42,6 @@ AddedToken parse_token(const json& value, const std::filesystem::path& file, con
   for (const auto& [key, flag] : value.items()) {
     if (key == "content" || key == "__type") continue;
     if (!flag.is_boolean()) throw bad_field(file, prefix + key, "is not true or false");
-    if (key == "normalized") token.normalized = flag.get<bool>();
     if (key == "lstrip") token.lstrip = flag.get<bool>();
     if (key == "rstrip") token.rstrip = flag.get<bool>();
     if (key == "single_word" && flag.get<bool>())
@@ -77,7 +76,7 @@ class ConfigReader {
     read_named_tokens(config, map);
     const std::vector<AddedToken> extra = extra_tokens(config, map);
     if (legacy) {
-      add_legacy_tokens(extra);
+      add_legacy_tokens();
     } else {
       add_listed_tokens(config["added_tokens_decoder"]);
     }
@@ -116,18 +115,16 @@ class ConfigReader {
     result_.pad_token = named_.at("pad_token").content;
   }
 
-  /// A list in the configuration, even an empty one, takes the place of the tokens that the model itself brings.
   std::vector<AddedToken> extra_tokens(const json& config, const json& map) {
     std::vector<AddedToken> extra;
     const auto append = [&](const json& source, const std::filesystem::path& file, const std::string& field) {
-      if (!source.contains(field)) return;
-      result_.lists_extra_tokens = true;
-      if (source[field].is_null()) return;
+      if (!source.contains(field) || source[field].is_null()) return;
       if (!source[field].is_array()) throw bad_field(file, field, "is not a list");
       for (const json& token : source[field]) extra.push_back(parse_token(token, file, field));
     };
     append(config, config_file_, "extra_special_tokens");
     if (extra.empty()) append(config, config_file_, "additional_special_tokens");
+    append(map, map_file_, "additional_special_tokens");
     append(map, map_file_, "extra_special_tokens");
     return extra;
   }
@@ -145,19 +142,13 @@ class ConfigReader {
     for (const auto& [id, token] : by_id) add(token);
   }
 
-  /// added_tokens.json: content -> id. Those that are no special tokens are looked for after normalisation.
-  void add_legacy_tokens(const std::vector<AddedToken>& extra) {
+  /// added_tokens.json: content -> id.
+  void add_legacy_tokens() {
     std::map<int64_t, AddedToken> by_id;
     const json added = read_if_present(added_file_);
     for (const auto& [content, id] : added.items()) {
       if (!id.is_number_integer()) throw bad_field(added_file_, content, "is not an id");
-      const auto same = [&, &text = content](const AddedToken& token) { return token.content == text; };
-      const bool special =
-          std::any_of(extra.begin(), extra.end(), same) ||
-          std::any_of(named_.begin(), named_.end(), [&](const auto& entry) { return same(entry.second); });
-      AddedToken& token = by_id[id.get<int64_t>()];
-      token.content = content;
-      token.normalized = !special;
+      by_id[id.get<int64_t>()].content = content;
     }
     for (const auto& [id, token] : by_id) add(token);
   }

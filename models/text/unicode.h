@@ -1,4 +1,4 @@
-// The little Unicode that tokenising and its warnings need: UTF-8, white space, grapheme clusters.
+// The little Unicode that tokenising and its warnings need: UTF-8 and white space.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,5 @@ size_t character_length(std::string_view text);
 std::string_view whole_characters(std::string_view text, size_t most_bytes);
 /// Bytes of the first white space character (property White_Space), or 0 when `text` starts with something else.
 size_t white_space_length(std::string_view text);
-/// Bytes of the first grapheme cluster of well-formed, non-empty UTF-8 (Unicode annex 29, extended clusters). Left out
-/// are the rules that join Hangul syllables, flags, emoji sequences and Indic conjuncts: all of them give clusters over
-/// 5 bytes, longer than what the normaliser, the one user, treats as a unit.
-size_t grapheme_length(std::string_view text);
 
 }  // namespace sparsereel::models

@@ -144,11 +144,23 @@ def piece(text, score=-1.0, kind=1):
     return field(1, field(1, text) + b"\x15" + struct.pack("<f", score) + b"\x18" + bytes([kind]))
 
 
+def charsmap(units, replacements):
+    return field(3, field(2, struct.pack("<I", 4 * len(units)) + struct.pack(f"<{len(units)}I", *units) + replacements))
+
+
+def units_that_replace_a(place=0):
+    """A trie of the letter a (see tests/unit/models/text/spiece_bytes.h)."""
+    units = [1 << 31] * 512
+    units[0], units[256 ^ 97], units[256 ^ 96] = 256 << 10, 1 << 10 | 1 << 8 | 97, 1 << 31 | place
+    return units
+
+
 def replace_a(replacements, place=0):
-    """A normaliser's table that replaces the letter a (see SpieceBytes in tests/unit/models/text)."""
-    units = [0] * 98
-    units[97], units[96] = 1 << 10 | 1 << 8 | 97, place
-    return field(3, field(2, struct.pack("<I", 4 * len(units)) + struct.pack("<98I", *units) + replacements))
+    return charsmap(units_that_replace_a(place), replacements)
+
+
+def changed(units, changes):
+    return [changes.get(i, unit) for i, unit in enumerate(units)]
 
 
 def tokenizer_files():
@@ -166,6 +178,10 @@ def tokenizer_files():
     yield "table_continuation", words + replace_a(b"\x80\0")
     yield "table_overlong", words + replace_a(b"\xc0\x80\0")
     yield "table_place_beyond", words + replace_a(b"b\0", 2**31 - 1)
+    whole = units_that_replace_a()
+    for name, changes in (("root", {0: 512 << 10}), ("root_far", {0: 0xFFFFFC00}), ("node", {256 ^ 97: 2**29 | 1 << 9 | 1 << 8 | 97}), ("circle", {256 ^ 98: 98 << 10 | 1 << 8 | 98})):
+        yield f"trie_{name}", words + charsmap(changed(whole, changes), b"b\0")
+    yield "trie_cut", words + charsmap(whole[:-1], b"b\0")
     yield "table_short", words + field(3, field(2, b"\x08\0\0\0abcd"))
     yield "table_odd", words + field(3, field(2, b"\x03\0\0\0abcdefgh"))
     yield "piece_cut", words + piece(b"\xf0")
@@ -175,6 +191,13 @@ def tokenizer_files():
     yield "piece_long", words + piece(b"a" * 3000)
     yield "piece_score_nan", words + piece(b"a", float("nan"))
     yield "piece_score_huge", words + piece(b"a", 3e38) + piece(b"b", -3e38)
+    yield "piece_nul", words + piece(b"a\0b")
+    yield "piece_type", words + piece(b"a", kind=7)
+    yield "pieces_nested", words + b"".join(piece(b"x" * i, kind=4) for i in range(1, 90))
+    yield "flags", words + field(3, b"\x18\x00\x20\x00\x28\x00") + field(2, b"\xc0\x01\x01")
+    yield "byte_fallback", words + b"".join(piece(b"<0x%02X>" % i, kind=6) for i in range(256)) + field(2, b"\x98\x02\x01")
+    yield "byte_alone", words + piece(b"<0x41>", kind=6)
+    yield "self_test", words + field(4, field(1, field(1, b"a") + field(2, b"b"))) + field(5, field(2, b"\xff\xff\xff\x7f"))
     yield "piece_twice", words + piece(b"a") * 3
     yield "unknown_elsewhere", piece(b"<unk>", 0, 2) + head
     yield "bpe", words + field(2, b"\x18\x02")

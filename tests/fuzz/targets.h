@@ -110,10 +110,11 @@ inline void fuzz_tokenizer(std::span<const std::byte> bytes) {
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   models::TokenizerConfig config;
   config.extra_ids = 2;
-  config.tokens = {{.content = "a", .normalized = true}, {.content = "<s>", .lstrip = true, .rstrip = true}};
+  config.tokens = {{.content = "red"}, {.content = "<s>", .lstrip = true, .rstrip = true}};
   try {
     const models::Tokenizer tokenizer(models::parse_spiece(text, "spiece.model"), config, "spiece.model");
-    for (const std::string& prompt : {std::string("a red <s> b\u00E9 e\u0301 \U0001F600 \uFB01 \u3000a"), text}) {
+    for (const std::string& prompt :
+         {std::string("a red <s> b\u00E9 e\u0301 \U0001F600 \uFB01 \u3000a\0a", 33), text}) {
       for (const int64_t id : tokenizer.encode(prompt, 64).ids)
         if (id < 0 || id >= tokenizer.vocabulary_size()) std::abort();
     }

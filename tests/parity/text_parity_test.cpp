@@ -1,4 +1,4 @@
-// Tokenizer and T5 encoder against transformers; data from make_text.py.
+// Tokenizer and T5 encoder against transformers; data from make_tokenizer.py and make_text.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>

@@ -5,14 +5,38 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sparsereel::test {
+
+inline std::string u32(uint32_t value) {
+  std::string bytes;
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+/// A normaliser's table: a trie's units, then the replacements (see models/text/charsmap.h).
+inline std::string charsmap_of(const std::vector<uint32_t>& units, const std::string& replacements) {
+  std::string bytes = u32(static_cast<uint32_t>(4 * units.size()));
+  for (const uint32_t unit : units) bytes += u32(unit);
+  return bytes + replacements;
+}
+
+/// A trie of the letter a. The root's children stand from unit 256 on; from that of 'a' offset 1 leads to its leaf. No
+/// byte is the label of an unused unit.
+inline std::vector<uint32_t> units_that_replace_a(uint32_t place = 0) {
+  constexpr uint32_t kNoLabel = 1U << 31;
+  std::vector<uint32_t> units(512, kNoLabel);
+  units[0] = 256 << 10;
+  units[256 ^ 'a'] = 1 << 10 | 1 << 8 | 'a';
+  units[256 ^ 'a' ^ 1] = kNoLabel | place;
+  return units;
+}
 
 class SpieceBytes {
  public:
   SpieceBytes& piece(const std::string& text, float score, int type = 1) {
-    std::string message = field(1, text) + "\x15";
-    for (int i = 0; i < 4; ++i) message += static_cast<char>(std::bit_cast<uint32_t>(score) >> (8 * i));
+    std::string message = field(1, text) + "\x15" + u32(std::bit_cast<uint32_t>(score));
     message += std::string("\x18") + static_cast<char>(type);
     bytes_ += field(1, message);
     return *this;
@@ -23,7 +47,16 @@ class SpieceBytes {
   }
   /// A normaliser's table that replaces the letter a, whose replacement starts at `place` of `replacements`.
   SpieceBytes& replace_a(const std::string& replacements, uint32_t place = 0) {
-    bytes_ += field(3, field(2, charsmap_for_a(replacements, place)));
+    bytes_ += field(3, field(2, charsmap_of(units_that_replace_a(place), replacements)));
+    return *this;
+  }
+  /// Of the normaliser: a flag's field number, and its value.
+  SpieceBytes& normalizer_flag(int number, bool value) {
+    bytes_ += field(3, {static_cast<char>(number << 3), static_cast<char>(value)});
+    return *this;
+  }
+  SpieceBytes& byte_fallback() {
+    bytes_ += field(2, "\x98\x02\x01");
     return *this;
   }
   const std::string& bytes() const { return bytes_; }
@@ -34,17 +67,6 @@ class SpieceBytes {
     size_t length = content.size();
     for (; length > 127; length >>= 7) bytes += static_cast<char>(length | 128);
     return bytes + static_cast<char>(length) + content;
-  }
-  static std::string u32(uint32_t value) {
-    std::string bytes;
-    for (int i = 0; i < 4; ++i) bytes += static_cast<char>(value >> (8 * i));
-    return bytes;
-  }
-  /// The root's offset is 0, so that 'a' leads to the unit of its own number, and from there (offset 1) to its leaf.
-  static std::string charsmap_for_a(const std::string& replacements, uint32_t place) {
-    std::string units;
-    for (uint32_t i = 0; i <= 'a'; ++i) units += u32(i == 'a' ? 1 << 10 | 1 << 8 | 'a' : i == ('a' ^ 1) ? place : 0);
-    return u32(static_cast<uint32_t>(units.size())) + units + replacements;
   }
   std::string bytes_;
 };

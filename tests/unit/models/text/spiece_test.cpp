@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "hilbert/error.h"
-#include "models/text/normalizer.h"
+#include "models/text/tokenizer.h"
 #include "tests/unit/models/text/spiece_bytes.h"
 
 namespace sparsereel::models {
@@ -24,7 +24,8 @@ std::string small_model() {
 
 std::string complaint(const std::string& bytes) {
   try {
-    parse_spiece(bytes, "folder/spiece.model");
+    const std::string file = "folder/spiece.model";
+    trusted_spiece(parse_spiece(bytes, file), file);
   } catch (const Error& error) {
     return error.what();
   }
@@ -65,7 +66,7 @@ TEST(Spiece, RandomDamageNeverReadsOutOfBounds) {
     for (int k = 0; k < 200; ++k) damaged[random() % damaged.size()] = static_cast<char>(random());
     try {
       const SpieceModel model = parse_spiece(damaged, "spiece.model");
-      Normalizer(model.precompiled_charsmap, "spiece.model").normalize(text);
+      Tokenizer(model, {}, "spiece.model").encode(text, 64);
     } catch (const Error&) {
       ++refused;
     }
@@ -78,27 +79,48 @@ TEST(Spiece, ErrorsNameFileAndField) {
   EXPECT_THAT(complaint("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), HasSubstr("a number is too long"));
   EXPECT_THAT(complaint("\x0A\x7Fxx"), HasSubstr("runs past the end"));
   EXPECT_THAT(complaint("\x0B"), HasSubstr("unknown wire type"));
-  EXPECT_THAT(complaint(SpieceBytes().piece("", 0).bytes()), HasSubstr("empty piece"));
+  EXPECT_THAT(complaint(SpieceBytes().piece("", 0).bytes()), HasSubstr("a piece that is empty"));
   EXPECT_THAT(complaint(SpieceBytes().piece("a", NAN).bytes()), HasSubstr("not a number"));
   EXPECT_THAT(complaint(SpieceBytes().piece("a\xF0", 0).bytes()), HasSubstr("not UTF-8"));
   EXPECT_THAT(complaint(SpieceBytes().piece("a", 0).model_type(2).bytes()), HasSubstr("trainer_spec.model_type is 2"));
 }
 
-TEST(Spiece, CharsmapThatDoesNotFitIsRefused) {
-  for (const std::string charsmap : {"x", "\x08", "\xFF\xFF\xFF\x7F----"}) {
-    EXPECT_THROW(Normalizer(charsmap, "spiece.model"), Error);
-  }
+TEST(Spiece, PiecesThatSentencePieceMayStumbleOverAreRefused) {
+  EXPECT_THAT(complaint(SpieceBytes().piece(std::string("a\0b", 3), 0).bytes()), HasSubstr("with a NUL"));
+  EXPECT_THAT(complaint(SpieceBytes().piece(std::string(1025, 'a'), 0).bytes()), HasSubstr("of over 1024 bytes"));
+  EXPECT_EQ(complaint(SpieceBytes().piece(std::string(1024, 'a'), 0).bytes()), "none");
+  EXPECT_THAT(complaint(SpieceBytes().piece("a", 0, 7).bytes()), HasSubstr("of unknown type"));
+  EXPECT_THAT(complaint(SpieceBytes().piece("a", 0, 0).bytes()), HasSubstr("of unknown type"));
+  SpieceModel model;
+  model.pieces.resize((1 << 20) + 1, {.text = "a"});
+  EXPECT_THROW(trusted_spiece(model, "spiece.model"), Error);
 }
 
-TEST(Spiece, ReplacementsAreWholeCharacters) {
-  const auto normalizer = [](const std::string& replacements, uint32_t place) {
-    const std::string bytes = SpieceBytes().piece("b", 0).replace_a(replacements, place).bytes();
-    return Normalizer(parse_spiece(bytes, "spiece.model").precompiled_charsmap, "spiece.model");
-  };
-  EXPECT_EQ(normalizer(std::string("\u00E9\0", 3), 0).normalize("bab"), "b\u00E9b");
-  EXPECT_EQ(normalizer(std::string("\u00E9\0", 3), 1).normalize("bab"), "bab") << "from the middle of a character on";
-  EXPECT_EQ(normalizer(std::string("\u00E9\0", 3), 9).normalize("bab"), "bab") << "from beyond the end on";
-  for (const std::string cut : {"\xF0", "\xE2\x96", "\xFF", "\x80"}) EXPECT_THROW(normalizer(cut, 0), Error) << cut;
+TEST(Spiece, WhatSentencePieceGetsSaysTheSame) {
+  SpieceModel model = parse_spiece(small_model(), "spiece.model");
+  model.pieces.push_back({.text = "user's", .type = PieceType::user_defined});
+  model.precompiled_charsmap = test::charsmap_of(test::units_that_replace_a(), std::string("b\0", 2));
+  model.add_dummy_prefix = model.remove_extra_whitespaces = model.escape_whitespaces = false;
+  model.treat_whitespace_as_suffix = model.byte_fallback = true;
+  const SpieceModel again = parse_spiece(trusted_spiece(model, "spiece.model"), "trusted");
+  ASSERT_EQ(again.pieces.size(), model.pieces.size());
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    EXPECT_EQ(again.pieces[i].text, model.pieces[i].text);
+    EXPECT_EQ(again.pieces[i].score, model.pieces[i].score);
+  }
+  EXPECT_EQ(again.pieces[0].type, PieceType::unknown);
+  EXPECT_EQ(again.pieces[3].type, PieceType::normal)
+      << "SentencePiece has room for 64 user-defined ones that start alike";
+  EXPECT_EQ(again.precompiled_charsmap, model.precompiled_charsmap);
+  EXPECT_FALSE(again.add_dummy_prefix || again.remove_extra_whitespaces || again.escape_whitespaces);
+  EXPECT_TRUE(again.treat_whitespace_as_suffix && again.byte_fallback);
+}
+
+TEST(Spiece, DenormaliserAndSelfTestNeverReachSentencePiece) {
+  const std::string self_test = "\x22\x06\x0A\x04\x0A\x02-!", denormalizer = "\x2A\x04\x12\x02-!";
+  const std::string trusted = trusted_spiece(parse_spiece(small_model() + self_test + denormalizer, "a"), "a");
+  EXPECT_EQ(trusted.find("-!"), std::string::npos);
+  EXPECT_EQ(trusted, trusted_spiece(parse_spiece(small_model(), "a"), "a"));
 }
 
 }  // namespace

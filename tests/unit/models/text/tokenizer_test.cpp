@@ -1,6 +1,7 @@
 // The tokenizer's contract beyond parity: padding, truncation flags, and one clear error for each bad folder.
 #include "models/text/tokenizer.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -79,6 +80,13 @@ TEST_F(TokenizerTest, SentinelsStandAfterThePiecesTheHighestFirst) {
   EXPECT_THAT(tokenizer.encode("<extra_id_0>red<extra_id_1>", 4).ids, ElementsAre(7, 4, 6, 1));
 }
 
+TEST_F(TokenizerTest, EndThatThePromptSpellsIsNotRepeated) {
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  EXPECT_THAT(tokenizer.encode("red</s>", 4).ids, ElementsAre(4, 1, 0, 0));
+  EXPECT_EQ(tokenizer.encode("red</s>", 4).token_count, 2);
+  EXPECT_THAT(tokenizer.encode("red</s> red", 4).ids, ElementsAre(4, 1, 4, 1));
+}
+
 TEST_F(TokenizerTest, BadArgumentsAreRefused) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   EXPECT_THROW(tokenizer.encode("red", 0), Error);
@@ -95,25 +103,59 @@ TEST_F(TokenizerTest, MissingModelIsNamed) {
   EXPECT_THAT(load_error(), HasSubstr("holds tokenizer.json but no spiece.model"));
 }
 
-TEST_F(TokenizerTest, ModelOfAnotherLayoutIsRefused) {
-  write("spiece.model", SpieceBytes().piece("<unk>", 0, 2).piece("<s>", 0, 3).piece("</s>", 0, 3).bytes());
-  EXPECT_THAT(load_error(), HasSubstr("piece 2 is not the unknown piece"));
+TEST_F(TokenizerTest, WhatSentencePieceRefusesIsNamed) {
+  const SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("a", -1);
+  write("spiece.model", pieces.bytes());
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("unk is not defined")));
+  write("spiece.model", SpieceBytes(pieces).piece("<unk>", 0, 2).piece("a", -2).bytes());
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("a is already defined")));
+  write("spiece.model", SpieceBytes(pieces).piece("<unk>", 0, 2).piece("<0x41>", -2, 6).bytes());
+  EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("byte piece <0x41>")));
 }
 
-TEST_F(TokenizerTest, NormaliserThatCutsCharactersIsRefused) {
-  const SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2);
-  write("spiece.model", SpieceBytes(pieces).replace_a(std::string("\xF0\0", 2)).bytes());
-  EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("not UTF-8")));
+TEST_F(TokenizerTest, UnknownIdIsTheModels) {
+  EXPECT_THAT(Tokenizer::load(folder_).encode("red \u65e5\u672c", 5).ids, ElementsAre(4, 3, 2, 1, 0));
+  write("spiece.model", SpieceBytes()
+                            .piece("<pad>", 0, 3)
+                            .piece("</s>", 0, 3)
+                            .piece("<s>", 0, 3)
+                            .piece("<unk>", 0, 2)
+                            .piece("\u2581", -2)
+                            .piece("\u2581red", -3)
+                            .bytes());
+  EXPECT_THAT(Tokenizer::load(folder_).encode("red \u65e5\u672c", 5).ids, ElementsAre(5, 4, 3, 1, 0)) << "UMT5's";
 }
 
-TEST_F(TokenizerTest, AddedTokenThatNormalisesToNothingIsNeverFound) {
-  const SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2);
-  write("spiece.model", SpieceBytes(pieces).piece("\u2581red", -3).replace_a(std::string("\0", 1)).bytes());
-  write("tokenizer_config.json",
-        R"({"extra_ids": 0, "added_tokens_decoder": {"4": {"content": "a", "normalized": true}}})");
-  const Tokenizer tokenizer = Tokenizer::load(folder_);
-  EXPECT_EQ(tokenizer.vocabulary_size(), 5);
-  EXPECT_THAT(tokenizer.encode("red ared", 4).ids, ElementsAre(3, 3, 1, 0));
+TEST_F(TokenizerTest, ByteFallbackSpellsUnknownCharacters) {
+  SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2).byte_fallback();
+  for (const char high : std::string("0123456789ABCDEF"))
+    for (const char low : std::string("0123456789ABCDEF")) pieces.piece(std::string("<0x") + high + low + ">", 0, 6);
+  write("spiece.model", pieces.piece("\u2581", -2).bytes());
+  EXPECT_THAT(Tokenizer::load(folder_).encode("\u00e9", 4).ids, ElementsAre(259, 3 + 0xC3, 3 + 0xA9, 1));
+}
+
+TEST_F(TokenizerTest, NormaliserAppliesAsTheModelSays) {
+  const SpieceBytes pieces =
+      SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2).piece("\u2581", -2).piece("b", -3);
+  write("spiece.model", SpieceBytes(pieces).replace_a(std::string("bb\0", 3)).bytes());
+  EXPECT_THAT(Tokenizer::load(folder_).encode("a  a", 7).ids, ElementsAre(3, 4, 4, 3, 4, 4, 1));
+  write("spiece.model", SpieceBytes(pieces).normalizer_flag(3, false).normalizer_flag(4, false).bytes());
+  EXPECT_THAT(Tokenizer::load(folder_).encode("b  b", 5).ids, ElementsAre(4, 3, 3, 4, 1)) << "no prefix, each space";
+}
+
+TEST_F(TokenizerTest, UserDefinedPiecesAreAlwaysOneToken) {
+  SpieceBytes pieces = SpieceBytes().piece("<pad>", 0, 3).piece("</s>", 0, 3).piece("<unk>", 0, 2).piece("\u2581", -2);
+  for (size_t i = 1; i <= 80; ++i) pieces.piece(std::string(i, 'x'), -9, 4);
+  write("spiece.model", pieces.bytes());
+  write("tokenizer_config.json", R"({"extra_ids": 0, "additional_special_tokens": []})");
+  EXPECT_THAT(Tokenizer::load(folder_).encode(std::string(81, 'x'), 3).ids, ElementsAre(83, 4, 1));
+}
+
+/// The larger of two objects by one name gives the place, or libc10's flags behind the smaller are overwritten.
+TEST(SentencePieceLibrary, IsLoadedBeforeLibtorch) {
+  Dl_info place = {};
+  ASSERT_NE(dladdr(dlsym(RTLD_DEFAULT, "FLAGS_minloglevel"), &place), 0);
+  EXPECT_THAT(place.dli_fname, HasSubstr("libsentencepiece"));
 }
 
 TEST_F(TokenizerTest, EndAndPaddingNeedIds) {
