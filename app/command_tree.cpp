@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "app/nearest.h"
+#include "app/report.h"
 #include "app/split.h"
 
 namespace sparsereel::app {
@@ -142,12 +143,22 @@ std::pair<const CLI::App*, size_t> named_command(const CLI::App& program) {
   return {command, depth};
 }
 
+std::string unused_words(const CLI::App& program) {
+  const CLI::App& command = *named_command(program).first;
+  std::string text = describe(command).path;
+  text = (text.empty() ? "sparsereel" : text) + " does not take";
+  for (const std::string& word : command.remaining()) text += " " + shell_quoted(word);
+  return text;
+}
+
 std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
   const auto [command, depth] = named_command(program);
   const CommandInfo info = describe(*command);
   const std::vector<std::string> unused = command->remaining();
   // Where a command is missing, the word in its place is what was meant to be one.
   const bool missing = command->get_require_subcommand_min() > 0 && depth < words.size();
+  if (!unused.empty() && !unused.front().starts_with("-") && command->get_option_no_throw("--prompt") != nullptr)
+    return "a prompt follows -p, in quotes: -p \"a red circle\"";
   const std::string wrong = !unused.empty() ? unused.front() : missing ? words[depth] : "";
   return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
 }

@@ -55,6 +55,9 @@ std::string suggest(const CommandInfo& command, const std::string& word, const s
 /// The innermost command that the command line names, and how many words that takes.
 std::pair<const CLI::App*, size_t> named_command(const CLI::App& program);
 
+/// What of the command line its command has no use for: "decode does not take --count 2".
+std::string unused_words(const CLI::App& program);
+
 /// What to do about a command line of these words that CLI11 refuses.
 std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words);
 

@@ -306,10 +306,13 @@ void parse(CommandLine& line, int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     std::vector<std::string> words = normalised(argc, argv);
     std::reverse(words.begin(), words.end());
-    const bool unknown_command = line.program.get_subcommands().empty() && argc > 1;
-    const std::string cause = error.what();
-    throw bad_input(unknown_command ? std::string(argv[1]) + " is no command: " + cause : cause,
-                    command_line_remedy(line.program, words));
+    const bool no_command = line.program.get_subcommands().empty() && argc > 1;
+    const bool option = no_command && words.front().starts_with("-");
+    const bool unused = option || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const std::string cause = unused       ? unused_words(line.program)
+                              : no_command ? words.front() + " is no command"
+                                           : error.what();
+    throw bad_input(cause, command_line_remedy(line.program, words));
   }
 }
 

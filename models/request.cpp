@@ -83,7 +83,9 @@ GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoX
                      "use at most " + std::to_string(scheduler.num_train_timesteps));
   }
   if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
-    throw bad_option("cfg_scale", std::to_string(settings.guidance_scale) + " is not a finite number from 0 up",
+    std::ostringstream given;
+    given << settings.guidance_scale;
+    throw bad_option("cfg_scale", given.str() + " is not a finite number from 0 up",
                      "use 1 for no guidance, 6 as a usual value");
   }
   require_positive("max_sequence_length", settings.max_sequence_length);

@@ -88,6 +88,7 @@ void inspect_video(const fs::path& path, bool json) {
 void inspect(const fs::path& path, bool json) {
   const bool checkpoint = fs::exists(path / "model_index.json");  // whatever stands beside it
   if (checkpoint || (fs::is_directory(path) && !fs::exists(recipe_beside(path)))) return inspect_checkpoint(path, json);
+  if (path.empty()) throw bad_input("PATH is empty", "name a file or a folder");
   if (!fs::exists(path)) throw bad_file(path, "no such file or folder", "check the path");
   if (path.extension() == ".safetensors") return inspect_safetensors(path, json);
   return inspect_video(path, json);

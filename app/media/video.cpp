@@ -125,6 +125,9 @@ OutputKind output_kind(const fs::path& path) {
     throw bad_option("output", "-: no video is written to stdout", std::string("name a file: ") + kKnown);
   std::error_code ignored;  // of a name too long for any file, for instance
   const std::string text = extension(path);
+  const fs::path named = "video" + path.filename().string();
+  if (text.empty() && (is_video(named) || extension(named) == ".safetensors"))
+    throw bad_option("output", path.string() + " has no name before its ending", "name the file, as video.mp4");
   if (path.has_filename() && is_video(path) && fs::is_directory(path, ignored))
     throw bad_input(path.string() + " is a folder",
                     "choose another name, or put PNGs into it with -o " + path.string() + "/");

@@ -76,6 +76,22 @@ class Errors(CommandLineTest):
                 self.assertEqual(self.names(), ['my.yaml', 'notes.txt'])
                 self.assertEqual((self.folder / 'notes.txt').read_text(), 'mine')
 
+    def test_words_that_a_command_does_not_take_stand_in_their_order(self):
+        for arguments, words in ((['decode', 'l.safetensors', '--count', 2, '--steps=3'], 'decode does not take --count 2 --steps=3'),
+                                 (['bench', 'plot', 'r.json', '--frames', 2], 'bench plot does not take --frames 2'), (['--loud'], 'sparsereel does not take --loud'),
+                                 (['generate', 'a red circle'], "generate does not take 'a red circle'"), (['generate', '-p', 'a', 'red', 'circle'], 'generate does not take red circle')):
+            with self.subTest(arguments):
+                self.fail_with(self.run_program(*arguments), 2, words, *(['a prompt follows -p, in quotes'] if 'generate' in arguments else []))
+
+    def test_outputs_need_a_name(self):
+        for name in ('.mp4', 'none/.GIF', '.safetensors'):
+            self.fail_with(self.generate('-o', name), 2, f'--output {name} has no name before its ending')
+        for name in ('.', './', '..'):
+            self.fail_with(self.generate('-o', name, '--count', 2), 2, f'{name}: --batch-count has no name to number')
+        self.fail_with(self.run_program('inspect', ''), 2, 'PATH is empty')
+        self.fail_with(self.generate('--cfg-scale', '-1e300'), 2, '--cfg-scale -1e+300 is not')
+        self.assertEqual(self.names(), [])
+
     def test_a_dash_is_no_report(self):
         self.fail_with(self.generate('--report', '-'), 2, '--report -', '--json')
         self.assertEqual(self.names(), [])
