@@ -94,7 +94,7 @@ struct Tokenizer::Impl {
                       "take the original tokenizer folder");
     for (const Piece& piece : model.pieces)
       if (piece.type == PieceType::user_defined) add({.content = piece.text});
-    for (const auto& [content, id] : sentinels) add({.content = content});
+    for (const auto& [content, id] : sentinels) add({.content = content, .lstrip = true, .rstrip = true});
   }
 
   /// The id of an added token, a sentinel or a piece; -1 where there is none.
