@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "hilbert/error.h"
+#include "models/text/tokenizer_json.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
@@ -67,16 +68,6 @@ std::string sentinel(int64_t index) {
   return "<extra_id_" + std::to_string(index) + ">";
 }
 
-SpieceModel read_model(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "spiece.model";
-  if (!std::filesystem::exists(file) && std::filesystem::exists(folder / "tokenizer.json")) {
-    throw bad_input(folder.string() + " holds tokenizer.json but no spiece.model",
-                    "put the spiece.model of the checkpoint's T5 tokenizer into that folder (published CogVideoX "
-                    "folders carry it)");
-  }
-  return read_spiece(file);
-}
-
 }  // namespace
 
 struct Tokenizer::Impl {
@@ -94,7 +85,7 @@ struct Tokenizer::Impl {
                       "take the original tokenizer folder");
     for (const Piece& piece : model.pieces)
       if (piece.type == PieceType::user_defined) add({.content = piece.text});
-    for (const auto& [content, id] : sentinels) add({.content = content});
+    for (const auto& [content, id] : sentinels) add({.content = content, .lstrip = true, .rstrip = true});
   }
 
   /// The id of an added token, a sentinel or a piece; -1 where there is none.
@@ -132,7 +123,12 @@ struct Tokenizer::Impl {
 };
 
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
-  return {read_model(folder), read_tokenizer_config(folder), (folder / "spiece.model").string()};
+  TokenizerConfig config = read_tokenizer_config(folder);
+  const std::filesystem::path spiece = folder / "spiece.model", json = folder / "tokenizer.json";
+  if (std::filesystem::exists(spiece) || !std::filesystem::exists(json))
+    return {read_spiece(spiece), config, spiece.string()};
+  const SpieceModel model = read_tokenizer_json(json, config);
+  return {model, config, json.string()};
 }
 
 Tokenizer::Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path)

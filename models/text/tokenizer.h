@@ -21,8 +21,8 @@ struct TokenIds {
 /// A SentencePiece unigram model with the special tokens of its folder. Ids: pad 0, eos 1, unknown 2 (T5) or 3 (UMT5).
 class Tokenizer {
  public:
-  /// Reads folder/spiece.model and the JSON files beside it. Throws Error naming the file when it is missing or
-  /// damaged.
+  /// Reads folder/spiece.model, or tokenizer.json where there is none, and the JSON files beside it. Throws Error
+  /// naming the file when it is missing or damaged.
   static Tokenizer load(const std::filesystem::path& folder);
   /// Of what load() reads; errors name `path`.
   Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path);

@@ -123,12 +123,21 @@ def config_files():
     yield "shards_escape", json.dumps({"weight_map": {"a": "../../etc/passwd"}})
     yield "shards_nul", json.dumps({"weight_map": {"a": "x\0y"}})
     yield "shards_number", json.dumps({"weight_map": {"a": 1}})
+    yield "tokenizer", json.dumps({**tokenizer_json(), "normalizer": None})
+    yield "tokenizer_table", json.dumps(tokenizer_json())
     yield "array", "[]"
     yield "empty", ""
     yield "deep", '{"a":' * 2000
     yield "duplicate", '{"d_model":1,"d_model":2}'
     yield "not_utf8", b'{"_class_name":"\xc3\x28"}'
     yield "infinity", '{"scaling_factor":Infinity}'
+
+
+def tokenizer_json():
+    pieces = [["<pad>", 0], ["</s>", 0], ["<unk>", 0], ["\u2581", -2], ["\u2581red", -3.5]]
+    tokens = [{"id": i, "content": content} for i, content in enumerate(("<pad>", "</s>", "<unk>"))] + [{"id": 5, "content": "<s>", "lstrip": True}]
+    return {"added_tokens": tokens, "normalizer": {"type": "Precompiled", "precompiled_charsmap": "CAAAAAABAgMEBQYHYQA="},
+            "model": {"type": "Unigram", "unk_id": 2, "vocab": pieces}}
 
 
 def field(number, content):

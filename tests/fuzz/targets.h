@@ -20,6 +20,7 @@
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/text/tokenizer.h"
+#include "models/text/tokenizer_json.h"
 
 namespace sparsereel::test {
 
@@ -62,6 +63,11 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_scheduler_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
+  attempt([](const nlohmann::json& json, const std::string& path) {
+    models::TokenizerConfig tokenizer_config;
+    const models::SpieceModel model = models::parse_tokenizer_json(json, tokenizer_config, path);
+    models::Tokenizer(model, tokenizer_config, path).encode("a red <s> b\u00E9", 64);
+  });
 }
 
 /// The bytes as a prompt set of each format. Aborts on an output that leaves its folder.

@@ -100,7 +100,7 @@ TEST_F(TokenizerTest, MissingModelIsNamed) {
   EXPECT_THAT(load_error(), AllOf(HasSubstr("spiece.model"), HasSubstr("is a folder")));
   fs::remove(folder_ / "spiece.model");
   write("tokenizer.json", "{}");
-  EXPECT_THAT(load_error(), HasSubstr("holds tokenizer.json but no spiece.model"));
+  EXPECT_THAT(load_error(), HasSubstr("tokenizer.json: model is missing"));
 }
 
 TEST_F(TokenizerTest, WhatSentencePieceRefusesIsNamed) {
