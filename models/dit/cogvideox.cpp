@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "attention/token_gather.h"
 #include "hilbert/error.h"
 #include "models/dit/cogvideox_tokens.h"
 #include "models/dit/cogvideox_weights.h"
 #include "models/dit/dit.h"
+#include "models/dit/patches.h"
 
 namespace sparsereel::models {
 namespace {
@@ -49,9 +49,12 @@ class CogVideoX final : public Dit {
   }
   Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
   void block(size_t layer, Tokens& tokens, Attend& attend) const override;
-  at::Tensor head(Tokens& tokens, const DitInput& input, const TokenPlan& plan) const override;
+  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
 
  private:
+  PatchSize patch_size() const {
+    return {.frames = config_.patch_size_t.value_or(1), .height = config_.patch_size, .width = config_.patch_size};
+  }
   void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
   at::Tensor self_attention(const CogVideoXBlock& block, const at::Tensor& x, Attend& attend) const;
 
@@ -62,7 +65,7 @@ class CogVideoX final : public Dit {
 };
 
 hilbert::Grid CogVideoX::grid_of(const DitInput& input) const {
-  const int64_t side = config_.patch_size, depth = config_.patch_size_t.value_or(1);
+  const int64_t depth = patch_size().frames, side = patch_size().height;
   const auto& [latents, text, timesteps] = input;
   if (latents.dim() != 5 || latents.size(2) != config_.in_channels || latents.size(1) % depth != 0 ||
       latents.size(3) % side != 0 || latents.size(4) % side != 0 || latents.numel() == 0) {
@@ -95,8 +98,7 @@ Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
       timestep_sinusoids(input.timesteps, ends_.text.weight.size(0), config_.flip_sin_to_cos, config_.freq_shift);
   const at::Tensor time = at::silu(embed_timesteps(sinusoids.to(input.latents.scalar_type()), ends_.time_embedding));
 
-  at::Tensor patches = patchify(input.latents, config_);
-  if (plan.order.defined()) patches = attention::gather_tokens(patches, plan.order);
+  const at::Tensor patches = patchify(input.latents, patch_size(), plan);
   const int64_t video_tokens = patches.size(1), text_tokens = input.text.size(1);
   const at::Tensor hidden =
       at::empty({patches.size(0), video_tokens + text_tokens, ends_.text.weight.size(0)}, input.latents.options());
@@ -133,15 +135,14 @@ void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
   tokens.hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
 }
 
-at::Tensor CogVideoX::head(Tokens& tokens, const DitInput& input, const TokenPlan& plan) const {
+at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {
   const std::vector<at::Tensor> v = linear_few_rows(tokens.time, {&ends_.norm_out_modulation})[0].chunk(2, 1);
   const JointModulation modulation = {.video = {.shift = v[0], .scale = v[1], .gate = {}}, .text = {}};
   const at::Tensor video = tokens.hidden.value().narrow(1, 0, plan.grid.size());
   const at::Tensor x = layer_norm(video, ends_.norm_final, config_.norm_eps);
-  at::Tensor patches =
+  const at::Tensor patches =
       linear(layer_norm_modulate(x, ends_.norm_out, config_.norm_eps, x.size(1), modulation), ends_.out);
-  if (plan.inverse.defined()) patches = attention::gather_tokens(patches, plan.inverse);
-  return unpatchify(patches, config_, input.latents.sizes());
+  return unpatchify(patches, patch_size(), plan);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Patches and position tables of CogVideoX.
+// Position tables of CogVideoX.
 #include "models/dit/cogvideox_tokens.h"
 
 #include <ATen/ATen.h>
@@ -51,27 +51,6 @@ void add_positions(TokenTables& tables, const CogVideoXConfig& config, const std
 }
 
 }  // namespace
-
-at::Tensor patchify(const at::Tensor& latents, const CogVideoXConfig& config) {
-  const int64_t side = config.patch_size, depth = config.patch_size_t.value_or(1);
-  const int64_t batch = latents.size(0), frames = latents.size(1) / depth, height = latents.size(3) / side,
-                width = latents.size(4) / side;
-  return latents.reshape({batch, frames, depth, latents.size(2), height, side, width, side})
-      .permute({0, 1, 4, 6, 3, 2, 5, 7})
-      .flatten(4, 7)
-      .flatten(1, 3);
-}
-
-at::Tensor unpatchify(const at::Tensor& patches, const CogVideoXConfig& config, at::IntArrayRef latent_sizes) {
-  const int64_t side = config.patch_size, depth = config.patch_size_t.value_or(1);
-  const int64_t frames = latent_sizes[1] / depth, height = latent_sizes[3] / side, width = latent_sizes[4] / side;
-  return patches.view({patches.size(0), frames, height, width, config.out_channels, depth, side, side})
-      .permute({0, 1, 5, 4, 2, 6, 3, 7})
-      .flatten(6, 7)
-      .flatten(4, 5)
-      .flatten(1, 2)
-      .contiguous();
-}
 
 TokenTables cogvideox_tables(const CogVideoXConfig& config, const std::string& config_file,
                              const at::Tensor& learned_positions, const hilbert::Grid& grid) {

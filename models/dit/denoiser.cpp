@@ -55,7 +55,7 @@ at::Tensor BlockLoop::forward(const at::Tensor& latents, const at::Tensor& text,
     attend.begin_layer(layer);
     dit_->block(layer, tokens, attend);
   }
-  at::Tensor prediction = dit_->head(tokens, input, tokens_plan).to(latents.scalar_type());
+  at::Tensor prediction = dit_->head(tokens, tokens_plan).to(latents.scalar_type());
   if (run.collects) collect(run);
   return prediction;
 }

@@ -46,7 +46,7 @@ class Dit {
   virtual Tokens embed(const DitInput& input, const TokenPlan& plan) const = 0;
   virtual void block(size_t layer, Tokens& tokens, Attend& attend) const = 0;
   /// The prediction, shaped as the input's latents.
-  virtual at::Tensor head(Tokens& tokens, const DitInput& input, const TokenPlan& plan) const = 0;
+  virtual at::Tensor head(Tokens& tokens, const TokenPlan& plan) const = 0;
 };
 
 }  // namespace sparsereel::models

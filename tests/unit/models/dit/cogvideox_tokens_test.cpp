@@ -1,4 +1,4 @@
-// Patches and the token plan: round trips, the run's order, and the sizes that are refused.
+// The token plan: the run's order, and the sizes that are refused.
 #include "models/dit/cogvideox_tokens.h"
 
 #include <ATen/ATen.h>
@@ -23,26 +23,6 @@ CogVideoXConfig small_config() {
   config.sample_frames = 9;
   config.max_text_seq_length = 5;
   return config;
-}
-
-TEST(Patches, HoldChannelsSlowestThenFramesRowsColumns) {
-  CogVideoXConfig config = small_config();
-  config.patch_size_t = 2;
-  const at::Tensor latents = at::arange(1 * 4 * 3 * 6 * 8, at::kFloat).view({1, 4, 3, 6, 8});
-  const at::Tensor patches = patchify(latents, config);
-  ASSERT_EQ(patches.sizes(), at::IntArrayRef({1, 2 * 3 * 4, 3 * 2 * 2 * 2}));
-  const int64_t token = (1 * 3 + 2) * 4 + 3;              // frames 2-3, rows 4-5, columns 6-7
-  const int64_t element = ((2 * 2 + 1) * 2 + 1) * 2 + 0;  // channel 2, second frame, second row, first column
-  EXPECT_EQ(patches[0][token][element].item<float>(), latents[0][3][2][5][6].item<float>());
-}
-
-TEST(Patches, ComeBackAsTheyWere) {
-  for (const int64_t depth : {1, 2}) {
-    CogVideoXConfig config = small_config();
-    if (depth > 1) config.patch_size_t = depth;
-    const at::Tensor latents = at::randn({2, 4, 3, 6, 8});
-    EXPECT_TRUE(unpatchify(patchify(latents, config), config, latents.sizes()).equal(latents)) << depth;
-  }
 }
 
 TokenPlan plan_of(const CogVideoXConfig& config, const at::Tensor& learned, const hilbert::Grid& grid,

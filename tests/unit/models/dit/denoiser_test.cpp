@@ -9,6 +9,7 @@
 
 #include "hilbert/error.h"
 #include "models/dit/dit.h"
+#include "models/dit/patches.h"
 #include "models/layers/linear.h"
 #include "tests/support/golden.h"
 
@@ -18,6 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+constexpr PatchSize kPixel = {.frames = 1, .height = 1, .width = 1};
 constexpr int64_t kWidth = 32, kHeads = 2, kLayers = 3;
 
 /// A pixel a token; latents are [B, C, F, H, W]. Each layer attends, then adds a product that goes through a width of
@@ -43,8 +45,7 @@ class ToyDit final : public Dit {
     return {.video_positions = sincos_positions_3d(kWidth, grid, 1, 1), .text_positions = {}, .rotary = {}};
   }
   Tokens embed(const DitInput& input, const TokenPlan& plan) const override {
-    at::Tensor pixels = input.latents.flatten(2).transpose(1, 2);
-    if (plan.order.defined()) pixels = pixels.index_select(1, plan.order);
+    const at::Tensor pixels = patchify(input.latents.transpose(1, 2), kPixel, plan);
     const at::Tensor video = linear(pixels, embed_) + plan.video_positions;
     return {.hidden = Residual(video, video.size(1)), .text_tokens = 0, .time = input.timesteps.view({-1, 1})};
   }
@@ -56,10 +57,8 @@ class ToyDit final : public Dit {
     tokens.hidden.add(attend(heads, heads, heads, {}).flatten(2), plain);
     tokens.hidden.add(linear(linear(x * tokens.time.unsqueeze(2), inner_[layer]), outer_[layer]), plain);
   }
-  at::Tensor head(Tokens& tokens, const DitInput& input, const TokenPlan& plan) const override {
-    at::Tensor pixels = linear(tokens.hidden.value(), head_);
-    if (plan.inverse.defined()) pixels = pixels.index_select(1, plan.inverse);
-    return pixels.transpose(1, 2).reshape(input.latents.sizes());
+  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override {
+    return unpatchify(linear(tokens.hidden.value(), head_), kPixel, plan).transpose(1, 2);
   }
 
  private:

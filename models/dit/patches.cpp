@@ -1,0 +1,34 @@
+// Patches are a permutation of axes; the token order follows as a gather of rows.
+#include "models/dit/patches.h"
+
+#include <ATen/ATen.h>
+
+#include "attention/token_gather.h"
+
+namespace sparsereel::models {
+
+at::Tensor patchify(const at::Tensor& latents, const PatchSize& patch, const TokenPlan& plan) {
+  const hilbert::Grid& grid = plan.grid;
+  const at::Tensor patches = latents
+                                 .reshape({latents.size(0), grid.frames, patch.frames, latents.size(2), grid.height,
+                                           patch.height, grid.width, patch.width})
+                                 .permute({0, 1, 4, 6, 3, 2, 5, 7})
+                                 .flatten(4, 7)
+                                 .flatten(1, 3);
+  return plan.order.defined() ? attention::gather_tokens(patches, plan.order) : patches;
+}
+
+at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const TokenPlan& plan) {
+  const hilbert::Grid& grid = plan.grid;
+  const at::Tensor native = plan.inverse.defined() ? attention::gather_tokens(patches, plan.inverse) : patches;
+  const int64_t channels = patches.size(2) / (patch.frames * patch.height * patch.width);
+  return native
+      .view({native.size(0), grid.frames, grid.height, grid.width, channels, patch.frames, patch.height, patch.width})
+      .permute({0, 1, 5, 4, 2, 6, 3, 7})
+      .flatten(6, 7)
+      .flatten(4, 5)
+      .flatten(1, 2)
+      .contiguous();
+}
+
+}  // namespace sparsereel::models

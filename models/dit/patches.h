@@ -1,0 +1,23 @@
+// Latents cut into patches, one a video token, and put together again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "models/dit/token_plan.h"
+
+namespace sparsereel::models {
+
+/// In latent frames and pixels.
+struct PatchSize {
+  int64_t frames = 1, height = 2, width = 2;
+};
+
+/// latents [B, F, C, H, W] of the plan's grid -> [B, N video, C x patch], channel slowest, tokens in the plan's order.
+at::Tensor patchify(const at::Tensor& latents, const PatchSize& patch, const TokenPlan& plan);
+
+/// The inverse, for patches of any number of channels.
+at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const TokenPlan& plan);
+
+}  // namespace sparsereel::models

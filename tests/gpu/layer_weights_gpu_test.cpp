@@ -1,0 +1,68 @@
+// Layers that wait in the host's memory and visit the GPU; skips itself, visibly, where there is no GPU.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "models/device.h"
+#include "models/layers/linear.h"
+#include "models/weights/layer_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+class HostLayersOnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    if (!cuda_available(&reason)) GTEST_SKIP() << "no GPU: " << reason;
+    component_.random_seed = 1;
+    // Small before large and the other way round; the largest takes more than one page-locked chunk.
+    for (const int64_t out : {3, 4000, 64, 5000, 1}) {
+      const std::string name = "layer." + std::to_string(names_.size());
+      names_.push_back(name);
+      outs_.push_back(out);
+    }
+    layers_.resize(names_.size());
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      slots_.push_back(slots_of([&](const Visit& visit) {
+        layers_[i].weights(visit, names_[i], outs_[i], kInputs, /*has_bias=*/i != 2);
+        if (i == 3) visit(wide_, parameter("wide.bias", {77}, /*fp32=*/true));
+      }));
+    }
+  }
+
+  static constexpr int64_t kInputs = 4096;
+
+  c10::InferenceMode inference_;
+  Component component_;
+  std::vector<std::string> names_;
+  std::vector<int64_t> outs_;
+  std::vector<Linear> layers_;
+  at::Tensor wide_;  // of layer 3, in fp32
+  std::vector<Slots> slots_;
+};
+
+TEST_F(HostLayersOnGpu, AreWholeInEachVisitWhateverTheirShapes) {
+  const auto reader = std::make_shared<WeightReader>(component_, at::Device(at::kCUDA, 0), at::kBFloat16);
+  const auto weights = load_layers(reader, slots_, Residence::host);
+  for (const Linear& layer : layers_) EXPECT_FALSE(layer.weight.defined());
+  // In turn, over and over, with one that is repeated and one that is skipped.
+  for (const size_t i : {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 4, 0, 1, 3, 2}) {
+    weights->visit(i);
+    EXPECT_TRUE(layers_[i].weight.equal(reader->tensor(names_[i] + ".weight", {outs_[i], kInputs}))) << i;
+    EXPECT_EQ(layers_[i].bias.defined(), i != 2);
+    if (i != 2) {
+      EXPECT_TRUE(layers_[i].bias.equal(reader->tensor(names_[i] + ".bias", {outs_[i]}))) << i;
+    }
+    if (i == 3) {
+      EXPECT_EQ(wide_.scalar_type(), at::kFloat);
+      EXPECT_TRUE(wide_.equal(reader->read(parameter("wide.bias", {77}, /*fp32=*/true))));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models
