@@ -27,4 +27,8 @@ at::Tensor Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at
   return result.out;
 }
 
+at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue) {
+  return attention::attend(q, k, v, {.prologue = std::move(prologue)}, workspace_).out;
+}
+
 }  // namespace sparsereel::models

@@ -17,17 +17,22 @@ std::string size_text(const hilbert::Grid& grid) {
   return std::to_string(grid.frames) + " x " + std::to_string(grid.height) + " x " + std::to_string(grid.width);
 }
 
+AxisChannels rotary_channels(const CogVideoXConfig& config) {
+  const int64_t eighth = config.attention_head_dim / 8;
+  return {2 * eighth, 3 * eighth, 3 * eighth};
+}
+
 RotaryTable rotary(const CogVideoXConfig& config, const std::string& config_file, const hilbert::Grid& grid) {
   const hilbert::Grid sample = sample_grid(config);
   if (!config.patch_size_t)
-    return rotary_positions_3d(config.attention_head_dim, cropped_axis_positions(grid, sample.height, sample.width));
+    return rotary_positions_3d(rotary_channels(config), cropped_axis_positions(grid, sample.height, sample.width));
   if (grid.height > sample.height || grid.width > sample.width) {
     throw bad_input(config_file + ": a video of " + std::to_string(grid.height) + " x " + std::to_string(grid.width) +
                         " patches exceeds sample_height and sample_width (" + std::to_string(sample.height) + " x " +
                         std::to_string(sample.width) + " patches)",
                     "ask for a smaller width and height");
   }
-  return rotary_positions_3d(config.attention_head_dim, plain_axis_positions(grid));
+  return rotary_positions_3d(rotary_channels(config), plain_axis_positions(grid, at::kFloat));
 }
 
 // Native order, [text_len + N video, C]: learned where the grid is the sample's, else computed (whose text part is zero

@@ -23,9 +23,11 @@ struct DitInput {
 
 /// What flows through the blocks.
 struct Tokens {
-  Residual hidden;      // [B, N, C]: video tokens in the plan's order, then the text that attends along with them
-  int64_t text_tokens;  // how many of N are text
-  at::Tensor time;      // what each block's modulation is projected from
+  Residual hidden;          // [B, N, C]: video tokens in the plan's order, then the text that attends along with them
+  int64_t text_tokens;      // how many of N are text
+  at::Tensor time;          // the embedding of the timesteps [B, T]
+  at::Tensor modulation{};  // what all blocks' modulation starts from, where the model has such a thing
+  at::Tensor context{};     // [B, L, C]: text for cross-attention
 };
 
 class Dit {

@@ -22,6 +22,15 @@ struct Parameter {
 /// Is called with each tensor that the configuration asks for, in a fixed order. The others stay undefined.
 using Visit = std::function<void(at::Tensor&, const Parameter&)>;
 
+/// Of a module that stays in fp32 whatever the run's dtype is.
+inline Visit in_fp32(const Visit& visit) {
+  return [&visit](at::Tensor& tensor, const Parameter& parameter) {
+    Parameter kept = parameter;
+    kept.fp32 = true;
+    visit(tensor, kept);
+  };
+}
+
 /// A parameter that is stored as the module has it.
 inline Parameter parameter(std::string name, std::vector<int64_t> shape, bool fp32 = false) {
   return {.names = {std::move(name)}, .stored = shape, .shape = shape, .fp32 = fp32};

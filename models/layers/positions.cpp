@@ -16,9 +16,10 @@ at::Tensor sincos_1d(const at::Tensor& positions, int64_t channels) {
   return at::cat({angle.sin(), angle.cos()}, 1);
 }
 
-// Angles of one axis, each twice in a row: fp32 positions [n] -> fp32 [n, channels].
+// Angles of one axis, each twice in a row: positions [n] -> [n, channels], the same dtype.
 at::Tensor rotary_1d(const at::Tensor& positions, int64_t channels) {
-  const at::Tensor frequency = at::pow(10000.0, at::arange(0, channels, 2, at::kFloat) / channels).reciprocal();
+  const at::Tensor frequency =
+      at::pow(10000.0, at::arange(0, channels, 2, positions.scalar_type()) / channels).reciprocal();
   return at::outer(positions, frequency).repeat_interleave(2, 1);
 }
 
@@ -72,15 +73,14 @@ AxisPositions cropped_axis_positions(const hilbert::Grid& grid, int64_t base_hei
           spread(left, left + resized_width, grid.width)};
 }
 
-AxisPositions plain_axis_positions(const hilbert::Grid& grid) {
-  return {at::arange(grid.frames, at::kFloat), at::arange(grid.height, at::kFloat), at::arange(grid.width, at::kFloat)};
+AxisPositions plain_axis_positions(const hilbert::Grid& grid, at::ScalarType dtype) {
+  return {at::arange(grid.frames, dtype), at::arange(grid.height, dtype), at::arange(grid.width, dtype)};
 }
 
-RotaryTable rotary_positions_3d(int64_t head_dim, const AxisPositions& positions) {
-  const int64_t temporal = head_dim / 4, spatial = head_dim / 8 * 3;
-  const at::Tensor t = rotary_1d(positions.t, temporal), h = rotary_1d(positions.h, spatial),
-                   w = rotary_1d(positions.w, spatial);
-  return {combine(t.cos(), h.cos(), w.cos()), combine(t.sin(), h.sin(), w.sin())};
+RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions) {
+  const at::Tensor t = rotary_1d(positions.t, channels.t), h = rotary_1d(positions.h, channels.h),
+                   w = rotary_1d(positions.w, channels.w);
+  return {combine(t.cos(), h.cos(), w.cos()).to(at::kFloat), combine(t.sin(), h.sin(), w.sin()).to(at::kFloat)};
 }
 
 }  // namespace sparsereel::models

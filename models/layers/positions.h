@@ -16,7 +16,7 @@ namespace sparsereel::models {
 at::Tensor sincos_positions_3d(int64_t channels, const hilbert::Grid& grid, double spatial_scale,
                                double temporal_scale);
 
-/// Where the three axes of a grid lie: fp32 positions [frames], [height], [width].
+/// Where the three axes of a grid lie: positions [frames], [height], [width].
 struct AxisPositions {
   at::Tensor t, h, w;
 };
@@ -25,15 +25,20 @@ struct AxisPositions {
 /// (CogVideoX 1.0).
 AxisPositions cropped_axis_positions(const hilbert::Grid& grid, int64_t base_height, int64_t base_width);
 
-/// 0, 1, .. on every axis (CogVideoX 1.5).
-AxisPositions plain_axis_positions(const hilbert::Grid& grid);
+/// 0, 1, .. on every axis.
+AxisPositions plain_axis_positions(const hilbert::Grid& grid, at::ScalarType dtype);
+
+/// Channels of a head that each axis rotates, each a multiple of 2.
+struct AxisChannels {
+  int64_t t, h, w;
+};
 
 struct RotaryTable {
   at::Tensor cos, sin;  // fp32 [tokens, head_dim]; entries 2i and 2i + 1 are equal (interleaved pairs)
 };
 
-/// Rotary angles (Su et al., arXiv 2104.09864) per axis: head_dim / 4 dimensions for time, 3/8 for the row, 3/8 for the
-/// column, theta 10000. head_dim must be a multiple of 16.
-RotaryTable rotary_positions_3d(int64_t head_dim, const AxisPositions& positions);
+/// Rotary angles (Su et al., arXiv 2104.09864) per axis, theta 10000, computed in the positions' dtype: those of time,
+/// of the row, of the column beside each other.
+RotaryTable rotary_positions_3d(const AxisChannels& channels, const AxisPositions& positions);
 
 }  // namespace sparsereel::models

@@ -22,6 +22,12 @@ class Residual {
     gates_ = gates;
   }
 
+  /// hidden += update.
+  void add(const at::Tensor& update) {
+    add_pending();
+    hidden_.add_(update);
+  }
+
   at::Tensor norm_modulate(const Norm& norm, double eps, const JointModulation& modulation) {
     if (!update_.defined()) return layer_norm_modulate(hidden_, norm, eps, video_tokens_, modulation);
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);

@@ -51,7 +51,7 @@ TEST(AxisPositions, OfOneTokenIsTheStart) {
 
 TEST(RotaryPositions, HoldTimeThenRowThenColumnInInterleavedPairs) {
   const hilbert::Grid grid{2, 3, 4};
-  const RotaryTable table = rotary_positions_3d(32, plain_axis_positions(grid));
+  const RotaryTable table = rotary_positions_3d({8, 12, 12}, plain_axis_positions(grid, at::kFloat));
   ASSERT_EQ(table.cos.sizes(), at::IntArrayRef({24, 32}));
   EXPECT_EQ(table.cos.scalar_type(), at::kFloat);
   const auto angle = [&](int64_t t, int64_t h, int64_t w, int64_t i) {
