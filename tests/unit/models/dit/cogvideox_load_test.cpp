@@ -3,14 +3,11 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <filesystem>
 #include <fstream>
-#include <functional>
-#include <numeric>
 
 #include "hilbert/error.h"
 #include "models/dit/cogvideox.h"
+#include "tests/support/zero_component.h"
 
 namespace sparsereel::models {
 namespace {
@@ -20,60 +17,9 @@ nlohmann::json published() {
   return nlohmann::json::parse(file);
 }
 
-// A component with the names, shapes and dtype of a model, all of whose tensors lie over each other in one file of
-// zeros.
-class ZeroComponent {
- public:
-  explicit ZeroComponent(const nlohmann::json& model) {
-    component.class_name = "CogVideoXTransformer3DModel";
-    component.folder = "zeros";
-    component.config = model["config"];
-    component.config_file = "zeros/config.json";
-    for (const auto& [name, shape] : model["rest"].items()) add(name, shape);
-    for (int64_t i = 0; i < model["config"]["num_layers"].get<int64_t>(); ++i) {
-      for (const auto& [name, shape] : model["block"].items())
-        add("transformer_blocks." + std::to_string(i) + "." + name, shape);
-    }
-    write_file();
-  }
-  ~ZeroComponent() { std::filesystem::remove(path_); }
-  ZeroComponent(const ZeroComponent&) = delete;
-  ZeroComponent& operator=(const ZeroComponent&) = delete;
-
-  void add(const std::string& name, const std::vector<int64_t>& shape) {
-    const int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-    entries_.push_back({.name = name,
-                        .dtype = Dtype::bf16,
-                        .shape = shape,
-                        .offset = kHeaderBytes,
-                        .bytes = static_cast<size_t>(elements) * 2});
-    largest_ = std::max(largest_, entries_.back().bytes);
-    component.tensors[name] = {0, &entries_.back()};
-  }
-
-  Component component;
-
- private:
-  static constexpr size_t kHeaderBytes = 256;
-
-  void write_file() {
-    std::string header = R"({"zeros":{"dtype":"U8","shape":[)" + std::to_string(largest_) + R"(],"data_offsets":[0,)" +
-                         std::to_string(largest_) + "]}}";
-    header.resize(kHeaderBytes - 8, ' ');
-    const uint64_t length = header.size();
-    std::ofstream file(path_, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&length), 8);
-    file << header;
-    file.close();
-    std::filesystem::resize_file(path_, kHeaderBytes + largest_);  // a hole
-    component.files = {std::make_shared<SafetensorsFile>(path_)};
-  }
-
-  std::filesystem::path path_ =
-      std::filesystem::path(::testing::TempDir()) / ("zeros-" + std::to_string(::getpid()) + ".safetensors");
-  std::deque<TensorEntry> entries_;
-  size_t largest_ = 0;
-};
+test::ZeroComponent zeros_of(const std::string& name) {
+  return {"CogVideoXTransformer3DModel", "transformer_blocks", published()[name]};
+}
 
 std::string cause_of(const Component& component) {
   const c10::InferenceMode inference;
@@ -90,7 +36,7 @@ std::string cause_of(const Component& component) {
 class PublishedCheckpoint : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedCheckpoint, LoadsByExactlyItsNamesAndShapes) {
-  ZeroComponent zeros(published()[GetParam()]);
+  test::ZeroComponent zeros = zeros_of(GetParam());
   EXPECT_EQ(cause_of(zeros.component), "");
   const TensorEntry* entry = zeros.component.tensors["proj_out.bias"].second;
   zeros.component.tensors.erase("proj_out.bias");
@@ -105,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(CogVideoX, PublishedCheckpoint,
                          [](const auto& test) { return "case" + std::to_string(test.index); });
 
 TEST(CogVideoXLoading, ListsMissingAndMisshapedWeightsInOneError) {
-  ZeroComponent zeros(published()["2b"]);
+  test::ZeroComponent zeros = zeros_of("2b");
   zeros.component.tensors.erase("transformer_blocks.7.attn1.to_k.weight");
   zeros.component.tensors.erase("patch_embed.proj.weight");
   zeros.add("time_embedding.linear_1.weight", {3, 4});
@@ -125,7 +71,7 @@ struct Refusal {
 class RefusedConfig : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(RefusedConfig, NamesTheFieldAndTheFile) {
-  ZeroComponent zeros(published()["2b"]);
+  test::ZeroComponent zeros = zeros_of("2b");
   zeros.component.config.update(GetParam().change);
   const std::string cause = cause_of(zeros.component);
   EXPECT_NE(cause.find(GetParam().field), std::string::npos) << cause;

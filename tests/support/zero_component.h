@@ -1,0 +1,78 @@
+// A checkpoint's names and shapes without its gigabytes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::test {
+
+/// A transformer with the names, shapes and dtype of a published one, all of whose tensors lie over each other in one
+/// file of zeros.
+class ZeroComponent {
+ public:
+  /// model: "config", and "block" and "rest", name -> shape; blocks: what stands before a block's number.
+  ZeroComponent(const std::string& class_name, const std::string& blocks, const nlohmann::json& model) {
+    component.class_name = class_name;
+    component.folder = "zeros";
+    component.config = model.at("config");
+    component.config_file = "zeros/config.json";
+    for (const auto& [name, shape] : model.at("rest").items()) add(name, shape);
+    for (int64_t i = 0; i < model.at("config").at("num_layers").get<int64_t>(); ++i) {
+      for (const auto& [name, shape] : model.at("block").items())
+        add(blocks + "." + std::to_string(i) + "." + name, shape);
+    }
+    write_file();
+  }
+  ~ZeroComponent() { std::filesystem::remove(path_); }
+  ZeroComponent(const ZeroComponent&) = delete;
+  ZeroComponent& operator=(const ZeroComponent&) = delete;
+
+  void add(const std::string& name, const std::vector<int64_t>& shape) {
+    const int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    entries_.push_back({.name = name,
+                        .dtype = models::Dtype::bf16,
+                        .shape = shape,
+                        .offset = kHeaderBytes,
+                        .bytes = static_cast<size_t>(elements) * 2});
+    largest_ = std::max(largest_, entries_.back().bytes);
+    component.tensors[name] = {0, &entries_.back()};
+  }
+
+  models::Component component;
+
+ private:
+  static constexpr size_t kHeaderBytes = 256;
+
+  void write_file() {
+    std::string header = R"({"zeros":{"dtype":"U8","shape":[)" + std::to_string(largest_) + R"(],"data_offsets":[0,)" +
+                         std::to_string(largest_) + "]}}";
+    header.resize(kHeaderBytes - 8, ' ');
+    const uint64_t length = header.size();
+    std::ofstream file(path_, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(&length), 8);
+    file << header;
+    file.close();
+    std::filesystem::resize_file(path_, kHeaderBytes + largest_);  // a hole
+    component.files = {std::make_shared<models::SafetensorsFile>(path_)};
+  }
+
+  std::filesystem::path path_ =
+      std::filesystem::path(::testing::TempDir()) / ("zeros-" + std::to_string(::getpid()) + ".safetensors");
+  std::deque<models::TensorEntry> entries_;
+  size_t largest_ = 0;
+};
+
+}  // namespace sparsereel::test
