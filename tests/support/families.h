@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/dit/cogvideox.h"
+#include "models/dit/wan.h"
 #include "models/vae/vae.h"
 
 namespace sparsereel::test {
@@ -29,7 +30,13 @@ inline const std::vector<ParityFamily>& parity_families() {
                                                    .dit_class = "CogVideoXTransformer3DModel",
                                                    .load_dit = models::load_cogvideox_dit,
                                                    .vae_class = "AutoencoderKLCogVideoX",
-                                                   .load_vae = models::load_cogvideox_vae}};
+                                                   .load_vae = models::load_cogvideox_vae},
+                                                  {.name = "Wan",
+                                                   .folder = "wan/",
+                                                   .dit_class = "WanTransformer3DModel",
+                                                   .load_dit = models::load_wan_dit,
+                                                   .vae_class = "AutoencoderKLWan",
+                                                   .load_vae = nullptr}};
   return table;
 }
 

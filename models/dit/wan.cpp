@@ -1,0 +1,167 @@
+// Wan 2.1 and 2.2 (Wan Team, arXiv 2503.20314), text to video: blocks of self-attention over the video, cross-attention
+// to the text and feed-forward.
+#include "models/dit/wan.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/dit/dit.h"
+#include "models/dit/wan_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+// Rows of a modulation table [B, rows, C], from the first one on: shift, scale and, of three, gate.
+JointModulation modulation_of(const at::Tensor& table, int64_t first, int64_t rows) {
+  Modulation video = {.shift = table.select(1, first), .scale = table.select(1, first + 1), .gate = {}};
+  if (rows == 3) video.gate = table.select(1, first + 2);
+  return {.video = video, .text = {}};
+}
+
+attention::Prologue norms_of(const at::Tensor& q_weight, const at::Tensor& k_weight, double eps) {
+  attention::Prologue prologue;
+  prologue.norm = attention::Prologue::Norm::rms;
+  prologue.across_heads = true;
+  prologue.eps = eps;
+  prologue.q_weight = q_weight;
+  prologue.k_weight = k_weight;
+  return prologue;
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.sizes();
+  return text.str();
+}
+
+class Wan final : public Dit {
+ public:
+  explicit Wan(const Component& component)
+      : config_(parse_wan_config(component.config, component.config_file)),
+        config_file_(component.config_file),
+        blocks_(static_cast<size_t>(config_.num_layers)) {}
+
+  size_t layers() const override { return blocks_.size(); }
+  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
+  void weights(size_t layer, const Visit& visit) override {
+    blocks_[layer].weights(visit, "blocks." + std::to_string(layer), config_);
+  }
+  hilbert::Grid grid_of(const DitInput& input) const override;
+  TokenTables tables(const hilbert::Grid& grid) const override;
+  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  void block(size_t layer, Tokens& tokens, Attend& attend) const override;
+  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
+
+ private:
+  // x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
+  at::Tensor split_heads(const at::Tensor& x) const {
+    return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
+  }
+  at::Tensor self_attention(const WanBlock& block, const at::Tensor& x, Attend& attend) const;
+  at::Tensor cross_attention(const WanBlock& block, const at::Tensor& x, const at::Tensor& context,
+                             Attend& attend) const;
+
+  WanConfig config_;
+  std::string config_file_;
+  WanEnds ends_;
+  std::vector<WanBlock> blocks_;
+};
+
+hilbert::Grid Wan::grid_of(const DitInput& input) const {
+  const auto& [latents, text, timesteps] = input;
+  const auto& [t, h, w] = config_.patch_size;
+  if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(2) % t != 0 ||
+      latents.size(3) % h != 0 || latents.size(4) % w != 0 || latents.numel() == 0) {
+    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, " +
+                        std::to_string(config_.in_channels) + " channels, frames, height and width in patches of " +
+                        std::to_string(t) + " x " + std::to_string(h) + " x " + std::to_string(w) + "] are needed",
+                    "check the size of the video, and the saved latents where such are used");
+  }
+  if (text.dim() != 3 || text.size(0) != latents.size(0) || text.size(2) != config_.text_dim || timesteps.dim() != 1 ||
+      timesteps.size(0) != latents.size(0)) {
+    throw bad_input("text embeddings of shape " + shape_of(text) + " or timesteps of shape " + shape_of(timesteps) +
+                        " do not fit latents of shape " + shape_of(latents) + " and text_dim " +
+                        std::to_string(config_.text_dim) + " of " + config_file_,
+                    "use the text encoder that the checkpoint was published with");
+  }
+  return {latents.size(2) / t, latents.size(3) / h, latents.size(4) / w};
+}
+
+TokenTables Wan::tables(const hilbert::Grid& grid) const {
+  const int64_t most = config_.rope_max_seq_len;
+  if (grid.frames > most || grid.height > most || grid.width > most) {
+    throw bad_input(config_file_ + ": a video of " + std::to_string(grid.frames) + " x " + std::to_string(grid.height) +
+                        " x " + std::to_string(grid.width) + " patches exceeds rope_max_seq_len " +
+                        std::to_string(most),
+                    "ask for fewer frames or a smaller size");
+  }
+  const int64_t side = config_.attention_head_dim / 6 * 2;
+  return {.video_positions = {},
+          .text_positions = {},
+          .rotary = rotary_positions_3d({.t = config_.attention_head_dim - 2 * side, .h = side, .w = side},
+                                        plain_axis_positions(grid, at::kDouble))};
+}
+
+Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
+  const auto dtype = input.latents.scalar_type();
+  const at::Tensor sinusoids =
+      timestep_sinusoids(input.timesteps, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
+  const at::Tensor time = embed_timesteps(sinusoids, ends_.time_embedding).to(dtype);
+  const at::Tensor patches = patchify(input.latents.transpose(1, 2), config_.patch_size, plan);
+  return {
+      .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
+      .text_tokens = 0,
+      .time = time,
+      .modulation = linear_few_rows(at::silu(time), {&ends_.time_projection})[0].to(at::kFloat).unflatten(1, {6, -1}),
+      .context = linear(linear_gelu_tanh(input.text, ends_.text_in), ends_.text_out)};
+}
+
+at::Tensor Wan::self_attention(const WanBlock& block, const at::Tensor& x, Attend& attend) const {
+  const at::Tensor qkv = split_heads(linear(x, block.qkv));
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), norms_of(block.norm_q, block.norm_k, config_.eps))
+      .reshape(x.sizes());
+}
+
+at::Tensor Wan::cross_attention(const WanBlock& block, const at::Tensor& x, const at::Tensor& context,
+                                Attend& attend) const {
+  const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(context, block.cross_kv));
+  return attend
+      .cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1),
+             norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps))
+      .reshape(x.sizes());
+}
+
+void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
+  const WanBlock& block = blocks_[layer];
+  const at::Tensor table = block.modulation + tokens.modulation;
+  const JointModulation first = modulation_of(table, 0, 3), second = modulation_of(table, 3, 3);
+  at::Tensor x = tokens.hidden.norm_modulate({}, config_.eps, first);
+  tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
+  x = tokens.hidden.value();
+  if (config_.cross_attn_norm) x = layer_norm(x, block.cross_norm, config_.eps);
+  tokens.hidden.add(linear(cross_attention(block, x, tokens.context, attend), block.cross_out));
+  x = tokens.hidden.norm_modulate({}, config_.eps, second);
+  tokens.hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
+}
+
+at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
+  const JointModulation modulation = modulation_of(ends_.modulation + tokens.time.unsqueeze(1), 0, 2);
+  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, config_.eps, modulation), ends_.out)
+                                 .unflatten(2, {-1, config_.out_channels})
+                                 .transpose(2, 3)
+                                 .flatten(2);
+  return unpatchify(patches, config_.patch_size, plan).transpose(1, 2).contiguous();
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_wan_dit(const Component& component, at::Device device, at::ScalarType dtype,
+                                       bool offload) {
+  return load_denoiser(std::make_unique<Wan>(component), component, device, dtype, offload);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,32 @@
+// The config.json of Wan's transformer (diffusers' WanTransformer3DModel).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "models/dit/patches.h"
+
+namespace sparsereel::models {
+
+struct WanConfig {
+  PatchSize patch_size;  // channel fastest in what the transformer gives, slowest in what it takes
+  int64_t num_attention_heads = 40;
+  int64_t attention_head_dim = 128;
+  int64_t in_channels = 16;
+  int64_t out_channels = 16;
+  int64_t text_dim = 4096;
+  int64_t freq_dim = 256;
+  int64_t ffn_dim = 13824;
+  int64_t num_layers = 40;
+  bool cross_attn_norm = true;
+  double eps = 1e-6;
+  int64_t rope_max_seq_len = 1024;  // of each axis of the grid
+
+  int64_t width() const { return num_attention_heads * attention_head_dim; }
+};
+
+/// Errors as those of the other parsers (checkpoint/configs.h).
+WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""python tests/parity/make_wan_dit.py: writes data/wan/dit_golden.safetensors and data/wan/dit_cases.json (small random Wan transformers, their inputs and
+diffusers' outputs) and data/wan/dit_names.json (names and shapes of the published sizes). Needs torch, diffusers, safetensors."""
+import json
+
+import torch
+from diffusers import WanTransformer3DModel
+from safetensors.torch import save_file
+
+from make_dit import DATA, generator_of, randomise
+
+SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, text_dim=10, freq_dim=16, ffn_dim=24, num_layers=2)
+# name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
+CASES = {
+    "plain": (SMALL, (3, 8, 12), 7, [901, 17]),
+    "head_dims": (dict(SMALL, num_attention_heads=1, attention_head_dim=32, num_layers=1), (4, 6, 10), 5, [999, 3]),
+    "many_heads": (dict(SMALL, num_attention_heads=3, attention_head_dim=24, num_layers=1), (5, 4, 6), 1, [250.5, 750.25]),
+    "one_frame": (dict(SMALL, num_layers=1), (1, 14, 10), 7, [640]),
+    "long": (dict(SMALL, num_layers=1), (9, 6, 4), 7, [1, 1000]),
+    "without_cross_norm": (dict(SMALL, cross_attn_norm=False, eps=1e-3), (2, 8, 12), 7, [120, 990]),
+    "patches": (dict(SMALL, patch_size=[2, 1, 4], in_channels=3, out_channels=5, num_layers=1), (4, 5, 8), 6, [77, 400]),
+}
+PUBLISHED = {
+    "2.1 1.3b": dict(num_attention_heads=12, ffn_dim=8960, num_layers=30),
+    "2.1 14b": dict(),
+    "2.2 5b": dict(num_attention_heads=24, ffn_dim=14336, num_layers=30, in_channels=48, out_channels=48),
+}
+
+
+def make_case(name, golden):
+    config, (frames, height, width), text_tokens, timesteps = CASES[name]
+    model = WanTransformer3DModel(**config).eval()
+    weights = randomise(model, golden)
+    generator = generator_of(name)
+    latents = torch.randn(len(timesteps), config["in_channels"], frames, height, width, generator=generator)
+    text = torch.randn(len(timesteps), text_tokens, config["text_dim"], generator=generator)
+    times = torch.tensor(timesteps)
+    output = model(latents, times, text, return_dict=False)[0]
+    half = WanTransformer3DModel(**config).eval()
+    half.load_state_dict(model.state_dict())
+    half.bfloat16()
+    for part in WanTransformer3DModel._keep_in_fp32_modules:  # as from_pretrained() keeps them
+        for key, module in half.named_modules():
+            if part in key.split("."):
+                module.float()
+        for key, parameter in half.named_parameters():
+            if part in key.split("."):
+                parameter.data = parameter.data.float()
+    bf16 = half(latents.bfloat16(), times, text.bfloat16(), return_dict=False)[0].float()
+    golden |= {f"{name}/latents": latents, f"{name}/text": text, f"{name}/timesteps": times, f"{name}/output": output, f"{name}/bf16_output": bf16.half()}
+    print(f"{name:20} output {tuple(output.shape)} std {output.std():.3f}, bf16 off by {(bf16 - output).abs().max() / output.abs().max():.1e} of the scale")
+    return {"config": dict(model.config), "weights": weights}
+
+
+def names_of(config):
+    """Names and shapes of a model; of the blocks, which are all alike, the first."""
+    with torch.device("meta"):
+        model = WanTransformer3DModel(**config)
+    shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
+    blocks = [{name.split(".", 2)[2]: shape for name, shape in shapes.items() if name.startswith(f"blocks.{i}.")} for i in range(model.config.num_layers)]
+    assert all(block == blocks[0] for block in blocks)
+    return {"config": dict(model.config), "block": blocks[0], "rest": {name: shape for name, shape in shapes.items() if not name.startswith("blocks.")}}
+
+
+@torch.no_grad()
+def main():
+    torch.set_num_threads(1)
+    golden = {}
+    cases = {name: make_case(name, golden) for name in CASES}
+    save_file({key: value.contiguous() for key, value in golden.items()}, DATA / "wan" / "dit_golden.safetensors")
+    (DATA / "wan" / "dit_cases.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
+    names = {name: names_of(config) for name, config in PUBLISHED.items()}
+    (DATA / "wan" / "dit_names.json").write_text(json.dumps(names, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
