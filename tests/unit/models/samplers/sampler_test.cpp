@@ -53,6 +53,7 @@ TEST(Sampler, TimestepsOfThePublishedSampler) {
 
 TEST(Sampler, ErrorsNameTheField) {
   EXPECT_THAT(complaint(kDdim, 0), HasSubstr("steps is 0"));
+  EXPECT_THAT(complaint(kDpm, 0), HasSubstr("steps is 0"));
   EXPECT_THAT(complaint(kDdim, 1001), AllOf(HasSubstr("steps is 1001"), HasSubstr("num_train_timesteps 1000")));
   const auto with = [](const std::function<void(SchedulerConfig&)>& change) {
     SchedulerConfig config = kDpm;
