@@ -7,6 +7,8 @@
 #include "models/checkpoint/family.h"
 #include "models/samplers/ddim.h"
 #include "models/samplers/dpm_solver.h"
+#include "models/samplers/flow_euler.h"
+#include "models/samplers/unipc.h"
 
 namespace sparsereel::models {
 namespace {
@@ -22,7 +24,9 @@ struct SamplerClass {
 };
 
 constexpr SamplerClass kClasses[] = {{"CogVideoXDDIMScheduler", make<DdimSampler>},
-                                     {"CogVideoXDPMScheduler", make<DpmSolverSampler>}};
+                                     {"CogVideoXDPMScheduler", make<DpmSolverSampler>},
+                                     {"FlowMatchEulerDiscreteScheduler", make<FlowEulerSampler>},
+                                     {"UniPCMultistepScheduler", make<UniPcSampler>}};
 
 void check_steps(const SchedulerConfig& config, int64_t num_inference_steps) {
   const int64_t train_steps = config.num_train_timesteps;
