@@ -108,12 +108,13 @@ std::string ConfigFields::choice(const char* field, const std::string& fallback,
   return text;
 }
 
-std::vector<int64_t> ConfigFields::integers(const char* field, const std::vector<int64_t>& fallback) const {
+std::vector<int64_t> ConfigFields::integers(const char* field, const std::vector<int64_t>& fallback,
+                                            int64_t least) const {
   const json* value = find(field);
   if (value == nullptr) return fallback;
   if (!value->is_array()) fail(field, "is " + shown(*value) + ", not an array");
   std::vector<int64_t> numbers;
-  for (const json& each : *value) numbers.push_back(check_integer(field, each, 1, kMaxSize));
+  for (const json& each : *value) numbers.push_back(check_integer(field, each, least, kMaxSize));
   return numbers;
 }
 

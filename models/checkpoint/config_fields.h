@@ -24,8 +24,8 @@ class ConfigFields {
   double positive_number(const char* field, double fallback) const;
   bool boolean(const char* field, bool fallback) const;
   std::string choice(const char* field, const std::string& fallback, const std::vector<std::string>& choices) const;
-  std::vector<int64_t> integers(const char* field,
-                                const std::vector<int64_t>& fallback) const;                 // each from 1 to kMaxSize
+  std::vector<int64_t> integers(const char* field, const std::vector<int64_t>& fallback,
+                                int64_t least = 1) const;                                    // each up to kMaxSize
   std::vector<double> optional_numbers(const char* field, double least, double most) const;  // null or missing: empty
   std::vector<std::string> strings(const char* field, const std::vector<std::string>& fallback) const;
 

@@ -65,8 +65,8 @@ struct CogVideoXVaeConfig {
   bool use_post_quant_conv = false;
 };
 
-/// diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler. Not read: clip_sample and clip_sample_range, as neither
-/// ever clips.
+/// diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler, or, with the last two fields and no betas, those of
+/// flow matching. Not read: clip_sample and clip_sample_range, as neither ever clips.
 struct SchedulerConfig {
   std::string class_name = "CogVideoXDDIMScheduler";
   int64_t num_train_timesteps = 1000;
@@ -80,6 +80,8 @@ struct SchedulerConfig {
   std::string timestep_spacing = "trailing";     // linspace, leading, trailing
   bool rescale_betas_zero_snr = true;
   double snr_shift_scale = 3.0;
+  double flow_shift = 1.0;                 // UniPC's flow_shift, FlowMatchEuler's shift
+  std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result stays uncorrected
 };
 
 /// Each parser reads one config.json. A missing field takes the class's default (as the reference does); a field of a
@@ -88,6 +90,9 @@ T5Config parse_t5_config(const nlohmann::json& json, const std::string& file);
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file);
 SchedulerConfig parse_scheduler_config(const nlohmann::json& json, const std::string& file);
+/// The schedulers of flow-matching models: UniPCMultistepScheduler (second order, flow sigmas) and
+/// FlowMatchEulerDiscreteScheduler.
+SchedulerConfig parse_flow_scheduler_config(const nlohmann::json& json, const std::string& file);
 
 /// Tokens of one guidance pass, text included; the sizes are the latents'.
 double token_count(const CogVideoXConfig& config, int64_t frames, int64_t height, int64_t width, int64_t text_tokens);

@@ -93,12 +93,6 @@ NoiseSchedule::NoiseSchedule(const SchedulerConfig& config) : config_(config) {
 
 std::vector<double> NoiseSchedule::timesteps(int64_t num_inference_steps) const {
   const int64_t train_steps = config_.num_train_timesteps;
-  if (num_inference_steps < 1 || num_inference_steps > train_steps) {
-    throw bad_option("steps",
-                     "is " + std::to_string(num_inference_steps) + ", but " + kConfigFile +
-                         " has num_train_timesteps " + std::to_string(train_steps),
-                     "use 1 to " + std::to_string(train_steps) + " steps");
-  }
   std::vector<int64_t> timesteps;
   if (config_.timestep_spacing == "linspace") {
     timesteps = linspace_timesteps(train_steps, num_inference_steps);

@@ -19,8 +19,8 @@ class NoiseSchedule {
   /// `config` as parse_scheduler_config() lets it through.
   explicit NoiseSchedule(const SchedulerConfig& config);
 
-  /// Timesteps of a run, noisiest first, whole numbers. Throws Error when num_inference_steps does not fit the
-  /// schedule.
+  /// Timesteps of a run of 1 to num_train_timesteps steps, noisiest first, whole numbers. Throws Error where they leave
+  /// the schedule.
   std::vector<double> timesteps(int64_t num_inference_steps) const;
   /// Cumulative product of alphas, 0-dimensional; for a negative timestep (the clean end) 1, or that of timestep 0
   /// where set_alpha_to_one is off.

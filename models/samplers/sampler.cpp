@@ -7,6 +7,8 @@
 #include "models/checkpoint/family.h"
 #include "models/samplers/ddim.h"
 #include "models/samplers/dpm_solver.h"
+#include "models/samplers/flow_euler.h"
+#include "models/samplers/unipc.h"
 
 namespace sparsereel::models {
 namespace {
@@ -22,7 +24,18 @@ struct SamplerClass {
 };
 
 constexpr SamplerClass kClasses[] = {{"CogVideoXDDIMScheduler", make<DdimSampler>},
-                                     {"CogVideoXDPMScheduler", make<DpmSolverSampler>}};
+                                     {"CogVideoXDPMScheduler", make<DpmSolverSampler>},
+                                     {"FlowMatchEulerDiscreteScheduler", make<FlowEulerSampler>},
+                                     {"UniPCMultistepScheduler", make<UniPcSampler>}};
+
+void check_steps(const SchedulerConfig& config, int64_t num_inference_steps) {
+  const int64_t train_steps = config.num_train_timesteps;
+  if (num_inference_steps >= 1 && num_inference_steps <= train_steps) return;
+  throw bad_option("steps",
+                   "is " + std::to_string(num_inference_steps) +
+                       ", but scheduler_config.json has num_train_timesteps " + std::to_string(train_steps),
+                   "use 1 to " + std::to_string(train_steps) + " steps");
+}
 
 }  // namespace
 
@@ -35,6 +48,7 @@ void Sampler::restore(const std::map<std::string, at::Tensor>& state) {
 }
 
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps) {
+  check_steps(config, num_inference_steps);
   std::vector<std::string> names;
   for (const SamplerClass& known : kClasses) {
     if (config.class_name == known.name) return known.make(config, num_inference_steps);

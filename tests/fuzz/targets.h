@@ -61,6 +61,7 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_cogvideox_config);
   attempt(models::parse_cogvideox_vae_config);
   attempt(models::parse_scheduler_config);
+  attempt(models::parse_flow_scheduler_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
   attempt([](const nlohmann::json& json, const std::string& path) {

@@ -1,10 +1,11 @@
-// CogVideoX's samplers and torch's noise against diffusers; data from make_samplers.py.
+// The samplers and torch's noise against diffusers; data from make_schedulers.py and make_flow_schedulers.py.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -19,9 +20,12 @@ using test::Golden;
 
 constexpr uint64_t kSeed = 11;
 
-std::vector<nlohmann::json> cases() {
-  std::ifstream file(std::string(SPARSEREEL_TEST_DATA) + "/schedulers_cases.json");
-  return nlohmann::json::parse(file).get<std::vector<nlohmann::json>>();
+/// The golden file's runs, each with that file's name.
+std::vector<nlohmann::json> cases(const std::string& golden) {
+  std::ifstream file(std::string(SPARSEREEL_TEST_DATA) + "/" + golden.substr(0, golden.rfind('_')) + "_cases.json");
+  auto cases = nlohmann::json::parse(file).get<std::vector<nlohmann::json>>();
+  for (nlohmann::json& each : cases) each["golden"] = golden;
+  return cases;
 }
 
 at::ScalarType dtype_of(const std::string& name) {
@@ -34,20 +38,30 @@ std::vector<double> to_vector(const at::Tensor& tensor) {
   return {numbers.data_ptr<double>(), numbers.data_ptr<double>() + numbers.numel()};
 }
 
+/// Of timesteps, the first counting once, the second twice, and so on.
+double weighted_sum(const std::vector<double>& timesteps) {
+  double sum = 0;
+  for (size_t i = 0; i < timesteps.size(); ++i) sum += timesteps[i] * static_cast<double>(i + 1);
+  return sum;
+}
+
 class SchedulersParity : public ::testing::TestWithParam<nlohmann::json> {
  protected:
   at::Tensor golden(const std::string& key) const { return golden_[GetParam()["name"].get<std::string>() + "." + key]; }
   at::ScalarType dtype() const { return dtype_of(GetParam()["dtype"]); }
+  at::ScalarType prediction_dtype() const { return dtype_of(GetParam().value("prediction_dtype", "torch.float32")); }
   std::unique_ptr<Sampler> scheduler() const {
-    return make_sampler(parse_scheduler_config(GetParam()["config"], "scheduler_config.json"), GetParam()["steps"]);
+    const auto parse = is_flow() ? parse_flow_scheduler_config : parse_scheduler_config;
+    return make_sampler(parse(GetParam()["config"], "scheduler_config.json"), GetParam()["steps"]);
   }
-  /// What the made-up model predicts, as in make_samplers.py.
+  bool is_flow() const { return GetParam()["golden"] == "flow_schedulers_golden"; }
+  /// What the made-up model predicts, as in the scripts.
   at::Tensor predict(const at::Tensor& latents, int64_t index) const {
-    return latents.to(at::kFloat) * 0.25 + direction_[index % direction_.size(0)];
+    return (latents.to(at::kFloat) * 0.25 + direction_[index % direction_.size(0)]).to(prediction_dtype());
   }
 
   c10::InferenceMode inference_;
-  Golden golden_{"schedulers_golden"};
+  Golden golden_{GetParam()["golden"].get<std::string>()};
   at::Tensor direction_ = golden_["direction"];
 };
 
@@ -61,7 +75,8 @@ TEST_P(SchedulersParity, WholeRunMatchesDiffusers) {
 
   const at::Tensor expected = golden("latents");
   // In 16 bits, a rounding of the last place may go the other way once and is then carried along.
-  const double tolerance = dtype() == at::kFloat ? 1e-6 : dtype() == at::kHalf ? 2e-3 : 1e-2;
+  const at::ScalarType coarsest = dtype() == at::kFloat ? prediction_dtype() : dtype();
+  const double tolerance = coarsest == at::kFloat ? 1e-6 : coarsest == at::kHalf ? 2e-3 : 1e-2;
   for (int64_t i = 0; i < static_cast<int64_t>(sampler->timesteps().size()); ++i) {
     latents = sampler->step(predict(latents, i), i, latents, generator).to(dtype());
     ASSERT_TRUE(close_to(latents, expected[i], tolerance)) << "after step " << i;
@@ -89,8 +104,12 @@ TEST_P(SchedulersParity, ResumedRunIsTheSame) {
   EXPECT_TRUE(advance(*resumed, steps / 2, steps, latents, resumed_generator).equal(expected));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, SchedulersParity, ::testing::ValuesIn(cases()),
-                         [](const auto& test) { return test.param["name"].template get<std::string>(); });
+std::string name_of(const ::testing::TestParamInfo<nlohmann::json>& test) {
+  return test.param["name"];
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, SchedulersParity, ::testing::ValuesIn(cases("schedulers_golden")), name_of);
+INSTANTIATE_TEST_SUITE_P(FlowCases, SchedulersParity, ::testing::ValuesIn(cases("flow_schedulers_golden")), name_of);
 
 TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
   const at::Tensor sums = Golden("schedulers_golden")["timestep_sums"];  // [spacing, steps - 1, (count, weighted sum)]
@@ -101,8 +120,7 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
       SchedulerConfig config;
       config.timestep_spacing = spacings[spacing];
       const std::vector<double> timesteps = make_sampler(config, steps)->timesteps();
-      double sum = 0;
-      for (size_t i = 0; i < timesteps.size(); ++i) sum += timesteps[i] * static_cast<double>(i + 1);
+      double sum = weighted_sum(timesteps);
       // Where numpy gives the reference one timestep too many, it is -1.
       const int64_t expected_count = sums[spacing][steps - 1][0].item<int64_t>();
       if (expected_count == steps + 1) sum -= static_cast<double>(expected_count), ++with_wrapped_step;
@@ -111,6 +129,26 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
     }
   }
   EXPECT_GT(with_wrapped_step, 0);
+}
+
+TEST(SchedulersTimesteps, OfFlowMatchingMatchDiffusersForManyNumbersOfSteps) {
+  const Golden golden("flow_schedulers_golden");
+  const at::Tensor sums = golden["timestep_sums"];  // [class, shift, place in counts], weighted sums x 2^24
+  const std::vector<double> counts = to_vector(golden["counts"]), shifts = to_vector(golden["shifts"]);
+  const std::vector<std::string> classes = {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"};
+  for (size_t kind = 0; kind < classes.size(); ++kind) {
+    for (size_t row = 0; row < shifts.size(); ++row) {
+      for (size_t column = 0; column < counts.size(); ++column) {
+        SchedulerConfig config;
+        config.class_name = classes[kind];
+        config.flow_shift = shifts[row];
+        const auto timesteps = make_sampler(config, static_cast<int64_t>(counts[column]))->timesteps();
+        ASSERT_EQ(static_cast<double>(timesteps.size()), counts[column]);
+        ASSERT_EQ(std::ldexp(weighted_sum(timesteps), 24), sums[kind][row][column].item<double>())
+            << classes[kind] << ", shift " << shifts[row] << ", " << counts[column] << " steps";
+      }
+    }
+  }
 }
 
 TEST(TorchNoise, DrawsOfOneSeedMatchPython) {

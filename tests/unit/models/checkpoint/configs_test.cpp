@@ -26,17 +26,27 @@ json vae() {
 json scheduler() {
   return {{"_class_name", "CogVideoXDDIMScheduler"}};
 }
+json unipc() {
+  return {
+      {"_class_name", "UniPCMultistepScheduler"}, {"prediction_type", "flow_prediction"}, {"use_flow_sigmas", true}};
+}
+json flow_euler() {
+  return {{"_class_name", "FlowMatchEulerDiscreteScheduler"}};
+}
 
 void parse(const std::string& kind, const json& config) {
   if (kind == "t5") parse_t5_config(config, "some/config.json");
   if (kind == "dit") parse_cogvideox_config(config, "some/config.json");
   if (kind == "vae") parse_cogvideox_vae_config(config, "some/config.json");
   if (kind == "scheduler") parse_scheduler_config(config, "some/config.json");
+  if (kind == "unipc" || kind == "flow_euler") parse_flow_scheduler_config(config, "some/config.json");
 }
 
 json valid(const std::string& kind) {
   if (kind == "t5") return t5();
   if (kind == "dit") return dit();
+  if (kind == "unipc") return unipc();
+  if (kind == "flow_euler") return flow_euler();
   return kind == "vae" ? vae() : scheduler();
 }
 
@@ -117,7 +127,76 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"scheduler", "trained_betas", 0.1, "not an array"},
         Bad{"scheduler", "steps_offset", -1, "not a whole number"},
         Bad{"scheduler", "set_alpha_to_one", "no", "not true or false"},
-        Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
+        Bad{"scheduler", "snr_shift_scale", 0, "positive"},
+        Bad{"scheduler", "_class_name", "UniPCMultistepScheduler", "not supported"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    FlowSchedulers, BadField,
+    ::testing::Values(
+        Bad{"unipc", "_class_name", "CogVideoXDDIMScheduler", "\"CogVideoXDDIMScheduler\" is not supported"},
+        Bad{"unipc", "prediction_type", "epsilon", "\"epsilon\" is not supported"},
+        Bad{"unipc", "use_flow_sigmas", false, "false is not supported"},
+        Bad{"unipc", "predict_x0", false, "false is not supported"},
+        Bad{"unipc", "lower_order_final", false, "false is not supported"},
+        Bad{"unipc", "thresholding", true, "true is not supported"},
+        Bad{"unipc", "solver_order", 3, "3 is not supported"}, Bad{"unipc", "solver_order", "2", "not a whole number"},
+        Bad{"unipc", "solver_type", "bh1", "\"bh1\" is not supported"},
+        Bad{"unipc", "solver_p", json::object(), "not supported"},
+        Bad{"unipc", "final_sigmas_type", "sigma_min", "not supported"},
+        Bad{"unipc", "flow_shift", 0, "not a positive number"}, Bad{"unipc", "flow_shift", nullptr, "null"},
+        Bad{"unipc", "disable_corrector", json::array({-1}), "not a whole number from 0"},
+        Bad{"unipc", "disable_corrector", 1, "not an array"}, Bad{"unipc", "num_train_timesteps", 0, "from 1"},
+        Bad{"unipc", "use_dynamic_shifting", true, "true is not supported"},
+        Bad{"unipc", "use_karras_sigmas", true, "true is not supported"},
+        Bad{"unipc", "use_exponential_sigmas", true, "true is not supported"},
+        Bad{"unipc", "use_beta_sigmas", true, "true is not supported"},
+        Bad{"unipc", "shift_terminal", 0.1, "not supported"}, Bad{"flow_euler", "shift", -1, "not a number from 0"},
+        Bad{"flow_euler", "shift", "3", "not a number"},
+        Bad{"flow_euler", "use_dynamic_shifting", true, "true is not supported"},
+        Bad{"flow_euler", "use_karras_sigmas", true, "true is not supported"},
+        Bad{"flow_euler", "use_exponential_sigmas", true, "true is not supported"},
+        Bad{"flow_euler", "use_beta_sigmas", 1, "not true or false"},
+        Bad{"flow_euler", "invert_sigmas", true, "true is not supported"},
+        Bad{"flow_euler", "stochastic_sampling", true, "true is not supported"},
+        Bad{"flow_euler", "shift_terminal", 0.1, "not supported"}));
+
+TEST(Configs, FlowSchedulersTakeTheReferencesDefaults) {
+  EXPECT_EQ(parse_flow_scheduler_config(unipc(), "f").flow_shift, 1);
+  EXPECT_EQ(parse_flow_scheduler_config(flow_euler(), "f").flow_shift, 1);
+  EXPECT_TRUE(throws_error(
+      [] {
+        parse_flow_scheduler_config({{"_class_name", "UniPCMultistepScheduler"}}, "some/file.json");
+      },
+      {"some/file.json", "prediction_type", "epsilon"}));
+}
+
+// With keys that nobody reads: a published file holds all that the class knows.
+TEST(Configs, ReadsTheFlowSchedulersThatArePublished) {
+  json published = unipc();
+  published.update({{"_diffusers_version", "0.33.0.dev0"},
+                    {"flow_shift", 3.0},
+                    {"solver_order", 2},
+                    {"solver_type", "bh2"},
+                    {"solver_p", nullptr},
+                    {"predict_x0", true},
+                    {"lower_order_final", true},
+                    {"thresholding", false},
+                    {"disable_corrector", json::array()},
+                    {"final_sigmas_type", "zero"},
+                    {"beta_schedule", "linear"},
+                    {"timestep_spacing", "linspace"},
+                    {"use_karras_sigmas", false},
+                    {"shift_terminal", nullptr},
+                    {"rescale_betas_zero_snr", false}});
+  EXPECT_EQ(parse_flow_scheduler_config(published, "f").flow_shift, 3);
+  published["disable_corrector"] = {0, 2};
+  EXPECT_EQ(parse_flow_scheduler_config(published, "f").disable_corrector, (std::vector<int64_t>{0, 2}));
+
+  json euler = flow_euler();
+  euler.update({{"shift", 5.0}, {"num_train_timesteps", 500}, {"base_shift", 0.5}, {"time_shift_type", "exponential"}});
+  EXPECT_EQ(parse_flow_scheduler_config(euler, "f").flow_shift, 5);
+  EXPECT_EQ(parse_flow_scheduler_config(euler, "f").num_train_timesteps, 500);
+}
 
 TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
   json config = dit();
@@ -135,7 +214,7 @@ TEST(Configs, RotaryPositionsNeedHeadsThatSplitIntoThree) {
 }
 
 TEST(Configs, NotAnObjectIsRefused) {
-  for (const char* kind : {"t5", "dit", "vae", "scheduler"})
+  for (const char* kind : {"t5", "dit", "vae", "scheduler", "unipc", "flow_euler"})
     EXPECT_TRUE(throws_error([&] { parse(kind, json::array()); }, {"some/config.json", "not a JSON object"})) << kind;
 }
 

@@ -16,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 SchedulerConfig config_of(const std::string& class_name) {
   SchedulerConfig config;
@@ -23,7 +24,9 @@ SchedulerConfig config_of(const std::string& class_name) {
   return config;
 }
 
-const SchedulerConfig kDdim = config_of("CogVideoXDDIMScheduler"), kDpm = config_of("CogVideoXDPMScheduler");
+const SchedulerConfig kDdim = config_of("CogVideoXDDIMScheduler"), kDpm = config_of("CogVideoXDPMScheduler"),
+                      kEuler = config_of("FlowMatchEulerDiscreteScheduler"),
+                      kUniPc = config_of("UniPCMultistepScheduler");
 
 std::string complaint(const SchedulerConfig& config, int64_t steps = 4) {
   try {
@@ -51,9 +54,18 @@ TEST(Sampler, TimestepsOfThePublishedSampler) {
   EXPECT_THAT(make_sampler(kDdim, 1)->timesteps(), ElementsAre(999));
 }
 
+TEST(Sampler, TimestepsOfFlowMatching) {
+  EXPECT_THAT(make_sampler(kUniPc, 4)->timesteps(), ElementsAre(999, 750, 500, 250));
+  EXPECT_THAT(make_sampler(kUniPc, 1)->timesteps(), ElementsAre(999));
+  EXPECT_THAT(make_sampler(kEuler, 3)->timesteps(), ElementsAre(1000, ::testing::DoubleNear(500.5, 1e-4), 1));
+  EXPECT_THAT(make_sampler(kEuler, 1)->timesteps(), ElementsAre(1000));
+}
+
 TEST(Sampler, ErrorsNameTheField) {
-  EXPECT_THAT(complaint(kDdim, 0), HasSubstr("steps is 0"));
-  EXPECT_THAT(complaint(kDdim, 1001), AllOf(HasSubstr("steps is 1001"), HasSubstr("num_train_timesteps 1000")));
+  for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc}) {
+    EXPECT_THAT(complaint(config, 0), HasSubstr("steps is 0"));
+    EXPECT_THAT(complaint(config, 1001), AllOf(HasSubstr("steps is 1001"), HasSubstr("num_train_timesteps 1000")));
+  }
   const auto with = [](const std::function<void(SchedulerConfig&)>& change) {
     SchedulerConfig config = kDpm;
     change(config);
@@ -63,13 +75,22 @@ TEST(Sampler, ErrorsNameTheField) {
   EXPECT_THAT(with([](auto& c) { c.prediction_type = "epsilon"; }), HasSubstr("rescale_betas_zero_snr"));
 }
 
+TEST(Sampler, AFlowShiftThatMergesNoiseLevelsIsRefused) {
+  SchedulerConfig config = kUniPc;
+  config.flow_shift = 1e6;
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("scheduler_config.json: flow_shift"), HasSubstr("4 steps")));
+  config.flow_shift = 12;
+  EXPECT_EQ(complaint(config, 1000), "none");
+}
+
 TEST(Sampler, AnUnknownClassIsRefusedWithWhatIsSupported) {
   try {
     make_sampler(config_of("EulerDiscreteScheduler"), 4);
     FAIL() << "made";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("scheduler_config.json: _class_name \"EulerDiscreteScheduler\""));
-    EXPECT_THAT(error.remedy(), HasSubstr("CogVideoXDDIMScheduler or CogVideoXDPMScheduler"));
+    EXPECT_THAT(error.remedy(), HasSubstr("CogVideoXDDIMScheduler, CogVideoXDPMScheduler, "
+                                          "FlowMatchEulerDiscreteScheduler or UniPCMultistepScheduler"));
   }
 }
 
@@ -81,9 +102,11 @@ class SamplerStep : public ::testing::Test {
   at::Tensor prediction_ = sample_ * 0.5;
 };
 
-TEST_F(SamplerStep, DdimDrawsNothing) {
-  make_sampler(kDdim, 4)->step(prediction_, 0, sample_, generator_);
-  EXPECT_EQ(draws_made(generator_, 3, sample_.sizes()), 0);
+TEST_F(SamplerStep, OnlyDpmDraws) {
+  for (const SchedulerConfig& config : {kDdim, kEuler, kUniPc}) {
+    make_sampler(config, 4)->step(prediction_, 0, sample_, generator_);
+    EXPECT_EQ(draws_made(generator_, 3, sample_.sizes()), 0) << config.class_name;
+  }
 }
 
 TEST_F(SamplerStep, DpmDrawsOnceAtEitherEndAndTwiceBetween) {
@@ -110,6 +133,25 @@ TEST_F(SamplerStep, ResultIsFp32ForSixteenBitSamples) {
   }
 }
 
+TEST_F(SamplerStep, SixteenBitPredictionsLeaveUniPcsLatentsInFp32) {
+  const at::Tensor half = prediction_.to(at::kBFloat16);
+  EXPECT_EQ(make_sampler(kUniPc, 4)->step(half, 0, sample_, generator_).scalar_type(), at::kFloat);
+  EXPECT_EQ(make_sampler(kEuler, 4)->step(half, 0, sample_, generator_).scalar_type(), at::kBFloat16);
+}
+
+// From noise along a straight line, whose slope the model knows, every step count leads to its clean end.
+TEST_F(SamplerStep, FlowSamplersReachTheEndOfAStraightLine) {
+  const at::Tensor clean = sample_.square();
+  for (const SchedulerConfig& config : {kEuler, kUniPc}) {
+    for (const int64_t steps : {1, 2, 3, 8}) {
+      const auto sampler = make_sampler(config, steps);
+      at::Tensor x = sample_;
+      for (int64_t i = 0; i < steps; ++i) x = sampler->step(sample_ - clean, i, x, generator_);
+      EXPECT_TRUE(x.allclose(clean, 0, 1e-5)) << config.class_name << ", " << steps << " steps";
+    }
+  }
+}
+
 TEST_F(SamplerStep, DpmStateHoldsTheLastPrediction) {
   const auto sampler = make_sampler(kDpm, 4);
   EXPECT_THAT(sampler->state(), IsEmpty());
@@ -119,18 +161,34 @@ TEST_F(SamplerStep, DpmStateHoldsTheLastPrediction) {
   EXPECT_THAT(sampler->state(), IsEmpty());
 }
 
+TEST_F(SamplerStep, UniPcStateHoldsWhatTheNextStepNeeds) {
+  const auto sampler = make_sampler(kUniPc, 4);
+  EXPECT_THAT(sampler->state(), IsEmpty());
+  sampler->step(prediction_, 0, sample_, generator_);
+  EXPECT_THAT(sampler->state(), SizeIs(2));
+  sampler->step(prediction_, 1, sample_, generator_);
+  EXPECT_THAT(sampler->state(), SizeIs(3));
+  sampler->restore({});
+  EXPECT_THAT(sampler->state(), IsEmpty());
+}
+
 TEST_F(SamplerStep, RedoneStepIsTheSame) {
-  const auto sampler = make_sampler(kDpm, 4);
-  const at::Tensor second = sampler->step(prediction_, 0, sample_, generator_);
-  const auto state = sampler->state();
-  at::Generator before = generator_.clone();
-  const at::Tensor once = sampler->step(prediction_, 1, second, generator_);
-  sampler->restore(state);
-  EXPECT_TRUE(sampler->step(prediction_, 1, second, before).equal(once));
+  for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc}) {
+    const auto sampler = make_sampler(config, 4);
+    at::Tensor x = sample_;
+    for (int64_t i = 0; i < 4; ++i) {
+      const auto state = sampler->state();
+      at::Generator before = generator_.clone();
+      const at::Tensor once = sampler->step(prediction_, i, x, generator_);
+      sampler->restore(state);
+      EXPECT_TRUE(sampler->step(prediction_, i, x, before).equal(once)) << config.class_name << ", step " << i;
+      x = once;
+    }
+  }
 }
 
 TEST_F(SamplerStep, DrawingAheadChangesNothing) {
-  for (const SchedulerConfig& config : {kDdim, kDpm}) {
+  for (const SchedulerConfig& config : {kDdim, kDpm, kEuler, kUniPc}) {
     const auto ahead = make_sampler(config, 4), plain = make_sampler(config, 4);
     at::Generator other = generator_.clone();
     at::Tensor x = sample_, y = sample_;
@@ -158,6 +216,14 @@ TEST_F(SamplerStep, ForeignOrMissingHistoryIsRefused) {
   EXPECT_THROW(make_sampler(kDdim, 4)->restore({{"old_pred_original_sample", sample_}}), Error);
   EXPECT_THROW(make_sampler(kDpm, 4)->restore({{"order", sample_}}), Error);
   EXPECT_THROW(make_sampler(kDpm, 4)->step(prediction_, 2, sample_, generator_), Error);
+
+  EXPECT_THROW(make_sampler(kEuler, 4)->restore({{"last_sample", sample_}}), Error);
+  EXPECT_THROW(make_sampler(kUniPc, 4)->restore({{"old_pred_original_sample", sample_}}), Error);
+  EXPECT_THROW(make_sampler(kUniPc, 4)->step(prediction_, 1, sample_, generator_), Error);
+  const auto sampler = make_sampler(kUniPc, 4);
+  sampler->restore({{"last_sample", sample_}, {"last_clean", sample_}});
+  EXPECT_THROW(sampler->step(prediction_, 2, sample_, generator_), Error);
+  EXPECT_NO_THROW(sampler->step(prediction_, 1, sample_, generator_));
 }
 
 }  // namespace

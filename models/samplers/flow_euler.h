@@ -1,0 +1,20 @@
+// Euler's method on the flow's straight lines (arXiv:2210.02747), as FlowMatchEulerDiscreteScheduler steps it.
+#pragma once
+
+#include "models/samplers/flow_schedule.h"
+#include "models/samplers/sampler.h"
+
+namespace sparsereel::models {
+
+class FlowEulerSampler : public Sampler {
+ public:
+  FlowEulerSampler(const SchedulerConfig& config, int64_t num_inference_steps);
+  /// Draws nothing from the generator. The result is in the prediction's dtype, as the reference's is.
+  at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
+                  at::Generator generator) override;
+
+ private:
+  at::Tensor sigmas_;  // [steps + 1]
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,70 @@
+// Evenly spaced noise levels, shifted, with the reference's rounding: timesteps must agree to the last bit.
+#include "models/samplers/flow_schedule.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// `Real` is the type in which the reference computes.
+template <typename Real>
+Real shifted(Real sigma, double shift) {
+  return static_cast<Real>(shift) * sigma / (1 + static_cast<Real>(shift - 1) * sigma);
+}
+
+/// `count` values from `first` to `last`, as numpy's linspace rounds them.
+std::vector<double> linspace(double first, double last, int64_t count) {
+  std::vector<double> values(count, first);
+  if (count == 1) return values;
+  const double step = (last - first) / static_cast<double>(count - 1);
+  for (int64_t i = 0; i < count; ++i) values[i] = first + static_cast<double>(i) * step;
+  values.back() = last;
+  return values;
+}
+
+/// In fp32, with the clean end behind.
+at::Tensor with_clean_end(std::vector<double> sigmas) {
+  sigmas.push_back(0);
+  return at::tensor(sigmas, at::kFloat);
+}
+
+}  // namespace
+
+FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
+  const auto train_steps = static_cast<double>(config.num_train_timesteps);
+  // The reference spaces the run between the ends of a table that is shifted already, then shifts once more.
+  const double first = shifted(1.0F, config.flow_shift);
+  const double last = shifted(1.0F / static_cast<float>(train_steps), config.flow_shift);
+  std::vector<double> sigmas = linspace(first * train_steps, last * train_steps, num_inference_steps);
+  FlowSchedule schedule;
+  for (double& sigma : sigmas) {
+    sigma = shifted(sigma / train_steps, config.flow_shift);
+    schedule.timesteps.push_back(static_cast<float>(sigma) * static_cast<float>(train_steps));
+  }
+  schedule.sigmas = with_clean_end(std::move(sigmas));
+  return schedule;
+}
+
+FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
+  constexpr double kLeastSignal = 1e-6;  // pure noise has no finite log-SNR
+  const auto train_steps = static_cast<double>(config.num_train_timesteps);
+  std::vector<double> sigmas = linspace(1, 1 / train_steps, num_inference_steps + 1);
+  sigmas.pop_back();
+  for (double& sigma : sigmas) sigma = shifted(sigma, config.flow_shift);
+  if (std::abs(sigmas.front() - 1) < kLeastSignal) sigmas.front() -= kLeastSignal;
+  FlowSchedule schedule;
+  for (const double sigma : sigmas) schedule.timesteps.push_back(std::trunc(sigma * train_steps));
+  schedule.sigmas = with_clean_end(std::move(sigmas));
+  if ((schedule.sigmas.diff() >= 0).any().item<bool>()) {
+    throw bad_input("scheduler_config.json: flow_shift " + std::to_string(config.flow_shift) +
+                        " leaves no room between the noise levels of " + std::to_string(num_inference_steps) + " steps",
+                    "use a smaller flow_shift, 1 to 12 as usual values, or fewer steps");
+  }
+  return schedule;
+}
+
+}  // namespace sparsereel::models

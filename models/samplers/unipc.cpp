@@ -1,0 +1,121 @@
+// In time l = log(alpha / sigma), with alpha = 1 - sigma, the model's clean prediction c(l) takes a sample from s to t
+// exactly by
+//   x_t = sigma_t / sigma_s x_s + alpha_t (1 - e^-h) mean(c),   h = l_t - l_s,
+// where the mean over the span is weighted by e^l. The predictor guesses that mean from what is known at s and before;
+// the corrector takes the same span once more when c(l_t) is known too.
+#include "models/samplers/unipc.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kOrder = 2;
+
+/// Weights of two differences of clean predictions, each divided by its place r (the span's start is 0, its end 1).
+struct Weights {
+  at::Tensor older, end;
+};
+
+/// Exact where c is a parabola: sum of weight r^(n - 1) = mean of r^n for n = 1, 2, with places `older` and 1. The
+/// means are computed as the reference does: for small h cancellation shows in the result.
+Weights parabola_weights(const at::Tensor& h, const at::Tensor& older) {
+  const at::Tensor decay = (-h).expm1();
+  const at::Tensor first = decay / -h - 1;
+  const at::Tensor mean = first / decay, mean_square = (first / -h - 0.5) * 2 / decay;
+  const at::Tensor weight = (mean - mean_square) / (1 - older);
+  return {weight, mean - weight};
+}
+
+}  // namespace
+
+UniPcSampler::UniPcSampler(const SchedulerConfig& config, int64_t num_inference_steps)
+    : disable_corrector_(config.disable_corrector) {
+  FlowSchedule schedule = unipc_flow_schedule(config, num_inference_steps);
+  timesteps_ = std::move(schedule.timesteps);
+  sigmas_ = std::move(schedule.sigmas);
+  half_log_snr_ = (1 - sigmas_).log() - sigmas_.log();
+}
+
+/// First order where there is no history, and in the last step, whose span is infinite.
+int64_t UniPcSampler::order(int64_t index) const {
+  return std::min({kOrder, index + 1, static_cast<int64_t>(timesteps_.size()) - index});
+}
+
+at::Tensor UniPcSampler::span(int64_t from, int64_t to) const {
+  return half_log_snr_[to] - half_log_snr_[from];
+}
+
+/// `sample` of step `index` taken to the next, `clean` being the mean over the span.
+at::Tensor UniPcSampler::advance(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
+  const at::Tensor sigma = sigmas_[index + 1];
+  return sigma / sigmas_[index] * sample - (1 - sigma) * (-span(index, index + 1)).expm1() * clean;
+}
+
+/// UniC: the span that led to `sample`, taken again; `clean` is the prediction at its end.
+at::Tensor UniPcSampler::corrected(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
+  const int64_t last = index - 1;
+  const at::Tensor& start = history_.clean;
+  at::Tensor mean;
+  if (order(last) == 1) {
+    mean = start + 0.5 * (clean - start);
+  } else {
+    const at::Tensor h = span(last, index), place = span(last, last - 1) / h;
+    const Weights weights = parabola_weights(h, place);
+    mean = start + weights.older * ((history_.older - start) / place) + weights.end * (clean - start);
+  }
+  return advance(last, history_.sample, mean).to(sample.scalar_type());
+}
+
+/// UniP: the mean over the span to come, that of the line through the last two predictions in the span's middle.
+at::Tensor UniPcSampler::extrapolated(int64_t index, const at::Tensor& clean) const {
+  if (order(index) == 1) return clean;
+  const at::Tensor place = span(index, index - 1) / span(index, index + 1);
+  return clean + 0.5 * ((history_.clean - clean) / place);
+}
+
+void UniPcSampler::require_history(int64_t index) const {
+  const bool complete =
+      index == 0 || (history_.sample.defined() && history_.clean.defined() && (index == 1 || history_.older.defined()));
+  if (complete) return;
+  throw run_failure("step " + std::to_string(index) + " of the UniPC sampler lacks the history of the steps before",
+                    "start at step 0, or resume from a checkpoint that holds last_sample, last_clean and older_clean");
+}
+
+at::Tensor UniPcSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
+  require_history(index);
+  const at::Tensor clean = sample - sigmas_[index] * prediction;
+  const bool corrects = index > 0 && std::ranges::find(disable_corrector_, index - 1) == disable_corrector_.end();
+  const at::Tensor from = corrects ? corrected(index, sample, clean) : sample;
+  at::Tensor next = advance(index, from, extrapolated(index, clean)).to(sample.scalar_type());
+  history_ = {.sample = from, .clean = clean, .older = history_.clean};
+  return next;
+}
+
+std::map<std::string, at::Tensor> UniPcSampler::state() const {
+  std::map<std::string, at::Tensor> state;
+  for (const auto& [name, member] : kNames) {
+    if ((history_.*member).defined()) state.emplace(name, history_.*member);
+  }
+  return state;
+}
+
+void UniPcSampler::restore(const std::map<std::string, at::Tensor>& state) {
+  History history;
+  for (const auto& [name, tensor] : state) {
+    const auto* known = std::ranges::find(kNames, name, &Name::key);
+    if (known == std::end(kNames)) {
+      throw bad_input("sampler state \"" + name + "\" does not belong to UniPCMultistepScheduler",
+                      "resume with the scheduler that wrote the checkpoint");
+    }
+    history.*(known->member) = tensor;
+  }
+  history_ = std::move(history);
+}
+
+}  // namespace sparsereel::models

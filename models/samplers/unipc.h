@@ -1,0 +1,48 @@
+// UniPC of order two, B(h) = e^h - 1 ("bh2"), on predictions of the clean sample (arXiv:2302.04867), as
+// UniPCMultistepScheduler steps it on flow-matching models.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "models/samplers/flow_schedule.h"
+#include "models/samplers/sampler.h"
+
+namespace sparsereel::models {
+
+class UniPcSampler : public Sampler {
+ public:
+  UniPcSampler(const SchedulerConfig& config, int64_t num_inference_steps);
+  /// Corrects `sample` by what the model predicted there, then predicts the next. Steps must be taken in order, from 0
+  /// or from where restore() left off. Draws nothing from the generator. The result is in sample's dtype.
+  at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
+                  at::Generator generator) override;
+  std::map<std::string, at::Tensor> state() const override;
+  void restore(const std::map<std::string, at::Tensor>& state) override;
+
+ private:
+  /// What earlier steps leave to the next; undefined where there was no such step.
+  struct History {
+    at::Tensor sample;        // from which the last step set out
+    at::Tensor clean, older;  // clean samples predicted in the last step and in the one before
+  };
+  struct Name {
+    std::string_view key;
+    at::Tensor History::*member;
+  };
+  static constexpr Name kNames[] = {
+      {"last_sample", &History::sample}, {"last_clean", &History::clean}, {"older_clean", &History::older}};
+
+  int64_t order(int64_t index) const;
+  void require_history(int64_t index) const;
+  at::Tensor span(int64_t from, int64_t to) const;
+  at::Tensor advance(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const;
+  at::Tensor corrected(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const;
+  at::Tensor extrapolated(int64_t index, const at::Tensor& clean) const;
+
+  std::vector<int64_t> disable_corrector_;  // steps whose result stays uncorrected
+  at::Tensor sigmas_, half_log_snr_;        // [steps + 1]; the second rises to infinity
+  History history_;
+};
+
+}  // namespace sparsereel::models
