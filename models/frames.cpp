@@ -12,7 +12,7 @@ namespace sparsereel::models {
 std::string nan_remedy(at::ScalarType dtype) {
   std::string damaged = "check that the checkpoint's weights are whole";
   if (dtype == at::kFloat) return damaged;
-  return std::string("try the dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
+  return std::string("try dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
 }
 
 void check_numbers(const at::Tensor& frames, at::ScalarType dtype) {

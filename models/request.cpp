@@ -172,7 +172,7 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
   const Mode mode = asked.value_or(sparse_runs ? Mode::sparse : Mode::full);
   if (const std::string reason = attention::unsupported_reason(mode, device, dtype); !reason.empty())
     throw bad_option("attention", std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
-                     "use full attention, or the CPU");
+                     "use attention full, or device cpu");
   return mode;
 }
 
