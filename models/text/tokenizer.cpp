@@ -71,8 +71,8 @@ SpieceModel read_model(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "spiece.model";
   if (!std::filesystem::exists(file) && std::filesystem::exists(folder / "tokenizer.json")) {
     throw bad_input(folder.string() + " holds tokenizer.json but no spiece.model",
-                    "put the spiece.model of the checkpoint's T5 tokenizer into that folder (published CogVideoX "
-                    "folders carry it)");
+                    "put the spiece.model of the checkpoint's T5 tokenizer into that folder (published folders "
+                    "carry it)");
   }
   return read_spiece(file);
 }

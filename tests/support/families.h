@@ -9,27 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "models/dit/cogvideox.h"
-#include "models/vae/vae.h"
+#include "models/components.h"
 
 namespace sparsereel::test {
 
 struct ParityFamily {
   std::string name;    // in the names of tests
   std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
-  std::string dit_class;
-  std::unique_ptr<models::Denoiser> (*load_dit)(const models::Component&, at::Device, at::ScalarType, bool offload);
-  std::string vae_class;
-  std::unique_ptr<models::VaeDecoder> (*load_vae)(const models::Component&, at::Device, at::ScalarType);
+  std::string dit_class, vae_class;
 };
 
 inline const std::vector<ParityFamily>& parity_families() {
   static const std::vector<ParityFamily> table = {{.name = "CogVideoX",
                                                    .folder = "",
                                                    .dit_class = "CogVideoXTransformer3DModel",
-                                                   .load_dit = models::load_cogvideox_dit,
-                                                   .vae_class = "AutoencoderKLCogVideoX",
-                                                   .load_vae = models::load_cogvideox_vae}};
+                                                   .vae_class = "AutoencoderKLCogVideoX"}};
   return table;
 }
 
