@@ -137,15 +137,16 @@ ModelConfig with_defaults(const YAML::Node& node, const fs::path& file) {
   return {file, std::move(options.values), std::move(options.places)};
 }
 
-bool fits(const YAML::Node& match, const std::string& transformer_class, const models::CogVideoXConfig& transformer) {
-  const std::map<std::string, std::string> actual = {
-      {"class", transformer_class},
-      {"layers", std::to_string(transformer.num_layers)},
-      {"heads", std::to_string(transformer.num_attention_heads)},
-      {"patch_size_t", transformer.patch_size_t ? std::to_string(*transformer.patch_size_t) : "null"}};
+bool fits(const YAML::Node& match, const models::ModelSpec& model) {
+  std::map<std::string, std::string> actual = model.marks;
+  actual["class"] = model.transformer_class;
+  actual["layers"] = std::to_string(model.layers);
+  actual["heads"] = std::to_string(model.heads);
   bool all = true;
-  for (const auto& entry : match)
-    all = all && actual.at(entry.first.Scalar()) == (entry.second.IsScalar() ? entry.second.Scalar() : "null");
+  for (const auto& entry : match) {
+    const auto found = actual.find(entry.first.Scalar());
+    all = all && found != actual.end() && found->second == (entry.second.IsScalar() ? entry.second.Scalar() : "null");
+  }
   return all;
 }
 
@@ -162,10 +163,9 @@ YamlOptions read_config_file(const fs::path& path) {
   return parse_config(read_text(path), path);
 }
 
-std::optional<ModelConfig> match_model_config(const fs::path& file, const std::string& transformer_class,
-                                              const models::CogVideoXConfig& transformer) {
+std::optional<ModelConfig> match_model_config(const fs::path& file, const models::ModelSpec& model) {
   const YAML::Node node = parse_model_config(read_text(file), file);
-  if (!fits(node["match"], transformer_class, transformer)) return std::nullopt;
+  if (!fits(node["match"], model)) return std::nullopt;
   return with_defaults(node, file);
 }
 
@@ -187,8 +187,7 @@ Architecture read_architecture(const fs::path& file) {
   return parse_architecture(read_text(file), file);
 }
 
-std::optional<ModelConfig> find_model_config(const fs::path& folder, const std::string& transformer_class,
-                                             const models::CogVideoXConfig& transformer) {
+std::optional<ModelConfig> find_model_config(const fs::path& folder, const models::ModelSpec& model) {
   std::vector<fs::path> files;
   if (fs::is_directory(folder)) {
     for (const auto& entry : fs::directory_iterator(folder))
@@ -197,7 +196,7 @@ std::optional<ModelConfig> find_model_config(const fs::path& folder, const std::
   std::sort(files.begin(), files.end());
   std::optional<ModelConfig> found;
   for (const fs::path& file : files) {
-    auto config = match_model_config(file, transformer_class, transformer);
+    auto config = match_model_config(file, model);
     if (!config) continue;
     if (found)
       throw bad_input(found->file.string() + " and " + file.string() + " both match this checkpoint",

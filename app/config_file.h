@@ -8,7 +8,7 @@
 #include <string>
 
 #include "app/settings.h"
-#include "models/checkpoint/configs.h"
+#include "models/spec.h"
 
 namespace sparsereel::app {
 
@@ -30,11 +30,10 @@ struct ModelConfig {
   Places places;  // of the defaults
 };
 
-/// Reads a models' YAML (keys match, architecture, defaults) and returns its defaults if `match` fits the transformer:
-/// class, layers, heads, patch_size_t (null where the config has none). Throws Error naming file and key for anything
-/// else in it.
-std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const std::string& transformer_class,
-                                              const models::CogVideoXConfig& transformer);
+/// Reads a models' YAML (keys match, architecture, defaults) and returns its defaults if `match` fits the model:
+/// class, layers, heads and what its family marks it by, such as patch_size_t (null where the config has none). Throws
+/// Error naming file and key for anything else in it.
+std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const models::ModelSpec& model);
 
 /// A models' YAML as a model of its own: what --random-weights takes.
 struct Architecture {
@@ -49,8 +48,7 @@ Architecture read_architecture(const std::filesystem::path& file);
 Architecture parse_architecture(const std::string& text, const std::filesystem::path& file);
 
 /// The one configs/*.yaml that fits; nothing where none does. Throws Error naming both where two do.
-std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const std::string& transformer_class,
-                                             const models::CogVideoXConfig& transformer);
+std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const models::ModelSpec& model);
 
 /// Where configs/ and assets/ are: beside the program's build folder, in share/sparsereel of an installation, or in the
 /// source tree.

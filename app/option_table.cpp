@@ -5,6 +5,7 @@
 #include "app/settings.h"
 #include "app/split.h"
 #include "attention/policy.h"
+#include "models/family.h"
 
 namespace sparsereel::app {
 namespace {
@@ -71,6 +72,16 @@ std::string pv_threshold_help() {
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 
+std::vector<std::string> sampler_choices() {
+  std::vector<std::string> names, classes;
+  for (const models::SamplerName& sampler : models::all_samplers()) {
+    names.push_back(sampler.name);
+    classes.push_back(sampler.class_name);
+  }
+  names.insert(names.end(), classes.begin(), classes.end());
+  return names;
+}
+
 std::vector<OptionSpec> make_table() {
   using enum ValueKind;
   const std::string prompt = "Prompt", video = "Video", sampling = "Sampling", attention = "Attention",
@@ -99,7 +110,7 @@ std::vector<OptionSpec> make_table() {
        "1, 9, 17, 25 ...; 5, 13, 21 ... make 3 more (default: the model's)",
        video,
        {}},
-      {"fps", "--fps", number, "frames per second (default 8, or the model config's)", video, {}},
+      {"fps", "--fps", number, "frames per second (default: the model's)", video, {}},
 
       {"seed",
        "-s,--seed",
@@ -113,25 +124,10 @@ std::vector<OptionSpec> make_table() {
        "videos of each prompt, with seeds s, s+1 ... (default 1)",
        sampling,
        {}},
-      {"steps",
-       "--steps,--num-inference-steps",
-       whole,
-       "denoising steps (default 50, or the model config's)",
-       sampling,
-       {}},
-      {"cfg_scale",
-       "--cfg-scale,--guidance-scale",
-       number,
-       "guidance; 1 is none (default 6, or the model config's)",
-       sampling,
-       {}},
+      {"steps", "--steps,--num-inference-steps", whole, "denoising steps (default: the model's)", sampling, {}},
+      {"cfg_scale", "--cfg-scale,--guidance-scale", number, "guidance; 1 is none (default: the model's)", sampling, {}},
       {"dynamic_cfg", "--dynamic-cfg,!--no-dynamic-cfg", flag, "let guidance grow over the steps", sampling, {}},
-      {"scheduler",
-       "--scheduler",
-       choice,
-       "sampler (default: the checkpoint's)",
-       sampling,
-       {"ddim", "dpm", "CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
+      {"scheduler", "--scheduler", choice, "sampler (default: the checkpoint's)", sampling, sampler_choices()},
 
       {"attention",
        "--attention",

@@ -19,6 +19,7 @@
 #include "models/checkpoint/regular_file.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
+#include "models/family.h"
 #include "models/request.h"
 
 namespace sparsereel::app {
@@ -71,6 +72,11 @@ uint64_t read_seed(const Settings& settings, bool& random) {
 /// How an error names a choice that may be the program's own.
 std::string named(const Settings& settings, const char* key, std::string_view value) {
   return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
+}
+
+models::ModelFolder folder_of(const Architecture& architecture) {
+  return models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                                  architecture.components);
 }
 
 void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
@@ -165,13 +171,12 @@ fs::path model_path(const Settings& settings) {
   fs::path tiny = tiny_model();
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
-                  "name a diffusers-layout CogVideoX folder with -m");
+                  "name a folder in diffusers' layout with -m");
 }
 
 models::ModelFolder open_model(const RunOptions& run) {
   if (!run.random_weights) return models::ModelFolder::open(run.model);
-  const Architecture architecture = read_architecture(run.model);
-  return models::ModelFolder::with_random_weights(run.model, architecture.transformer_class, architecture.components);
+  return folder_of(read_architecture(run.model));
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
@@ -191,15 +196,15 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   }
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
   if (const auto random_weights = settings.text("random_weights")) {
-    const ModelConfig config = read_architecture(*random_weights).config;
+    const Architecture architecture = read_architecture(*random_weights);
+    const ModelConfig& config = architecture.config;
     settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
+    settings.set_fallbacks(models::describe(folder_of(architecture)).defaults);
     return;
   }
-  const auto folder = models::ModelFolder::open(model_path(settings));
-  std::string file;
-  const auto json = folder.config("transformer", &file);
-  const auto transformer = models::parse_cogvideox_config(json, file);
-  const auto matched = find_model_config(data_folder() / "configs", folder.component_class("transformer"), transformer);
+  const models::ModelSpec model = models::describe(models::ModelFolder::open(model_path(settings)));
+  settings.set_fallbacks(model.defaults);
+  const auto matched = find_model_config(data_folder() / "configs", model);
   if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string(), matched->places);
 }
 
@@ -234,7 +239,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
   run.output = settings.text("output", kDefaultOutput);
   run.contact_sheet = settings.text("contact_sheet", "");
-  run.video.fps = settings.number("fps").value_or(8);
+  run.video.fps = settings.number("fps").value_or(settings.fallbacks().fps);
   run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));
   run.video.codec = settings.text("codec", "");
   run.metadata = !settings.flag("no_metadata");

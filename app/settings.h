@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
+#include "models/spec.h"
 
 namespace sparsereel::app {
 
@@ -78,6 +79,10 @@ class Settings {
   /// are.
   void given_as_lists(std::vector<std::string> options) { lists_ = std::move(options); }
 
+  /// The model's own defaults, for what no source gives.
+  void set_fallbacks(models::Defaults defaults) { fallbacks_ = std::move(defaults); }
+  const models::Defaults& fallbacks() const { return fallbacks_; }
+
   std::optional<std::string> text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
   std::optional<int64_t> whole(const std::string& key) const;
@@ -92,6 +97,7 @@ class Settings {
 
   std::map<std::string, Setting> values_;
   std::vector<std::string> lists_;
+  models::Defaults fallbacks_;
 };
 
 }  // namespace sparsereel::app

@@ -155,7 +155,8 @@ void Denoising::resume(const DenoisingState& state) {
 }
 
 at::Tensor Denoising::latents() const {
-  return state_.latents.narrow(1, state_.latents.size(1) - settings_.latent_frames, settings_.latent_frames);
+  const int64_t axis = frames_axis(state_.layout), frames = settings_.latent.frames;
+  return state_.latents.narrow(axis, state_.latents.size(axis) - frames, frames);
 }
 
 }  // namespace sparsereel::models

@@ -13,17 +13,18 @@
 
 namespace sparsereel::models {
 
-/// What a run starts from, on the device in the run's dtype.
+/// What a run starts from, on the device; latents in the dtype in which samplers step them.
 struct DenoisingStart {
   at::Tensor text;          // [B, L, C]: negative prompt and prompt (B = 2) with guidance, else the prompt
-  at::Tensor latents;       // [1, F, C, H, W], F whole groups of the model's patches in time
+  at::Tensor latents;       // in the model's layout, F whole groups of the model's patches in time
   at::Generator generator;  // after the latents were drawn
+  LatentLayout layout = LatentLayout::frames_first;
 };
 
 /// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
 struct DenoisingState {
   int64_t step = 0;                             // steps done
-  at::Tensor latents;                           // [1, F, C, H, W] in the run's dtype
+  at::Tensor latents;                           // in the model's layout
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
   at::Tensor generator;                         // uint8, as libtorch keeps it
   // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
@@ -50,7 +51,7 @@ class Denoising {
   DenoisingState state() const;
   /// Goes on from a state of the same request. Throws Error where it does not fit.
   void resume(const DenoisingState& state);
-  /// [1, F, C, H, W] without the frames that only fill the last group; final once finished().
+  /// In the model's layout, without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
 
   AttentionRun& attention() { return attention_; }

@@ -171,7 +171,7 @@ c10::Device resolve_device(const std::string& text) {
   std::string reason;
   if (!cuda_available(&reason))
     throw bad_option("device", text + ": " + reason,
-                     "use the device cpu; 'sparsereel doctor' says what a GPU run needs");
+                     "use device cpu; 'sparsereel doctor' says what a GPU run needs");
   const c10::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
   if (number >= count)
     throw bad_option("device", text + ": there is no such GPU",

@@ -12,7 +12,7 @@ namespace sparsereel::models {
 std::string nan_remedy(at::ScalarType dtype) {
   std::string damaged = "check that the checkpoint's weights are whole";
   if (dtype == at::kFloat) return damaged;
-  return std::string("try the dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
+  return std::string("try dtype fp32") + (dtype == at::kHalf ? " or bf16" : "") + ", or " + damaged;
 }
 
 void check_numbers(const at::Tensor& frames, at::ScalarType dtype) {
@@ -25,9 +25,9 @@ std::string defect(const at::Tensor& frames) {
 }
 
 std::string frame_count_warning(const GenerateSettings& settings) {
-  if (settings.latent_frames % 2 != 0) return {};
-  const int64_t each = (settings.num_frames - 1) / (settings.latent_frames - 1);  // frames a latent frame
-  return "the decoder makes " + std::to_string(each * settings.latent_frames) + " frames where " +
+  if (settings.latent.frames % 2 != 0) return {};
+  const int64_t each = (settings.num_frames - 1) / (settings.latent.frames - 1);  // frames a latent frame
+  return "the decoder makes " + std::to_string(each * settings.latent.frames) + " frames where " +
          std::to_string(settings.num_frames) +
          " were asked for, as the reference does for an even number of latent frames";
 }

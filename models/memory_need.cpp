@@ -20,10 +20,9 @@ double pixels(const GenerateSettings& settings) {
 
 /// Elements of the denoiser while a block's attention runs: q, k and v, what they were projected from, and the tokens
 /// that the block's result is added to.
-double block_elements(const GenerateSettings& settings, const CogVideoXConfig& transformer) {
-  const double tokens = token_count(transformer, settings.latent_frames, settings.latent_height, settings.latent_width,
-                                    settings.max_sequence_length);
-  const auto channels = static_cast<double>(transformer.num_attention_heads * transformer.attention_head_dim);
+double block_elements(const GenerateSettings& settings, const ModelSpec& spec) {
+  const double tokens = token_count(spec, settings.latent, settings.max_sequence_length);
+  const auto channels = static_cast<double>(spec.heads * spec.head_dim);
   const bool batched = settings.guidance_scale > 1 && settings.guidance_passes == GuidancePasses::batched;
   const double batch = batched ? 2 : 1;
   return 5 * batch * tokens * channels;
@@ -41,10 +40,10 @@ void check(const GenerateSettings& settings, double needed, c10::Device device) 
 
 }  // namespace
 
-MemoryNeed least_memory(const GenerateSettings& settings, bool decode, const CogVideoXConfig& transformer,
-                        c10::Device device, c10::ScalarType dtype) {
+MemoryNeed least_memory(const GenerateSettings& settings, bool decode, const ModelSpec& spec, c10::Device device,
+                        c10::ScalarType dtype) {
   const auto element = static_cast<double>(c10::elementSize(dtype));
-  const double denoising = block_elements(settings, transformer) * element;
+  const double denoising = block_elements(settings, spec) * element;
   // The decoder's video, in tiles or not, and the frames that it is turned into.
   const double video = decode ? pixels(settings) * element : 0;
   const double frames = decode ? pixels(settings) * static_cast<double>(sizeof(float)) : 0;

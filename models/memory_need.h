@@ -5,8 +5,8 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
-#include "models/checkpoint/configs.h"
 #include "models/pipeline.h"
+#include "models/spec.h"
 
 namespace sparsereel::models {
 
@@ -18,8 +18,8 @@ struct MemoryNeed {
 
 /// What making the video holds at its worst moment at the very least: weights and most temporaries are left out, so
 /// that nothing that would work is refused. `decode` as in GenerateRequest.
-MemoryNeed least_memory(const GenerateSettings& settings, bool decode, const CogVideoXConfig& transformer,
-                        c10::Device device, c10::ScalarType dtype);
+MemoryNeed least_memory(const GenerateSettings& settings, bool decode, const ModelSpec& spec, c10::Device device,
+                        c10::ScalarType dtype);
 
 /// Throws Error (exit code 2) where this process cannot come to have what is needed.
 void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10::Device device);

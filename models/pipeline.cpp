@@ -1,4 +1,4 @@
-// CogVideoX text-to-video: text encoding, denoising with guidance, decoding (diffusers' CogVideoXPipeline).
+// The stages, one after the other; see pipeline.h.
 #include "models/pipeline.h"
 
 #include <ATen/ATen.h>
@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_hash.h"
+#include "models/components.h"
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
-#include "models/dit/cogvideox.h"
+#include "models/family.h"
 #include "models/frames.h"
 #include "models/memory_need.h"
 #include "models/request.h"
@@ -24,10 +24,8 @@
 #include "models/text/t5_encoder.h"
 #include "models/text/tokenizer.h"
 #include "models/text/unicode.h"
-#include "models/vae/vae.h"
 
 namespace sparsereel::models {
-namespace {
 
 /// Seconds and peak memory of stages that follow each other; waits for the device at each stage's end.
 class StageMeter {
@@ -52,6 +50,8 @@ class StageMeter {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+namespace {
+
 /// video [1, 3, F, H, W] in about [-1, 1] -> fp32 CPU [F, H, W, 3] in 0..1. Converted where the video is, a few frames
 /// at a time: the device has the bandwidth, but not always the room.
 at::Tensor host_frames(const at::Tensor& video) {
@@ -66,94 +66,60 @@ at::Tensor host_frames(const at::Tensor& video) {
   return result;
 }
 
-class CogVideoXPipeline final : public Pipeline {
- public:
-  CogVideoXPipeline(ModelFolder folder, const PipelineOptions& options)
-      : folder_(std::move(folder)),
-        device_(resolve_device(options.device)),
-        offload_(options.offload),
-        transformer_(folder_.component("transformer")) {
-    if (offload_ && device_.is_cpu())
-      throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
-    dit_config_ = parse_cogvideox_config(transformer_.config, transformer_.config_file);
-    std::string file;
-    std::string vae_file;
-    const auto vae_json = folder_.config("vae", &vae_file);
-    vae_config_ = parse_cogvideox_vae_config(vae_json, vae_file);
-    const auto scheduler_json = folder_.config("scheduler", &file);
-    scheduler_config_ = parse_scheduler_config(scheduler_json, file);
-    const auto text_json = folder_.config("text_encoder", &file);
-    text_config_ = parse_t5_config(text_json, file);
-    dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
-    // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
-    at::globalContext().setAllowTF32CuDNN(false);
-    check_components_agree(file, vae_file);
-  }
+}  // namespace
 
-  at::Device device() const override { return device_; }
-  at::ScalarType dtype() const override { return dtype_; }
-  const std::string& model_hash() const override {
-    if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
-    return model_hash_;
-  }
-  HeadCount heads() const override { return {dit_config_.num_layers, dit_config_.num_attention_heads}; }
-  GenerateSettings resolve(const GenerateRequest& request) const override {
-    GenerateSettings settings = resolve_request(request, dit_config_, vae_config_, scheduler_config_);
-    check_memory(settings, least_memory(settings, request.decode, dit_config_, device_, dtype_), device_);
-    return settings;
-  }
-  void check_weights() const override;
-  GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer) override;
-  Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) override;
+Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
+    : folder_(std::move(folder)),
+      device_(resolve_device(options.device)),
+      offload_(options.offload),
+      transformer_(folder_.component("transformer")),
+      spec_(describe(folder_)) {
+  if (offload_ && device_.is_cpu())
+    throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
+  std::string file;
+  const auto scheduler_json = folder_.config("scheduler", &file);
+  scheduler_config_ = parse_scheduler_config(scheduler_json, file);
+  const auto text_json = folder_.config("text_encoder", &file);
+  text_config_ = parse_t5_config(text_json, file);
+  dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
+  // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
+  at::globalContext().setAllowTF32CuDNN(false);
+}
 
-  bool streams_text_encoder() const override;
-  void load_text_encoder() override {
-    if (!text_encoder_) text_encoder_ = T5Encoder::load(folder_.component("text_encoder"), device_, dtype_);
-  }
-  void release_text_encoder() override;
-  at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) override;
-  void load_transformer() override {
-    if (!dit_) dit_ = load_cogvideox_dit(transformer_, device_, dtype_, offload_);
-  }
-  void release_transformer() override {
-    dit_.reset();
-    if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->emptyCache();
-  }
-  std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text) override;
-  void load_vae() override {
-    if (vae_) return;
-    vae_component_ = folder_.component("vae");
-    vae_ = load_cogvideox_vae(vae_component_, device_, dtype_);
-  }
+Pipeline::~Pipeline() = default;
 
- private:
-  void load_tokenizer() const;
-  at::ScalarType stored_dtype() const;
-  void check_components_agree(const std::string& text_file, const std::string& vae_file) const;
-  at::Tensor token_ids(const char* name, const std::string& text, int64_t length, std::vector<std::string>* warnings);
-  at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
-  at::Tensor denoise_stage(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
-                           GenerateResult& result);
-  void check_latents(const at::Tensor& latents) const;
-  bool use_tiling(VaeTiling tiling, at::IntArrayRef latents) const;
+const std::string& Pipeline::model_hash() const {
+  if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
+  return model_hash_;
+}
 
-  ModelFolder folder_;
-  at::Device device_;
-  at::ScalarType dtype_ = at::kFloat;
-  bool offload_ = false;
-  mutable std::string model_hash_;
-  Component transformer_, vae_component_;
-  CogVideoXConfig dit_config_;
-  CogVideoXVaeConfig vae_config_;
-  SchedulerConfig scheduler_config_;
-  T5Config text_config_;
-  mutable std::unique_ptr<Tokenizer> tokenizer_;
-  std::optional<T5Encoder> text_encoder_;
-  std::shared_ptr<Denoiser> dit_;
-  std::unique_ptr<VaeDecoder> vae_;
-};
+GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
+  GenerateSettings settings = resolve_request(request, spec_);
+  check_memory(settings, least_memory(settings, request.decode, spec_, device_, dtype_), device_);
+  return settings;
+}
 
-at::ScalarType CogVideoXPipeline::stored_dtype() const {
+void Pipeline::load_text_encoder() {
+  if (!text_encoder_)
+    text_encoder_ = std::make_unique<T5Encoder>(T5Encoder::load(folder_.component("text_encoder"), device_, dtype_));
+}
+
+void Pipeline::load_transformer() {
+  if (!dit_) dit_ = load_dit(transformer_, device_, dtype_, offload_);
+}
+
+void Pipeline::release_transformer() {
+  dit_.reset();
+  if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->emptyCache();
+}
+
+void Pipeline::load_vae() {
+  if (vae_) return;
+  vae_component_ = folder_.component("vae");
+  vae_ = models::load_vae(vae_component_, device_, dtype_of(spec_.vae));
+}
+
+at::ScalarType Pipeline::stored_dtype() const {
   if (folder_.has_random_weights()) return at::kBFloat16;
   for (const auto& [name, place] : transformer_.tensors) {
     switch (place.second->dtype) {
@@ -170,46 +136,28 @@ at::ScalarType CogVideoXPipeline::stored_dtype() const {
   return at::kFloat;
 }
 
-void CogVideoXPipeline::check_components_agree(const std::string& text_file, const std::string& vae_file) const {
-  const auto require_equal = [](const std::string& file, const char* field, int64_t value, const char* other_field,
-                                int64_t other) {
-    if (value == other) return;
-    throw bad_file(file,
-                   std::string(field) + " " + std::to_string(value) + " does not fit the transformer's " + other_field +
-                       " " + std::to_string(other),
-                   "use components of one checkpoint");
-  };
-  require_equal(text_file, "d_model", text_config_.d_model, "text_embed_dim", dit_config_.text_embed_dim);
-  require_equal(vae_file, "latent_channels", vae_config_.latent_channels, "in_channels", dit_config_.in_channels);
-  require_equal(transformer_.config_file, "out_channels", dit_config_.out_channels, "in_channels",
-                dit_config_.in_channels);
-  if (transformer_.config.contains("temporal_compression_ratio"))  // else it is only diffusers' default
-    require_equal(vae_file, "temporal_compression_ratio", static_cast<int64_t>(vae_config_.temporal_compression_ratio),
-                  "temporal_compression_ratio", dit_config_.temporal_compression_ratio);
-}
-
-void CogVideoXPipeline::check_weights() const {
+void Pipeline::check_weights() const {
   T5Encoder::load(folder_.component("text_encoder"), at::kMeta, dtype_);
-  load_cogvideox_dit(transformer_, at::kMeta, dtype_);
-  load_cogvideox_vae(folder_.component("vae"), at::kMeta, dtype_);
+  load_dit(transformer_, at::kMeta, dtype_);
+  models::load_vae(folder_.component("vae"), at::kMeta, dtype_of(spec_.vae));
   load_tokenizer();
 }
 
-void CogVideoXPipeline::load_tokenizer() const {
+void Pipeline::load_tokenizer() const {
   if (!tokenizer_ && !folder_.has_random_weights())
     tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
 }
 
 /// Its files stay open for the next prompt, wherever the folder is by then, but not in memory.
-void CogVideoXPipeline::release_text_encoder() {
+void Pipeline::release_text_encoder() {
   text_encoder_.reset();
   for (const auto& file : folder_.component("text_encoder").files)
     for (const TensorEntry& entry : file->header().entries) file->release(entry);
 }
 
 /// int64 [length]. `name`: the prompt's, for the warning.
-at::Tensor CogVideoXPipeline::token_ids(const char* name, const std::string& text, int64_t length,
-                                        std::vector<std::string>* warnings) {
+at::Tensor Pipeline::token_ids(const char* name, const std::string& text, int64_t length,
+                               std::vector<std::string>* warnings) {
   if (folder_.has_random_weights()) return random_token_ids(text, length, text_config_.vocab_size);
   load_tokenizer();
   const TokenIds tokens = tokenizer_->encode(text, length);
@@ -220,7 +168,7 @@ at::Tensor CogVideoXPipeline::token_ids(const char* name, const std::string& tex
   return at::tensor(tokens.ids, at::kLong);
 }
 
-at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) {
+at::Tensor Pipeline::encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
   const GenerateSettings settings = resolve(request);
   std::vector<at::Tensor> rows;
@@ -234,12 +182,12 @@ at::Tensor CogVideoXPipeline::encode_text(const GenerateRequest& request, std::v
 
 /// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which
 /// stays free) it passes through layer by layer.
-bool CogVideoXPipeline::streams_text_encoder() const {
+bool Pipeline::streams_text_encoder() const {
   if (device_.is_cpu() || offload_) return offload_;
   return T5Encoder::weight_bytes(text_config_, dtype_) > free_memory(device_) / 4 * 3;
 }
 
-at::Tensor CogVideoXPipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
+at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
   if (!streams_text_encoder()) load_text_encoder();
   result.seconds.load_text_encoder = meter.lap();
   at::Tensor text = encode_text(request, &result.warnings);
@@ -249,21 +197,25 @@ at::Tensor CogVideoXPipeline::encode_stage(const GenerateRequest& request, Stage
   return text;
 }
 
-std::unique_ptr<Denoising> CogVideoXPipeline::start_denoising(const GenerateRequest& request, const at::Tensor& text) {
+std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const at::Tensor& text) {
   const c10::InferenceMode guard;
   const GenerateSettings settings = resolve(request);
   load_transformer();
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
-  const at::Tensor latents =
-      request.init_latents.defined()
-          ? request.init_latents.to(device_, dtype_)
-          : at::randn(latents_shape(settings, dit_config_), generator, at::TensorOptions().dtype(dtype_)).to(device_);
+  const auto noise = [&] {
+    return at::randn(latents_shape(spec_, settings.latent), generator,
+                     at::TensorOptions().dtype(dtype_of(spec_.noise)));
+  };
+  const at::Tensor latents = request.init_latents.defined() ? request.init_latents : noise();
   return std::make_unique<Denoising>(dit_, scheduler_config_, request, settings,
-                                     DenoisingStart{.text = text, .latents = latents, .generator = generator});
+                                     DenoisingStart{.text = text,
+                                                    .latents = latents.to(device_, dtype_of(spec_.latents)),
+                                                    .generator = generator,
+                                                    .layout = spec_.layout});
 }
 
-at::Tensor CogVideoXPipeline::denoise_stage(const GenerateRequest& request, const GenerateObserver& observer,
-                                            const at::Tensor& text, GenerateResult& result) {
+at::Tensor Pipeline::denoise_stage(const GenerateRequest& request, const GenerateObserver& observer,
+                                   const at::Tensor& text, GenerateResult& result) {
   const auto denoising = start_denoising(request, text);
   denoising->attention().watcher = observer.attention;
   if (request.resume) denoising->resume(*request.resume);
@@ -285,7 +237,7 @@ at::Tensor CogVideoXPipeline::denoise_stage(const GenerateRequest& request, cons
   return denoising->latents();
 }
 
-GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
+GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
   const c10::InferenceMode guard;
   GenerateResult result;
   result.settings = resolve(request);
@@ -321,29 +273,32 @@ GenerateResult CogVideoXPipeline::generate(const GenerateRequest& request, const
   return result;
 }
 
-bool CogVideoXPipeline::use_tiling(VaeTiling tiling, at::IntArrayRef latents) const {
+/// latents: [1, C, F, H, W].
+bool Pipeline::use_tiling(VaeTiling tiling, at::IntArrayRef latents) const {
   if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
   if (offload_) return true;  // who offloads wants little memory in use, whatever is free
   // A quarter of the free memory stays free for what the estimate does not see.
-  return vae_->untiled_bytes(latents[1], latents[3], latents[4]) > free_memory(device_) / 4 * 3;
+  return vae_->untiled_bytes(latents[2], latents[3], latents[4]) > free_memory(device_) / 4 * 3;
 }
 
-void CogVideoXPipeline::check_latents(const at::Tensor& latents) const {
-  if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(2) == vae_config_.latent_channels) return;
+void Pipeline::check_latents(const at::Tensor& latents) const {
+  const int64_t channels = spec_.latent_channels, axis = 3 - frames_axis(spec_.layout);
+  if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(axis) == channels) return;
   std::ostringstream cause;
-  cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, frames, "
-        << vae_config_.latent_channels << ", height, width] is needed";
-  throw bad_input(cause.str(), "decode them with the checkpoint that made them (-m)");
+  cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, " << (axis == 2 ? "frames, " : "")
+        << channels << (axis == 1 ? ", frames" : "") << ", height, width] is needed";
+  throw bad_input(cause.str(), "decode them with the checkpoint that made them");
 }
 
-Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) {
+Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) {
   const c10::InferenceMode guard;
   check_latents(latents);
   load_vae();
   Decoded result;
-  result.tiled = use_tiling(tiling, latents.sizes());
+  at::Tensor there = latents.to(device_, dtype_of(spec_.vae));
+  if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
+  result.tiled = use_tiling(tiling, there.sizes());
   const bool tiled_first = result.tiled;
-  const at::Tensor there = latents.to(device_, dtype_).permute({0, 2, 1, 3, 4});
   const auto progress = [&](int64_t done, int64_t total) {
     if (observer.decode) observer.decode(done, total);
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
@@ -361,10 +316,8 @@ Decoded CogVideoXPipeline::decode(const at::Tensor& latents, VaeTiling tiling, c
   return result;
 }
 
-}  // namespace
-
 std::shared_ptr<Pipeline> Pipeline::open(ModelFolder folder, const PipelineOptions& options) {
-  return std::make_shared<CogVideoXPipeline>(std::move(folder), options);
+  return std::make_shared<Pipeline>(std::move(folder), options);
 }
 
 std::shared_ptr<Pipeline> Pipeline::open(const std::string& folder, const std::string& device,

@@ -1,4 +1,4 @@
-// Text to video: the order of the stages, guidance, seeds and memory policy (diffusers' CogVideoXPipeline).
+// Text to video: the order of the stages, seeds and memory policy, the same for every family.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "hilbert/token_order.h"
+#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/attend.h"
 #include "models/guidance.h"
+#include "models/spec.h"
 
 namespace sparsereel::models {
 
@@ -21,8 +23,7 @@ enum class VaeTiling { automatic, on, off };
 
 struct DenoisingState;
 
-/// One video. Unset optionals take the checkpoint's value, but for steps (50) and guidance (6), which no checkpoint
-/// states; Pipeline::resolve() fills them in.
+/// One video. Unset optionals take the model's defaults; Pipeline::resolve() fills them in.
 struct GenerateRequest {
   std::string prompt;
   std::string negative_prompt;
@@ -31,14 +32,14 @@ struct GenerateRequest {
   std::optional<double> guidance_scale;
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
-  std::string scheduler;  // class name or ddim / dpm; empty: the checkpoint's
+  std::string scheduler;  // class or name of one of the model's samplers; empty: the checkpoint's
   std::optional<int64_t> max_sequence_length;
   std::optional<int64_t> width, height, num_frames;  // pixels, frames
   attention::Mode attention_mode = attention::Mode::full;
   attention::Policy attention_policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
-  at::Tensor init_latents;                       // [1, F, C, H, W] in place of noise; consumes no draw
+  at::Tensor init_latents;                       // in the model's layout, in place of noise; consumes no draw
   at::Tensor text;                               // what encode_text() gave for this request; undefined: it is encoded
   std::shared_ptr<const DenoisingState> resume;  // go on from here; null: from the first step
   bool decode = true;                            // false: stop at the latents
@@ -54,7 +55,7 @@ struct GenerateSettings {
   std::string scheduler;
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;
-  int64_t latent_frames = 0, latent_height = 0, latent_width = 0;
+  LatentSize latent;
   bool vae_tiled = false;
 };
 
@@ -76,7 +77,7 @@ struct StageMemory {
 
 struct GenerateResult {
   at::Tensor frames;   // fp32 CPU [F, H, W, 3] in 0..1; undefined when request.decode is false
-  at::Tensor latents;  // CPU [1, F, C, H, W], the run's dtype, diffusers' scale
+  at::Tensor latents;  // CPU, in the model's layout and dtype of latents, diffusers' scale
   GenerateSettings settings;
   StageSeconds seconds;
   StageMemory memory;
@@ -121,44 +122,79 @@ struct PipelineOptions {
   bool offload = false;
 };
 
+class Denoiser;
+class StageMeter;
+class Tokenizer;
+class VaeDecoder;
+struct T5Encoder;
+
 class Pipeline {
  public:
   /// Opens a diffusers folder; weights are loaded stage by stage.
   static std::shared_ptr<Pipeline> open(ModelFolder folder, const PipelineOptions& options);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
-  virtual ~Pipeline() = default;
+  Pipeline(ModelFolder folder, const PipelineOptions& options);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
 
-  virtual at::Device device() const = 0;
-  virtual at::ScalarType dtype() const = 0;
-  virtual const std::string& model_hash() const = 0;  // of checkpoint/model_hash.h
-  virtual HeadCount heads() const = 0;
-  /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the option and,
+  at::Device device() const { return device_; }
+  at::ScalarType dtype() const { return dtype_; }
+  const ModelSpec& spec() const { return spec_; }
+  HeadCount heads() const { return {spec_.layers, spec_.heads}; }
+  const std::string& model_hash() const;  // of checkpoint/model_hash.h
+  /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the field and,
   /// for impossible sizes, the two nearest possible values; also for a video that cannot fit into memory.
-  virtual GenerateSettings resolve(const GenerateRequest& request) const = 0;
-  virtual GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) = 0;
-  /// Latents as saved (diffusers' layout and scale) -> frames as in GenerateResult.
+  GenerateSettings resolve(const GenerateRequest& request) const;
+  GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {});
+  /// Latents as saved (the model's layout, diffusers' scale) -> frames as in GenerateResult.
   /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles. Throws Error where the frames
   /// hold NaN.
-  virtual Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {}) = 0;
+  Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {});
 
   /// Opens all files, which may be moved from then on, and checks names and shapes of all weights by their headers.
   /// Throws Error: what does not fit is found before any time is spent.
-  virtual void check_weights() const = 0;
+  void check_weights() const;
 
   /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
   /// until it is released.
   ///
   /// Whether the text encoder passes through layer by layer: with offload, or where it does not fit into a GPU.
-  virtual bool streams_text_encoder() const = 0;
-  virtual void load_text_encoder() = 0;
-  virtual void release_text_encoder() = 0;
+  bool streams_text_encoder() const;
+  void load_text_encoder();
+  void release_text_encoder();
   /// [B, L, C] as DenoisingStart::text. An encoder that is not loaded is streamed through the device layer by layer.
   /// With random weights there is no tokenizer: the ids are random too, drawn from a generator that the prompt seeds.
-  virtual at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings = nullptr) = 0;
-  virtual void load_transformer() = 0;
-  virtual void release_transformer() = 0;
-  virtual std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text) = 0;
-  virtual void load_vae() = 0;
+  at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings = nullptr);
+  void load_transformer();
+  void release_transformer();
+  std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text);
+  void load_vae();
+
+ private:
+  void load_tokenizer() const;
+  at::ScalarType stored_dtype() const;
+  at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
+  at::Tensor token_ids(const char* name, const std::string& text, int64_t length, std::vector<std::string>* warnings);
+  at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
+  at::Tensor denoise_stage(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
+                           GenerateResult& result);
+  void check_latents(const at::Tensor& latents) const;
+  bool use_tiling(VaeTiling tiling, at::IntArrayRef latents) const;
+
+  ModelFolder folder_;
+  at::Device device_;
+  at::ScalarType dtype_ = at::kFloat;
+  bool offload_ = false;
+  mutable std::string model_hash_;
+  Component transformer_, vae_component_;
+  ModelSpec spec_;
+  SchedulerConfig scheduler_config_;
+  T5Config text_config_;
+  mutable std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<T5Encoder> text_encoder_;
+  std::shared_ptr<Denoiser> dit_;
+  std::unique_ptr<VaeDecoder> vae_;
 };
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Sizes, steps and samplers of CogVideoX requests; see request.h.
+// Sizes, steps and samplers of requests; see request.h.
 #include "models/request.h"
 
 #include <ATen/ATen.h>
@@ -8,22 +8,23 @@
 #include <limits>
 #include <sstream>
 
+#include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/regular_file.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
 namespace {
 
-// CogVideoXPipeline's own defaults in diffusers: a checkpoint's files say nothing about either.
-constexpr int64_t kSteps = 50;
-constexpr double kGuidanceScale = 6;
-
-/// "ddim", "dpm" or a class name -> class name; empty stays empty.
-std::string scheduler_class(const std::string& text) {
-  if (text == "ddim") return "CogVideoXDDIMScheduler";
-  if (text == "dpm") return "CogVideoXDPMScheduler";
-  if (text.empty() || text == "CogVideoXDDIMScheduler" || text == "CogVideoXDPMScheduler") return text;
-  throw bad_option("scheduler", text + " is unknown", "use ddim, dpm, CogVideoXDDIMScheduler or CogVideoXDPMScheduler");
+/// Name or class of one of the model's samplers -> its class.
+std::string sampler_class(const std::string& text, const ModelSpec& spec) {
+  std::vector<std::string> known, classes;
+  for (const SamplerName& sampler : spec.samplers) {
+    if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
+    known.push_back(sampler.name);
+    classes.push_back(sampler.class_name);
+  }
+  known.insert(known.end(), classes.begin(), classes.end());
+  throw bad_option("scheduler", text + " is unknown", "use " + list_of(known));
 }
 
 void require_positive(const char* field, int64_t value) {
@@ -60,27 +61,24 @@ void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& s
 
 }  // namespace
 
-GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoXConfig& transformer,
-                                 const CogVideoXVaeConfig& vae, const SchedulerConfig& scheduler) {
-  const int64_t spatial = int64_t{1} << (vae.block_out_channels.size() - 1);
-  const int64_t temporal = static_cast<int64_t>(vae.temporal_compression_ratio);
+GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec) {
   GenerateSettings settings;
-  settings.num_inference_steps = request.num_inference_steps.value_or(kSteps);
-  settings.guidance_scale = request.guidance_scale.value_or(kGuidanceScale);
+  settings.num_inference_steps = request.num_inference_steps.value_or(spec.defaults.steps);
+  settings.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
   settings.guidance_passes = request.guidance_passes;
-  settings.scheduler = request.scheduler.empty() ? scheduler.class_name : scheduler_class(request.scheduler);
-  settings.max_sequence_length = request.max_sequence_length.value_or(transformer.max_text_seq_length);
-  settings.width = request.width.value_or(transformer.sample_width * spatial);
-  settings.height = request.height.value_or(transformer.sample_height * spatial);
-  settings.num_frames = request.num_frames.value_or(transformer.sample_frames);
+  settings.scheduler = request.scheduler.empty() ? spec.defaults.sampler : sampler_class(request.scheduler, spec);
+  settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
+  settings.width = request.width.value_or(spec.defaults.width);
+  settings.height = request.height.value_or(spec.defaults.height);
+  settings.num_frames = request.num_frames.value_or(spec.defaults.frames);
 
   require_text("prompt", request.prompt);
   require_text("negative_prompt", request.negative_prompt);
   require_positive("steps", settings.num_inference_steps);
-  if (settings.num_inference_steps > scheduler.num_train_timesteps) {
+  if (settings.num_inference_steps > spec.train_steps) {
     throw bad_option("steps",
                      std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-                     "use at most " + std::to_string(scheduler.num_train_timesteps));
+                     "use at most " + std::to_string(spec.train_steps));
   }
   if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
     std::ostringstream given;
@@ -89,26 +87,18 @@ GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoX
                      "use 1 for no guidance, 6 as a usual value");
   }
   require_positive("max_sequence_length", settings.max_sequence_length);
-  if (settings.max_sequence_length > transformer.max_text_seq_length) {
+  if (settings.max_sequence_length > spec.text_length) {
     throw bad_option("max_sequence_length",
                      std::to_string(settings.max_sequence_length) + " exceeds the model's max_text_seq_length",
-                     "use at most " + std::to_string(transformer.max_text_seq_length));
+                     "use at most " + std::to_string(spec.text_length));
   }
-  require_step("width", settings.width, spatial * transformer.patch_size, 0);
-  require_step("height", settings.height, spatial * transformer.patch_size, 0);
-  require_step("frames", settings.num_frames, temporal, 1);
+  require_step("width", settings.width, spec.stride[2] * spec.patch[2], 0);
+  require_step("height", settings.height, spec.stride[1] * spec.patch[1], 0);
+  require_step("frames", settings.num_frames, spec.stride[0], 1);
 
-  settings.latent_frames = (settings.num_frames - 1) / temporal + 1;
-  settings.latent_height = settings.height / spatial;
-  settings.latent_width = settings.width / spatial;
-  check_init_latents(request.init_latents, latents_shape(settings, transformer));
+  settings.latent = latent_size(spec, settings.num_frames, settings.height, settings.width);
+  check_init_latents(request.init_latents, latents_shape(spec, settings.latent));
   return settings;
-}
-
-std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVideoXConfig& transformer) {
-  const int64_t group = transformer.patch_size_t.value_or(1);
-  const int64_t frames = (settings.latent_frames + group - 1) / group * group;
-  return {1, frames, transformer.in_channels, settings.latent_height, settings.latent_width};
 }
 
 namespace {
@@ -174,7 +164,7 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
   const Mode mode = asked.value_or(sparse_runs ? Mode::sparse : Mode::full);
   if (const std::string reason = attention::unsupported_reason(mode, device, dtype); !reason.empty())
     throw bad_option("attention", std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
-                     "use full attention, or the CPU");
+                     "use attention full, or device cpu");
   return mode;
 }
 

@@ -1,5 +1,4 @@
-// What a request for a CogVideoX video resolves to, and what is impossible: one place for the command line and the
-// library.
+// What a request for a video resolves to, and what is impossible: one place for the command line and the library.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +7,8 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/configs.h"
 #include "models/pipeline.h"
+#include "models/spec.h"
 
 namespace sparsereel::models {
 
@@ -17,12 +16,7 @@ namespace sparsereel::models {
 constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 /// Fills in what is unset, as GenerateRequest says. Throws as Pipeline::resolve().
-GenerateSettings resolve_request(const GenerateRequest& request, const CogVideoXConfig& transformer,
-                                 const CogVideoXVaeConfig& vae, const SchedulerConfig& scheduler);
-
-/// [1, F, C, H, W]: 1.5 denoises whole groups of patch_size_t latent frames; the surplus stands first and is dropped
-/// before decoding.
-std::vector<int64_t> latents_shape(const GenerateSettings& settings, const CogVideoXConfig& transformer);
+GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec);
 
 /// The options of these names; unset ones keep the policy's defaults.
 struct PolicyOptions {

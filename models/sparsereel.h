@@ -49,9 +49,9 @@ struct ModelOptions {
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
-/// One video. Unset optionals take the checkpoint's value, but for what no checkpoint states: 50 steps, a cfg_scale of
-/// 6, and attention as the command line has it. The defaults of configs/ are the command line's only. What is
-/// impossible, out of its range or without effect is refused as there, before anything is computed.
+/// One video. Unset optionals take the model's defaults, and attention is as the command line has it. The defaults of
+/// configs/ are the command line's only. What is impossible, out of its range or without effect is refused as there,
+/// before anything is computed.
 struct VideoRequest {
   std::string prompt = {}, negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
@@ -92,7 +92,7 @@ using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 /// object must not overlap; different objects may run in different threads, and share the CPU's cores or the GPU.
 class SPARSEREEL_API TextToVideo {
  public:
-  /// `folder`: diffusers-layout CogVideoX. Only headers are read here; weights are loaded while a video is made.
+  /// `folder`: a checkpoint in diffusers' layout. Only headers are read here; weights are loaded while a video is made.
   explicit TextToVideo(const std::string& folder, const ModelOptions& options = {});
   ~TextToVideo();
   TextToVideo(TextToVideo&&) noexcept;

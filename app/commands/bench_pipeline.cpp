@@ -14,9 +14,8 @@
 namespace sparsereel::app {
 namespace {
 
-nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Pipeline& pipeline,
-                               const nlohmann::json& architecture) {
-  nlohmann::json settings = bench::run_settings(plan.run, plan.request, pipeline, architecture);
+nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Pipeline& pipeline) {
+  nlohmann::json settings = bench::run_settings(plan.run, plan.request, pipeline);
   settings["video_steps"] = plan.video_steps;
   settings["similarity"] = plan.request.attention_policy.defaults.similarity;
   return settings;
@@ -98,11 +97,10 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
   check_profile(settings, plan.profile, *pipeline);
-  const nlohmann::json architecture = bench::architecture_of(folder);
   bench::report_left_out(plan.left_out, report);
   report.content["machine"] = bench::machine_report(pipeline->device());
-  report.content["settings"] = settings_report(plan, *pipeline, architecture);
-  report.content["architecture"] = architecture;
+  report.content["settings"] = settings_report(plan, *pipeline);
+  report.content["architecture"] = bench::architecture_of(folder);
   std::vector<bench::StageRow> rivals;
   if (!options.against.empty()) rivals = bench::read_rival(options.against, report.content["settings"]);
 

@@ -83,11 +83,10 @@ void write_pictures(const fs::path& folder, const std::vector<bench::Picture>& p
   }
 }
 
-nlohmann::json settings_report(const QualityPlan& plan, const models::Pipeline& pipeline,
-                               const nlohmann::json& architecture, bool judged) {
+nlohmann::json settings_report(const QualityPlan& plan, const models::Pipeline& pipeline, bool judged) {
   models::GenerateRequest request = plan.request;
   request.attention_policy = plan.grid.combinations.front().policy;
-  nlohmann::json settings = bench::run_settings(plan.run, request, pipeline, architecture);
+  nlohmann::json settings = bench::run_settings(plan.run, request, pipeline);
   settings["prompts"] = plan.prompts.size();
   settings["dense_layers"] = request.attention_policy.dense_layers;
   settings["judge"] = judged ? nlohmann::json(plan.judge.string()) : nlohmann::json();
@@ -193,7 +192,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   bench::report_left_out(plan.grid.left_out, report);
   report.content["machine"] = bench::machine_report(pipeline->device());
   report.content["architecture"] = bench::architecture_of(folder);
-  report.content["settings"] = settings_report(plan, *pipeline, report.content["architecture"], judge.has_value());
+  report.content["settings"] = settings_report(plan, *pipeline, judge.has_value());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));

@@ -17,7 +17,6 @@
 #include "attention/attention.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/configs.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
 
@@ -83,17 +82,15 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
   return models::sha256(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-tuning::SearchLimits limits_of(const TunePlan& plan, const models::Pipeline& pipeline,
-                               const models::ModelFolder& folder) {
+tuning::SearchLimits limits_of(const TunePlan& plan, const models::Pipeline& pipeline) {
   const models::GenerateSettings settings = pipeline.resolve(plan.request);
-  const models::CogVideoXConfig config = models::parse_cogvideox_config(folder.config("transformer"), "transformer");
-  return {.layers = static_cast<size_t>(config.num_layers),
-          .heads = static_cast<size_t>(config.num_attention_heads),
+  std::vector<int64_t> latents = models::latents_shape(pipeline.spec(), settings.latent);
+  latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = settings.latent.frames;  // as they decode
+  return {.layers = static_cast<size_t>(pipeline.spec().layers),
+          .heads = static_cast<size_t>(pipeline.spec().heads),
           .prompts = static_cast<int64_t>(plan.prompts.size()),
           .steps = settings.num_inference_steps,
-          .latent_frames = settings.latent_frames,
-          .latent_height = settings.latent_height,
-          .latent_width = settings.latent_width};
+          .latents = std::move(latents)};
 }
 
 attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& figures, double speedup) {
@@ -306,7 +303,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const fs::path state_file = tuning::state_beside(plan.output);
   const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
   tuning::TuneState state =
-      tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline, folder));
+      tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline));
   const size_t resumed_samples = state.sampled.size();
   bench::Watcher watcher(
       !plan.run.quiet, report,

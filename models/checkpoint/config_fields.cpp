@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
 #include "models/checkpoint/json_text.h"
 
 namespace sparsereel::models {
@@ -28,6 +27,15 @@ std::string plain(double value) {
 }
 
 }  // namespace
+
+std::string list_of(const std::vector<std::string>& choices) {
+  std::string text;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
+    text += choices[i];
+  }
+  return text;
+}
 
 ConfigFields::ConfigFields(const json& json, const std::string& file) : json_(json), file_(file) {
   if (!json.is_object()) throw bad_file(file, "is not a JSON object", "download or export the file again");
@@ -141,6 +149,15 @@ std::vector<std::string> ConfigFields::strings(const char* field, const std::vec
 
 void ConfigFields::require_null(const char* field) const {
   if (const json* value = find_not_null(field)) unsupported(field, shown(*value), "null");
+}
+
+void ConfigFields::require_multiple(const std::string& field, int64_t value, int64_t divisor) const {
+  if (value % divisor != 0)
+    fail(field, "is " + std::to_string(value) + ", not a multiple of " + std::to_string(divisor));
+}
+
+void ConfigFields::check_width(const std::string& field, int64_t width) const {
+  if (width > kMaxSize) fail(field, "is " + std::to_string(width) + ", above " + std::to_string(kMaxSize));
 }
 
 void ConfigFields::require_class(const std::string& class_name) const {

@@ -11,6 +11,10 @@ namespace sparsereel::models {
 
 /// Above any real width, length or count; products of three fit into 63 bits.
 inline constexpr int64_t kMaxSize = int64_t{1} << 20;
+inline constexpr int64_t kMaxLayers = 4096;
+
+/// "a, b or c" for error messages.
+std::string list_of(const std::vector<std::string>& choices);
 
 /// A missing field takes `fallback`, the reference's default. null counts as a wrong type except where a field is
 /// optional. Fields that nobody asks for are ignored: published configs carry many.
@@ -33,6 +37,11 @@ class ConfigFields {
   void require_null(const char* field) const;
   /// `_class_name`, where there is one, must be this one: the file belongs to another model otherwise.
   void require_class(const std::string& class_name) const;
+
+  /// `field` may be a product of fields, by its words.
+  void require_multiple(const std::string& field, int64_t value, int64_t divisor) const;
+  /// heads x head size: the attention's width.
+  void check_width(const std::string& field, int64_t width) const;
 
   [[noreturn]] void fail(const std::string& field, const std::string& problem) const;
   [[noreturn]] void unsupported(const std::string& field, const std::string& problem,

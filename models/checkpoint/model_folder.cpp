@@ -6,9 +6,10 @@
 #include <system_error>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
+#include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/json_text.h"
 #include "models/checkpoint/regular_file.h"
+#include "models/family.h"
 
 namespace sparsereel::models {
 namespace {
@@ -165,9 +166,10 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
   folder.architecture_ = architecture;
   folder.random_seed_ = seed;
   for (const Family& family : families()) {
-    if (family.components.at("transformer").front() != transformer_class) continue;
+    const std::vector<std::string>& known = family.part("transformer").classes;
+    if (std::find(known.begin(), known.end(), transformer_class) == known.end()) continue;
     folder.index_["_class_name"] = family.pipeline_class;
-    for (const auto& [name, classes] : family.components) {
+    for (const auto& [name, classes] : family.parts) {
       const bool described = architecture.contains(name) && architecture[name].is_object();
       if (!described && name != "tokenizer")
         throw bad_file(file, "architecture." + name + " is missing",
@@ -178,7 +180,7 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
   }
   if (folder.index_.is_null())
     throw bad_file(file, "no model has the transformer " + in_quotes(transformer_class),
-                   "use a class of 'sparsereel inspect', such as CogVideoXTransformer3DModel");
+                   "use the class that 'sparsereel inspect' shows of a checkpoint's transformer");
   folder.pipeline_class_ = check_model_index(folder.index_, file.string());
   return folder;
 }
@@ -245,7 +247,7 @@ std::string check_model_index(const json& index, const std::string& file) {
     throw bad_file(file, "_class_name " + in_quotes(pipeline_class) + " is not supported",
                    "use a checkpoint of " + list_of(known));
   }
-  for (const auto& [name, classes] : family->components) {
+  for (const auto& [name, classes] : family->parts) {
     const auto entry = index.find(name);
     if (entry == index.end()) throw fail("names no component " + in_quotes(name));
     if (!entry->is_array() || entry->size() != 2 || !entry->at(1).is_string())

@@ -55,7 +55,7 @@ class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
 
   const std::filesystem::path& path() const { return path_; }  // the file of the architecture where weights are random
   bool has_random_weights() const { return random_seed_.has_value(); }
-  const std::string& pipeline_class() const { return pipeline_class_; }  // "CogVideoXPipeline"
+  const std::string& pipeline_class() const { return pipeline_class_; }
   std::string component_class(const std::string& name) const;
   /// Maps the weights of a component: diffusion_pytorch_model.safetensors or model.safetensors, or the shards of the
   /// *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees with the files:

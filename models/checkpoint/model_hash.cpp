@@ -1,8 +1,8 @@
 // Feeds configs and weight headers to SHA-256; see model_hash.h.
 #include "models/checkpoint/model_hash.h"
 
-#include "models/checkpoint/family.h"
 #include "models/checkpoint/sha256.h"
+#include "models/family.h"
 
 namespace sparsereel::models {
 namespace {
@@ -29,7 +29,7 @@ void add(Sha256& hash, const SafetensorsFile& file) {
 std::string model_hash(const ModelFolder& folder) {
   Sha256 hash;
   add(hash, folder.pipeline_class());
-  for (const auto& [name, classes] : find_family(folder.pipeline_class())->components) {
+  for (const auto& [name, classes] : find_family(folder.pipeline_class())->parts) {
     add(hash, name + " " + folder.component_class(name));
     if (name == "tokenizer") continue;  // it has no config.json of its own
     add(hash, folder.config(name).dump());

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/configs.h"
-#include "models/checkpoint/family.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/family.h"
 
 namespace sparsereel::models {
 namespace {
@@ -30,14 +29,8 @@ ComponentSummary summarize_component(const ModelFolder& folder, const std::strin
   return summary;
 }
 
-std::string variant_of(const CogVideoXConfig& config) {
-  if (config.patch_size_t)
-    return "1.5 layout (rotary positions, patch_size_t " + std::to_string(*config.patch_size_t) + ")";
-  return config.use_rotary_positional_embeddings ? "5b layout (rotary positions)" : "2b layout (sine-cosine positions)";
-}
-
-MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig& config, int64_t spatial,
-                        const std::string& dtype, uint64_t element) {
+MemoryEstimate estimate(const CheckpointSummary& summary, const ModelSpec& spec, const std::string& dtype,
+                        uint64_t element) {
   std::map<std::string, uint64_t> parameters;
   for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
   MemoryEstimate memory{.dtype = dtype};
@@ -45,11 +38,10 @@ MemoryEstimate estimate(const CheckpointSummary& summary, const CogVideoXConfig&
   // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
   // width.
   constexpr double kWidths = 10, kPasses = 2;
-  const double width = static_cast<double>(config.num_attention_heads * config.attention_head_dim);
+  const double width = static_cast<double>(spec.heads * spec.head_dim);
   // At the size that the checkpoint was made for.
-  const int64_t latent_frames = (summary.frames - 1) / config.temporal_compression_ratio + 1;
-  const double tokens =
-      token_count(config, latent_frames, summary.height / spatial, summary.width / spatial, config.max_text_seq_length);
+  const LatentSize size = latent_size(spec, summary.frames, summary.height, summary.width);
+  const double tokens = token_count(spec, size, spec.text_length);
   const double bytes = kPasses * tokens * kWidths * width * static_cast<double>(element);
   memory.activations = static_cast<uint64_t>(std::min(bytes, 1e18));
   return memory;
@@ -81,18 +73,14 @@ CheckpointSummary summarize(const fs::path& path, const VideoSize& made_for) {
   summary.path = path.string();
   summary.family = family.name;
   summary.pipeline_class = family.pipeline_class;
-  for (const auto& [name, classes] : family.components) summary.components.push_back(summarize_component(folder, name));
+  for (const auto& [name, classes] : family.parts) summary.components.push_back(summarize_component(folder, name));
 
-  std::string file;
-  const json transformer = folder.config("transformer", &file);
-  const CogVideoXConfig config = parse_cogvideox_config(transformer, file);
-  const json vae = folder.config("vae", &file);
-  const auto spatial = int64_t{1} << (parse_cogvideox_vae_config(vae, file).block_out_channels.size() - 1);
-  summary.variant = variant_of(config);
-  summary.width = made_for.width.value_or(config.sample_width * spatial);
-  summary.height = made_for.height.value_or(config.sample_height * spatial);
-  summary.frames = made_for.frames.value_or(config.sample_frames);
-  summary.memory = {estimate(summary, config, spatial, "bf16", 2), estimate(summary, config, spatial, "fp32", 4)};
+  const ModelSpec spec = describe(folder);
+  summary.variant = spec.variant;
+  summary.width = made_for.width.value_or(spec.defaults.width);
+  summary.height = made_for.height.value_or(spec.defaults.height);
+  summary.frames = made_for.frames.value_or(spec.defaults.frames);
+  summary.memory = {estimate(summary, spec, "bf16", 2), estimate(summary, spec, "fp32", 4)};
   return summary;
 }
 

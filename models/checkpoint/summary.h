@@ -18,8 +18,8 @@ struct FileSummary {
 };
 
 struct ComponentSummary {
-  std::string name;        // "transformer"
-  std::string class_name;  // "CogVideoXTransformer3DModel"
+  std::string name;  // "transformer"
+  std::string class_name;
   uint64_t tensors = 0;
   uint64_t parameters = 0;
   uint64_t bytes = 0;                           // of the tensors
@@ -40,9 +40,9 @@ struct MemoryEstimate {
 
 struct CheckpointSummary {
   std::string path;
-  std::string family;                         // "CogVideoX"
+  std::string family;                         // as families() name it
   std::string variant;                        // "2b layout (sine-cosine positions)"
-  std::string pipeline_class;                 // "CogVideoXPipeline"
+  std::string pipeline_class;                 // of model_index.json
   int64_t width = 0, height = 0, frames = 0;  // pixels and frames that the checkpoint was made for
   std::vector<ComponentSummary> components;
   std::vector<MemoryEstimate> memory;

@@ -88,7 +88,7 @@ void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions
   if (text.size(1) != positions.size(0)) {
     throw bad_input(config_file_ + ": learned positions need max_text_seq_length = " +
                         std::to_string(positions.size(0)) + " text tokens, not " + std::to_string(text.size(1)),
-                    "leave the number of prompt tokens at the model's default");
+                    "leave max_sequence_length at the model's default");
   }
   text.add_(positions);
 }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "hilbert/token_order.h"
-#include "models/checkpoint/configs.h"
+#include "models/dit/cogvideox_config.h"
 #include "models/dit/token_plan.h"
 
 namespace sparsereel::models {

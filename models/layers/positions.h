@@ -21,8 +21,7 @@ struct AxisPositions {
   at::Tensor t, h, w;
 };
 
-/// Frames 0, 1, ..; rows and columns spread over the crop of the base grid that a resize of the grid to it covers
-/// (CogVideoX 1.0).
+/// Frames 0, 1, ..; rows and columns spread over the crop of the base grid that a resize of the grid to it covers.
 AxisPositions cropped_axis_positions(const hilbert::Grid& grid, int64_t base_height, int64_t base_width);
 
 /// 0, 1, .. on every axis.

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/family.h"
+#include "models/checkpoint/config_fields.h"
 #include "models/samplers/ddim.h"
 #include "models/samplers/dpm_solver.h"
 #include "models/samplers/flow_euler.h"

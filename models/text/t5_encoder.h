@@ -41,8 +41,8 @@ struct T5Encoder {
   static T5Encoder load(const Component& component, at::Device device, at::ScalarType dtype,
                         Residence residence = Residence::device);
 
-  /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask, as CogVideoX's pipeline
-  /// does it. Throws Error on ids beyond vocab_size.
+  /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask: padding is attended
+  /// to like text. Throws Error on ids beyond vocab_size.
   at::Tensor forward(const at::Tensor& ids) const;
 
   /// Of all weights in this dtype.

@@ -10,8 +10,8 @@
 #include "hilbert/error.h"
 #include "models/layers/host_memory.h"
 #include "models/vae/cogvideox_decoder.h"
+#include "models/vae/cogvideox_vae.h"
 #include "models/vae/tiling.h"
-#include "models/vae/vae.h"
 
 namespace sparsereel::models {
 namespace {
@@ -27,7 +27,7 @@ class CogVideoXVae final : public VaeDecoder {
  public:
   CogVideoXVae(const CogVideoXVaeConfig& config, CogVideoXDecoder decoder)
       : config_(config), decoder_(std::move(decoder)) {
-    tiles_.scale = int64_t{1} << (config.block_out_channels.size() - 1);
+    tiles_.scale = config.pixels_a_latent();
     tiles_.height = tile_axis(config.sample_height, tiles_.scale, kHeightOverlap);
     tiles_.width = tile_axis(config.sample_width, tiles_.scale, kWidthOverlap);
   }

@@ -28,6 +28,4 @@ class VaeDecoder {
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
 };
 
-std::unique_ptr<VaeDecoder> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype);
-
 }  // namespace sparsereel::models

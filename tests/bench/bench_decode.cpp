@@ -11,10 +11,10 @@
 #include <fstream>
 
 #include "app/commands/bench/timing.h"
+#include "models/components.h"
 #include "models/device.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/spatial_norm.h"
-#include "models/vae/vae.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -81,7 +81,7 @@ double median_ms(const std::function<void()>& call, int64_t repetitions, const a
 }
 
 void time_decodes(const RandomVae& random, const at::TensorOptions& options, int64_t repetitions) {
-  const auto vae = models::load_cogvideox_vae(random.component(), options.device(), options.dtype().toScalarType());
+  const auto vae = models::load_vae(random.component(), options.device(), options.dtype().toScalarType());
   const at::Tensor latents = at::randn({1, 16, 13, 60, 90}, options);
   auto* allocator = c10::getDeviceAllocator(at::kCUDA);
   for (const bool tiled : {false, true}) {

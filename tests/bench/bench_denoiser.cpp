@@ -5,7 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/dit/cogvideox.h"
+#include "models/components.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -26,7 +26,7 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
                    text = bench::read_tensor(file, "text", at::kFloat),
                    timesteps = bench::read_tensor(file, "timesteps", at::kLong);
   const models::Component component = models::ModelFolder::open(arguments[0]).component("transformer");
-  const auto dit = models::load_cogvideox_dit(component, at::kCPU, at::kFloat);
+  const auto dit = models::load_dit(component, at::kCPU, at::kFloat);
   at::Tensor prediction =
       dit->forward(latents, text, timesteps, attention);  // warms up: position tables, code generation
   attention.per_layer.clear();

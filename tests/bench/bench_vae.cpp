@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/vae/vae.h"
+#include "models/components.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -32,7 +32,7 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
   const at::Tensor latents = bench::read_tensor(models::SafetensorsFile(arguments[1]), "latents", at::kFloat);
   models::Component component = models::ModelFolder::open(arguments[0]).component("vae");
   component.config["scaling_factor"] = 1;  // the input is what diffusers' decode() takes
-  const auto vae = models::load_cogvideox_vae(component, at::kCPU, at::kFloat);
+  const auto vae = models::load_vae(component, at::kCPU, at::kFloat);
   const uint64_t before = process_memory("VmRSS");
   at::Tensor frames = vae->decode(latents, tiled);
   const uint64_t peak = process_memory("VmHWM") - before;

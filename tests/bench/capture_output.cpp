@@ -4,9 +4,8 @@
 #include <c10/core/InferenceMode.h>
 
 #include "models/checkpoint/model_folder.h"
+#include "models/components.h"
 #include "models/device.h"
-#include "models/dit/cogvideox.h"
-#include "models/vae/vae.h"
 #include "tests/bench/program.h"
 
 namespace {
@@ -16,11 +15,11 @@ using namespace sparsereel;
 at::Tensor run_component(const std::string& name, const models::Component& component,
                          const models::SafetensorsFile& inputs, at::Device device, at::ScalarType dtype) {
   const at::Tensor latents = bench::read_tensor(inputs, "latents", at::kFloat).to(device, dtype);
-  if (name == "vae") return models::load_cogvideox_vae(component, device, dtype)->decode(latents, false);
+  if (name == "vae") return models::load_vae(component, device, dtype)->decode(latents, false);
   const at::Tensor text = bench::read_tensor(inputs, "text", at::kFloat).to(device, dtype),
                    timesteps = bench::read_tensor(inputs, "timesteps", at::kLong).to(device);
   models::AttentionRun attention;
-  return models::load_cogvideox_dit(component, device, dtype)->forward(latents, text, timesteps, attention);
+  return models::load_dit(component, device, dtype)->forward(latents, text, timesteps, attention);
 }
 
 int run(const std::vector<std::string>& arguments) {

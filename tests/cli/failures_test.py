@@ -445,7 +445,7 @@ class Failures(CommandLineTest):
             resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
         result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.mp4', '--vae-tiling', 'off', '--threads', 1,
                                   '--device', 'cpu', preexec_fn=limit)
-        self.fail_with(result, 1, 'out of memory', 'smaller size', '--vae-tiling on')
+        self.fail_with(result, 1, 'out of memory', 'smaller size', 'vae_tiling on')
 
     def test_help_and_version_succeed(self):
         self.assertIn('generate', self.succeed(self.run_program('--help')).stdout)

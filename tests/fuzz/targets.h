@@ -19,8 +19,10 @@
 #include "models/checkpoint/json_text.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/safetensors.h"
+#include "models/dit/cogvideox_config.h"
 #include "models/text/tokenizer.h"
 #include "models/text/tokenizer_json.h"
+#include "models/vae/cogvideox_vae_config.h"
 
 namespace sparsereel::test {
 

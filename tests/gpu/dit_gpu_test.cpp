@@ -22,7 +22,7 @@ class DitOnGpu : public ::testing::Test {
   }
 
   static at::Tensor run(const test::ParityCase& one, at::ScalarType dtype, hilbert::TokenOrder order) {
-    const auto dit = one.family->load_dit(test::dit_component(one), at::kCUDA, dtype, /*offload=*/false);
+    const auto dit = load_dit(test::dit_component(one), at::kCUDA, dtype);
     AttentionRun how;
     how.token_order = order;
     return dit

@@ -144,7 +144,7 @@ class VaeModelOnGpu : public VaeOnGpu {
  protected:
   /// The golden files keep every third row and column.
   static at::Tensor decode(const test::ParityCase& one, at::Device device, at::ScalarType dtype) {
-    const auto vae = one.family->load_vae(test::vae_component(*one.family, one.content["vae"]), device, dtype);
+    const auto vae = load_vae(test::vae_component(*one.family, one.content["vae"]), device, dtype);
     return vae->decode(tensor(one, "latents").to(device, dtype), one.content["tiled"])
         .to(at::kCPU, at::kFloat)
         .slice(3, 0, c10::nullopt, 3)

@@ -24,7 +24,7 @@ struct How {
 class DitParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
   static std::unique_ptr<Denoiser> load(at::ScalarType dtype) {
-    return GetParam().family->load_dit(test::dit_component(GetParam()), at::kCPU, dtype, /*offload=*/false);
+    return load_dit(test::dit_component(GetParam()), at::kCPU, dtype);
   }
   at::Tensor run(const How& how) {
     const auto dit = load(how.dtype);

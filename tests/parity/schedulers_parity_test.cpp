@@ -118,6 +118,7 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
   for (int64_t spacing = 0; spacing < 3; ++spacing) {
     for (int64_t steps = 1; steps <= 1000; ++steps) {
       SchedulerConfig config;
+      config.class_name = "CogVideoXDDIMScheduler";
       config.timestep_spacing = spacings[spacing];
       const std::vector<double> timesteps = make_sampler(config, steps)->timesteps();
       double sum = weighted_sum(timesteps);

@@ -25,7 +25,7 @@ class VaeParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
   static std::unique_ptr<VaeDecoder> load(at::ScalarType dtype) {
     const test::ParityFamily& family = *GetParam().family;
-    return family.load_vae(test::vae_component(family, GetParam().content["vae"]), at::kCPU, dtype);
+    return load_vae(test::vae_component(family, GetParam().content["vae"]), at::kCPU, dtype);
   }
   // The golden files keep every third row and column.
   static at::Tensor sampled(const at::Tensor& frames) {
@@ -84,7 +84,7 @@ class PublishedNames : public ::testing::TestWithParam<test::ParityFamily> {
     component.files = {std::make_shared<SafetensorsFile>(path)};
     component.tensors.clear();
     for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
-    return GetParam().load_vae(component, at::kMeta, at::kHalf);
+    return load_vae(component, at::kMeta, at::kHalf);
   }
 
   const c10::InferenceMode inference;

@@ -9,34 +9,23 @@
 #include <string>
 #include <vector>
 
-#include "models/dit/cogvideox.h"
-#include "models/dit/wan.h"
-#include "models/vae/vae.h"
+#include "models/components.h"
 
 namespace sparsereel::test {
 
 struct ParityFamily {
   std::string name;    // in the names of tests
   std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
-  std::string dit_class;
-  std::unique_ptr<models::Denoiser> (*load_dit)(const models::Component&, at::Device, at::ScalarType, bool offload);
-  std::string vae_class;
-  std::unique_ptr<models::VaeDecoder> (*load_vae)(const models::Component&, at::Device, at::ScalarType);
+  std::string dit_class, vae_class;
 };
 
 inline const std::vector<ParityFamily>& parity_families() {
-  static const std::vector<ParityFamily> table = {{.name = "CogVideoX",
-                                                   .folder = "",
-                                                   .dit_class = "CogVideoXTransformer3DModel",
-                                                   .load_dit = models::load_cogvideox_dit,
-                                                   .vae_class = "AutoencoderKLCogVideoX",
-                                                   .load_vae = models::load_cogvideox_vae},
-                                                  {.name = "Wan",
-                                                   .folder = "wan/",
-                                                   .dit_class = "WanTransformer3DModel",
-                                                   .load_dit = models::load_wan_dit,
-                                                   .vae_class = "AutoencoderKLWan",
-                                                   .load_vae = nullptr}};
+  static const std::vector<ParityFamily> table = {
+      {.name = "CogVideoX",
+       .folder = "",
+       .dit_class = "CogVideoXTransformer3DModel",
+       .vae_class = "AutoencoderKLCogVideoX"},
+      {.name = "Wan", .folder = "wan/", .dit_class = "WanTransformer3DModel", .vae_class = "AutoencoderKLWan"}};
   return table;
 }
 

@@ -3,7 +3,6 @@
 
 #include "app/counted.h"
 
-#include "models/checkpoint/configs.h"
 #include "models/device.h"
 
 namespace sparsereel::app::bench {
@@ -15,20 +14,18 @@ nlohmann::json architecture_of(const models::ModelFolder& folder) {
 }
 
 nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest& request,
-                            const models::Pipeline& pipeline, const nlohmann::json& architecture) {
+                            const models::Pipeline& pipeline) {
   const models::GenerateSettings settings = pipeline.resolve(request);
-  const models::CogVideoXConfig transformer =
-      models::parse_cogvideox_config(architecture.at("transformer"), "transformer");
-  const double tokens = models::token_count(transformer, settings.latent_frames, settings.latent_height,
-                                            settings.latent_width, settings.max_sequence_length);
+  const models::ModelSpec& spec = pipeline.spec();
+  const double tokens = models::token_count(spec, settings.latent, settings.max_sequence_length);
   return {{"model", run.model_name},
           {"dtype", models::dtype_name(pipeline.dtype())},
           {"width", settings.width},
           {"height", settings.height},
           {"frames", settings.num_frames},
-          {"layers", transformer.num_layers},
-          {"heads", transformer.num_attention_heads},
-          {"head_dim", transformer.attention_head_dim},
+          {"layers", spec.layers},
+          {"heads", spec.heads},
+          {"head_dim", spec.head_dim},
           {"tokens", static_cast<int64_t>(tokens)},
           {"text_tokens", settings.max_sequence_length},
           {"batch", settings.guidance_scale > 1 ? 2 : 1},

@@ -13,9 +13,9 @@ nlohmann::json architecture_of(const models::ModelFolder& folder);
 
 /// Model, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy.
 nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest& request,
-                            const models::Pipeline& pipeline, const nlohmann::json& architecture);
+                            const models::Pipeline& pipeline);
 
-/// "NVIDIA H200, random weights of cogvideox-2b.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2), 4
+/// "NVIDIA H200, random weights of some.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2), 4
 /// steps, seed 42"
 std::string run_summary(const nlohmann::json& machine, const nlohmann::json& settings);
 

@@ -69,9 +69,7 @@ std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file, co
   std::map<int64_t, at::Tensor> latents;
   const auto entry_of = [&](int64_t prompt) { return file.find("latents." + std::to_string(prompt)); };
   for (int64_t prompt = 0; const models::TensorEntry* entry = entry_of(prompt); ++prompt) {
-    const std::vector<int64_t>& shape = entry->shape;
-    if (prompt >= limits.prompts || entry->dtype != models::Dtype::f32 || shape.size() != 5 ||
-        shape[1] != limits.latent_frames || shape[3] != limits.latent_height || shape[4] != limits.latent_width)
+    if (prompt >= limits.prompts || entry->dtype != models::Dtype::f32 || entry->shape != limits.latents)
       throw damaged(file.path());
     latents[prompt] = copy_of(file, *entry);
   }

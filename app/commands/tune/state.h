@@ -59,7 +59,7 @@ std::filesystem::path missed_beside(const std::filesystem::path& profile);
 struct SearchLimits {
   size_t layers = 0, heads = 0;  // of the model
   int64_t prompts = 0, steps = 0;
-  int64_t latent_frames = 0, latent_height = 0, latent_width = 0;
+  std::vector<int64_t> latents;  // the shape of each
 };
 
 /// The state in the file where it is one of this key; else an empty one. `search`: what each head starts from. Throws

@@ -12,6 +12,7 @@
 #include "app/settings.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/family.h"
 #include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
 
@@ -40,27 +41,24 @@ nlohmann::json to_json(const YAML::Node& node) {
   return parsed.is_discarded() ? nlohmann::json(node.Scalar()) : parsed;
 }
 
-/// The architecture of a committed config, as the checkpoint's config.json would give it.
-models::CogVideoXConfig transformer_of(const std::string& name) {
+/// The architecture of a committed config, as the checkpoint's files would give it.
+models::ModelSpec model_of(const std::string& name) {
   const YAML::Node node = YAML::LoadFile((kConfigs / name).string());
-  return models::parse_cogvideox_config(to_json(node["architecture"]["transformer"]), name);
+  return models::describe(
+      models::ModelFolder::with_random_weights(name, node["match"]["class"].Scalar(), to_json(node["architecture"])));
 }
 
 class ModelConfigs : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ModelConfigs, ArchitectureParsesAndItsOwnMatchPicksIt) {
   const std::string name = GetParam();
-  const YAML::Node architecture = YAML::LoadFile((kConfigs / name).string())["architecture"];
-  EXPECT_NO_THROW(models::parse_cogvideox_vae_config(to_json(architecture["vae"]), name));
-  EXPECT_NO_THROW(models::parse_t5_config(to_json(architecture["text_encoder"]), name));
-  EXPECT_NO_THROW(models::parse_scheduler_config(to_json(architecture["scheduler"]), name));
-  const auto found = find_model_config(kConfigs, kClass, transformer_of(name));
+  const auto found = find_model_config(kConfigs, model_of(name));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->file.filename(), name);
 }
 
 TEST_P(ModelConfigs, DefaultsAreValidOptions) {
-  const auto found = find_model_config(kConfigs, kClass, transformer_of(GetParam()));
+  const auto found = find_model_config(kConfigs, model_of(GetParam()));
   ASSERT_TRUE(found.has_value());
   Settings settings;
   settings.add(Source::matched_config, found->defaults, found->file.string());
@@ -106,20 +104,27 @@ class ConfigFiles : public ::testing::Test {
   }
 
   test::TemporaryFolder folder;
-  models::CogVideoXConfig transformer;  // the class's defaults: 30 layers of 30 heads
+  models::ModelSpec model = model_of("cogvideox-2b.yaml");  // 30 layers of 30 heads
 };
 
 TEST_F(ConfigFiles, UnknownModelMatchesNothing) {
-  transformer.num_layers = 7;
-  EXPECT_FALSE(find_model_config(kConfigs, kClass, transformer).has_value());
-  EXPECT_FALSE(find_model_config(kConfigs, "WanTransformer3DModel", {}).has_value());
-  EXPECT_FALSE(find_model_config(folder / "none", kClass, {}).has_value());
+  EXPECT_TRUE(find_model_config(kConfigs, model).has_value());
+  EXPECT_FALSE(find_model_config(folder / "none", model).has_value());
+  models::ModelSpec other = model;
+  other.layers = 7;
+  EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
+  other = model;
+  other.transformer_class = "WanTransformer3DModel";
+  EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
+  other = model;
+  other.marks.clear();  // a family without patch_size_t
+  EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
 }
 
 TEST_F(ConfigFiles, TwoMatchesAreAnError) {
   write("a.yaml", "match: {layers: 30}\n");
   write("b.yaml", "match: {heads: 30}\n");
-  const std::string text = cause([&] { find_model_config(folder.path(), kClass, transformer); });
+  const std::string text = cause([&] { find_model_config(folder.path(), model); });
   EXPECT_THAT(text, HasSubstr("a.yaml"));
   EXPECT_THAT(text, HasSubstr("b.yaml"));
 }
@@ -127,7 +132,7 @@ TEST_F(ConfigFiles, TwoMatchesAreAnError) {
 TEST_F(ConfigFiles, UnknownKeysAreNamed) {
   const auto match = [&](const std::string& text) {
     const fs::path file = write("m.yaml", text);
-    return cause([&] { match_model_config(file, kClass, transformer); });
+    return cause([&] { match_model_config(file, model); });
   };
   EXPECT_THAT(match("match: {layers: 30}\nextra: {a: 1}\n"), HasSubstr("m.yaml:2:1: the key extra"));
   EXPECT_THAT(match("match: {depth: 30}\n"), HasSubstr("m.yaml:1:9: the key match.depth"));

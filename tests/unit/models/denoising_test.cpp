@@ -93,7 +93,7 @@ std::unique_ptr<Denoising> start(std::shared_ptr<Denoiser> denoiser, const std::
   settings.num_inference_steps = 4;
   settings.guidance_scale = 6;
   settings.scheduler = scheduler;
-  settings.latent_frames = 2;
+  settings.latent.frames = 2;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
   return std::make_unique<Denoising>(

@@ -18,6 +18,15 @@ using test::throws_error;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 const char* const kRemedy = "choose a smaller width or height, or fewer frames";
 
+ModelSpec spec_of(int64_t heads) {
+  ModelSpec spec;
+  spec.heads = heads;
+  spec.head_dim = 64;
+  spec.patch = {1, 2, 2};
+  spec.stride = {4, 8, 8};
+  return spec;
+}
+
 GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) {
   GenerateSettings settings;
   settings.guidance_scale = 6;
@@ -25,14 +34,12 @@ GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) 
   settings.width = width;
   settings.height = height;
   settings.num_frames = num_frames;
-  settings.latent_frames = (num_frames - 1) / 4 + 1;
-  settings.latent_height = height / 8;
-  settings.latent_width = width / 8;
+  settings.latent = latent_size(spec_of(30), num_frames, height, width);
   return settings;
 }
 
 MemoryNeed cpu_need(const GenerateSettings& settings, bool decode = true) {
-  return least_memory(settings, decode, {}, at::kCPU, at::kFloat);
+  return least_memory(settings, decode, spec_of(30), at::kCPU, at::kFloat);
 }
 
 /// Of this process; 0 where there is no /proc.
@@ -69,11 +76,10 @@ TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
   GenerateSettings in_turn = settings;
   in_turn.guidance_passes = GuidancePasses::in_turn;
   EXPECT_EQ(cpu_need(in_turn, /*decode=*/false).host, block / 2 * 4);
-  const MemoryNeed on_gpu = least_memory(settings, true, {}, at::Device(at::kCUDA, 0), at::kBFloat16);
+  const MemoryNeed on_gpu = least_memory(settings, true, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16);
   EXPECT_EQ(on_gpu.host, video * 4);
   EXPECT_EQ(on_gpu.device, block * 2);
-  CogVideoXConfig narrow;
-  narrow.num_attention_heads = 1;
+  const ModelSpec narrow = spec_of(1);
   EXPECT_EQ(least_memory(settings, true, narrow, at::kCPU, at::kFloat).host, video * 8);
   EXPECT_EQ(least_memory(settings, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
 }
@@ -126,8 +132,7 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
 
 TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
-  CogVideoXConfig tiny;
-  tiny.num_attention_heads = 4;
+  const ModelSpec tiny = spec_of(4);
   for (const bool decode : {true, false}) {
     GenerateRequest request = request_of(decode ? 192 : 256, decode ? 9 : 33);
     request.decode = decode;

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/model_folder.h"
+#include "models/dit/cogvideox_config.h"
+#include "models/vae/cogvideox_vae_config.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

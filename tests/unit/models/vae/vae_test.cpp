@@ -22,7 +22,7 @@ class Vae : public ::testing::Test {
  protected:
   const c10::InferenceMode inference;
   Component component = test::vae_component(test::parity_families().front(), "vae_small");
-  std::unique_ptr<VaeDecoder> vae = load_cogvideox_vae(component, at::kCPU, at::kFloat);
+  std::unique_ptr<VaeDecoder> vae = load_vae(component, at::kCPU, at::kFloat);
 };
 
 TEST_F(Vae, MakesAsManyFramesAsItSays) {

@@ -1,0 +1,45 @@
+// The model families that this program runs, one row each: what model_index.json may name, and what is to be known of a
+// checkpoint before any weight is read. No torch: components.h has what loads weights.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/spec.h"
+
+namespace sparsereel::models {
+
+class ModelFolder;
+
+/// A component of a pipeline folder.
+struct Part {
+  std::string role;                  // "transformer", as its folder is called
+  std::vector<std::string> classes;  // that are supported; random weights take the first
+};
+
+struct Family {
+  std::string pipeline_class;  // of model_index.json
+  std::string name;            // for people
+  std::vector<Part> parts;     // by their roles
+  std::vector<SamplerName> samplers;
+  /// Reads the configs of all parts, and nothing else. Throws Error naming file and field where one is impossible, or
+  /// where two do not fit each other.
+  ModelSpec (*describe)(const ModelFolder& folder);
+
+  const Part& part(std::string_view role) const;
+};
+
+/// Every family, in the order in which help texts list them.
+const std::vector<Family>& families();
+
+/// The family of a pipeline class; nullptr where it is not supported.
+const Family* find_family(std::string_view pipeline_class);
+
+/// What the folder's family says of it.
+ModelSpec describe(const ModelFolder& folder);
+
+/// Samplers of all families, each once.
+std::vector<SamplerName> all_samplers();
+
+}  // namespace sparsereel::models

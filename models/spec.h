@@ -1,0 +1,93 @@
+// What general code knows of a model, whatever its family, and the arithmetic of its sizes. Filled in once, by the
+// family's describe(). No torch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hilbert/token_order.h"
+
+namespace sparsereel::models {
+
+enum class Precision { run, fp32 };  // run: the dtype that the run was asked for
+
+/// Axes of latents, which are also those in which noise is drawn.
+enum class LatentLayout {
+  frames_first,    // [1, F, C, H, W]
+  channels_first,  // [1, C, F, H, W]
+};
+
+/// A sampler by both of its names, "ddim" and its class in diffusers.
+struct SamplerName {
+  std::string name, class_name;
+};
+
+/// Of a request, where neither it nor a file says otherwise.
+struct Defaults {
+  int64_t width = 0, height = 0, frames = 0;  // pixels, frames: what the checkpoint was made for
+  int64_t steps = 0;
+  double guidance = 0;
+  double fps = 0;
+  std::string sampler;  // class
+};
+
+/// Sizes of latents.
+struct LatentSize {
+  int64_t frames = 0, height = 0, width = 0;
+};
+
+struct ModelSpec {
+  std::string transformer_class;  // "SomeTransformer3DModel"
+  std::string variant;            // of its family, for people: "5b layout (rotary positions)"
+  /// Fields of the transformer's config, as YAML writes them, by which configs/ tell checkpoints of a class apart that
+  /// layers and heads do not.
+  std::map<std::string, std::string> marks;
+  int64_t layers = 0, heads = 0, head_dim = 0;
+  int64_t latent_channels = 0;
+  int64_t text_length = 0;                 // most tokens of a prompt
+  int64_t train_steps = 0;                 // of the sampler: a run has no more
+  std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
+  std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
+  LatentLayout layout = LatentLayout::frames_first;
+  Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
+  std::vector<SamplerName> samplers;  // that the family runs
+  Defaults defaults;
+};
+
+/// Frames and pixels as resolve_request() lets them through.
+inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {
+  return {(frames - 1) / spec.stride[0] + 1, height / spec.stride[1], width / spec.stride[2]};
+}
+
+/// Of latents that a sampler steps: whole groups of patch[0] latent frames. The surplus stands first and is dropped
+/// before decoding.
+inline int64_t padded_frames(const ModelSpec& spec, int64_t latent_frames) {
+  return (latent_frames + spec.patch[0] - 1) / spec.patch[0] * spec.patch[0];
+}
+
+inline std::vector<int64_t> latents_shape(const ModelSpec& spec, const LatentSize& size) {
+  const int64_t frames = padded_frames(spec, size.frames);
+  if (spec.layout == LatentLayout::frames_first) return {1, frames, spec.latent_channels, size.height, size.width};
+  return {1, spec.latent_channels, frames, size.height, size.width};
+}
+
+/// Axis of the frames in latents.
+inline int64_t frames_axis(LatentLayout layout) {
+  return layout == LatentLayout::frames_first ? 1 : 2;
+}
+
+inline hilbert::Grid token_grid(const ModelSpec& spec, const LatentSize& size) {
+  return {padded_frames(spec, size.frames) / spec.patch[0], size.height / spec.patch[1], size.width / spec.patch[2]};
+}
+
+/// Of one guidance pass, text included. A double, which no size overflows.
+inline double token_count(const ModelSpec& spec, const LatentSize& size, int64_t text_tokens) {
+  const hilbert::Grid grid = token_grid(spec, size);
+  return static_cast<double>(grid.frames) * static_cast<double>(grid.height) * static_cast<double>(grid.width) +
+         static_cast<double>(text_tokens);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,13 @@
+// CogVideoX's VAE.
+#pragma once
+
+#include <memory>
+
+#include "models/vae/vae.h"
+
+namespace sparsereel::models {
+
+/// As load_vae() of components.h.
+std::unique_ptr<VaeDecoder> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype);
+
+}  // namespace sparsereel::models
