@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/commands/bench/columns.h"
 #include "app/commands/finish_video.h"
 #include "app/commands/tune/session.h"
 #include "app/counted.h"
+#include "app/measure/table.h"
 #include "app/media/plot.h"
 #include "attention/attention.h"
 #include "attention/profile.h"
@@ -185,11 +185,10 @@ std::string missed_floor(const TunePlan& plan, const Found& found) {
   if (!found.tuned) return "no video was compared";
   if (found.passed) return {};
   std::string text;
-  if (plan.min_psnr)
-    text += "PSNR " + fixed(found.tuned->psnr, 2) + " dB of --min-psnr " + bench::chosen_text(*plan.min_psnr);
+  if (plan.min_psnr) text += "PSNR " + fixed(found.tuned->psnr, 2) + " dB of --min-psnr " + chosen_text(*plan.min_psnr);
   if (plan.min_ssim)
     text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed(found.tuned->ssim, 4) + " of --min-ssim " +
-            bench::chosen_text(*plan.min_ssim);
+            chosen_text(*plan.min_ssim);
   return "the best videos reach " + text;
 }
 
@@ -299,7 +298,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
     throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
                     "choose another --dtype or --device");
   const std::string& model = pipeline->model_hash();
-  report.content["machine"] = bench::machine_report(pipeline->device());
+  report.content["machine"] = machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
@@ -308,12 +307,12 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   tuning::TuneState state =
       tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline, folder));
   const size_t resumed_samples = state.sampled.size();
-  bench::Watcher watcher(
+  RunProgress progress(
       !plan.run.quiet, report,
       "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");
   const tuning::Deadline deadline(start, plan.budget_seconds);
-  const Found found = tuning::Session(plan, *pipeline, watcher, deadline, state).run();
-  watcher.clear();
+  const Found found = tuning::Session(plan, *pipeline, progress, deadline, state).run();
+  progress.clear();
 
   const attention::Profile profile = make_profile(plan, *pipeline, found, model);
   const std::string missed = missed_floor(plan, found);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "app/commands/bench/columns.h"
+#include "app/measure/table.h"
 
 namespace sparsereel::app::bench {
 namespace {

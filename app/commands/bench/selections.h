@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/columns.h"
+#include "app/measure/table.h"
 #include "attention/policy.h"
 
 namespace sparsereel::app::bench {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "app/commands/bench/columns.h"
+#include "app/measure/table.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/watcher.h"
 #include "app/commands/tune/options.h"
 #include "app/commands/tune/state.h"
+#include "app/measure/run_progress.h"
 #include "models/denoising.h"
 #include "models/pipeline.h"
 
@@ -49,7 +49,7 @@ struct Found {
 
 class Session {
  public:
-  Session(const TunePlan& plan, models::Pipeline& pipeline, bench::Watcher& watcher, const Deadline& deadline,
+  Session(const TunePlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Deadline& deadline,
           TuneState& state);
 
   /// Throws Error where the budget ends before every head was measured once.
@@ -74,7 +74,7 @@ class Session {
 
   const TunePlan& plan_;
   models::Pipeline& pipeline_;
-  bench::Watcher& watcher_;
+  RunProgress& progress_;
   const Deadline& deadline_;
   TuneState& state_;
   int64_t steps_, selection_rows_;

@@ -1,10 +1,10 @@
-// The columns of `bench attention`; see table.h.
-#include "app/commands/bench/table.h"
+// The columns of `bench attention`; see attention_rows.h.
+#include "app/commands/bench/attention_rows.h"
 
 #include <algorithm>
 #include <functional>
 
-#include "app/commands/bench/columns.h"
+#include "app/measure/table.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -13,12 +13,12 @@ using Columns = std::vector<Column<Row>>;
 
 Column<Row> number_column(const std::string& title, const std::string& name, int digits,
                           const std::function<std::optional<double>(const Row&)>& value) {
-  return bench::number_column<Row>(title, name, digits, value);
+  return app::number_column<Row>(title, name, digits, value);
 }
 
 Column<Row> text_column(const std::string& title, const std::string& name,
                         const std::function<std::string(const Row&)>& value) {
-  return bench::text_column<Row>(title, name, value);
+  return app::text_column<Row>(title, name, value);
 }
 
 /// What the shape alone does not say: "causal", "226 text".

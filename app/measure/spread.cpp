@@ -1,10 +1,10 @@
 // Quantiles; see spread.h.
-#include "app/commands/bench/spread.h"
+#include "app/measure/spread.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 double quantile(const std::vector<double>& sorted, double share) {
@@ -25,4 +25,4 @@ Spread spread(std::vector<double> values) {
           .most = values.back()};
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -1,5 +1,5 @@
-// Numbers, Markdown and CSV as text; see columns.h.
-#include "app/commands/bench/columns.h"
+// Numbers, Markdown and CSV as text; see table.h.
+#include "app/measure/table.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "app/commands/finish_video.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 std::string markdown_cell(const std::string& text) {
@@ -170,4 +170,4 @@ std::string csv_table(const std::vector<std::string>& names, const std::vector<s
   return text;
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

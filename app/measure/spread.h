@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 struct Spread {
   double median = 0;
@@ -16,4 +16,4 @@ struct Spread {
 /// Quantiles are interpolated linearly between neighbours. At least one value is needed.
 Spread spread(std::vector<double> values);
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/spread.h"
+#include "app/measure/spread.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 /// A cell's text for people (few digits) or for programs.
 enum class Style { people, programs };
@@ -105,4 +105,4 @@ std::string csv_of(const std::vector<Row>& rows, const std::vector<Column<Row>>&
   return csv_table(names, cells_of(rows, columns, Style::programs));
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -1,5 +1,5 @@
 // The clock and the rounds; see timing.h.
-#include "app/commands/bench/timing.h"
+#include "app/measure/timing.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -12,7 +12,7 @@
 #include "hilbert/error.h"
 #include "models/device.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 std::string first_line(const std::string& text) {
@@ -84,23 +84,23 @@ double milliseconds_of(c10::Device device, const std::function<void()>& call) {
   return Timer::now() - start;
 }
 
-std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,
+std::vector<Measurement> alternate(const std::vector<TimedCall>& contenders, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round) {
-  std::vector<Measurement> measurements(contestants.size());
-  std::vector<Turn> turns(contestants.size());
+  std::vector<Measurement> measurements(contenders.size());
+  std::vector<Turn> turns(contenders.size());
   int64_t calls = 0;
   for (int64_t round = 0; round < rounds.warmup + rounds.repetitions; ++round) {
     before_round(round);
-    for (size_t i = 0; i < contestants.size(); ++i) {
+    for (size_t i = 0; i < contenders.size(); ++i) {
       turns[i].done = 0;
       while (turns[i].done < turns[i].calls && measurements[i].failure.empty()) {
         const int64_t buffer = calls++ % rounds.buffers;
-        measurements[i].failure = failure_of([&] { timer.time([&] { contestants[i](buffer); }); });
+        measurements[i].failure = failure_of([&] { timer.time([&] { contenders[i](buffer); }); });
         if (measurements[i].failure.empty()) ++turns[i].done;
       }
     }
     const std::vector<double> times = turn_times(timer.finish(), turns);
-    for (size_t i = 0; i < contestants.size(); ++i) {
+    for (size_t i = 0; i < contenders.size(); ++i) {
       if (turns[i].done == 0) continue;
       turns[i].calls = calls_of(rounds.turn_ms, times[i]);
       if (round >= rounds.warmup && measurements[i].failure.empty()) measurements[i].milliseconds.push_back(times[i]);
@@ -120,4 +120,4 @@ std::string failure_of(const std::function<void()>& call) {
   }
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app
