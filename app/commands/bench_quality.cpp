@@ -14,7 +14,7 @@
 #include "app/commands/finish_video.h"
 #include "app/counted.h"
 #include "app/measure/table.h"
-#include "attention/attention.h"
+#include "app/measure/whole_videos.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
@@ -27,14 +27,6 @@ using bench::QualityRow;
 void check_profiles(const QualityPlan& plan, const models::Pipeline& pipeline) {
   for (const TunedProfile& profile : plan.profiles)
     check_profile("--profile " + profile.file.string(), profile, plan.run.model, pipeline);
-}
-
-void check_sparse_runs(const models::Pipeline& pipeline) {
-  const std::string reason =
-      attention::unsupported_reason(attention::Mode::sparse, pipeline.device(), pipeline.dtype());
-  if (!reason.empty())
-    throw bad_input("sparse attention cannot run on " + pipeline.device().str() + ": " + reason,
-                    "choose another --dtype or --device");
 }
 
 /// The judge where one is there and a prompt tells something that it can see.

@@ -13,8 +13,8 @@
 #include "app/commands/tune/session.h"
 #include "app/counted.h"
 #include "app/measure/table.h"
+#include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
-#include "attention/attention.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
@@ -292,11 +292,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
-  if (const std::string reason =
-          attention::unsupported_reason(attention::Mode::sparse, pipeline->device(), pipeline->dtype());
-      !reason.empty())
-    throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
-                    "choose another --dtype or --device");
+  check_sparse_runs(*pipeline);
   const std::string& model = pipeline->model_hash();
   report.content["machine"] = machine_report(pipeline->device());
 

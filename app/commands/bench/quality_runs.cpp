@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "app/measure/quality.h"
-#include "app/measure/spread.h"
 #include "app/measure/timing.h"
+#include "app/measure/whole_videos.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -54,15 +54,10 @@ std::vector<QualityRow> QualityRuns::rows() const {
 }
 
 void QualityRuns::encode_prompts() {
-  progress_.stage("text");
-  if (!pipeline_.streams_text_encoder()) pipeline_.load_text_encoder();
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
-    texts_.push_back(pipeline_.encode_text(plan_.request_of(prompt)).to(at::kCPU));
-  }
-  pipeline_.release_text_encoder();
-  progress_.stage("load transformer");
-  pipeline_.load_transformer();
+  const auto prompts = static_cast<int64_t>(plan_.prompts.size());
+  std::vector<models::GenerateRequest> requests;
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) requests.push_back(plan_.request_of(prompt));
+  texts_ = encode_texts(pipeline_, requests, progress_, [&](int64_t done) { progress_.round(done, prompts); });
 }
 
 std::unique_ptr<models::Denoising> QualityRuns::start(const models::GenerateRequest& request, size_t prompt) {

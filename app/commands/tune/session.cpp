@@ -9,8 +9,9 @@
 #include "app/clock.h"
 #include "app/interrupt.h"
 #include "app/measure/quality.h"
+#include "app/measure/timing.h"
+#include "app/measure/whole_videos.h"
 #include "hilbert/error.h"
-#include "models/device.h"
 
 namespace sparsereel::app::tuning {
 namespace {
@@ -63,21 +64,13 @@ models::GenerateRequest Session::request_of(int64_t prompt) const {
   return request;
 }
 
-void Session::save() const {
-  state_.save(state_beside(plan_.output));
+void Session::poll() {
+  progress_.stop_if_interrupted();
+  deadline_.check();
 }
 
-void Session::encode_prompts() {
-  progress_.stage("text");
-  if (!pipeline_.streams_text_encoder()) pipeline_.load_text_encoder();
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    progress_.stop_if_interrupted();
-    deadline_.check();
-    texts_.push_back(pipeline_.encode_text(request_of(static_cast<int64_t>(prompt))));
-  }
-  pipeline_.release_text_encoder();
-  progress_.stage("load transformer");
-  pipeline_.load_transformer();
+void Session::save() const {
+  state_.save(state_beside(plan_.output));
 }
 
 /// Whether sampling may end: every head was measured, and there is a video to compare with.
@@ -104,11 +97,8 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
                   std::to_string(plan_.prompts.size()));
   models::GenerateRequest request = request_of(prompt);
   request.attention_mode = attention::Mode::full;
-  const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]);
-  HeadTrials trials(plan_.request.attention_policy, selection_rows_, [this] {
-    progress_.stop_if_interrupted();
-    deadline_.check();
-  });
+  const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)].to(pipeline_.device()));
+  HeadTrials trials(plan_.request.attention_policy, selection_rows_, [this] { poll(); });
   const HeadSearch fresh(plan_.request.attention_policy.defaults, plan_.bounds);
   const int64_t end = to_the_end || steps.empty() ? steps_ : steps.back() + 1;
   while (denoising->done() < end) {
@@ -124,10 +114,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
       denoising->attention().watcher = [&](const models::AttentionCall& call) {
         const auto layer = static_cast<size_t>(call.context.layer);
         if (heads.size() <= layer) heads.resize(layer + 1, {static_cast<size_t>(call.q.size(2)), fresh});
-        models::synchronize(pipeline_.device());
-        const auto start = std::chrono::steady_clock::now();
-        trials.run(call, heads);  // waits for the device
-        trial_seconds += seconds_since(start);
+        trial_seconds += milliseconds_of(pipeline_.device(), [&] { trials.run(call, heads); }) / 1000;
       };
     }
     const auto start = std::chrono::steady_clock::now();
@@ -179,17 +166,13 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
       models::GenerateRequest request = request_of(prompt);
       request.attention_mode = attention::Mode::sparse;
       request.attention_policy = policy;
-      runs.push_back(pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]));
+      runs.push_back(pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)].to(pipeline_.device())));
     }
     for (int64_t step = 0; step < steps_; ++step) {
       progress_.round(prompt * steps_ + step, videos * steps_);
       for (size_t i = 0; i < runs.size(); ++i) {
         deadline_.check();
-        models::synchronize(pipeline_.device());
-        const auto begin = std::chrono::steady_clock::now();
-        runs[i]->step();
-        models::synchronize(pipeline_.device());
-        figures[i].step_seconds += seconds_since(begin);
+        figures[i].step_seconds += milliseconds_of(pipeline_.device(), [&] { runs[i]->step(); }) / 1000;
       }
     }
     for (size_t i = state_.untuned ? 1 : 0; i < runs.size(); ++i) add_figures(figures[i], runs[i]->latents(), prompt);
@@ -301,7 +284,10 @@ bool Session::compare_videos(Found& found) {
 Found Session::run() {
   Found found;
   try {
-    encode_prompts();
+    std::vector<models::GenerateRequest> requests;
+    for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
+      requests.push_back(request_of(static_cast<int64_t>(prompt)));
+    texts_ = encode_texts(pipeline_, requests, progress_, [this](int64_t) { poll(); });
     found.complete = sample_heads();
     if (!found.complete) found.ended_before = "all steps were sampled";
   } catch (const OutOfTime&) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/clock.h"
 #include "app/commands/tune/options.h"
 #include "app/commands/tune/state.h"
 #include "app/measure/run_progress.h"
@@ -23,7 +24,7 @@ class Deadline {
   Deadline(std::chrono::steady_clock::time_point start, double seconds) : start_(start), seconds_(seconds) {}
 
   double seconds() const { return seconds_; }
-  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double elapsed() const { return seconds_since(start_); }
   double left() const { return seconds_ - elapsed(); }
   void check() const {
     if (left() <= 0) throw OutOfTime{};
@@ -56,7 +57,8 @@ class Session {
   Found run();
 
  private:
-  void encode_prompts();
+  /// Throws where the user or the budget ends the run.
+  void poll();
   bool sample_heads();
   bool sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, bool to_the_end);
   bool has_enough() const;
