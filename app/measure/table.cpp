@@ -141,6 +141,11 @@ std::optional<double> of_spread(const std::optional<Spread>& spread, double Spre
   return spread ? std::optional((*spread).*member) : std::nullopt;
 }
 
+std::string quartiles_text(const Spread& spread) {
+  return number_text(spread.lower_quartile, 4, Style::people) + "-" +
+         number_text(spread.upper_quartile, 4, Style::people);
+}
+
 nlohmann::json spread_fields(const std::optional<Spread>& milliseconds) {
   return {{"ms", or_null(of_spread(milliseconds, &Spread::median))},
           {"ms_lower_quartile", or_null(of_spread(milliseconds, &Spread::lower_quartile))},

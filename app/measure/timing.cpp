@@ -15,6 +15,13 @@
 namespace sparsereel::app {
 namespace {
 
+double quantile(const std::vector<double>& sorted, double share) {
+  const double position = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(position);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], position - std::floor(position));
+}
+
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -43,6 +50,15 @@ size_t calls_of(double turn_ms, double call_ms) {
 }
 
 }  // namespace
+
+Spread spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {.median = quantile(values, 0.5),
+          .lower_quartile = quantile(values, 0.25),
+          .upper_quartile = quantile(values, 0.75),
+          .least = values.front(),
+          .most = values.back()};
+}
 
 double Timer::now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -10,9 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "app/measure/spread.h"
-
 namespace sparsereel::app {
+
+/// Of repeated measurements.
+struct Spread {
+  double median = 0;
+  double lower_quartile = 0;
+  double upper_quartile = 0;
+  double least = 0;
+  double most = 0;
+};
+
+/// Quantiles are interpolated linearly between neighbours. At least one value is needed.
+Spread spread(std::vector<double> values);
 
 /// Times calls on a device, milliseconds each. On a GPU it brackets the call with events on the current stream, so that
 /// host time counts only where the device waits for the host.

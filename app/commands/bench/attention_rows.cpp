@@ -9,17 +9,8 @@
 namespace sparsereel::app::bench {
 namespace {
 
-using Columns = std::vector<Column<Row>>;
-
-Column<Row> number_column(const std::string& title, const std::string& name, int digits,
-                          const std::function<std::optional<double>(const Row&)>& value) {
-  return app::number_column<Row>(title, name, digits, value);
-}
-
-Column<Row> text_column(const std::string& title, const std::string& name,
-                        const std::function<std::string(const Row&)>& value) {
-  return app::text_column<Row>(title, name, value);
-}
+using AttentionColumn = Column<Row>;
+using Columns = std::vector<AttentionColumn>;
 
 /// What the shape alone does not say: "causal", "226 text".
 std::string traits(const Row& row) {
@@ -37,60 +28,59 @@ std::optional<double> prepass_percent(const Row& row) {
 
 std::string quartiles(const Row& row) {
   if (!row.ms) return {};
-  return number_text(row.ms->lower_quartile, 4, Style::people) + "-" +
-         number_text(row.ms->upper_quartile, 4, Style::people);
+  return quartiles_text(*row.ms);
 }
 
 Columns shared_columns() {
   Columns columns = {
-      text_column("workload", "workload", [](const Row& row) { return row.workload.name; }),
-      text_column("B,H,N,D", "shape", [](const Row& row) { return row.workload.shape.text(); }),
-      text_column("mode", "mode", [](const Row& row) { return row.mode; }),
+      AttentionColumn::text("workload", "workload", [](const Row& row) { return row.workload.name; }),
+      AttentionColumn::text("B,H,N,D", "shape", [](const Row& row) { return row.workload.shape.text(); }),
+      AttentionColumn::text("mode", "mode", [](const Row& row) { return row.mode; }),
   };
-  for (Column<Row>& column : selection_columns<Row>([](const Row& row) { return row.selection; }))
-    columns.push_back(std::move(column));
+  append(columns, selection_columns<Row>([](const Row& row) { return row.selection; }));
   const Columns more = {
-      text_column("kernel", "kernel", [](const Row& row) { return row.kernel; }),
-      text_column("dtype", "dtype", [](const Row& row) { return row.dtype; }),
-      number_column("ms", "ms", 4, [](const Row& row) { return of_spread(row.ms, &Spread::median); }),
+      AttentionColumn::text("kernel", "kernel", [](const Row& row) { return row.kernel; }),
+      AttentionColumn::text("dtype", "dtype", [](const Row& row) { return row.dtype; }),
+      AttentionColumn::number("ms", "ms", 4, [](const Row& row) { return of_spread(row.ms, &Spread::median); }),
   };
-  columns.insert(columns.end(), more.begin(), more.end());
+  append(columns, more);
   return columns;
 }
 
 Columns figure_columns() {
   return {
-      number_column("TOPS", "tops", 4, [](const Row& row) { return row.tops; }),
-      number_column("% of limit", "limit_percent", 3, [](const Row& row) { return row.limit_percent; }),
-      number_column("x dense", "speedup", 3, [](const Row& row) { return row.speedup; }),
-      number_column("pre-pass ms", "prepass_ms", 3, [](const Row& row) { return row.prepass_ms; }),
-      number_column("pre-pass %", "prepass_percent", 3, prepass_percent),
-      number_column("sparsity", "sparsity", 3, [](const Row& row) { return row.sparsity; }),
-      number_column("means", "mean_share", 3, [](const Row& row) { return row.mean_share; }),
-      number_column("predicted", "predicted_error", 3, [](const Row& row) { return row.predicted_error; }),
-      number_column("rel. L1", "rel_l1", 3, [](const Row& row) { return row.rel_l1; }),
-      number_column("cosine", "cosine", 6, [](const Row& row) { return row.cosine; }),
-      text_column("note", "note", [](const Row& row) { return row.note; }),
+      AttentionColumn::number("TOPS", "tops", 4, [](const Row& row) { return row.tops; }),
+      AttentionColumn::number("% of limit", "limit_percent", 3, [](const Row& row) { return row.limit_percent; }),
+      AttentionColumn::number("x dense", "speedup", 3, [](const Row& row) { return row.speedup; }),
+      AttentionColumn::number("pre-pass ms", "prepass_ms", 3, [](const Row& row) { return row.prepass_ms; }),
+      AttentionColumn::number("pre-pass %", "prepass_percent", 3, prepass_percent),
+      AttentionColumn::number("sparsity", "sparsity", 3, [](const Row& row) { return row.sparsity; }),
+      AttentionColumn::number("means", "mean_share", 3, [](const Row& row) { return row.mean_share; }),
+      AttentionColumn::number("predicted", "predicted_error", 3, [](const Row& row) { return row.predicted_error; }),
+      AttentionColumn::number("rel. L1", "rel_l1", 3, [](const Row& row) { return row.rel_l1; }),
+      AttentionColumn::number("cosine", "cosine", 6, [](const Row& row) { return row.cosine; }),
+      AttentionColumn::text("note", "note", [](const Row& row) { return row.note; }),
   };
 }
 
 Columns markdown_columns() {
   Columns columns = shared_columns();
-  columns.insert(columns.begin() + 2, text_column("", "", traits));
-  columns.push_back(text_column("quartiles", "", quartiles));
-  for (Column<Row>& column : figure_columns()) columns.push_back(std::move(column));
+  columns.insert(columns.begin() + 2, AttentionColumn::text("", "", traits));
+  columns.push_back(AttentionColumn::text("quartiles", "", quartiles));
+  append(columns, figure_columns());
   return columns;
 }
 
 Columns csv_columns() {
   Columns columns = shared_columns();
-  for (Column<Row>& column : spread_columns<Row>()) columns.push_back(std::move(column));
-  for (Column<Row>& column : figure_columns()) columns.push_back(std::move(column));
-  columns.push_back(text_column("", "device", [](const Row& row) { return row.device; }));
-  columns.push_back(text_column("", "causal", [](const Row& row) { return row.workload.causal ? "1" : "0"; }));
+  append(columns, spread_columns<Row>());
+  append(columns, figure_columns());
+  columns.push_back(AttentionColumn::text("", "device", [](const Row& row) { return row.device; }));
   columns.push_back(
-      text_column("", "text_tokens", [](const Row& row) { return std::to_string(row.workload.text_tokens); }));
-  columns.push_back(text_column("", "token_order", [](const Row& row) { return row.workload.token_order; }));
+      AttentionColumn::text("", "causal", [](const Row& row) { return row.workload.causal ? "1" : "0"; }));
+  columns.push_back(AttentionColumn::text("", "text_tokens",
+                                          [](const Row& row) { return std::to_string(row.workload.text_tokens); }));
+  columns.push_back(AttentionColumn::text("", "token_order", [](const Row& row) { return row.workload.token_order; }));
   return columns;
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/commands/bench/selections.h"
-#include "app/measure/spread.h"
+#include "app/measure/timing.h"
 #include "app/measure/workloads.h"
 
 namespace sparsereel::app::bench {
