@@ -65,4 +65,11 @@ void require_choice(const std::string& what, std::string_view word, const std::v
   throw bad_input(what + ": one of " + known + " is needed", did_you_mean(word, choices, otherwise));
 }
 
+void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most) {
+  if (value && (*value < least || *value > most))
+    throw bad_input(
+        option + " " + std::to_string(*value) + " is outside " + std::to_string(least) + " to " + std::to_string(most),
+        "give a number in that range");
+}
+
 }  // namespace sparsereel::app

@@ -1,6 +1,8 @@
 // The known name that a mistyped one most likely means, for errors that help.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,5 +28,8 @@ bool is_choice(std::string_view word, const std::vector<std::string>& choices);
 /// see ...". `what` is how the error names the value: "--format cvs".
 void require_choice(const std::string& what, std::string_view word, const std::vector<std::string>& choices,
                     const std::string& otherwise);
+
+/// Throws Error naming the option where its value is outside least to most.
+void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most);
 
 }  // namespace sparsereel::app

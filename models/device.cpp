@@ -170,8 +170,7 @@ c10::Device resolve_device(const std::string& text) {
   const int64_t number = text == "cuda" ? 0 : device_number(text);
   std::string reason;
   if (!cuda_available(&reason))
-    throw bad_option("device", text + ": " + reason,
-                     "use device cpu; 'sparsereel doctor' says what a GPU run needs");
+    throw bad_option("device", text + ": " + reason, "use device cpu; 'sparsereel doctor' says what a GPU run needs");
   const c10::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
   if (number >= count)
     throw bad_option("device", text + ": there is no such GPU",

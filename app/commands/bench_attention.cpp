@@ -9,13 +9,13 @@
 #include <filesystem>
 
 #include "app/commands/bench/accuracy.h"
-#include "app/commands/bench/captured.h"
+#include "app/commands/bench/attention_rows.h"
 #include "app/commands/bench/contenders.h"
 #include "app/commands/bench/hardware.h"
-#include "app/commands/bench/table.h"
-#include "app/commands/bench/timing.h"
-#include "app/commands/bench/watcher.h"
 #include "app/counted.h"
+#include "app/measure/captured.h"
+#include "app/measure/run_progress.h"
+#include "app/measure/timing.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/device.h"
@@ -40,12 +40,12 @@ struct Run {
   int64_t repetitions = 5;
   int64_t turn_ms = 0;
   std::optional<int64_t> accuracy_rows;
-  std::optional<bench::Capture> capture;
+  std::optional<Capture> capture;
 };
 
 /// One workload in each token order.
 void add_capture(const std::string& file, Run& run) {
-  run.capture = bench::read_capture(file);
+  run.capture = read_capture(file);
   const auto sizes = run.capture->calls.front().q.sizes();
   for (const hilbert::TokenOrder order : run.plan.orders)
     run.plan.workloads.push_back(
@@ -61,7 +61,7 @@ Run prepare(const bench::AttentionOptions& options) {
   run.plan = bench::make_plan(options);
   run.device = models::resolve_device(options.device);
   run.dtype = models::resolve_dtype(options.dtype, run.device, at::kBFloat16);
-  run.device_name = bench::device_name(run.device);
+  run.device_name = device_name(run.device);
   if (!run.device.is_cpu()) run.limit = bench::hardware_limit(run.device_name);
   // A CPU run is slow and steady; a GPU's clock has to settle first.
   run.warmup = options.warmup.value_or(run.device.is_cpu() ? 1 : 5);
@@ -74,7 +74,7 @@ Run prepare(const bench::AttentionOptions& options) {
 
 /// What a workload is measured on.
 struct Data {
-  std::vector<bench::Inputs> inputs;
+  std::vector<Inputs> inputs;
   bool together = false;  // captured: a contender runs on all of them, its time is their mean; else they take turns
   std::optional<int64_t> accuracy_rows;  // none: every query
 
@@ -84,11 +84,11 @@ struct Data {
 };
 
 /// Before the inputs are made, since a Linux that runs out of memory kills instead of refusing.
-void check_memory(const Run& run, const bench::Workload& workload, int64_t copies) {
+void check_memory(const Run& run, const Workload& workload, int64_t copies) {
   // Beside the inputs: an output, and fp32 copies of q, k, v and the output on a CPU.
-  const double one = bench::input_bytes(workload.shape, run.dtype, 1);
-  const double beside = run.device.is_cpu() ? bench::input_bytes(workload.shape, at::kFloat, 1) * 5 / 3 : one / 3;
-  const double needed = bench::input_bytes(workload.shape, run.dtype, copies) + beside;
+  const double one = input_bytes(workload.shape, run.dtype, 1);
+  const double beside = run.device.is_cpu() ? input_bytes(workload.shape, at::kFloat, 1) * 5 / 3 : one / 3;
+  const double needed = input_bytes(workload.shape, run.dtype, copies) + beside;
   const uint64_t available = models::free_memory(run.device);
   if (needed > static_cast<double>(available))
     throw bad_input("shape " + workload.shape.text() + " needs about " +
@@ -102,7 +102,7 @@ std::optional<double> limit_of(const Run& run, Mode mode) {
   return mode == Mode::full ? run.limit->bits16 : run.limit->bits8;
 }
 
-Row start_row(const Run& run, const bench::Workload& workload, const bench::Contender& contender) {
+Row start_row(const Run& run, const Workload& workload, const bench::Contender& contender) {
   Row row;
   row.workload = workload;
   row.mode = attention::name(contender.mode);
@@ -113,16 +113,16 @@ Row start_row(const Run& run, const bench::Workload& workload, const bench::Cont
   return row;
 }
 
-Data make_data(const Run& run, const bench::Workload& workload, int64_t copies) {
+Data make_data(const Run& run, const Workload& workload, int64_t copies) {
   if (!workload.captured())
-    return {.inputs = bench::make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.plan.seed),
+    return {.inputs = make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.plan.seed),
             .together = false,
             .accuracy_rows = run.accuracy_rows.value_or(kSampledRows)};
   at::manual_seed(run.plan.seed);  // of the sampled queries
   Data data{.inputs = {}, .together = true, .accuracy_rows = run.accuracy_rows};
-  const at::Tensor places = bench::places_in(hilbert::parse_token_order(workload.token_order), *run.capture);
+  const at::Tensor places = places_in(hilbert::parse_token_order(workload.token_order), *run.capture);
   const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(run.device, run.dtype); };
-  for (const bench::CapturedCall& call : run.capture->calls)
+  for (const CapturedCall& call : run.capture->calls)
     data.inputs.push_back({.q = moved(call.q), .k = moved(call.k), .v = moved(call.v)});
   return data;
 }
@@ -134,10 +134,10 @@ struct Trial {
   bench::Accuracy accuracy;
 };
 
-void run_once(const bench::Contender& contender, const bench::Inputs& inputs,
-              const std::optional<bench::ExactRows>& exact, attention::Workspace& workspace, Trial& trial) {
+void run_once(const bench::Contender& contender, const Inputs& inputs, const std::optional<bench::ExactRows>& exact,
+              attention::Workspace& workspace, Trial& trial) {
   if (!trial.failure.empty()) return;
-  trial.failure = bench::failure_of([&] {
+  trial.failure = failure_of([&] {
     bench::Outcome outcome = contender.run(inputs);
     std::vector<attention::Statistics> layers(1);
     attention::collect_counts(workspace, layers);
@@ -162,16 +162,16 @@ void add_trial(const Trial& trial, bool compared, Row& row) {
 
 /// Every contender once: which can run at all, what they skip, and how exact they are.
 void try_contenders(const std::vector<bench::Contender>& contenders, const Data& data, bool causal,
-                    attention::Workspace& workspace, bench::Watcher& watcher, std::vector<Row>& rows) {
+                    attention::Workspace& workspace, RunProgress& progress, std::vector<Row>& rows) {
   std::vector<Trial> trials(contenders.size());
   const bool compares = data.accuracy_rows != 0;
   for (size_t call = 0; call < data.compared(); ++call) {
-    const bench::Inputs& inputs = data.inputs[call];
-    watcher.stop_if_interrupted();
+    const Inputs& inputs = data.inputs[call];
+    progress.stop_if_interrupted();
     std::optional<bench::ExactRows> exact;
     if (compares) exact = bench::exact_attention(inputs, data.accuracy_rows.value_or(inputs.q.size(1)), causal);
     for (size_t i = 0; i < contenders.size(); ++i) {
-      watcher.stop_if_interrupted();
+      progress.stop_if_interrupted();
       run_once(contenders[i], inputs, exact, workspace, trials[i]);
     }
   }
@@ -179,21 +179,21 @@ void try_contenders(const std::vector<bench::Contender>& contenders, const Data&
 }
 
 /// Runs on the input whose turn it is, or on all.
-bench::Contestant contestant(const Data& data, const std::function<void(const bench::Inputs&)>& run) {
+TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>& run) {
   if (!data.together) return [&data, run](int64_t buffer) { run(data.inputs[static_cast<size_t>(buffer)]); };
   return [&data, run](int64_t) {
-    for (const bench::Inputs& inputs : data.inputs) run(inputs);
+    for (const Inputs& inputs : data.inputs) run(inputs);
   };
 }
 
 /// Of one call.
-bench::Spread spread_of(const bench::Measurement& measurement, const Data& data) {
+Spread spread_of(const Measurement& measurement, const Data& data) {
   std::vector<double> milliseconds = measurement.milliseconds;
   for (double& each : milliseconds) each /= data.calls_at_once();
-  return bench::spread(milliseconds);
+  return spread(milliseconds);
 }
 
-void add_times(const Run& run, const bench::Measurement& measurement, const Data& data, Row& row) {
+void add_times(const Run& run, const Measurement& measurement, const Data& data, Row& row) {
   if (!measurement.failure.empty()) {
     row.note = measurement.failure;
     return;
@@ -205,36 +205,36 @@ void add_times(const Run& run, const bench::Measurement& measurement, const Data
 }
 
 /// Times the rows that have no note yet, and the pre-pass of ours beside them.
-void time_rows(const Run& run, const std::vector<bench::Contender>& contenders, const Data& data,
-               bench::Watcher& watcher, std::vector<Row>& rows) {
-  std::vector<bench::Contestant> contestants;
-  std::vector<std::function<void(const bench::Measurement&)>> receivers;
+void time_rows(const Run& run, const std::vector<bench::Contender>& contenders, const Data& data, RunProgress& progress,
+               std::vector<Row>& rows) {
+  std::vector<TimedCall> calls;
+  std::vector<std::function<void(const Measurement&)>> receivers;
   for (size_t i = 0; i < contenders.size(); ++i) {
     if (!rows[i].note.empty()) continue;
     Row& row = rows[i];
-    contestants.push_back(contestant(data, contenders[i].run));
+    calls.push_back(timed_call(data, contenders[i].run));
     receivers.emplace_back(
-        [&run, &row, &data](const bench::Measurement& measurement) { add_times(run, measurement, data, row); });
+        [&run, &row, &data](const Measurement& measurement) { add_times(run, measurement, data, row); });
     if (!contenders[i].run_prepass) continue;
-    contestants.push_back(contestant(data, contenders[i].run_prepass));
-    receivers.emplace_back([&row, &data](const bench::Measurement& measurement) {
+    calls.push_back(timed_call(data, contenders[i].run_prepass));
+    receivers.emplace_back([&row, &data](const Measurement& measurement) {
       if (measurement.failure.empty()) row.prepass_ms = spread_of(measurement, data).median;
     });
   }
-  bench::Timer timer(run.device);
-  const bench::Rounds rounds{.warmup = run.warmup,
-                             .repetitions = run.repetitions,
-                             .buffers = static_cast<int64_t>(data.inputs.size()),
-                             .turn_ms = static_cast<double>(run.turn_ms)};
-  const auto before_round = [&](int64_t done) { watcher.round(done, rounds.warmup + rounds.repetitions); };
-  const std::vector<bench::Measurement> measurements = bench::alternate(contestants, rounds, timer, before_round);
+  Timer timer(run.device);
+  const Rounds rounds{.warmup = run.warmup,
+                      .repetitions = run.repetitions,
+                      .buffers = static_cast<int64_t>(data.inputs.size()),
+                      .turn_ms = static_cast<double>(run.turn_ms)};
+  const auto before_round = [&](int64_t done) { progress.round(done, rounds.warmup + rounds.repetitions); };
+  const std::vector<Measurement> measurements = alternate(calls, rounds, timer, before_round);
   for (size_t i = 0; i < measurements.size(); ++i) receivers[i](measurements[i]);
 }
 
-std::vector<Row> measure(const Run& run, const bench::Workload& workload, bench::Watcher& watcher) {
-  watcher.stage((workload.name.empty() ? "" : workload.name + " ") + workload.shape.text());
+std::vector<Row> measure(const Run& run, const Workload& workload, RunProgress& progress) {
+  progress.stage((workload.name.empty() ? "" : workload.name + " ") + workload.shape.text());
   const int64_t copies = workload.captured() ? static_cast<int64_t>(run.capture->calls.size())
-                                             : bench::copies_beyond_cache(workload.shape, run.dtype);
+                                             : copies_beyond_cache(workload.shape, run.dtype);
   check_memory(run, workload, copies);
   const Data data = make_data(run, workload, copies);
 
@@ -243,8 +243,8 @@ std::vector<Row> measure(const Run& run, const bench::Workload& workload, bench:
   std::vector<Row> rows;
   rows.reserve(contenders.size());
   for (const bench::Contender& contender : contenders) rows.push_back(start_row(run, workload, contender));
-  try_contenders(contenders, data, workload.causal, workspace, watcher, rows);
-  time_rows(run, contenders, data, watcher, rows);
+  try_contenders(contenders, data, workload.causal, workspace, progress, rows);
+  time_rows(run, contenders, data, progress, rows);
   bench::compare_with_dense(rows);
   return rows;
 }
@@ -301,27 +301,26 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (options.threads) at::set_num_threads(static_cast<int>(*options.threads));
-  bench::report_left_out(run.plan.left_out, report);
-  report.content["machine"] = bench::machine_report(run.device);
+  report_left_out(run.plan.left_out, report);
+  report.content["machine"] = machine_report(run.device);
   if (run.limit)
     report.content["machine"]["limit_tops"] = {{"8_bits", run.limit->bits8}, {"16_bits", run.limit->bits16}};
   report.content["settings"] = settings_report(run, options);
   report.content["rows"] = nlohmann::json::array();
 
   const c10::OptionalDeviceGuard guard(run.device.is_cpu() ? std::nullopt : std::optional(run.device));
-  bench::Watcher watcher(
-      !options.quiet, report,
-      "run the same command again; --json and --report hold the rows of the workloads that were done");
+  RunProgress progress(!options.quiet, report,
+                       "run the same command again; --json and --report hold the rows of the workloads that were done");
   std::vector<Row> rows;
-  for (const bench::Workload& workload : run.plan.workloads) {
-    for (Row& row : measure(run, workload, watcher)) rows.push_back(std::move(row));
+  for (const Workload& workload : run.plan.workloads) {
+    for (Row& row : measure(run, workload, progress)) rows.push_back(std::move(row));
     report.content["rows"] = bench::to_json(rows);
   }
-  watcher.clear();
+  progress.clear();
 
   if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return row.ms.has_value(); }))
     throw run_failure("nothing could be measured: " + rows.front().note, "change the shape, the modes or the dtype");
-  bench::deliver(render(run, options, rows, report.content), options.output, output, rows.size(), report);
+  deliver(render(run, options, rows, report.content), options.output, output, rows.size(), report);
 }
 
 }  // namespace sparsereel::app

@@ -29,10 +29,9 @@ std::string render(const bench::PipelinePlan& plan, const std::vector<bench::Sta
          bench::stage_markdown(rows, plan.video_steps);
 }
 
-std::vector<bench::StageRow> measure(const bench::PipelinePlan& plan, models::Pipeline& pipeline,
-                                     bench::Watcher& watcher, const std::vector<bench::StageRow>& rivals,
-                                     nlohmann::json& written_rows) {
-  bench::PipelineStages stages(plan, pipeline, watcher);
+std::vector<bench::StageRow> measure(const bench::PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
+                                     const std::vector<bench::StageRow>& rivals, nlohmann::json& written_rows) {
+  bench::PipelineStages stages(plan, pipeline, progress);
   std::vector<bench::StageRow> rows;
   for (const auto stage : {&bench::PipelineStages::measure_text, &bench::PipelineStages::measure_steps,
                            &bench::PipelineStages::measure_decode, &bench::PipelineStages::measure_encode}) {
@@ -97,8 +96,8 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
   check_profile(settings, plan.profile, *pipeline);
-  bench::report_left_out(plan.left_out, report);
-  report.content["machine"] = bench::machine_report(pipeline->device());
+  report_left_out(plan.left_out, report);
+  report.content["machine"] = machine_report(pipeline->device());
   report.content["settings"] = settings_report(plan, *pipeline);
   report.content["architecture"] = bench::architecture_of(folder);
   std::vector<bench::StageRow> rivals;
@@ -106,13 +105,13 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  bench::Watcher watcher(!plan.run.quiet, report,
-                         "run the same command again; --json and --report hold the stages that were done");
+  RunProgress progress(!plan.run.quiet, report,
+                       "run the same command again; --json and --report hold the stages that were done");
   const std::vector<bench::StageRow> rows =
-      measure(plan, *pipeline, watcher, rivals, report.content["rows"] = nlohmann::json::array());
-  watcher.clear();
+      measure(plan, *pipeline, progress, rivals, report.content["rows"] = nlohmann::json::array());
+  progress.clear();
   if (!options.heat_map.empty()) write_heat_maps(options.heat_map, heat_maps(rows));
-  bench::deliver(render(plan, rows, report.content), options.output, output, rows.size(), report);
+  deliver(render(plan, rows, report.content), options.output, output, rows.size(), report);
 }
 
 }  // namespace sparsereel::app

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/commands/bench/columns.h"
 #include "app/commands/bench/stage_rows.h"
 #include "app/counted.h"
+#include "app/measure/table.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -17,7 +17,6 @@ namespace {
 constexpr const char* kRemedy =
     "give the --report (or --json) of 'sparsereel bench pipeline', 'bench attention' or 'bench quality'";
 
-using bench::number_of;
 using nlohmann::json;
 
 std::string text_of(const json& row, const char* key) {

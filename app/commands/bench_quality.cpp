@@ -8,13 +8,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "app/commands/bench/columns.h"
 #include "app/commands/bench/quality_runs.h"
 #include "app/commands/bench/run_settings.h"
 #include "app/commands/bench_plot.h"
 #include "app/commands/finish_video.h"
 #include "app/counted.h"
-#include "attention/attention.h"
+#include "app/measure/table.h"
+#include "app/measure/whole_videos.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
@@ -27,14 +27,6 @@ using bench::QualityRow;
 void check_profiles(const QualityPlan& plan, const models::Pipeline& pipeline) {
   for (const TunedProfile& profile : plan.profiles)
     check_profile("--profile " + profile.file.string(), profile, plan.run.model, pipeline);
-}
-
-void check_sparse_runs(const models::Pipeline& pipeline) {
-  const std::string reason =
-      attention::unsupported_reason(attention::Mode::sparse, pipeline.device(), pipeline.dtype());
-  if (!reason.empty())
-    throw bad_input("sparse attention cannot run on " + pipeline.device().str() + ": " + reason,
-                    "choose another --dtype or --device");
 }
 
 /// The judge where one is there and a prompt tells something that it can see.
@@ -94,7 +86,7 @@ nlohmann::json settings_report(const QualityPlan& plan, const models::Pipeline& 
 }
 
 nlohmann::json full_report(const bench::QualityRuns& runs) {
-  nlohmann::json full = {{"step_ms", bench::or_null(runs.full_step_ms())}, {"judge", nullptr}};
+  nlohmann::json full = {{"step_ms", or_null(runs.full_step_ms())}, {"judge", nullptr}};
   if (runs.full_verdicts()) {
     full["judge"] = runs.full_verdicts()->share();
     full["judge_counts"] = bench::verdict_json(*runs.full_verdicts());
@@ -105,7 +97,7 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
 /// "full attention: 612 ms a step, the judge is right for 20 of 20 prompts"
 std::string full_summary(const bench::QualityRuns& runs) {
   std::string text;
-  if (runs.full_step_ms()) text += bench::number_text(*runs.full_step_ms(), 4, bench::Style::people) + " ms a step";
+  if (runs.full_step_ms()) text += number_text(*runs.full_step_ms(), 4, Style::people) + " ms a step";
   if (runs.full_verdicts())
     text += (text.empty() ? "" : ", ") + std::string("the judge is right for ") +
             std::to_string(runs.full_verdicts()->right) + " of " + counted(runs.full_verdicts()->prompts, "prompt");
@@ -189,21 +181,21 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   check_profiles(plan, *pipeline);
   check_sparse_runs(*pipeline);
   pipeline->check_weights();
-  bench::report_left_out(plan.grid.left_out, report);
-  report.content["machine"] = bench::machine_report(pipeline->device());
+  report_left_out(plan.grid.left_out, report);
+  report.content["machine"] = machine_report(pipeline->device());
   report.content["architecture"] = bench::architecture_of(folder);
   report.content["settings"] = settings_report(plan, *pipeline, judge.has_value());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  bench::Watcher watcher(!plan.run.quiet, report,
-                         "run the same command again; --json and --report hold the stages that were done");
-  bench::QualityRuns runs(plan, *pipeline, watcher, judge ? &*judge : nullptr);
+  RunProgress progress(!plan.run.quiet, report,
+                       "run the same command again; --json and --report hold the stages that were done");
+  bench::QualityRuns runs(plan, *pipeline, progress, judge ? &*judge : nullptr);
   measure(runs, report);
-  watcher.clear();
+  progress.clear();
   if (!plan.plot.empty()) write_curves(plan.plot, curves_of(report.content, "this run"));
   write_pictures(plan.pictures, runs.pictures());
-  bench::deliver(render(plan, runs, report.content), options.output, output, runs.rows().size(), report);
+  deliver(render(plan, runs, report.content), options.output, output, runs.rows().size(), report);
 }
 
 }  // namespace sparsereel::app

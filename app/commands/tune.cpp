@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/commands/bench/columns.h"
 #include "app/commands/finish_video.h"
 #include "app/commands/tune/session.h"
 #include "app/counted.h"
+#include "app/measure/table.h"
+#include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
-#include "attention/attention.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/sha256.h"
@@ -182,11 +182,10 @@ std::string missed_floor(const TunePlan& plan, const Found& found) {
   if (!found.tuned) return "no video was compared";
   if (found.passed) return {};
   std::string text;
-  if (plan.min_psnr)
-    text += "PSNR " + fixed(found.tuned->psnr, 2) + " dB of --min-psnr " + bench::chosen_text(*plan.min_psnr);
+  if (plan.min_psnr) text += "PSNR " + fixed(found.tuned->psnr, 2) + " dB of --min-psnr " + chosen_text(*plan.min_psnr);
   if (plan.min_ssim)
     text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed(found.tuned->ssim, 4) + " of --min-ssim " +
-            bench::chosen_text(*plan.min_ssim);
+            chosen_text(*plan.min_ssim);
   return "the best videos reach " + text;
 }
 
@@ -290,13 +289,9 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
-  if (const std::string reason =
-          attention::unsupported_reason(attention::Mode::sparse, pipeline->device(), pipeline->dtype());
-      !reason.empty())
-    throw bad_input("sparse attention cannot run on " + pipeline->device().str() + ": " + reason,
-                    "choose another --dtype or --device");
+  check_sparse_runs(*pipeline);
   const std::string& model = pipeline->model_hash();
-  report.content["machine"] = bench::machine_report(pipeline->device());
+  report.content["machine"] = machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
@@ -305,12 +300,12 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   tuning::TuneState state =
       tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline));
   const size_t resumed_samples = state.sampled.size();
-  bench::Watcher watcher(
+  RunProgress progress(
       !plan.run.quiet, report,
       "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");
   const tuning::Deadline deadline(start, plan.budget_seconds);
-  const Found found = tuning::Session(plan, *pipeline, watcher, deadline, state).run();
-  watcher.clear();
+  const Found found = tuning::Session(plan, *pipeline, progress, deadline, state).run();
+  progress.clear();
 
   const attention::Profile profile = make_profile(plan, *pipeline, found, model);
   const std::string missed = missed_floor(plan, found);

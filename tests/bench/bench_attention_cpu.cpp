@@ -7,19 +7,21 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string_view>
 #include <vector>
 
+#include "app/measure/timing.h"
 #include "attention/attention.h"
 #include "attention/cpu/tile_kernel.h"
 #include "tests/bench/program.h"
 
 namespace {
 
+using sparsereel::app::spread;
+using sparsereel::app::Spread;
+using sparsereel::app::Timer;
 using sparsereel::attention::Context;
 using sparsereel::attention::Dropped;
 using sparsereel::attention::Mode;
@@ -29,20 +31,6 @@ using sparsereel::attention::Workspace;
 using sparsereel::attention::cpu::chosen_tile_kernel;
 
 constexpr int64_t kHeads = 4, kHeadDim = 64;
-
-double milliseconds(const std::function<void()>& run) {
-  const auto start = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
-
-struct Times {
-  std::vector<double> ms;
-  double quantile(double q) {
-    std::sort(ms.begin(), ms.end());
-    return ms[static_cast<size_t>(q * static_cast<double>(ms.size() - 1) + 0.5)];
-  }
-};
 
 /// Ten independent chains of fused multiply-adds on registers alone: the rate that no kernel can pass.
 __attribute__((target("avx512f"))) void fma_avx512(int64_t rounds) {
@@ -92,14 +80,13 @@ double peak_gflops() {
   if (!avx512 && (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0)) return 0;
   constexpr int64_t rounds = 3'000'000;
   const double flops = static_cast<double>(rounds) * 10 * 2 * (avx512 ? 16 : 8) * at::get_num_threads();
-  Times times;
-  for (int i = 0; i < 7; ++i) {
-    times.ms.push_back(milliseconds([&] {
+  Timer timer(at::kCPU);
+  for (int i = 0; i < 7; ++i)
+    timer.time([&] {
       at::parallel_for(0, at::get_num_threads(), 1,
                        [&](int64_t, int64_t) { avx512 ? fma_avx512(rounds) : fma_avx2(rounds); });
-    }));
-  }
-  return flops / times.quantile(0) / 1e6;
+    });
+  return flops / spread(timer.finish()).least / 1e6;
 }
 
 void compare(int64_t tokens, double topk, bool means, int repetitions, double peak) {
@@ -114,25 +101,24 @@ void compare(int64_t tokens, double topk, bool means, int repetitions, double pe
   context.policy.ranking = means ? Ranking::error : Ranking::mass;
   context.policy.cell = 16;
   Result result;
-  const auto sparse = [&] { result = attend(q, k, v, context, workspace); };
-  const auto full = [&] { at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)); };
-  sparse();
-  full();
-  Times sparse_times, full_times;
-  for (int i = 0; i < repetitions; ++i) {
-    full_times.ms.push_back(milliseconds(full));
-    sparse_times.ms.push_back(milliseconds(sparse));
-  }
+  const auto sparse = [&](int64_t) { result = attend(q, k, v, context, workspace); };
+  const auto full = [&](int64_t) {
+    at::scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));
+  };
+  Timer timer(at::kCPU);
+  const auto measured = alternate({full, sparse}, {.warmup = 1, .repetitions = repetitions}, timer, [](int64_t) {});
+  for (const auto& each : measured)
+    if (!each.failure.empty()) throw sparsereel::run_failure(each.failure, "give fewer tokens");
+  const Spread full_ms = spread(measured[0].milliseconds), ms = spread(measured[1].milliseconds);
   const auto share = [&](int64_t of) { return static_cast<double>(of) / result.statistics.total_blocks; };
   const double blocks = share(result.statistics.kept_blocks), mean_blocks = share(result.statistics.mean_blocks);
   const double flops = 4.0 * tokens * tokens * kHeads * kHeadDim;
-  const double ms = sparse_times.quantile(0.5), full_ms = full_times.quantile(0.5);
-  const double rate = flops * (blocks + mean_blocks) / ms / 1e6;
+  const double rate = flops * (blocks + mean_blocks) / ms.median / 1e6;
   std::printf(
       "| %lld | %.2f | %.3f | %.3f | %.2f (%.2f-%.2f) | %.2f (%.2f-%.2f) | %.2f | %.0f (%.0f%%) | %.0f (%.0f%%) |\n",
-      static_cast<long long>(tokens), topk, blocks, mean_blocks, full_ms, full_times.quantile(0.1),
-      full_times.quantile(0.9), ms, sparse_times.quantile(0.1), sparse_times.quantile(0.9), full_ms / ms, rate,
-      100 * rate / peak, flops / full_ms / 1e6, 100 * flops / full_ms / 1e6 / peak);
+      static_cast<long long>(tokens), topk, blocks, mean_blocks, full_ms.median, full_ms.lower_quartile,
+      full_ms.upper_quartile, ms.median, ms.lower_quartile, ms.upper_quartile, full_ms.median / ms.median, rate,
+      100 * rate / peak, flops / full_ms.median / 1e6, 100 * flops / full_ms.median / 1e6 / peak);
 }
 
 int run(int argc, char** argv) {
@@ -145,7 +131,7 @@ int run(int argc, char** argv) {
     return 2;
   }
   const double peak = peak_gflops();
-  std::printf("%d threads, kernel %s, FMA peak of this run %.0f GFLOP/s, %d repetitions, median (10%%-90%%)\n\n",
+  std::printf("%d threads, kernel %s, FMA peak of this run %.0f GFLOP/s, %d repetitions, median (quartiles)\n\n",
               at::get_num_threads(), chosen_tile_kernel().name, peak, repetitions);
   std::printf(
       "| tokens | topk | blocks kept | means | SDPA ms | sparse ms | SDPA / sparse | sparse GFLOP/s (of peak) | SDPA "

@@ -1,6 +1,6 @@
 // bench_attention_orders FILE: blocks needed and error of sparse attention in each token order, on what
 // capture_attention saved. bench_attention_orders structured [HEADS TOKENS HEAD_DIM]: the same on structured data (see
-// app/commands/bench/inputs.cpp) as it comes and shuffled; default 4 4096 64.
+// app/measure/inputs.cpp) as it comes and shuffled; default 4 4096 64.
 //
 // Tables in Markdown, means over calls, batch entries and heads:
 //   - the fewest blocks of 64 keys that hold a share of the softmax mass of a tile of 128 or 192 video queries;
@@ -20,8 +20,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "app/commands/bench/captured.h"
-#include "app/commands/bench/inputs.h"
+#include "app/measure/captured.h"
+#include "app/measure/inputs.h"
 #include "attention/attention.h"
 #include "attention/cpu/selection.h"
 #include "attention/cpu_tensor.h"
@@ -63,11 +63,11 @@ attention::Context context_of(const Data& data) {
 }
 
 /// The data with its video tokens in another order.
-Data in_order(const app::bench::Capture& capture, TokenOrder order) {
-  const at::Tensor places = app::bench::places_in(order, capture);
+Data in_order(const app::Capture& capture, TokenOrder order) {
+  const at::Tensor places = app::places_in(order, capture);
   const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(at::kFloat); };
   Data data{.text_tokens = capture.text_tokens, .calls = {}};
-  for (const app::bench::CapturedCall& call : capture.calls) {
+  for (const app::CapturedCall& call : capture.calls) {
     Call one{.q = moved(call.q), .k = moved(call.k), .v = moved(call.v), .full = {}};
     one.full = attend(one, context_of(data), attention::Mode::full).out;
     data.calls.push_back(std::move(one));
@@ -305,12 +305,12 @@ void print_equal_costs(const Named& named) {
   }
 }
 
-app::bench::Capture structured(int64_t heads, int64_t tokens, int64_t head_dim) {
-  const app::bench::Shape shape{.batch = 1, .heads = heads, .tokens = tokens, .head_dim = head_dim};
-  const auto inputs = app::bench::make_inputs(shape, app::bench::Data::structured, at::kFloat, at::kCPU, 1, 42);
-  app::bench::Capture capture{.grid = {.frames = 1, .height = 1, .width = tokens},
-                              .text_tokens = 0,
-                              .calls = std::vector<app::bench::CapturedCall>(1)};
+app::Capture structured(int64_t heads, int64_t tokens, int64_t head_dim) {
+  const app::Shape shape{.batch = 1, .heads = heads, .tokens = tokens, .head_dim = head_dim};
+  const auto inputs = app::make_inputs(shape, app::DataKind::structured, at::kFloat, at::kCPU, 1, 42);
+  app::Capture capture{.grid = {.frames = 1, .height = 1, .width = tokens},
+                       .text_tokens = 0,
+                       .calls = std::vector<app::CapturedCall>(1)};
   capture.calls[0].q = inputs[0].q;
   capture.calls[0].k = inputs[0].k;
   capture.calls[0].v = inputs[0].v;
@@ -323,11 +323,11 @@ int run(const std::vector<std::string>& arguments) {
     const auto number = [&](size_t i, int64_t otherwise) {
       return i < arguments.size() ? std::atoll(arguments[i].c_str()) : otherwise;
     };
-    const app::bench::Capture capture = structured(number(1, 4), number(2, 4096), number(3, 64));
+    const app::Capture capture = structured(number(1, 4), number(2, 4096), number(3, 64));
     all.push_back({"as generated", in_order(capture, TokenOrder::native)});
     all.push_back({"random", in_order(capture, TokenOrder::random)});
   } else {
-    const app::bench::Capture capture = app::bench::read_capture(arguments[0]);
+    const app::Capture capture = app::read_capture(arguments[0]);
     for (const TokenOrder order :
          {TokenOrder::hilbert, TokenOrder::morton, TokenOrder::native, TokenOrder::time_major, TokenOrder::random})
       all.push_back({std::string(name(order)), in_order(capture, order)});

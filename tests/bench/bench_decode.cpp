@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "app/commands/bench/timing.h"
+#include "app/measure/timing.h"
 #include "models/components.h"
 #include "models/device.h"
 #include "models/vae/causal_conv3d.h"
@@ -70,14 +70,14 @@ class RandomVae {
 };
 
 double median_ms(const std::function<void()>& call, int64_t repetitions, const at::TensorOptions& options) {
-  app::bench::Timer timer(options.device());
+  app::Timer timer(options.device());
   std::vector<double> times;
   for (int64_t i = 0; i <= repetitions; ++i) {
     timer.time(call);
     const double ms = timer.finish()[0];
     if (i > 0) times.push_back(ms);
   }
-  return app::bench::spread(times).median;
+  return app::spread(times).median;
 }
 
 void time_decodes(const RandomVae& random, const at::TensorOptions& options, int64_t repetitions) {
@@ -88,7 +88,7 @@ void time_decodes(const RandomVae& random, const at::TensorOptions& options, int
     allocator->emptyCache();
     allocator->resetPeakStats(0);
     const auto decode = [&] { vae->decode(latents, tiled); };
-    app::bench::Timer timer(options.device());
+    app::Timer timer(options.device());
     timer.time(decode);
     const double first = timer.finish()[0];
     const double rest = median_ms(decode, repetitions, options);

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "app/commands/bench/timing.h"
+#include "app/measure/timing.h"
 #include "attention/attention.h"
 #include "attention/prologue.h"
 #include "attention/token_gather.h"
@@ -43,7 +43,7 @@ struct Sizes {
 /// One line of the table.
 struct Piece {
   std::string name;
-  app::bench::Contestant call;
+  app::TimedCall call;
   double bytes = 0;   // that must move, for an elementwise kernel
   double flops = 0;   // of a matmul
   int64_t calls = 0;  // a forward; 0: only for comparison
@@ -196,7 +196,7 @@ std::vector<Piece> matmuls(const Sizes& s, const Block& block, Activations& a) {
   return pieces;
 }
 
-void print(const std::vector<Piece>& pieces, const std::vector<app::bench::Measurement>& measured) {
+void print(const std::vector<Piece>& pieces, const std::vector<app::Measurement>& measured) {
   double floor = 0, other = 0, matmul = 0;
   std::printf("| piece | calls a forward | ms | GB/s | of copy | TFLOPS |\n|---|---|---|---|---|---|\n");
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -205,7 +205,7 @@ void print(const std::vector<Piece>& pieces, const std::vector<app::bench::Measu
       std::printf("| %s | failed: %s |\n", piece.name.c_str(), measured[i].failure.c_str());
       continue;
     }
-    const double ms = app::bench::spread(measured[i].milliseconds).median, speed = piece.bytes / ms / 1e6;
+    const double ms = app::spread(measured[i].milliseconds).median, speed = piece.bytes / ms / 1e6;
     if (piece.name == "copy") floor = speed;
     (piece.is_matmul ? matmul : other) += ms * static_cast<double>(piece.calls);
     std::printf("| %s | %ld | %.4f | ", piece.name.c_str(), static_cast<long>(piece.calls), ms);
@@ -228,7 +228,7 @@ void print_host_time(const Sizes& s, const Block& block, Activations& a) {
       hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), block.modulation);
     }
   };
-  app::bench::Timer timer(s.options.device());
+  app::Timer timer(s.options.device());
   for (int round = 0; round < 2; ++round) {
     timer.time(forward);
     timer.finish();
@@ -254,9 +254,9 @@ int run(const std::vector<std::string>& arguments) {
   attention::Workspace workspace;
   for (Piece& piece : prologues(s, activations, workspace)) pieces.push_back(std::move(piece));
   for (Piece& piece : matmuls(s, block, activations)) pieces.push_back(std::move(piece));
-  std::vector<app::bench::Contestant> calls;
+  std::vector<app::TimedCall> calls;
   for (const Piece& piece : pieces) calls.push_back(piece.call);
-  app::bench::Timer timer(s.options.device());
+  app::Timer timer(s.options.device());
   const auto measured = alternate(
       calls, {.warmup = 3, .repetitions = std::stol(arguments[4]), .buffers = kWeightCopies}, timer, [](int64_t) {});
   print(pieces, measured);

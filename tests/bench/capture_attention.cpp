@@ -1,12 +1,12 @@
 // capture_attention MODEL PROMPT STEPS OUT.safetensors [LAYERS [AT_STEPS [SIZE]]]: q, k and v of a real run, full
 // attention and seed 42, after norm and rotary embedding, video tokens in native order (see
-// app/commands/bench/captured.h). LAYERS and AT_STEPS are comma lists, from 0; default: the first, the middle and the
+// app/measure/captured.h). LAYERS and AT_STEPS are comma lists, from 0; default: the first, the middle and the
 // last. SIZE: pixels of a side; default: the model's.
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
-#include "app/commands/bench/captured.h"
+#include "app/measure/captured.h"
 #include "attention/prologue.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/pipeline.h"
@@ -47,7 +47,7 @@ int run(const std::vector<std::string>& arguments) {
     return std::binary_search(list.begin(), list.end(), x);
   };
 
-  app::bench::Capture capture;
+  app::Capture capture;
   models::GenerateObserver observer;
   observer.attention = [&](const models::AttentionCall& call) {
     if (!wanted(layers, call.context.layer) || !wanted(steps, call.context.step)) return;
@@ -59,9 +59,8 @@ int run(const std::vector<std::string>& arguments) {
   };
   const auto pipeline = models::Pipeline::open(arguments[0], "auto", "auto");
   pipeline->generate(request, observer);
-  app::bench::write_capture(
-      arguments[3], capture,
-      {{"model", arguments[0]}, {"prompt", arguments[1]}, {"steps", arguments[2]}, {"seed", "42"}});
+  app::write_capture(arguments[3], capture,
+                     {{"model", arguments[0]}, {"prompt", arguments[1]}, {"steps", arguments[2]}, {"seed", "42"}});
   std::printf("%zu calls of q, k and v [%lld, %lld, %lld, %lld]\n", capture.calls.size(),
               static_cast<long long>(capture.calls[0].q.size(0)), static_cast<long long>(capture.calls[0].q.size(1)),
               static_cast<long long>(capture.calls[0].q.size(2)), static_cast<long long>(capture.calls[0].q.size(3)));

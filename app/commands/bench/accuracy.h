@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "app/commands/bench/inputs.h"
+#include "app/measure/inputs.h"
 
 namespace sparsereel::app::bench {
 

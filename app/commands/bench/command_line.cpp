@@ -10,7 +10,7 @@ namespace {
 void add_what(CLI::App& command, bench::AttentionOptions& options) {
   const char* group = "What to measure";
   std::string names;
-  for (const bench::Workload& workload : bench::known_workloads()) names += " " + workload.name;
+  for (const Workload& workload : known_workloads()) names += " " + workload.name;
   command
       .add_option("--shape", options.shapes, "B,H,N,D: batch, heads, tokens, head_dim; repeatable, or separated by ;")
       ->type_name("B,H,N,D")

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/inputs.h"
+#include "app/commands/bench/options.h"
+#include "app/measure/inputs.h"
 #include "attention/attention.h"
 
 namespace sparsereel::app::bench {

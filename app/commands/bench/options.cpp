@@ -95,9 +95,9 @@ Selections make_policies(const AttentionOptions& options) {
   return combine(lists, policy);
 }
 
-Data parse_data(const std::string& text) {
+DataKind parse_data(const std::string& text) {
   require_choice("--data " + text, text, {"gaussian", "structured", "smooth"}, kHelp);
-  return text == "gaussian" ? Data::gaussian : text == "structured" ? Data::structured : Data::smooth;
+  return text == "gaussian" ? DataKind::gaussian : text == "structured" ? DataKind::structured : DataKind::smooth;
 }
 
 }  // namespace
@@ -118,13 +118,6 @@ Format parse_format(const std::optional<std::string>& format, const std::string&
   const std::string text = format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
   require_choice("--format " + text, text, {"md", "csv", "json"}, kHelp);
   return text == "csv" ? Format::csv : text == "json" ? Format::json : Format::markdown;
-}
-
-void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most) {
-  if (value && (*value < least || *value > most))
-    throw bad_input(
-        option + " " + std::to_string(*value) + " is outside " + std::to_string(least) + " to " + std::to_string(most),
-        "give a number in that range");
 }
 
 bool AttentionPlan::has(Mode mode) const {

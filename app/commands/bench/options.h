@@ -8,7 +8,7 @@
 
 #include "app/commands/bench/lists.h"
 #include "app/commands/bench/selection_lists.h"
-#include "app/commands/bench/workloads.h"
+#include "app/measure/workloads.h"
 #include "attention/policy.h"
 
 namespace sparsereel::app::bench {
@@ -45,7 +45,6 @@ struct AttentionOptions {
   bool quiet = false;
 };
 
-enum class Data { gaussian, structured, smooth };
 enum class Format { markdown, csv, json };
 
 /// What to measure, checked, in the order of the rows.
@@ -55,7 +54,7 @@ struct AttentionPlan {
   std::vector<attention::Mode> modes;
   std::vector<attention::Policy> policies;  // of the sparse mode, one a row
   std::vector<std::string> left_out;        // of their lists, a sentence each
-  Data data = Data::gaussian;
+  DataKind data = DataKind::gaussian;
   uint64_t seed = 42;
   Format format = Format::markdown;
 
@@ -68,8 +67,6 @@ std::vector<attention::Mode> parse_modes(const std::string& text);
 /// Throws Error for a format other than md, csv and json. Without one the ending of the output decides, .md and .txt
 /// being Markdown like none; Error for others.
 Format parse_format(const std::optional<std::string>& format, const std::string& output);
-
-void check_range(const std::string& option, std::optional<int64_t> value, int64_t least, int64_t most);
 
 /// Throws Error naming the option that is out of range, or that would have no effect.
 AttentionPlan make_plan(const AttentionOptions& options);

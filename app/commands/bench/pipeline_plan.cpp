@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "app/commands/bench/quality.h"
-#include "app/commands/bench/timing.h"
+#include "app/measure/quality.h"
+#include "app/measure/timing.h"
 #include "app/media/video.h"
 #include "models/device.h"
 
@@ -40,8 +40,8 @@ class TemporaryFolder {
 
 }  // namespace
 
-PipelineStages::PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, Watcher& watcher)
-    : plan_(plan), pipeline_(pipeline), watcher_(watcher) {
+PipelineStages::PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress)
+    : plan_(plan), pipeline_(pipeline), progress_(progress) {
   const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
   warmup_ = plan.warmup.value_or(cpu ? 1 : 2);
   repetitions_ = plan.repetitions.value_or(cpu ? 1 : 3);
@@ -70,7 +70,7 @@ StageRow PipelineStages::shared_row(const std::string& stage, const std::vector<
 }
 
 void PipelineStages::measure_text() {
-  watcher_.stage("text");
+  progress_.stage("text");
   models::reset_peak_memory(pipeline_.device());
   const auto encode = [this] { text_ = pipeline_.encode_text(plan_.request); };
   if (pipeline_.streams_text_encoder()) {
@@ -80,7 +80,7 @@ void PipelineStages::measure_text() {
   before_.push_back(shared_row("load text_encoder", {time([this] { pipeline_.load_text_encoder(); })}));
   std::vector<double> milliseconds;
   for (int64_t i = 0; i < warmup_ + repetitions_; ++i) {
-    watcher_.round(i, warmup_ + repetitions_);
+    progress_.round(i, warmup_ + repetitions_);
     const double taken = time(encode);
     if (i >= warmup_) milliseconds.push_back(taken);
   }
@@ -123,10 +123,10 @@ std::vector<PipelineStages::Entry*> PipelineStages::running() {
 }
 
 void PipelineStages::measure_steps() {
-  watcher_.stage("load transformer");
+  progress_.stage("load transformer");
   models::reset_peak_memory(pipeline_.device());
   before_.push_back(shared_row("load transformer", {time([this] { pipeline_.load_transformer(); })}));
-  watcher_.stage("warm up");
+  progress_.stage("warm up");
   for (const PipelineContender& contender : plan_.contenders) {
     Entry entry;
     entry.contender = contender;
@@ -136,14 +136,14 @@ void PipelineStages::measure_steps() {
     if (contender.policy) entry.row.selection = cells_of(*contender.policy);
     if (contender.profile) entry.row.selection = cells_of_profile(entry.request.attention_policy);
     entry.row.token_order = hilbert::name(contender.order);
-    watcher_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(plan_.contenders.size()));
+    progress_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(plan_.contenders.size()));
     attempt(entry, [&] { warm_up(entry); });
     entries_.push_back(std::move(entry));
   }
-  watcher_.stage("denoise");
+  progress_.stage("denoise");
   const int64_t steps = plan_.request.num_inference_steps.value_or(plan_.video_steps);
   for (int64_t round = 0; round < repetitions_ * steps; ++round) {
-    watcher_.round(round, repetitions_ * steps);
+    progress_.round(round, repetitions_ * steps);
     for (Entry* entry : running())
       attempt(*entry, [&] {
         if (round % steps == 0) restart(*entry);
@@ -173,7 +173,7 @@ void PipelineStages::finish_steps(Entry& entry) {
 }
 
 void PipelineStages::decode(Entry& entry, std::vector<double>& milliseconds) {
-  watcher_.stop_if_interrupted();
+  progress_.stop_if_interrupted();
   models::Decoded decoded;
   milliseconds.push_back(time([&] { decoded = pipeline_.decode(entry.latents, plan_.run.vae_tiling); }));
   entry.frames = decoded.frames;
@@ -185,7 +185,7 @@ void PipelineStages::measure_decode() {
   for (Entry& entry : entries_)
     if (entry.latents.defined()) done.push_back(&entry);
   if (plan_.decode && !done.empty()) {
-    watcher_.stage("decode");
+    progress_.stage("decode");
     pipeline_.release_transformer();
     models::reset_peak_memory(pipeline_.device());
     std::vector<double> milliseconds;
@@ -231,7 +231,7 @@ void PipelineStages::measure_encode() {
       std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.frames.defined(); });
   const TemporaryFolder folder;
   if (made == entries_.end() || folder.path().empty()) return;
-  watcher_.stage("encode");
+  progress_.stage("encode");
 #ifdef SPARSEREEL_MEDIA
   const char* name = "video.mp4";
 #else

@@ -8,14 +8,14 @@
 
 #include "app/commands/bench/pipeline_plan.h"
 #include "app/commands/bench/stage_rows.h"
-#include "app/commands/bench/watcher.h"
+#include "app/measure/run_progress.h"
 #include "models/denoising.h"
 
 namespace sparsereel::app::bench {
 
 class PipelineStages {
  public:
-  PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, Watcher& watcher);
+  PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress);
 
   /// Loads and runs the text encoder, then lets it go.
   void measure_text();
@@ -58,7 +58,7 @@ class PipelineStages {
 
   const PipelinePlan& plan_;
   models::Pipeline& pipeline_;
-  Watcher& watcher_;
+  RunProgress& progress_;
   int64_t warmup_, repetitions_;
   at::Tensor text_;
   std::vector<Entry> entries_;

@@ -5,6 +5,7 @@
 
 #include "app/commands/batch/prompt_set.h"
 #include "app/commands/bench/judge.h"
+#include "app/nearest.h"
 #include "app/split.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"

@@ -3,26 +3,17 @@
 
 #include <algorithm>
 
-#include "app/commands/bench/columns.h"
+#include "app/measure/table.h"
 
 namespace sparsereel::app::bench {
 namespace {
 
-using Columns = std::vector<Column<QualityRow>>;
+using QualityColumn = Column<QualityRow>;
+using Columns = std::vector<QualityColumn>;
 using Figure = std::optional<double> PromptFigures::*;
 
-Column<QualityRow> numbers(const std::string& title, const std::string& name, int digits,
-                           const std::function<std::optional<double>(const QualityRow&)>& value) {
-  return number_column<QualityRow>(title, name, digits, value);
-}
-
-Column<QualityRow> means(const std::string& title, const std::string& name, int digits, Figure figure) {
-  return numbers(title, name, digits, [figure](const QualityRow& row) { return row.mean(figure); });
-}
-
-Column<QualityRow> texts(const std::string& title, const std::string& name,
-                         const std::function<std::string(const QualityRow&)>& value) {
-  return text_column<QualityRow>(title, name, value);
+QualityColumn means(const std::string& title, const std::string& name, int digits, Figure figure) {
+  return QualityColumn::number(title, name, digits, [figure](const QualityRow& row) { return row.mean(figure); });
 }
 
 /// Of combinations whose selection is the same for all heads.
@@ -45,44 +36,47 @@ std::string judged_text(const QualityRow& row) {
 }
 
 /// A column for people that is empty where all rows say the same.
-Column<QualityRow> varying(const Column<QualityRow>& column, const std::vector<QualityRow>& rows) {
+QualityColumn varying(const QualityColumn& column, const std::vector<QualityRow>& rows) {
   const auto text = [&](const QualityRow& row) { return column.cell(row, Style::people); };
   const bool differs =
       std::any_of(rows.begin(), rows.end(), [&](const QualityRow& row) { return text(row) != text(rows.front()); });
-  return differs ? column : texts(column.title, column.name, [](const QualityRow&) { return std::string(); });
+  return differs ? column
+                 : QualityColumn::text(column.title, column.name, [](const QualityRow&) { return std::string(); });
 }
 
 Columns method_columns() {
   Columns columns = selection_columns<QualityRow>([](const QualityRow& row) { return row.combination.selection(); });
-  columns.push_back(texts("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }));
+  columns.push_back(
+      QualityColumn::text("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }));
   return columns;
 }
 
 Columns setting_columns() {
   const auto chosen = [](const char* title, const char* name, int64_t attention::Policy::*setting) {
-    return chosen_column<QualityRow>(
+    return QualityColumn::chosen(
         title, name, [setting](const QualityRow& row) { return std::optional(row.combination.policy.*setting); });
   };
-  return {
-      chosen("rows", "selection_rows", &attention::Policy::selection_rows),
-      chosen_column<QualityRow>(
-          "similarity", "similarity",
-          [](const QualityRow& row) { return of_policy(row, row.combination.policy.defaults.similarity); }),
-      chosen("dense steps", "dense_steps", &attention::Policy::dense_steps),
-      texts("order", "token_order", [](const QualityRow& row) { return std::string(name(row.combination.order)); })};
+  return {chosen("rows", "selection_rows", &attention::Policy::selection_rows),
+          QualityColumn::chosen(
+              "similarity", "similarity",
+              [](const QualityRow& row) { return of_policy(row, row.combination.policy.defaults.similarity); }),
+          chosen("dense steps", "dense_steps", &attention::Policy::dense_steps),
+          QualityColumn::text("order", "token_order",
+                              [](const QualityRow& row) { return std::string(name(row.combination.order)); })};
 }
 
 Columns figure_columns() {
   return {means("PSNR dB", "psnr", 3, &PromptFigures::psnr),
-          numbers("lowest", "psnr_lowest", 3, [](const QualityRow& row) { return row.lowest_psnr(); }),
+          QualityColumn::number("lowest", "psnr_lowest", 3, [](const QualityRow& row) { return row.lowest_psnr(); }),
           means("SSIM", "ssim", 4, &PromptFigures::ssim),
           means("rel. L1", "rel_l1", 3, &PromptFigures::rel_l1),
           means("predicted", "predicted_error", 3, &PromptFigures::predicted_error),
-          numbers("sparsity", "sparsity", 3,
-                  [](const QualityRow& row) {
-                    return row.prompts.empty() ? std::nullopt : std::optional(row.mean(&PromptFigures::sparsity));
-                  }),
-          numbers("means' cost", "mean_share", 2, [](const QualityRow& row) {
+          QualityColumn::number("sparsity", "sparsity", 3,
+                                [](const QualityRow& row) {
+                                  return row.prompts.empty() ? std::nullopt
+                                                             : std::optional(row.mean(&PromptFigures::sparsity));
+                                }),
+          QualityColumn::number("means' cost", "mean_share", 2, [](const QualityRow& row) {
             return row.prompts.empty() || !row.combination.has_means()
                        ? std::nullopt
                        : std::optional(row.mean(&PromptFigures::mean_share));
@@ -90,13 +84,9 @@ Columns figure_columns() {
 }
 
 Columns time_columns() {
-  return {numbers("ms a step", "step_ms", 4, [](const QualityRow& row) { return row.step_ms; }),
-          numbers("full, ms", "full_step_ms", 4, [](const QualityRow& row) { return row.full_step_ms; }),
-          numbers("x full", "speedup", 3, speedup)};
-}
-
-void append(Columns& columns, const Columns& more) {
-  columns.insert(columns.end(), more.begin(), more.end());
+  return {QualityColumn::number("ms a step", "step_ms", 4, [](const QualityRow& row) { return row.step_ms; }),
+          QualityColumn::number("full, ms", "full_step_ms", 4, [](const QualityRow& row) { return row.full_step_ms; }),
+          QualityColumn::number("x full", "speedup", 3, speedup)};
 }
 
 nlohmann::json traits_json(const Verdict& verdict) {
@@ -188,11 +178,11 @@ nlohmann::json verdict_json(const VerdictCount& count) {
 
 std::string quality_markdown(const std::vector<QualityRow>& rows) {
   Columns columns = method_columns();
-  for (const Column<QualityRow>& column : setting_columns()) columns.push_back(varying(column, rows));
+  for (const QualityColumn& column : setting_columns()) columns.push_back(varying(column, rows));
   append(columns, figure_columns());
   append(columns, time_columns());
-  columns.push_back(texts("judge", "", judged_text));
-  columns.push_back(texts("note", "", [](const QualityRow& row) { return row.note; }));
+  columns.push_back(QualityColumn::text("judge", "", judged_text));
+  columns.push_back(QualityColumn::text("note", "", [](const QualityRow& row) { return row.note; }));
   return markdown_of(rows, columns);
 }
 
@@ -201,9 +191,9 @@ std::string quality_csv(const std::vector<QualityRow>& rows) {
   append(columns, setting_columns());
   append(columns, figure_columns());
   append(columns, time_columns());
-  columns.push_back(numbers("", "judge", 0, judged));
-  columns.push_back(texts("", "kernel", [](const QualityRow& row) { return row.kernel; }));
-  columns.push_back(texts("", "note", [](const QualityRow& row) { return row.note; }));
+  columns.push_back(QualityColumn::number("", "judge", 0, judged));
+  columns.push_back(QualityColumn::text("", "kernel", [](const QualityRow& row) { return row.kernel; }));
+  columns.push_back(QualityColumn::text("", "note", [](const QualityRow& row) { return row.note; }));
   return csv_of(rows, columns);
 }
 

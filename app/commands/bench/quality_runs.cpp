@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "app/commands/bench/quality.h"
-#include "app/commands/bench/spread.h"
-#include "app/commands/bench/timing.h"
+#include "app/measure/quality.h"
+#include "app/measure/timing.h"
+#include "app/measure/whole_videos.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -37,10 +37,10 @@ at::Tensor on_host(const at::Tensor& latents) {
 
 }  // namespace
 
-QualityRuns::QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, Watcher& watcher, const Judge* judge)
+QualityRuns::QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Judge* judge)
     : plan_(plan),
       pipeline_(pipeline),
-      watcher_(watcher),
+      progress_(progress),
       judge_(judge),
       steps_(pipeline.resolve(plan.request).num_inference_steps) {
   for (const Combination& combination : plan.grid.combinations) entries_.emplace_back().row.combination = combination;
@@ -54,15 +54,10 @@ std::vector<QualityRow> QualityRuns::rows() const {
 }
 
 void QualityRuns::encode_prompts() {
-  watcher_.stage("text");
-  if (!pipeline_.streams_text_encoder()) pipeline_.load_text_encoder();
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    watcher_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
-    texts_.push_back(pipeline_.encode_text(plan_.request_of(prompt)).to(at::kCPU));
-  }
-  pipeline_.release_text_encoder();
-  watcher_.stage("load transformer");
-  pipeline_.load_transformer();
+  const auto prompts = static_cast<int64_t>(plan_.prompts.size());
+  std::vector<models::GenerateRequest> requests;
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) requests.push_back(plan_.request_of(prompt));
+  texts_ = encode_texts(pipeline_, requests, progress_, [&](int64_t done) { progress_.round(done, prompts); });
 }
 
 std::unique_ptr<models::Denoising> QualityRuns::start(const models::GenerateRequest& request, size_t prompt) {
@@ -74,7 +69,7 @@ std::unique_ptr<models::Denoising> QualityRuns::run(const models::GenerateReques
   const int64_t before = videos_++ * steps_;
   auto denoising = start(request, prompt);
   while (!denoising->finished()) {
-    watcher_.round(before + denoising->done(), videos * steps_);
+    progress_.round(before + denoising->done(), videos * steps_);
     denoising->step();
   }
   return denoising;
@@ -91,7 +86,7 @@ void QualityRuns::run(Entry& entry, size_t prompt) {
 }
 
 void QualityRuns::denoise() {
-  watcher_.stage("denoise");
+  progress_.stage("denoise");
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     full_.push_back(on_host(run(plan_.request_of(prompt), prompt)->latents()));
     for (Entry& entry : entries_) {
@@ -124,7 +119,7 @@ struct QualityRuns::Turns {
 void QualityRuns::time_steps() {
   const int64_t rounds = rounds_to_time();
   if (rounds == 0) return;
-  watcher_.stage("time steps");
+  progress_.stage("time steps");
   std::vector<Turns> all;
   all.push_back({.request = plan_.request_of(0)});
   for (Entry& entry : entries_)
@@ -132,9 +127,9 @@ void QualityRuns::time_steps() {
       all.push_back(
           {.request = plan_.request_of(0, entry.row.combination, attention::Mode::sparse), .row = &entry.row});
   for (int64_t round = -1; round < rounds; ++round) {  // the first warms up
-    watcher_.round(round + 1, rounds + 1);
+    progress_.round(round + 1, rounds + 1);
     for (Turns& turns : all) {
-      watcher_.stop_if_interrupted();
+      progress_.stop_if_interrupted();
       if (round <= 0) turns.denoising = start(turns.request, 0);
       const double taken = milliseconds_of(pipeline_.device(), [&] { turns.denoising->step(); });
       if (round >= 0) turns.milliseconds.push_back(taken);
@@ -149,9 +144,9 @@ void QualityRuns::time_steps() {
 }
 
 at::Tensor QualityRuns::decode(const at::Tensor& latents, const std::string& name, size_t prompt) {
-  watcher_.stop_if_interrupted();
+  progress_.stop_if_interrupted();
   models::GenerateObserver observer;
-  observer.decode = [this](int64_t, int64_t) { watcher_.stop_if_interrupted(); };
+  observer.decode = [this](int64_t, int64_t) { progress_.stop_if_interrupted(); };
   const at::Tensor frames = pipeline_.decode(latents, plan_.run.vae_tiling, observer).frames;
   if (prompt == 0 && !plan_.pictures.empty()) pictures_.push_back({.name = name, .frames = some_frames(frames)});
   return frames;
@@ -163,12 +158,12 @@ std::optional<Verdict> QualityRuns::judge(const at::Tensor& frames, size_t promp
 }
 
 void QualityRuns::compare() {
-  watcher_.stage("decode");
+  progress_.stage("decode");
   pipeline_.release_transformer();  // the decoder has its memory, the same for all videos
   pipeline_.load_vae();
   if (judge_ != nullptr) full_verdicts_.emplace();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    watcher_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
+    progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
     const at::Tensor reference = decode(full_[prompt], "full", prompt);
     if (const auto verdict = judge(reference, prompt)) full_verdicts_->add(*verdict);
     for (Entry& entry : entries_) {

@@ -9,7 +9,7 @@
 
 #include "app/commands/bench/quality_plan.h"
 #include "app/commands/bench/quality_rows.h"
-#include "app/commands/bench/watcher.h"
+#include "app/measure/run_progress.h"
 #include "models/denoising.h"
 
 namespace sparsereel::app::bench {
@@ -23,7 +23,7 @@ struct Picture {
 class QualityRuns {
  public:
   /// `judge`: null where nobody judges.
-  QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, Watcher& watcher, const Judge* judge);
+  QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Judge* judge);
 
   void encode_prompts();
   /// For each prompt by full attention and by every combination, from one noise. What a combination cannot do becomes
@@ -58,7 +58,7 @@ class QualityRuns {
 
   const QualityPlan& plan_;
   models::Pipeline& pipeline_;
-  Watcher& watcher_;
+  RunProgress& progress_;
   const Judge* judge_;
   int64_t steps_;
   int64_t videos_ = 0;             // begun

@@ -36,9 +36,9 @@ SelectionCells cells_of(const Policy& policy) {
 }
 
 nlohmann::json selection_fields(const SelectionCells& cells) {
-  return {{"topk", bench::or_null(cells.topk)},
-          {"cdf", bench::or_null(cells.cdf)},
-          {"error_bound", bench::or_null(cells.error_bound)},
+  return {{"topk", app::or_null(cells.topk)},
+          {"cdf", app::or_null(cells.cdf)},
+          {"error_bound", app::or_null(cells.error_bound)},
           {"dropped", or_null(cells.dropped)},
           {"select", or_null(cells.select)},
           {"cell", cells.cell ? nlohmann::json(*cells.cell) : nlohmann::json(nullptr)}};

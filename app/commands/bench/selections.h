@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/columns.h"
+#include "app/measure/table.h"
 #include "attention/policy.h"
 
 namespace sparsereel::app::bench {
@@ -36,12 +36,12 @@ std::string value_name(const nlohmann::json& row);
 template <typename Row>
 std::vector<Column<Row>> selection_columns(const std::function<SelectionCells(const Row&)>& cells) {
   return {
-      chosen_column<Row>("topk", "topk", [cells](const Row& row) { return cells(row).topk; }),
-      chosen_column<Row>("cdf", "cdf", [cells](const Row& row) { return cells(row).cdf; }),
-      chosen_column<Row>("error", "error_bound", [cells](const Row& row) { return cells(row).error_bound; }),
-      text_column<Row>("dropped", "dropped", [cells](const Row& row) { return cells(row).dropped; }),
-      text_column<Row>("select", "select", [cells](const Row& row) { return cells(row).select; }),
-      chosen_column<Row>("cell", "cell", [cells](const Row& row) { return cells(row).cell; }),
+      Column<Row>::chosen("topk", "topk", [cells](const Row& row) { return cells(row).topk; }),
+      Column<Row>::chosen("cdf", "cdf", [cells](const Row& row) { return cells(row).cdf; }),
+      Column<Row>::chosen("error", "error_bound", [cells](const Row& row) { return cells(row).error_bound; }),
+      Column<Row>::text("dropped", "dropped", [cells](const Row& row) { return cells(row).dropped; }),
+      Column<Row>::text("select", "select", [cells](const Row& row) { return cells(row).select; }),
+      Column<Row>::chosen("cell", "cell", [cells](const Row& row) { return cells(row).cell; }),
   };
 }
 

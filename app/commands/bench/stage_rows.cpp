@@ -4,24 +4,15 @@
 #include <algorithm>
 #include <functional>
 
-#include "app/commands/bench/columns.h"
+#include "app/measure/table.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
 
 namespace sparsereel::app::bench {
 namespace {
 
-using Columns = std::vector<Column<StageRow>>;
-
-Column<StageRow> numbers(const std::string& title, const std::string& name, int digits,
-                         const std::function<std::optional<double>(const StageRow&)>& value) {
-  return number_column<StageRow>(title, name, digits, value);
-}
-
-Column<StageRow> texts(const std::string& title, const std::string& name,
-                       const std::function<std::string(const StageRow&)>& value) {
-  return text_column<StageRow>(title, name, value);
-}
+using StageColumn = Column<StageRow>;
+using Columns = std::vector<StageColumn>;
 
 std::optional<double> of_split(const StageRow& row, double Split::*member) {
   return row.split ? std::optional((*row.split).*member) : std::nullopt;
@@ -29,63 +20,59 @@ std::optional<double> of_split(const StageRow& row, double Split::*member) {
 
 std::string quartiles(const StageRow& row) {
   if (!row.ms || row.ms->least == row.ms->most) return {};
-  return number_text(row.ms->lower_quartile, 4, Style::people) + "-" +
-         number_text(row.ms->upper_quartile, 4, Style::people);
+  return quartiles_text(*row.ms);
 }
 
-Column<StageRow> time_column() {
-  return numbers("ms", "ms", 4, [](const StageRow& row) { return of_spread(row.ms, &Spread::median); });
+StageColumn time_column() {
+  return StageColumn::number("ms", "ms", 4, [](const StageRow& row) { return of_spread(row.ms, &Spread::median); });
 }
 
 Columns contender_columns() {
-  Columns columns = {texts("mode", "mode", [](const StageRow& row) { return row.mode; })};
-  for (Column<StageRow>& column : selection_columns<StageRow>([](const StageRow& row) { return row.selection; }))
-    columns.push_back(std::move(column));
-  columns.push_back(texts("order", "token_order", [](const StageRow& row) { return row.token_order; }));
+  Columns columns = {StageColumn::text("mode", "mode", [](const StageRow& row) { return row.mode; })};
+  append(columns, selection_columns<StageRow>([](const StageRow& row) { return row.selection; }));
+  columns.push_back(StageColumn::text("order", "token_order", [](const StageRow& row) { return row.token_order; }));
   return columns;
 }
 
 Columns split_columns() {
-  return {numbers("matmul", "matmul_ms", 3, [](const StageRow& row) { return of_split(row, &Split::matmul); }),
-          numbers("attention", "attention_ms", 3, [](const StageRow& row) { return of_split(row, &Split::attention); }),
-          numbers("rest", "rest_ms", 3, [](const StageRow& row) { return of_split(row, &Split::rest); }),
-          numbers("x full", "speedup", 3, [](const StageRow& row) { return row.speedup; })};
+  return {
+      StageColumn::number("matmul", "matmul_ms", 3, [](const StageRow& row) { return of_split(row, &Split::matmul); }),
+      StageColumn::number("attention", "attention_ms", 3,
+                          [](const StageRow& row) { return of_split(row, &Split::attention); }),
+      StageColumn::number("rest", "rest_ms", 3, [](const StageRow& row) { return of_split(row, &Split::rest); }),
+      StageColumn::number("x full", "speedup", 3, [](const StageRow& row) { return row.speedup; })};
 }
 
 Columns quality_columns() {
-  return {numbers("sparsity", "sparsity", 3, [](const StageRow& row) { return row.sparsity; }),
-          numbers("means", "mean_share", 3, [](const StageRow& row) { return row.mean_share; }),
-          numbers("PSNR dB", "psnr", 3, [](const StageRow& row) { return row.psnr; }),
-          numbers("SSIM", "ssim", 4, [](const StageRow& row) { return row.ssim; }),
-          numbers("rel. L1", "rel_l1", 3, [](const StageRow& row) { return row.rel_l1; }),
-          numbers("peak GiB", "peak_gib", 3, [](const StageRow& row) { return row.peak_gib; })};
-}
-
-void append(Columns& columns, const Columns& more) {
-  columns.insert(columns.end(), more.begin(), more.end());
+  return {StageColumn::number("sparsity", "sparsity", 3, [](const StageRow& row) { return row.sparsity; }),
+          StageColumn::number("means", "mean_share", 3, [](const StageRow& row) { return row.mean_share; }),
+          StageColumn::number("PSNR dB", "psnr", 3, [](const StageRow& row) { return row.psnr; }),
+          StageColumn::number("SSIM", "ssim", 4, [](const StageRow& row) { return row.ssim; }),
+          StageColumn::number("rel. L1", "rel_l1", 3, [](const StageRow& row) { return row.rel_l1; }),
+          StageColumn::number("peak GiB", "peak_gib", 3, [](const StageRow& row) { return row.peak_gib; })};
 }
 
 std::string contender_table(const std::vector<StageRow>& rows, int64_t steps) {
   Columns columns = contender_columns();
   columns.push_back(time_column());
   columns.back().title = "ms a step";
-  columns.push_back(texts("quartiles", "", quartiles));
+  columns.push_back(StageColumn::text("quartiles", "", quartiles));
   append(columns, split_columns());
-  columns.push_back(
-      numbers(std::to_string(steps) + "-step video, s", "", 3, [](const StageRow& row) { return row.video_seconds; }));
+  columns.push_back(StageColumn::number(std::to_string(steps) + "-step video, s", "", 3,
+                                        [](const StageRow& row) { return row.video_seconds; }));
   append(columns, quality_columns());
-  columns.push_back(texts("kernel", "", [](const StageRow& row) { return row.kernel; }));
-  columns.push_back(texts("note", "", [](const StageRow& row) { return row.note; }));
+  columns.push_back(StageColumn::text("kernel", "", [](const StageRow& row) { return row.kernel; }));
+  columns.push_back(StageColumn::text("note", "", [](const StageRow& row) { return row.note; }));
   return markdown_of(rows, columns);
 }
 
 std::string shared_table(const std::vector<StageRow>& rows) {
-  Columns columns = {texts("", "", [](const StageRow& row) { return row.mode; }),
-                     texts("stage", "", [](const StageRow& row) { return row.stage; }),
+  Columns columns = {StageColumn::text("", "", [](const StageRow& row) { return row.mode; }),
+                     StageColumn::text("stage", "", [](const StageRow& row) { return row.stage; }),
                      time_column(),
-                     texts("quartiles", "", quartiles),
-                     numbers("peak GiB", "", 3, [](const StageRow& row) { return row.peak_gib; }),
-                     texts("note", "", [](const StageRow& row) { return row.note; })};
+                     StageColumn::text("quartiles", "", quartiles),
+                     StageColumn::number("peak GiB", "", 3, [](const StageRow& row) { return row.peak_gib; }),
+                     StageColumn::text("note", "", [](const StageRow& row) { return row.note; })};
   return markdown_of(rows, columns);
 }
 
@@ -192,14 +179,14 @@ std::string stage_markdown(const std::vector<StageRow>& rows, int64_t steps) {
 
 std::string stage_csv(const std::vector<StageRow>& rows) {
   Columns columns = contender_columns();
-  columns.push_back(texts("", "stage", [](const StageRow& row) { return row.stage; }));
+  columns.push_back(StageColumn::text("", "stage", [](const StageRow& row) { return row.stage; }));
   columns.push_back(time_column());
   append(columns, spread_columns<StageRow>());
   append(columns, split_columns());
-  columns.push_back(numbers("", "video_seconds", 0, [](const StageRow& row) { return row.video_seconds; }));
+  columns.push_back(StageColumn::number("", "video_seconds", 0, [](const StageRow& row) { return row.video_seconds; }));
   append(columns, quality_columns());
-  columns.push_back(texts("", "kernel", [](const StageRow& row) { return row.kernel; }));
-  columns.push_back(texts("", "note", [](const StageRow& row) { return row.note; }));
+  columns.push_back(StageColumn::text("", "kernel", [](const StageRow& row) { return row.kernel; }));
+  columns.push_back(StageColumn::text("", "note", [](const StageRow& row) { return row.note; }));
   return csv_of(rows, columns);
 }
 

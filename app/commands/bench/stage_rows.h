@@ -8,7 +8,7 @@
 
 #include "app/commands/bench/sections.h"
 #include "app/commands/bench/selections.h"
-#include "app/commands/bench/spread.h"
+#include "app/measure/timing.h"
 
 namespace sparsereel::app::bench {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "app/commands/batch/prompt_set.h"
-#include "app/commands/bench/options.h"
+#include "app/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::tuning {
@@ -70,8 +70,8 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   if (options.l1 && options.l2 && *options.l2 < *options.l1)
     throw bad_input("--l2 " + std::to_string(*options.l2) + " is below --l1 " + std::to_string(*options.l1),
                     "l2 bounds the block selection and the skipped P.V together: give at least l1");
-  bench::check_range("--samples", options.samples, 1, 1000);
-  bench::check_range("--videos", options.videos, 0, 1000);
+  check_range("--samples", options.samples, 1, 1000);
+  check_range("--videos", options.videos, 0, 1000);
   if (options.videos == 0 && (options.min_psnr || options.min_ssim))
     throw bad_input("--min-psnr and --min-ssim have no effect with --videos 0", "leave them out, or compare videos");
   if (options.min_psnr && !(*options.min_psnr > 0 && *options.min_psnr <= 100))

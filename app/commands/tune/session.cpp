@@ -7,10 +7,11 @@
 #include <array>
 
 #include "app/clock.h"
-#include "app/commands/bench/quality.h"
 #include "app/interrupt.h"
+#include "app/measure/quality.h"
+#include "app/measure/timing.h"
+#include "app/measure/whole_videos.h"
 #include "hilbert/error.h"
-#include "models/device.h"
 
 namespace sparsereel::app::tuning {
 namespace {
@@ -47,11 +48,11 @@ attention::Policy policy_with(const Found& found, const DenseStart& dense, const
 
 }  // namespace
 
-Session::Session(const TunePlan& plan, models::Pipeline& pipeline, bench::Watcher& watcher, const Deadline& deadline,
+Session::Session(const TunePlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Deadline& deadline,
                  TuneState& state)
     : plan_(plan),
       pipeline_(pipeline),
-      watcher_(watcher),
+      progress_(progress),
       deadline_(deadline),
       state_(state),
       steps_(pipeline.resolve(plan.request).num_inference_steps),
@@ -63,21 +64,13 @@ models::GenerateRequest Session::request_of(int64_t prompt) const {
   return request;
 }
 
-void Session::save() const {
-  state_.save(state_beside(plan_.output));
+void Session::poll() {
+  progress_.stop_if_interrupted();
+  deadline_.check();
 }
 
-void Session::encode_prompts() {
-  watcher_.stage("text");
-  if (!pipeline_.streams_text_encoder()) pipeline_.load_text_encoder();
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    watcher_.stop_if_interrupted();
-    deadline_.check();
-    texts_.push_back(pipeline_.encode_text(request_of(static_cast<int64_t>(prompt))));
-  }
-  pipeline_.release_text_encoder();
-  watcher_.stage("load transformer");
-  pipeline_.load_transformer();
+void Session::save() const {
+  state_.save(state_beside(plan_.output));
 }
 
 /// Whether sampling may end: every head was measured, and there is a video to compare with.
@@ -100,21 +93,19 @@ bool Session::sample_heads() {
 /// A run with full attention, in whose `steps` the heads are measured; `to_the_end`: its latents are wanted. Returns
 /// false where the share of the budget ended it.
 bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, bool to_the_end) {
-  watcher_.stage("measure heads, prompt " + std::to_string(prompt + 1) + " of " + std::to_string(plan_.prompts.size()));
+  progress_.stage("measure heads, prompt " + std::to_string(prompt + 1) + " of " +
+                  std::to_string(plan_.prompts.size()));
   models::GenerateRequest request = request_of(prompt);
   request.attention_mode = attention::Mode::full;
-  const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]);
-  HeadTrials trials(plan_.request.attention_policy, selection_rows_, [this] {
-    watcher_.stop_if_interrupted();
-    deadline_.check();
-  });
+  const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)].to(pipeline_.device()));
+  HeadTrials trials(plan_.request.attention_policy, selection_rows_, [this] { poll(); });
   const HeadSearch fresh(plan_.request.attention_policy.defaults, plan_.bounds);
   const int64_t end = to_the_end || steps.empty() ? steps_ : steps.back() + 1;
   while (denoising->done() < end) {
     if (has_enough() && deadline_.elapsed() > kSamplingShare * deadline_.seconds()) return false;
     deadline_.check();
     const int64_t step = denoising->done();
-    watcher_.round(step, end);
+    progress_.round(step, end);
     const bool sampled = std::find(steps.begin(), steps.end(), step) != steps.end();
     HeadSearches heads = sampled ? state_.heads : HeadSearches();  // becomes the state when the step is complete
     double trial_seconds = 0;
@@ -123,10 +114,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
       denoising->attention().watcher = [&](const models::AttentionCall& call) {
         const auto layer = static_cast<size_t>(call.context.layer);
         if (heads.size() <= layer) heads.resize(layer + 1, {static_cast<size_t>(call.q.size(2)), fresh});
-        models::synchronize(pipeline_.device());
-        const auto start = std::chrono::steady_clock::now();
-        trials.run(call, heads);  // waits for the device
-        trial_seconds += seconds_since(start);
+        trial_seconds += milliseconds_of(pipeline_.device(), [&] { trials.run(call, heads); }) / 1000;
       };
     }
     const auto start = std::chrono::steady_clock::now();
@@ -153,7 +141,7 @@ at::Tensor Session::decode(const at::Tensor& latents) {
     decode_seconds_ = seconds_since(start);
     return frames;
   } catch (const models::Cancelled&) {
-    watcher_.stop_if_interrupted();
+    progress_.stop_if_interrupted();
     throw OutOfTime{};
   }
 }
@@ -161,7 +149,7 @@ at::Tensor Session::decode(const at::Tensor& latents) {
 void Session::add_figures(VideoFigures& figures, const at::Tensor& latents, int64_t prompt) {
   if (!references_.contains(prompt)) references_[prompt] = decode(state_.latents.at(prompt));
   const at::Tensor frames = decode(latents);
-  const bench::Nearness near = bench::nearness(frames, references_.at(prompt), pipeline_.device());
+  const Nearness near = nearness(frames, references_.at(prompt), pipeline_.device());
   figures.psnr += near.psnr;
   figures.ssim += near.ssim;
 }
@@ -178,17 +166,13 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
       models::GenerateRequest request = request_of(prompt);
       request.attention_mode = attention::Mode::sparse;
       request.attention_policy = policy;
-      runs.push_back(pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)]));
+      runs.push_back(pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)].to(pipeline_.device())));
     }
     for (int64_t step = 0; step < steps_; ++step) {
-      watcher_.round(prompt * steps_ + step, videos * steps_);
+      progress_.round(prompt * steps_ + step, videos * steps_);
       for (size_t i = 0; i < runs.size(); ++i) {
         deadline_.check();
-        models::synchronize(pipeline_.device());
-        const auto begin = std::chrono::steady_clock::now();
-        runs[i]->step();
-        models::synchronize(pipeline_.device());
-        figures[i].step_seconds += seconds_since(begin);
+        figures[i].step_seconds += milliseconds_of(pipeline_.device(), [&] { runs[i]->step(); }) / 1000;
       }
     }
     for (size_t i = state_.untuned ? 1 : 0; i < runs.size(); ++i) add_figures(figures[i], runs[i]->latents(), prompt);
@@ -250,7 +234,7 @@ void Session::fall_back(Found& found, const std::string& reason) const {
 
 /// Returns whether the search came to its end.
 bool Session::compare_videos(Found& found) {
-  watcher_.stage("compare videos");
+  progress_.stage("compare videos");
   const attention::Policy& untuned = plan_.request.attention_policy;
   const DenseSearch untuned_search(attention::layer_work(untuned_choices(state_.heads)), steps_, 1);
   found.untuned_work = untuned_search.work({.steps = untuned.dense_steps, .layers = untuned.dense_layers});
@@ -300,7 +284,10 @@ bool Session::compare_videos(Found& found) {
 Found Session::run() {
   Found found;
   try {
-    encode_prompts();
+    std::vector<models::GenerateRequest> requests;
+    for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
+      requests.push_back(request_of(static_cast<int64_t>(prompt)));
+    texts_ = encode_texts(pipeline_, requests, progress_, [this](int64_t) { poll(); });
     found.complete = sample_heads();
     if (!found.complete) found.ended_before = "all steps were sampled";
   } catch (const OutOfTime&) {

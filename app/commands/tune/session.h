@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/watcher.h"
+#include "app/clock.h"
 #include "app/commands/tune/options.h"
 #include "app/commands/tune/state.h"
+#include "app/measure/run_progress.h"
 #include "models/denoising.h"
 #include "models/pipeline.h"
 
@@ -23,7 +24,7 @@ class Deadline {
   Deadline(std::chrono::steady_clock::time_point start, double seconds) : start_(start), seconds_(seconds) {}
 
   double seconds() const { return seconds_; }
-  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  double elapsed() const { return seconds_since(start_); }
   double left() const { return seconds_ - elapsed(); }
   void check() const {
     if (left() <= 0) throw OutOfTime{};
@@ -49,14 +50,15 @@ struct Found {
 
 class Session {
  public:
-  Session(const TunePlan& plan, models::Pipeline& pipeline, bench::Watcher& watcher, const Deadline& deadline,
+  Session(const TunePlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Deadline& deadline,
           TuneState& state);
 
   /// Throws Error where the budget ends before every head was measured once.
   Found run();
 
  private:
-  void encode_prompts();
+  /// Throws where the user or the budget ends the run.
+  void poll();
   bool sample_heads();
   bool sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, bool to_the_end);
   bool has_enough() const;
@@ -74,7 +76,7 @@ class Session {
 
   const TunePlan& plan_;
   models::Pipeline& pipeline_;
-  bench::Watcher& watcher_;
+  RunProgress& progress_;
   const Deadline& deadline_;
   TuneState& state_;
   int64_t steps_, selection_rows_;

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/commands/bench/table.h"
+#include "app/commands/bench/attention_rows.h"
 #include "app/commands/bench_plot.h"
 #include "tests/support/temporary_folder.h"
 

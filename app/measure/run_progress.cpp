@@ -1,5 +1,5 @@
-// Progress and machine of the benchmarks; see watcher.h.
-#include "app/commands/bench/watcher.h"
+// Progress and machine of the benchmarks; see run_progress.h.
+#include "app/measure/run_progress.h"
 
 #include <ATen/Parallel.h>
 #include <unistd.h>
@@ -7,23 +7,23 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/commands/bench/columns.h"
 #include "app/commands/finish_video.h"
 #include "app/counted.h"
 #include "app/interrupt.h"
 #include "app/machine.h"
+#include "app/measure/table.h"
 #include "models/pipeline.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
-void Watcher::round(int64_t done, int64_t rounds) {
+void RunProgress::round(int64_t done, int64_t rounds) {
   stop_if_interrupted();
   const auto now = std::chrono::steady_clock::now();
   progress_.step(done, rounds, done > 0 ? std::chrono::duration<double>(now - last_).count() : 0);
   last_ = now;
 }
 
-void Watcher::stop_if_interrupted() {
+void RunProgress::stop_if_interrupted() {
   if (!interrupted()) return;
   report_.recovery = recovery_;
   throw models::Cancelled{};
@@ -62,4 +62,4 @@ void deliver(std::string table, const std::string& name, std::optional<models::A
   }
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

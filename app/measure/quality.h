@@ -5,7 +5,7 @@
 
 #include <optional>
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 /// frames, reference: fp32 [F, H, W, 3] in 0..1. Decibels over all values; nothing where the two are equal.
 std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference);
@@ -26,4 +26,4 @@ Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Dev
 /// sum |a - b| / sum |b|
 double relative_l1(const at::Tensor& a, const at::Tensor& b);
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

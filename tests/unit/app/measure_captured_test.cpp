@@ -1,5 +1,5 @@
 // Files of captured q, k and v: what is written is read back, and what is wrong is named.
-#include "app/commands/bench/captured.h"
+#include "app/measure/captured.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

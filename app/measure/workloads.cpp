@@ -1,5 +1,5 @@
 // The table of known attentions, and reading shapes; see workloads.h.
-#include "app/commands/bench/workloads.h"
+#include "app/measure/workloads.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "app/split.h"
 #include "hilbert/error.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 constexpr std::string_view kSpace = " \t\n";
@@ -80,4 +80,4 @@ std::vector<Shape> parse_shapes(std::string_view text) {
   return shapes;
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

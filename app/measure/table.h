@@ -7,19 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/spread.h"
+#include "app/measure/timing.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 /// A cell's text for people (few digits) or for programs.
 enum class Style { people, programs };
-
-template <typename Row>
-struct Column {
-  std::string title;  // Markdown
-  std::string name;   // CSV
-  std::function<std::string(const Row&, Style)> cell;
-};
 
 /// `digits` significant digits for people; programs get every digit.
 std::string number_text(double value, int digits, Style style);
@@ -32,6 +25,8 @@ nlohmann::json or_null(const std::optional<double>& value);
 std::optional<double> number_of(const nlohmann::json& row, const char* key);
 
 std::optional<double> of_spread(const std::optional<Spread>& spread, double Spread::*member);
+/// "1.21-1.35", for people.
+std::string quartiles_text(const Spread& spread);
 /// "ms", its quartiles and its extremes; null where nothing was measured.
 nlohmann::json spread_fields(const std::optional<Spread>& milliseconds);
 
@@ -43,34 +38,42 @@ std::string aligned(const std::string& text);
 std::string csv_table(const std::vector<std::string>& names, const std::vector<std::vector<std::string>>& cells);
 
 template <typename Row>
-Column<Row> number_column(const std::string& title, const std::string& name, int digits,
-                          const std::function<std::optional<double>(const Row&)>& value) {
-  return {title, name, [value, digits](const Row& row, Style style) {
-            const std::optional<double> known = value(row);
-            return known ? number_text(*known, digits, style) : std::string();
-          }};
-}
+struct Column {
+  std::string title;  // Markdown
+  std::string name;   // CSV
+  std::function<std::string(const Row&, Style)> cell;
 
-/// Of numbers that somebody chose.
-template <typename Row, typename Value>
-Column<Row> chosen_column(const std::string& title, const std::string& name, const Value& value) {
-  return {title, name, [value](const Row& row, Style) {
-            const auto known = value(row);
-            return known ? chosen_text(static_cast<double>(*known)) : std::string();
-          }};
-}
+  static Column number(const std::string& title, const std::string& name, int digits,
+                       const std::function<std::optional<double>(const Row&)>& value) {
+    return {title, name, [value, digits](const Row& row, Style style) {
+              const std::optional<double> known = value(row);
+              return known ? number_text(*known, digits, style) : std::string();
+            }};
+  }
+  /// Of numbers that somebody chose.
+  template <typename Value>
+  static Column chosen(const std::string& title, const std::string& name, const Value& value) {
+    return {title, name, [value](const Row& row, Style) {
+              const auto known = value(row);
+              return known ? chosen_text(static_cast<double>(*known)) : std::string();
+            }};
+  }
+  static Column text(const std::string& title, const std::string& name,
+                     const std::function<std::string(const Row&)>& value) {
+    return {title, name, [value](const Row& row, Style) { return value(row); }};
+  }
+};
 
 template <typename Row>
-Column<Row> text_column(const std::string& title, const std::string& name,
-                        const std::function<std::string(const Row&)>& value) {
-  return {title, name, [value](const Row& row, Style) { return value(row); }};
+void append(std::vector<Column<Row>>& columns, const std::vector<Column<Row>>& more) {
+  columns.insert(columns.end(), more.begin(), more.end());
 }
 
 /// CSV: quartiles and extremes of a row's `ms`.
 template <typename Row>
 std::vector<Column<Row>> spread_columns() {
   const auto column = [](const char* name, double Spread::*member) {
-    return number_column<Row>("", name, 0, [member](const Row& row) { return of_spread(row.ms, member); });
+    return Column<Row>::number("", name, 0, [member](const Row& row) { return of_spread(row.ms, member); });
   };
   return {column("ms_lower_quartile", &Spread::lower_quartile), column("ms_upper_quartile", &Spread::upper_quartile),
           column("ms_min", &Spread::least), column("ms_max", &Spread::most)};
@@ -105,4 +108,4 @@ std::string csv_of(const std::vector<Row>& rows, const std::vector<Column<Row>>&
   return csv_table(names, cells_of(rows, columns, Style::programs));
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

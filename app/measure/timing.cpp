@@ -1,5 +1,5 @@
 // The clock and the rounds; see timing.h.
-#include "app/commands/bench/timing.h"
+#include "app/measure/timing.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -12,8 +12,15 @@
 #include "hilbert/error.h"
 #include "models/device.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
+
+double quantile(const std::vector<double>& sorted, double share) {
+  const double position = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(position);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], position - std::floor(position));
+}
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -43,6 +50,15 @@ size_t calls_of(double turn_ms, double call_ms) {
 }
 
 }  // namespace
+
+Spread spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {.median = quantile(values, 0.5),
+          .lower_quartile = quantile(values, 0.25),
+          .upper_quartile = quantile(values, 0.75),
+          .least = values.front(),
+          .most = values.back()};
+}
 
 double Timer::now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -84,23 +100,23 @@ double milliseconds_of(c10::Device device, const std::function<void()>& call) {
   return Timer::now() - start;
 }
 
-std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,
+std::vector<Measurement> alternate(const std::vector<TimedCall>& contenders, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round) {
-  std::vector<Measurement> measurements(contestants.size());
-  std::vector<Turn> turns(contestants.size());
+  std::vector<Measurement> measurements(contenders.size());
+  std::vector<Turn> turns(contenders.size());
   int64_t calls = 0;
   for (int64_t round = 0; round < rounds.warmup + rounds.repetitions; ++round) {
     before_round(round);
-    for (size_t i = 0; i < contestants.size(); ++i) {
+    for (size_t i = 0; i < contenders.size(); ++i) {
       turns[i].done = 0;
       while (turns[i].done < turns[i].calls && measurements[i].failure.empty()) {
         const int64_t buffer = calls++ % rounds.buffers;
-        measurements[i].failure = failure_of([&] { timer.time([&] { contestants[i](buffer); }); });
+        measurements[i].failure = failure_of([&] { timer.time([&] { contenders[i](buffer); }); });
         if (measurements[i].failure.empty()) ++turns[i].done;
       }
     }
     const std::vector<double> times = turn_times(timer.finish(), turns);
-    for (size_t i = 0; i < contestants.size(); ++i) {
+    for (size_t i = 0; i < contenders.size(); ++i) {
       if (turns[i].done == 0) continue;
       turns[i].calls = calls_of(rounds.turn_ms, times[i]);
       if (round >= rounds.warmup && measurements[i].failure.empty()) measurements[i].milliseconds.push_back(times[i]);
@@ -120,4 +136,4 @@ std::string failure_of(const std::function<void()>& call) {
   }
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

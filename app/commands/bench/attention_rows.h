@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "app/commands/bench/selections.h"
-#include "app/commands/bench/spread.h"
-#include "app/commands/bench/workloads.h"
+#include "app/measure/timing.h"
+#include "app/measure/workloads.h"
 
 namespace sparsereel::app::bench {
 

@@ -1,12 +1,12 @@
 // PSNR and SSIM with torch's operators; see quality.h.
-#include "app/commands/bench/quality.h"
+#include "app/measure/quality.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 constexpr int64_t kWindow = 11;
@@ -69,4 +69,4 @@ double relative_l1(const at::Tensor& a, const at::Tensor& b) {
   return size > 0 ? error / size : error;
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -14,14 +14,14 @@
 // `smooth` is the same but for V, which is nearly the same over long stretches, as features of a video are:
 //   v = cos(w t + phase) + 0.2 N(0, 1)      a period from N / 8 to N tokens and a phase for each channel
 // Whatever loses a part of long sums of equal sign in P.V shows in it, and hardly in the other two.
-#include "app/commands/bench/inputs.h"
+#include "app/measure/inputs.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 constexpr double kBeyondCache = 200e6;
@@ -63,7 +63,7 @@ at::Tensor slow_values(int64_t tokens, int64_t head_dim, const at::TensorOptions
 }
 
 /// Writes one head's [N, D] into q, k and v.
-void fill_head(const Inputs& inputs, Data data, int64_t batch, int64_t head, const at::Tensor& features) {
+void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head, const at::Tensor& features) {
   const at::TensorOptions options = features.options();
   const int64_t tokens = features.size(0), head_dim = features.size(1);
   const double rise = 4 + 12 * at::rand({1}).item<double>();
@@ -76,13 +76,13 @@ void fill_head(const Inputs& inputs, Data data, int64_t batch, int64_t head, con
   };
   place(inputs.q, smooth() + local + mean(0.5));
   place(inputs.k, (smooth() + local) * outlier_gains(head_dim, 3, options) + mean(2));
-  place(inputs.v, data == Data::smooth ? slow_values(tokens, head_dim, options)
-                                       : smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
+  place(inputs.v, data == DataKind::smooth ? slow_values(tokens, head_dim, options)
+                                           : smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
 }
 
-Inputs make_one(const Shape& shape, Data data, const at::TensorOptions& options) {
+Inputs make_one(const Shape& shape, DataKind data, const at::TensorOptions& options) {
   const std::vector<int64_t> sizes = {shape.batch, shape.tokens, shape.heads, shape.head_dim};
-  if (data == Data::gaussian) {
+  if (data == DataKind::gaussian) {
     const auto normal = [&] { return at::randn(sizes, options); };
     at::Tensor q = normal(), k = normal(), v = normal();
     return {.q = std::move(q), .k = std::move(k), .v = std::move(v)};
@@ -105,8 +105,8 @@ int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype) {
   return static_cast<int64_t>(std::clamp(copies, 1.0, static_cast<double>(kMostCopies)));
 }
 
-std::vector<Inputs> make_inputs(const Shape& shape, Data data, at::ScalarType dtype, at::Device device, int64_t copies,
-                                uint64_t seed) {
+std::vector<Inputs> make_inputs(const Shape& shape, DataKind data, at::ScalarType dtype, at::Device device,
+                                int64_t copies, uint64_t seed) {
   at::manual_seed(seed);
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   std::vector<Inputs> inputs;
@@ -115,4 +115,4 @@ std::vector<Inputs> make_inputs(const Shape& shape, Data data, at::ScalarType dt
   return inputs;
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -1,5 +1,5 @@
 // PSNR and SSIM against values worked out by hand.
-#include "app/commands/bench/quality.h"
+#include "app/measure/quality.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 /// q, k and v are [batch, tokens, heads, head_dim] each; written B,H,N,D as papers do.
 struct Shape {
@@ -18,6 +18,9 @@ struct Shape {
   double elements() const;   // of one tensor
   std::string text() const;  // "2,30,17776,64"
 };
+
+/// What made-up q, k and v look like; inputs.cpp says how each is drawn.
+enum class DataKind { gaussian, structured, smooth };
 
 struct Workload {
   std::string name;  // empty for a shape without a name
@@ -41,4 +44,4 @@ Workload find_workload(const std::string& name);
 /// four whole numbers from 1 to 2^30.
 std::vector<Shape> parse_shapes(std::string_view text);
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -1,5 +1,5 @@
 // The benchmark's inputs, its exact oracle, and its contenders on a CPU.
-#include "app/commands/bench/inputs.h"
+#include "app/measure/inputs.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr Shape kShape{.batch = 2, .heads = 3, .tokens = 300, .head_dim = 32};
 
-Inputs one_input(Data data, at::ScalarType dtype = at::kFloat, const Shape& shape = kShape) {
+Inputs one_input(DataKind data, at::ScalarType dtype = at::kFloat, const Shape& shape = kShape) {
   return make_inputs(shape, data, dtype, at::kCPU, 1, 7).front();
 }
 
@@ -28,7 +28,7 @@ TEST(Copies, FillMoreThanACache) {
 }
 
 TEST(MadeInputs, RepeatForASeedAndDifferBetweenCopies) {
-  for (const Data data : {Data::gaussian, Data::structured, Data::smooth}) {
+  for (const DataKind data : {DataKind::gaussian, DataKind::structured, DataKind::smooth}) {
     const auto first = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
     const auto again = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
     EXPECT_EQ(first[0].q.sizes(), at::IntArrayRef({2, 300, 3, 32}));
@@ -40,7 +40,7 @@ TEST(MadeInputs, RepeatForASeedAndDifferBetweenCopies) {
 
 TEST(StructuredInputs, GatherAttentionNearTheDiagonal) {
   const Shape shape{.batch = 1, .heads = 4, .tokens = 1024, .head_dim = 64};
-  const Inputs inputs = one_input(Data::structured, at::kFloat, shape);
+  const Inputs inputs = one_input(DataKind::structured, at::kFloat, shape);
   const at::Tensor q = inputs.q.transpose(1, 2), k = inputs.k.transpose(1, 2);
   const at::Tensor mass = at::softmax(at::matmul(q, k.transpose(2, 3)) / 8, 3);
   const at::Tensor position = at::arange(1024);
@@ -50,7 +50,7 @@ TEST(StructuredInputs, GatherAttentionNearTheDiagonal) {
 }
 
 TEST(StructuredInputs, HaveLargeMeansInK) {
-  const Inputs inputs = one_input(Data::structured);
+  const Inputs inputs = one_input(DataKind::structured);
   const double of_means = inputs.k.mean(1).square().mean().item<double>();
   const double around = (inputs.k - inputs.k.mean(1, true)).square().mean().item<double>();
   EXPECT_GT(of_means, around * 0.5);
@@ -58,22 +58,23 @@ TEST(StructuredInputs, HaveLargeMeansInK) {
 
 TEST(SmoothInputs, HaveValuesThatHardlyDifferBetweenNeighbours) {
   const Shape shape{.batch = 1, .heads = 2, .tokens = 1024, .head_dim = 64};
-  const auto step = [&](Data data) {
+  const auto step = [&](DataKind data) {
     const at::Tensor v = one_input(data, at::kFloat, shape).v;
     const at::Tensor blocks = v.unflatten(1, {64, 16}).mean(2);
     return ((blocks.narrow(1, 1, 63) - blocks.narrow(1, 0, 63)).square().mean() / v.var()).item<double>();
   };
-  EXPECT_LT(step(Data::smooth), 0.1);
-  EXPECT_GT(step(Data::structured), 0.5);
+  EXPECT_LT(step(DataKind::smooth), 0.1);
+  EXPECT_GT(step(DataKind::structured), 0.5);
 }
 
 TEST(StructuredInputs, TakeOddHeadDims) {
-  const Inputs inputs = one_input(Data::structured, at::kFloat, {.batch = 1, .heads = 1, .tokens = 5, .head_dim = 17});
+  const Inputs inputs =
+      one_input(DataKind::structured, at::kFloat, {.batch = 1, .heads = 1, .tokens = 5, .head_dim = 17});
   EXPECT_TRUE(inputs.k.isfinite().all().item<bool>());
 }
 
 TEST(ExactAttention, AgreesWithSdpaOnEveryQuery) {
-  const Inputs inputs = one_input(Data::gaussian);
+  const Inputs inputs = one_input(DataKind::gaussian);
   for (const bool causal : {false, true}) {
     const ExactRows exact = exact_attention(inputs, 1000, causal);
     EXPECT_EQ(exact.queries.size(0), 300);
@@ -86,7 +87,7 @@ TEST(ExactAttention, AgreesWithSdpaOnEveryQuery) {
 }
 
 TEST(ExactAttention, SamplesOneQueryFromEachStretch) {
-  const ExactRows exact = exact_attention(one_input(Data::gaussian), 10, true);
+  const ExactRows exact = exact_attention(one_input(DataKind::gaussian), 10, true);
   for (int64_t i = 0; i < 10; ++i) {
     const auto query = exact.queries[i].item<int64_t>();
     EXPECT_GE(query, 30 * i);
@@ -95,7 +96,7 @@ TEST(ExactAttention, SamplesOneQueryFromEachStretch) {
 }
 
 TEST(Compare, IsZeroForTheExactAndOneForNothing) {
-  const Inputs inputs = one_input(Data::gaussian);
+  const Inputs inputs = one_input(DataKind::gaussian);
   const ExactRows exact = exact_attention(inputs, 1000, false);
   EXPECT_EQ(compare(exact.out, exact).relative_l1(), 0);
   EXPECT_NEAR(compare(exact.out * 2, exact).cosine(), 1, 1e-12);
@@ -103,7 +104,8 @@ TEST(Compare, IsZeroForTheExactAndOneForNothing) {
 }
 
 TEST(ExactAttention, TakesManyQueriesInParts) {
-  const Inputs inputs = one_input(Data::gaussian, at::kFloat, {.batch = 1, .heads = 1, .tokens = 2100, .head_dim = 16});
+  const Inputs inputs =
+      one_input(DataKind::gaussian, at::kFloat, {.batch = 1, .heads = 1, .tokens = 2100, .head_dim = 16});
   for (const bool causal : {false, true}) {
     const at::Tensor expected = at::scaled_dot_product_attention(
                                     inputs.q.transpose(1, 2).to(at::kDouble), inputs.k.transpose(1, 2).to(at::kDouble),
@@ -114,7 +116,7 @@ TEST(ExactAttention, TakesManyQueriesInParts) {
 }
 
 TEST(Accuracy, PoolsSumsAndNotRatios) {
-  const Inputs inputs = one_input(Data::gaussian);
+  const Inputs inputs = one_input(DataKind::gaussian);
   const ExactRows exact = exact_attention(inputs, 1000, false);
   Accuracy pooled = compare(exact.out, exact);
   ExactRows large = exact;
@@ -133,7 +135,7 @@ TEST(Contenders, RunInEveryMode) {
   attention::Workspace workspace;
   const auto contenders = make_contenders(plan, plan.workloads[0], at::kCPU, at::kFloat, workspace);
   ASSERT_EQ(contenders.size(), 4U);
-  const Inputs inputs = one_input(Data::structured);
+  const Inputs inputs = one_input(DataKind::structured);
   const ExactRows exact = exact_attention(inputs, 1000, false);
   EXPECT_LT(compare(contenders[0].run(inputs).out, exact).relative_l1(), 1e-5);
   EXPECT_LT(compare(contenders[1].run(inputs).out, exact).relative_l1(), 0.1);

@@ -13,13 +13,13 @@
 #include "app/report.h"
 #include "models/checkpoint/atomic_file.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 /// Shows how far the run is, and ends it when the user asks for that.
-class Watcher {
+class RunProgress {
  public:
   /// `recovery`: how to go on after an interrupted run.
-  Watcher(bool show, RunReport& report, std::string recovery)
+  RunProgress(bool show, RunReport& report, std::string recovery)
       : progress_(show), report_(report), recovery_(std::move(recovery)) {}
 
   void stage(const std::string& name) {
@@ -51,4 +51,4 @@ void report_left_out(const std::vector<std::string>& left_out, RunReport& report
 void deliver(std::string table, const std::string& name, std::optional<models::AtomicFile>& file, size_t rows,
              RunReport& report);
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -1,5 +1,5 @@
 // Quantiles, and how contenders take turns.
-#include "app/commands/bench/timing.h"
+#include "app/measure/timing.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -42,12 +42,12 @@ TEST(SpreadOf, OneValueIsEveryQuantile) {
 
 TEST(Alternate, TakesTurnsOverRotatingBuffers) {
   std::vector<std::string> calls;
-  const auto contestant = [&calls](const std::string& name) {
+  const auto contender = [&calls](const std::string& name) {
     return [&calls, name](int64_t buffer) { calls.push_back(name + std::to_string(buffer)); };
   };
   std::vector<int64_t> rounds;
   Timer timer(at::kCPU);
-  const auto measurements = alternate({contestant("a"), contestant("b")}, {.warmup = 1, .repetitions = 2, .buffers = 3},
+  const auto measurements = alternate({contender("a"), contender("b")}, {.warmup = 1, .repetitions = 2, .buffers = 3},
                                       timer, [&](int64_t done) { rounds.push_back(done); });
   EXPECT_THAT(calls, ElementsAre("a0", "b1", "a2", "b0", "a1", "b2"));
   EXPECT_THAT(rounds, ElementsAre(0, 1, 2));
@@ -60,7 +60,7 @@ TEST(Alternate, TakesTurnsOverRotatingBuffers) {
 
 TEST(Alternate, OneFailureLeavesTheOthersTheirTimes) {
   int failing_calls = 0;
-  const Contestant fails = [&failing_calls](int64_t) {
+  const TimedCall fails = [&failing_calls](int64_t) {
     if (++failing_calls == 2) throw bad_input("no kernel", "use another");
   };
   Timer timer(at::kCPU);
@@ -75,7 +75,7 @@ TEST(Alternate, OneFailureLeavesTheOthersTheirTimes) {
 TEST(Alternate, FillsATurnWithCallsAndCountsItsLaterHalf) {
   int calls = 0;
   double now = 0;
-  const Contestant quick = [&](int64_t) { now += calls++ < 4 ? 20 : 1; };
+  const TimedCall quick = [&](int64_t) { now += calls++ < 4 ? 20 : 1; };
   Timer timer(at::kCPU, [&now] { return now; });
   const auto measurements =
       alternate({quick}, {.warmup = 1, .repetitions = 1, .buffers = 1, .turn_ms = 120}, timer, [](int64_t) {});

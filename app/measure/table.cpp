@@ -1,5 +1,5 @@
-// Numbers, Markdown and CSV as text; see columns.h.
-#include "app/commands/bench/columns.h"
+// Numbers, Markdown and CSV as text; see table.h.
+#include "app/measure/table.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "app/commands/finish_video.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 std::string markdown_cell(const std::string& text) {
@@ -141,6 +141,11 @@ std::optional<double> of_spread(const std::optional<Spread>& spread, double Spre
   return spread ? std::optional((*spread).*member) : std::nullopt;
 }
 
+std::string quartiles_text(const Spread& spread) {
+  return number_text(spread.lower_quartile, 4, Style::people) + "-" +
+         number_text(spread.upper_quartile, 4, Style::people);
+}
+
 nlohmann::json spread_fields(const std::optional<Spread>& milliseconds) {
   return {{"ms", or_null(of_spread(milliseconds, &Spread::median))},
           {"ms_lower_quartile", or_null(of_spread(milliseconds, &Spread::lower_quartile))},
@@ -170,4 +175,4 @@ std::string csv_table(const std::vector<std::string>& names, const std::vector<s
   return text;
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "app/commands/bench/options.h"
+#include "app/measure/workloads.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 /// q, k and v [B, N, H, D], contiguous.
 struct Inputs {
@@ -22,7 +22,7 @@ int64_t copies_beyond_cache(const Shape& shape, at::ScalarType dtype);
 double input_bytes(const Shape& shape, at::ScalarType dtype, int64_t copies);
 
 /// `copies` independent inputs, the same for the same seed on the same device.
-std::vector<Inputs> make_inputs(const Shape& shape, Data data, at::ScalarType dtype, at::Device device, int64_t copies,
-                                uint64_t seed);
+std::vector<Inputs> make_inputs(const Shape& shape, DataKind data, at::ScalarType dtype, at::Device device,
+                                int64_t copies, uint64_t seed);
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

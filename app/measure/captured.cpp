@@ -1,5 +1,5 @@
 // Writes, reads and checks; see captured.h.
-#include "app/commands/bench/captured.h"
+#include "app/measure/captured.h"
 
 #include <ATen/ATen.h>
 
@@ -10,7 +10,7 @@
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 namespace {
 
 constexpr const char* kRemedy = "let build/tests/bench/capture_attention write it";
@@ -130,4 +130,4 @@ at::Tensor places_in(hilbert::TokenOrder order, const Capture& capture) {
   return at::tensor(places);
 }
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -1,5 +1,5 @@
 // The rows of `bench attention` as Markdown, CSV and JSON.
-#include "app/commands/bench/table.h"
+#include "app/commands/bench/attention_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

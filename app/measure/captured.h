@@ -11,7 +11,7 @@
 
 #include "hilbert/token_order.h"
 
-namespace sparsereel::app::bench {
+namespace sparsereel::app {
 
 /// q, k, v [B, N, heads, head_dim] after norm and rotary embedding: video tokens in native order, then text.
 struct CapturedCall {
@@ -36,4 +36,4 @@ Capture read_capture(const std::filesystem::path& file);
 /// Index [N] that brings a capture's video tokens into an order, text still last.
 at::Tensor places_in(hilbert::TokenOrder order, const Capture& capture);
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -10,9 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "app/commands/bench/spread.h"
+namespace sparsereel::app {
 
-namespace sparsereel::app::bench {
+/// Of repeated measurements.
+struct Spread {
+  double median = 0;
+  double lower_quartile = 0;
+  double upper_quartile = 0;
+  double least = 0;
+  double most = 0;
+};
+
+/// Quantiles are interpolated linearly between neighbours. At least one value is needed.
+Spread spread(std::vector<double> values);
 
 /// Times calls on a device, milliseconds each. On a GPU it brackets the call with events on the current stream, so that
 /// host time counts only where the device waits for the host.
@@ -46,8 +56,8 @@ struct Rounds {
   double turn_ms = 0;   // how long a contender runs in its turn; 0: one call
 };
 
-/// One contender: runs once on the inputs of copy `buffer`.
-using Contestant = std::function<void(int64_t buffer)>;
+/// A contender's call: runs once on the inputs of copy `buffer`.
+using TimedCall = std::function<void(int64_t buffer)>;
 
 struct Measurement {
   std::vector<double> milliseconds;  // one a repetition: a call, or the median of a turn's later half
@@ -58,11 +68,11 @@ struct Measurement {
 /// as many as take `turn_ms` by the round before; of those the later half counts, when a GPU that is held to a power
 /// limit has left its neighbour's clock for the contender's own. `before_round` is called with the number of rounds
 /// done and may throw to end the run.
-std::vector<Measurement> alternate(const std::vector<Contestant>& contestants, const Rounds& rounds, Timer& timer,
+std::vector<Measurement> alternate(const std::vector<TimedCall>& contenders, const Rounds& rounds, Timer& timer,
                                    const std::function<void(int64_t done)>& before_round);
 
 /// Runs the call and returns why it failed (and the remedy) on one line; empty where it did not. What one
 /// contender of a benchmark cannot do is a result.
 std::string failure_of(const std::function<void()>& call);
 
-}  // namespace sparsereel::app::bench
+}  // namespace sparsereel::app

@@ -1,0 +1,20 @@
+// What measuring whole videos begins with.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "app/measure/run_progress.h"
+#include "models/pipeline.h"
+
+namespace sparsereel::app {
+
+/// Throws Error where the pipeline's device or dtype has no sparse attention.
+void check_sparse_runs(const models::Pipeline& pipeline);
+
+/// The text of each request, on the CPU; the transformer is loaded afterwards. `before` is called with
+/// the number of texts done and may throw to end the run.
+std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::GenerateRequest>& requests,
+                                     RunProgress& progress, const std::function<void(int64_t done)>& before);
+
+}  // namespace sparsereel::app
