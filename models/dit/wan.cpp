@@ -10,6 +10,7 @@
 
 #include "hilbert/error.h"
 #include "models/dit/dit.h"
+#include "models/dit/patches.h"
 #include "models/dit/wan_weights.h"
 
 namespace sparsereel::models {
@@ -30,6 +31,11 @@ attention::Prologue norms_of(const at::Tensor& q_weight, const at::Tensor& k_wei
   prologue.q_weight = q_weight;
   prologue.k_weight = k_weight;
   return prologue;
+}
+
+PatchSize patch_of(const WanConfig& config) {
+  const auto& [t, h, w] = config.patch_size;
+  return {.frames = t, .height = h, .width = w};
 }
 
 std::string shape_of(const at::Tensor& tensor) {
@@ -111,7 +117,7 @@ Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
   const at::Tensor sinusoids =
       timestep_sinusoids(input.timesteps, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
   const at::Tensor time = embed_timesteps(sinusoids, ends_.time_embedding).to(dtype);
-  const at::Tensor patches = patchify(input.latents.transpose(1, 2), config_.patch_size, plan);
+  const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch_of(config_), plan);
   return {
       .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
       .text_tokens = 0,
@@ -154,7 +160,7 @@ at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
                                  .unflatten(2, {-1, config_.out_channels})
                                  .transpose(2, 3)
                                  .flatten(2);
-  return unpatchify(patches, config_.patch_size, plan).transpose(1, 2).contiguous();
+  return unpatchify(patches, patch_of(config_), plan).transpose(1, 2).contiguous();
 }
 
 }  // namespace

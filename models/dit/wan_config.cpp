@@ -6,10 +6,10 @@
 namespace sparsereel::models {
 namespace {
 
-PatchSize parse_patch(const ConfigFields& fields) {
+std::array<int64_t, 3> parse_patch(const ConfigFields& fields) {
   const std::vector<int64_t> sizes = fields.integers("patch_size", {1, 2, 2});
   if (sizes.size() != 3) fields.fail("patch_size", "has " + std::to_string(sizes.size()) + " entries, not 3");
-  return {.frames = sizes[0], .height = sizes[1], .width = sizes[2]};
+  return {sizes[0], sizes[1], sizes[2]};
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
 // The config.json of Wan's transformer (diffusers' WanTransformer3DModel).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "models/dit/patches.h"
-
 namespace sparsereel::models {
 
 struct WanConfig {
-  PatchSize patch_size;  // channel fastest in what the transformer gives, slowest in what it takes
+  std::array<int64_t, 3> patch_size = {1, 2, 2};  // t, h, w
   int64_t num_attention_heads = 40;
   int64_t attention_head_dim = 128;
   int64_t in_channels = 16;
