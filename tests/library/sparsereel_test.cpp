@@ -137,7 +137,7 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
        "frames -3 is impossible for this model: it must be 1 more than a multiple of 4"},
       {[](auto& r) { r.max_sequence_length = 17; }, "max_sequence_length 17 exceeds the model's max_text_seq_length"},
       {[=](auto& r) { r.cfg_scale = nan; }, "cfg_scale nan is not a finite number from 0 up"},
-      {[](auto& r) { r.cfg_scale = -1; }, "cfg_scale -1.000000 is not a finite number from 0 up"},
+      {[](auto& r) { r.cfg_scale = -1; }, "cfg_scale -1 is not a finite number from 0 up"},
       {[](auto& r) { r.scheduler = "euler"; }, "scheduler euler is unknown"},
       {[](auto& r) { r.topk = 0; }, "topk is 0.000000"},
       {[](auto& r) { r.topk = 1.5; }, "topk is 1.500000"},

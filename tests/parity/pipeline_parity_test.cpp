@@ -124,7 +124,7 @@ TEST_P(PipelineOf, ATruncatedPromptIsReported) {
   EXPECT_THAT(pipeline->generate(request).warnings, ::testing::Contains(HasSubstr("cut to 3 tokens")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PipelineOf, ::testing::ValuesIn(test::parity_families()),
+INSTANTIATE_TEST_SUITE_P(Families, PipelineOf, ::testing::ValuesIn(test::whole_families()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -114,7 +114,7 @@ TEST_P(PublishedNames, AreAllNeededInTheirShape) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PublishedNames, ::testing::ValuesIn(test::parity_families()),
+INSTANTIATE_TEST_SUITE_P(Families, PublishedNames, ::testing::ValuesIn(test::whole_families()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace sparsereel::test {
 struct ParityFamily {
   std::string name;    // in the names of tests
   std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
-  std::string dit_class, vae_class;
+  std::string dit_class, vae_class;  // no VAE: only the transformer is there
 };
 
 inline const std::vector<ParityFamily>& parity_families() {
@@ -25,8 +25,17 @@ inline const std::vector<ParityFamily>& parity_families() {
        .folder = "",
        .dit_class = "CogVideoXTransformer3DModel",
        .vae_class = "AutoencoderKLCogVideoX"},
-      {.name = "Wan", .folder = "wan/", .dit_class = "WanTransformer3DModel", .vae_class = "AutoencoderKLWan"}};
+      {.name = "Wan", .folder = "wan/", .dit_class = "WanTransformer3DModel", .vae_class = ""}};
   return table;
+}
+
+/// Those that run as a whole pipeline; of the others only the transformer is there.
+inline std::vector<ParityFamily> whole_families() {
+  std::vector<ParityFamily> whole;
+  for (const ParityFamily& family : parity_families()) {
+    if (!family.vae_class.empty()) whole.push_back(family);
+  }
+  return whole;
 }
 
 /// A case of one of a family's lists: dit_cases.json, vae_cases.json, pipeline_cases.json, each name -> what it is.

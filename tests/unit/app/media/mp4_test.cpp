@@ -95,7 +95,7 @@ TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 2);
-    EXPECT_THAT(error.what(), HasSubstr("--codec nonsense"));
+    EXPECT_THAT(error.what(), HasSubstr("codec nonsense"));
     EXPECT_THAT(error.remedy(), HasSubstr("mpeg4"));
   }
 }
