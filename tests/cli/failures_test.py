@@ -52,7 +52,7 @@ class Failures(CommandLineTest):
                 (['--codec', 'libsvtav1'], ['--codec libsvtav1', 'libaom-av1']),
                 (['--scheduler', 'euler'], ['--scheduler euler']),
                 (['--attention', 'dense'], ['--attention dense', 'sparse']),
-                (['--dense-steps', '-1'], ['dense_steps', '-1']),
+                (['--dense-steps', '-1'], ['--dense-steps', '-1']),
                 (['--dense-layers', '1.5'], ['--dense-layers 1.5']),
                 (['--attention', 'full', '--topk', '0.5'], ['--topk 0.5', 'no effect']),
                 (['--attention', 'full', '--dense-steps', '1'], ['--dense-steps 1', 'no effect']),
