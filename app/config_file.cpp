@@ -25,8 +25,7 @@ constexpr int kMostNodes = 20'000;
 /// Throws for what would be read in part or without end: keys that are not text, or stand there twice.
 void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& nodes) {
   if (depth > kDeepest || ++nodes > kMostNodes)
-    throw bad_input(place_in(file, node.Mark()) + ": the file is nested too deeply or too large",
-                    "write it without aliases");
+    throw bad_yaml(file, node.Mark(), "the file is nested too deeply or too large", "write it without aliases");
   if (!node.IsMap() && !node.IsSequence()) return;
   std::set<std::string> keys;
   for (const auto& entry : node) {
@@ -35,11 +34,9 @@ void check_tree(const YAML::Node& node, const fs::path& file, int depth, int& no
       continue;
     }
     if (!entry.first.IsScalar())
-      throw bad_input(place_in(file, entry.first.Mark()) + ": a key is not a single word",
-                      "write lines of the form 'steps: 25'");
+      throw bad_yaml(file, entry.first.Mark(), "a key is not a single word", "write lines of the form 'steps: 25'");
     if (!keys.insert(entry.first.Scalar()).second)
-      throw bad_input(place_in(file, entry.first.Mark()) + ": " + entry.first.Scalar() + " stands there twice",
-                      "keep one");
+      throw bad_yaml(file, entry.first.Mark(), entry.first.Scalar() + " stands there twice", "keep one");
     check_tree(entry.second, file, depth + 1, nodes);
   }
 }
@@ -54,8 +51,7 @@ YAML::Node parse(const std::string& text, const fs::path& file) {
 
 void require_map(const YAML::Node& node, const fs::path& file, const std::string& what) {
   if (!node.IsMap())
-    throw bad_input(place_in(file, node.Mark()) + ": " + what + " is not a map of keys to values",
-                    "write lines of the form 'steps: 25'");
+    throw bad_yaml(file, node.Mark(), what + " is not a map of keys to values", "write lines of the form 'steps: 25'");
 }
 
 YamlOptions option_values(const YAML::Node& node, const fs::path& file, const std::string& prefix) {
@@ -63,9 +59,8 @@ YamlOptions option_values(const YAML::Node& node, const fs::path& file, const st
   for (const auto& entry : node) {
     const std::string key = entry.first.Scalar();
     if (!entry.second.IsScalar())
-      throw bad_input(
-          place_in(file, entry.second.Mark()).append(": ").append(prefix).append(key) + " is not a single value",
-          "write one number or text after the colon, or remove the key");
+      throw bad_yaml(file, entry.second.Mark(), prefix + key + " is not a single value",
+                     "write one number or text after the colon, or remove the key");
     options.values[key] = entry.second.Scalar();
     options.places[key] = {mark_of(entry.first.Mark()), mark_of(entry.second.Mark())};
   }
@@ -78,9 +73,8 @@ void check_keys(const YAML::Node& node, const fs::path& file, const std::string&
   for (const auto& entry : node) {
     const std::string key = entry.first.Scalar();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      throw bad_input(
-          place_in(file, entry.first.Mark()).append(": the key ").append(prefix).append(key) + " is unknown",
-          did_you_mean(key, known, remedy));
+      throw bad_yaml(file, entry.first.Mark(), "the key " + prefix + key + " is unknown",
+                     did_you_mean(key, known, remedy));
   }
 }
 
@@ -125,9 +119,8 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
              "match has class, layers, heads and patch_size_t");
   for (const auto& entry : node["match"])
     if (!entry.second.IsScalar() && !entry.second.IsNull())
-      throw bad_input(
-          place_in(file, entry.second.Mark()) + ": match." + entry.first.Scalar() + " is not a single value",
-          "write the transformer's value, or null");
+      throw bad_yaml(file, entry.second.Mark(), "match." + entry.first.Scalar() + " is not a single value",
+                     "write the transformer's value, or null");
   return node;
 }
 
@@ -173,8 +166,8 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
   const YAML::Node node = parse_model_config(text, file);
   const YAML::Node transformer_class = node["match"]["class"];
   if (!transformer_class || !transformer_class.IsScalar())
-    throw bad_input(place_in(file, node["match"].Mark()) + ": match.class is missing",
-                    "name the transformer's class, as its config.json does");
+    throw bad_yaml(file, node["match"].Mark(), "match.class is missing",
+                   "name the transformer's class, as its config.json does");
   if (!node["architecture"])
     throw bad_file(file, "architecture is missing",
                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");

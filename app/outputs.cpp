@@ -64,8 +64,8 @@ void check_distinct(const std::vector<NamedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (!files[i].path.empty() && !files[j].path.empty() && same_file(files[i].path, files[j].path))
-        throw bad_input(files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
-                        "give each file a name of its own");
+        throw Error(2, files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
+                    "give each file a name of its own", {.file = files[i].path.string()});
     }
   }
 }

@@ -36,8 +36,7 @@ void require_one_document(const std::string& text, const fs::path& file) {
   DocumentCounter documents;
   while (documents.count < 2 && parser.HandleNextDocument(documents)) {
   }
-  if (documents.count > 1)
-    throw bad_input(place_in(file, documents.last) + ": a second document begins", "keep one document a file");
+  if (documents.count > 1) throw bad_yaml(file, documents.last, "a second document begins", "keep one document a file");
 }
 
 }  // namespace
@@ -52,6 +51,10 @@ std::string place_in(const fs::path& file, const YAML::Mark& mark) {
   return file.string() + ":" + std::to_string(position.line) + ":" + std::to_string(position.column);
 }
 
+Error bad_yaml(const fs::path& file, const YAML::Mark& mark, const std::string& problem, const std::string& remedy) {
+  return {2, place_in(file, mark) + ": " + problem, remedy, {.file = file.string()}};
+}
+
 YAML::Node load_yaml(const std::string& text, const fs::path& file) {
   checked_text(text, file.string());  // yaml-cpp makes other text of what is not UTF-8
   // It reports by exceptions that do not know the file: here they become our own.
@@ -59,7 +62,7 @@ YAML::Node load_yaml(const std::string& text, const fs::path& file) {
     require_one_document(text, file);
     return YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    throw bad_input(place_in(file, error.mark) + ": this is not valid YAML: " + error.msg, "correct the file");
+    throw bad_yaml(file, error.mark, "this is not valid YAML: " + error.msg, "correct the file");
   }
 }
 

@@ -7,12 +7,16 @@
 #include <string>
 
 #include "app/settings.h"
+#include "hilbert/error.h"
 
 namespace sparsereel::app {
 
 Mark mark_of(const YAML::Mark& mark);
 /// "my.yaml:3:8"
 std::string place_in(const std::filesystem::path& file, const YAML::Mark& mark);
+/// An error about the file, at a place in it.
+Error bad_yaml(const std::filesystem::path& file, const YAML::Mark& mark, const std::string& problem,
+               const std::string& remedy);
 
 /// The text's one document; null where it is nothing but comments. Throws Error naming file, line and column where it
 /// is not well-formed or not UTF-8, or where a second document begins.

@@ -109,6 +109,7 @@ models::GenerateRequest PipelinePlan::request_of(const PipelineContender& conten
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options) {
   check_range("--warmup", options.warmup, 0, 1000);
   check_range("--repetitions", options.repetitions, 1, 1000);
+  if (options.steps) check_range("--steps", *options.steps, 1, 1'000'000);
   PipelinePlan plan;
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
