@@ -108,7 +108,7 @@ class Errors(CommandLineTest):
 
     def test_errors_name_options_as_the_command_line_has_them(self):
         result = self.generate('--frames', 4000000000001)
-        self.fail_with(result, 2, '--frames', '--width')
+        self.fail_with(result, 2, 'fewer frames', 'smaller width')
         self.assertNotIn('num_frames', result.stderr)
 
     def test_the_status_of_a_set_before_its_first_video(self):
