@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -23,12 +22,6 @@ constexpr double kQkNormEps = 1e-6;
 JointModulation joint_modulation(const at::Tensor& projected) {
   const std::vector<at::Tensor> v = projected.chunk(6, 1);
   return {.video = {v[0], v[1], v[2]}, .text = {v[3], v[4], v[5]}};
-}
-
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.sizes();
-  return text.str();
 }
 
 class CogVideoX final : public Dit {
@@ -66,7 +59,7 @@ class CogVideoX final : public Dit {
 
 hilbert::Grid CogVideoX::grid_of(const DitInput& input) const {
   const int64_t depth = patch_size().frames, side = patch_size().height;
-  const auto& [latents, text, timesteps] = input;
+  const at::Tensor& latents = input.latents;
   if (latents.dim() != 5 || latents.size(2) != config_.in_channels || latents.size(1) % depth != 0 ||
       latents.size(3) % side != 0 || latents.size(4) % side != 0 || latents.numel() == 0) {
     throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, frames in " +
@@ -74,13 +67,7 @@ hilbert::Grid CogVideoX::grid_of(const DitInput& input) const {
                         " channels, height and width in " + std::to_string(side) + "s] are needed",
                     "check the size of the video, and the saved latents where such are used");
   }
-  if (text.dim() != 3 || text.size(0) != latents.size(0) || text.size(2) != config_.text_embed_dim ||
-      timesteps.dim() != 1 || timesteps.size(0) != latents.size(0)) {
-    throw bad_input("text embeddings of shape " + shape_of(text) + " or timesteps of shape " + shape_of(timesteps) +
-                        " do not fit latents of shape " + shape_of(latents) + " and text_embed_dim " +
-                        std::to_string(config_.text_embed_dim) + " of " + config_file_,
-                    "use the text encoder that the checkpoint was published with");
-  }
+  check_conditions(input, config_.text_embed_dim, "text_embed_dim", config_file_);
   return {latents.size(1) / depth, latents.size(3) / side, latents.size(4) / side};
 }
 

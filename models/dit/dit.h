@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "hilbert/token_order.h"
 #include "models/dit/attend.h"
@@ -20,6 +21,13 @@ struct DitInput {
   at::Tensor text;       // [B, L, text_dim] in the run's dtype
   at::Tensor timesteps;  // [B], whole or fractional
 };
+
+/// "[1, 16, 4]"
+std::string shape_of(const at::Tensor& tensor);
+/// Throws Error unless text and timesteps are one a row of the latents, and text is as wide as `field` of the config
+/// says.
+void check_conditions(const DitInput& input, int64_t text_dim, const std::string& field,
+                      const std::string& config_file);
 
 /// What flows through the blocks.
 struct Tokens {

@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -36,12 +35,6 @@ attention::Prologue norms_of(const at::Tensor& q_weight, const at::Tensor& k_wei
 PatchSize patch_of(const WanConfig& config) {
   const auto& [t, h, w] = config.patch_size;
   return {.frames = t, .height = h, .width = w};
-}
-
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.sizes();
-  return text.str();
 }
 
 class Wan final : public Dit {
@@ -78,7 +71,7 @@ class Wan final : public Dit {
 };
 
 hilbert::Grid Wan::grid_of(const DitInput& input) const {
-  const auto& [latents, text, timesteps] = input;
+  const at::Tensor& latents = input.latents;
   const auto& [t, h, w] = config_.patch_size;
   if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(2) % t != 0 ||
       latents.size(3) % h != 0 || latents.size(4) % w != 0 || latents.numel() == 0) {
@@ -87,13 +80,7 @@ hilbert::Grid Wan::grid_of(const DitInput& input) const {
                         std::to_string(t) + " x " + std::to_string(h) + " x " + std::to_string(w) + "] are needed",
                     "check the size of the video, and the saved latents where such are used");
   }
-  if (text.dim() != 3 || text.size(0) != latents.size(0) || text.size(2) != config_.text_dim || timesteps.dim() != 1 ||
-      timesteps.size(0) != latents.size(0)) {
-    throw bad_input("text embeddings of shape " + shape_of(text) + " or timesteps of shape " + shape_of(timesteps) +
-                        " do not fit latents of shape " + shape_of(latents) + " and text_dim " +
-                        std::to_string(config_.text_dim) + " of " + config_file_,
-                    "use the text encoder that the checkpoint was published with");
-  }
+  check_conditions(input, config_.text_dim, "text_dim", config_file_);
   return {latents.size(2) / t, latents.size(3) / h, latents.size(4) / w};
 }
 

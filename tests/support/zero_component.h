@@ -1,6 +1,8 @@
 // A checkpoint's names and shapes without its gigabytes.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,7 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/components.h"
 
 namespace sparsereel::test {
 
@@ -74,5 +78,29 @@ class ZeroComponent {
   std::deque<models::TensorEntry> entries_;
   size_t largest_ = 0;
 };
+
+/// What loading a transformer complains of; empty: nothing.
+inline std::string load_complaint(const models::Component& component) {
+  const c10::InferenceMode inference;
+  try {
+    models::load_dit(component, at::kMeta, at::kBFloat16);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_FALSE(error.remedy().empty());
+    return error.what();
+  }
+  return "";
+}
+
+/// A published transformer loads by its own names and shapes, and by no others.
+inline void expect_exact_names(ZeroComponent& zeros) {
+  EXPECT_EQ(load_complaint(zeros.component), "");
+  const models::TensorEntry* entry = zeros.component.tensors["proj_out.bias"].second;
+  zeros.component.tensors.erase("proj_out.bias");
+  EXPECT_NE(load_complaint(zeros.component).find("proj_out.bias"), std::string::npos);
+  zeros.component.tensors["proj_out.bias"] = {0, entry};
+  zeros.add("proj_out.extra", {3});
+  EXPECT_NE(load_complaint(zeros.component).find("proj_out.extra"), std::string::npos);
+}
 
 }  // namespace sparsereel::test
