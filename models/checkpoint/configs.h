@@ -10,8 +10,9 @@
 
 namespace sparsereel::models {
 
-/// transformers' T5Config of an encoder; feed_forward_proj must be gated-gelu (T5 v1.1).
+/// transformers' T5Config or UMT5Config of an encoder; feed_forward_proj must be gated-gelu (T5 v1.1).
 struct T5Config {
+  bool bias_per_layer = false;  // UMT5; T5's layers share the first one's relative bias
   int64_t vocab_size = 32128;
   int64_t d_model = 4096;
   int64_t d_kv = 64;

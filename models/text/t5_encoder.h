@@ -1,4 +1,4 @@
-// T5 v1.1 text encoder (arXiv:1910.10683; v1.1: gated GELU, no tied projection).
+// T5 v1.1 and UMT5 text encoders (arXiv:1910.10683, arXiv:2304.09151; v1.1: gated GELU, no tied projection).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,9 +16,10 @@ namespace sparsereel::models {
 
 /// Weights as stored, so that on a CPU they can alias the mapped file. No biases anywhere.
 struct T5Layer {
-  Norm attention_norm;   // [d_model]
-  Linear q, k, v;        // [heads * d_kv, d_model]
-  Linear attention_out;  // [d_model, heads * d_kv]
+  Norm attention_norm;       // [d_model]
+  at::Tensor relative_bias;  // [num_buckets, heads], of UMT5's layers; undefined in T5's
+  Linear q, k, v;            // [heads * d_kv, d_model]
+  Linear attention_out;      // [d_model, heads * d_kv]
   Norm feed_forward_norm;
   Linear wi_0, wi_1;  // [d_ff, d_model]: the GELU gate, and what it gates
   Linear wo;          // [d_model, d_ff]; fp32 where the rest is fp16, whose range it would leave
@@ -30,7 +31,7 @@ struct T5Layer {
 struct T5Encoder {
   T5Config config;
   at::Tensor shared;         // [vocab_size, d_model]
-  at::Tensor relative_bias;  // [num_buckets, heads], of the first layer, used by all
+  at::Tensor relative_bias;  // [num_buckets, heads], of T5's first layer, used by all; undefined in UMT5
   std::vector<T5Layer> layers;
   Norm final_norm;                              // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // brings those of `layers`
@@ -42,7 +43,7 @@ struct T5Encoder {
                         Residence residence = Residence::device);
 
   /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask: padding is attended
-  /// to like text. Throws Error on ids beyond vocab_size.
+  /// to like text, so who wants it masked gives the real tokens only. Throws Error on ids beyond vocab_size.
   at::Tensor forward(const at::Tensor& ids) const;
 
   /// Of all weights in this dtype.
