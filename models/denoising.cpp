@@ -23,14 +23,13 @@ bool all_finite(const at::Tensor& tensor) {
 
 }  // namespace
 
-Denoising::Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
-                     const GenerateSettings& settings, DenoisingStart start)
+Denoising::Denoising(std::shared_ptr<Denoiser> denoiser, const SchedulerConfig& scheduler,
+                     const GenerateRequest& request, const GenerateSettings& settings, DenoisingStart start)
     : denoiser_(std::move(denoiser)),
       settings_(settings),
       guidance_(settings.guidance_scale, request.use_dynamic_cfg, settings.num_inference_steps,
                 settings.guidance_passes),
       state_(std::move(start)) {
-  scheduler.class_name = settings.scheduler;
   sampler_ = make_sampler(scheduler, settings.num_inference_steps);
   attention_.mode = request.attention_mode;
   attention_.policy = request.attention_policy;

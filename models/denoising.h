@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "models/checkpoint/configs.h"
 #include "models/dit/denoiser.h"
 #include "models/guidance.h"
 #include "models/pipeline.h"
@@ -36,7 +35,7 @@ struct DenoisingState {
 
 class Denoising {
  public:
-  Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
+  Denoising(std::shared_ptr<Denoiser> denoiser, const SchedulerConfig& scheduler, const GenerateRequest& request,
             const GenerateSettings& settings, DenoisingStart start);
 
   int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }

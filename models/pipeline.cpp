@@ -77,8 +77,6 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
   if (offload_ && device_.is_cpu())
     throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
   std::string file;
-  const auto scheduler_json = folder_.config("scheduler", &file);
-  scheduler_config_ = parse_scheduler_config(scheduler_json, file);
   const auto text_json = folder_.config("text_encoder", &file);
   text_config_ = parse_t5_config(text_json, file);
   dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
@@ -207,7 +205,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& requ
                      at::TensorOptions().dtype(dtype_of(spec_.noise)));
   };
   const at::Tensor latents = request.init_latents.defined() ? request.init_latents : noise();
-  return std::make_unique<Denoising>(dit_, scheduler_config_, request, settings,
+  return std::make_unique<Denoising>(dit_, scheduler_config(settings, spec_), request, settings,
                                      DenoisingStart{.text = text,
                                                     .latents = latents.to(device_, dtype_of(spec_.latents)),
                                                     .generator = generator,

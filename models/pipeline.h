@@ -189,7 +189,6 @@ class Pipeline {
   mutable std::string model_hash_;
   Component transformer_, vae_component_;
   ModelSpec spec_;
-  SchedulerConfig scheduler_config_;
   T5Config text_config_;
   mutable std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<T5Encoder> text_encoder_;

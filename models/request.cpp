@@ -10,6 +10,7 @@
 
 #include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/regular_file.h"
+#include "models/family.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
@@ -18,7 +19,7 @@ namespace {
 /// Name or class of one of the model's samplers -> its class.
 std::string sampler_class(const std::string& text, const ModelSpec& spec) {
   std::vector<std::string> known, classes;
-  for (const SamplerName& sampler : spec.samplers) {
+  for (const SamplerSpec& sampler : spec.samplers) {
     if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
     known.push_back(sampler.name);
     classes.push_back(sampler.class_name);
@@ -75,10 +76,10 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   require_text("prompt", request.prompt);
   require_text("negative_prompt", request.negative_prompt);
   require_positive("steps", settings.num_inference_steps);
-  if (settings.num_inference_steps > spec.train_steps) {
+  if (settings.num_inference_steps > spec.scheduler.num_train_timesteps) {
     throw bad_option("steps",
                      std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-                     "use at most " + std::to_string(spec.train_steps));
+                     "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
   }
   if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
     std::ostringstream given;
@@ -99,6 +100,12 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   settings.latent = latent_size(spec, settings.num_frames, settings.height, settings.width);
   check_init_latents(request.init_latents, latents_shape(spec, settings.latent));
   return settings;
+}
+
+SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
+  SchedulerConfig config = spec.scheduler;
+  config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
+  return config;
 }
 
 namespace {

@@ -5,10 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "hilbert/token_order.h"
+#include "models/samplers/scheduler_config.h"
 
 namespace sparsereel::models {
 
@@ -20,9 +22,12 @@ enum class LatentLayout {
   channels_first,  // [1, C, F, H, W]
 };
 
-/// A sampler by both of its names, "ddim" and its class in diffusers.
-struct SamplerName {
-  std::string name, class_name;
+/// A sampler that a family runs.
+struct SamplerSpec {
+  std::string name, class_name;  // "ddim", and its class in diffusers
+  SamplerKind kind = SamplerKind::ddim;
+  /// Reads the scheduler_config.json of a checkpoint whose sampler this is; the kind is not among what it fills in.
+  SchedulerConfig (*parse)(const nlohmann::json& json, const std::string& file) = nullptr;
 };
 
 /// Of a request, where neither it nor a file says otherwise.
@@ -48,12 +53,12 @@ struct ModelSpec {
   int64_t layers = 0, heads = 0, head_dim = 0;
   int64_t latent_channels = 0;
   int64_t text_length = 0;                 // most tokens of a prompt
-  int64_t train_steps = 0;                 // of the sampler: a run has no more
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
-  std::vector<SamplerName> samplers;  // that the family runs
+  std::vector<SamplerSpec> samplers;  // that the family runs
+  SchedulerConfig scheduler;          // the checkpoint's, whichever of them a run takes
   Defaults defaults;
 };
 

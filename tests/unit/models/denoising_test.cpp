@@ -84,15 +84,14 @@ class MisshapenDenoiser final : public Denoiser {
   bool broken_ = false;
 };
 
-std::unique_ptr<Denoising> start(std::shared_ptr<Denoiser> denoiser, const std::string& scheduler,
-                                 Mode mode = Mode::sparse) {
+std::unique_ptr<Denoising> start(std::shared_ptr<Denoiser> denoiser, SamplerKind scheduler, Mode mode = Mode::sparse) {
   SchedulerConfig config;
+  config.kind = scheduler;
   GenerateRequest request;
   request.attention_mode = mode;
   GenerateSettings settings;
   settings.num_inference_steps = 4;
   settings.guidance_scale = 6;
-  settings.scheduler = scheduler;
   settings.latent.frames = 2;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
@@ -106,7 +105,7 @@ at::Tensor finish(Denoising& denoising) {
   return denoising.latents();
 }
 
-class Guard : public ::testing::TestWithParam<const char*> {
+class Guard : public ::testing::TestWithParam<SamplerKind> {
  protected:
   c10::InferenceMode mode_;
 };
@@ -216,8 +215,8 @@ TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"),
-                         [](const auto& each) { return std::string(each.param); });
+INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
+                         [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
 }  // namespace
 }  // namespace sparsereel::models
