@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "models/checkpoint/model_folder.h"
 
@@ -26,13 +27,23 @@ const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::s
 ModelSpec describe(const ModelFolder& folder) {
   const Family& family = *find_family(folder.pipeline_class());
   ModelSpec spec = family.describe(folder);
-  spec.transformer_class = folder.component_class("transformer");
+  spec.transformer_class = folder.component_class(spec.experts.front().role);
   spec.samplers = family.samplers;
   spec.defaults.sampler = folder.component_class("scheduler");
   std::string file;
   const nlohmann::json scheduler = folder.config("scheduler", &file);
   spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
   return spec;
+}
+
+std::vector<std::string> architecture_keys() {
+  std::set<std::string> keys;
+  for (const Family& family : families()) {
+    for (const Part& part : family.parts) keys.insert(part.role);
+    keys.insert(family.settings.begin(), family.settings.end());
+  }
+  keys.erase("tokenizer");
+  return {keys.begin(), keys.end()};
 }
 
 std::vector<SamplerSpec> all_samplers() {

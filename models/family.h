@@ -17,13 +17,15 @@ class ModelFolder;
 struct Part {
   std::string role;                  // "transformer", as its folder is called
   std::vector<std::string> classes;  // that are supported; random weights take the first
+  bool optional = false;             // model_index.json may leave it out, or name [null, null]
 };
 
 struct Family {
-  std::string pipeline_class;         // of model_index.json
-  std::string name;                   // for people
-  std::vector<Part> parts;            // by their roles
-  std::vector<SamplerSpec> samplers;  // one of each class of the part "scheduler"
+  std::string pipeline_class;           // of model_index.json
+  std::string name;                     // for people
+  std::vector<Part> parts;              // by their roles
+  std::vector<std::string> settings{};  // scalars of model_index.json that describe() reads
+  std::vector<SamplerSpec> samplers;    // one of each class of the part "scheduler"
   /// Reads the configs of all parts but the scheduler's, and nothing else; describe() adds what the row says. Throws
   /// Error naming file and field where one is impossible, or where two do not fit each other.
   ModelSpec (*describe)(const ModelFolder& folder);
@@ -42,6 +44,10 @@ const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::s
 
 /// What the folder's family says of it.
 ModelSpec describe(const ModelFolder& folder);
+
+/// What an architecture that stands for a checkpoint may hold (ModelFolder::with_random_weights), of all families:
+/// components and scalars, each once.
+std::vector<std::string> architecture_keys();
 
 /// Samplers of all families, each once.
 std::vector<SamplerSpec> all_samplers();

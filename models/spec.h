@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,13 +31,21 @@ struct SamplerSpec {
   SchedulerConfig (*parse)(const nlohmann::json& json, const std::string& file) = nullptr;
 };
 
+/// A transformer that denoises some of the timesteps.
+struct ExpertSpec {
+  std::string role = "transformer";  // of its part
+  double from_share = 0;             // of the timesteps of training: where its own end, coming from the noisiest
+  std::optional<double> guidance{};  // its default scale; unset: the first's
+};
+
 /// Of a request, where neither it nor a file says otherwise.
 struct Defaults {
   int64_t width = 0, height = 0, frames = 0;  // pixels, frames: what the checkpoint was made for
   int64_t steps = 0;
   double guidance = 0;
   double fps = 0;
-  std::string sampler;  // class
+  std::string sampler = {};  // class
+  std::string negative_prompt = {};
 };
 
 /// Sizes of latents.
@@ -55,16 +64,24 @@ struct ModelSpec {
   int64_t text_length = 0;                 // most tokens of a prompt
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
+  bool decodes_pairs = false;              // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
-  std::vector<SamplerSpec> samplers;  // that the family runs
-  SchedulerConfig scheduler;          // the checkpoint's, whichever of them a run takes
+  std::vector<ExpertSpec> experts = {ExpertSpec{}};  // that of the noisiest timesteps first, the last one from 0 on
+  std::vector<SamplerSpec> samplers;                 // that the family runs
+  SchedulerConfig scheduler;                         // the checkpoint's, whichever of them a run takes
   Defaults defaults;
 };
 
 /// Frames and pixels as resolve_request() lets them through.
 inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {
   return {(frames - 1) / spec.stride[0] + 1, height / spec.stride[1], width / spec.stride[2]};
+}
+
+/// Frames that latents of so many frames decode to.
+inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
+  const bool pairs = spec.decodes_pairs && latent_frames % 2 == 0;
+  return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
 }
 
 /// Of latents that a sampler steps: whole groups of patch[0] latent frames. The surplus stands first and is dropped

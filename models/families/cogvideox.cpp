@@ -47,6 +47,7 @@ ModelSpec describe_cogvideox(const ModelFolder& folder) {
   spec.text_length = config.max_text_seq_length;
   spec.patch = {config.patch_size_t.value_or(1), side, side};
   spec.stride = {frames_a_latent, pixels, pixels};
+  spec.decodes_pairs = true;
   spec.defaults = {.width = config.sample_width * pixels,
                    .height = config.sample_height * pixels,
                    .frames = config.sample_frames,

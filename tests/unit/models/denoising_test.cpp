@@ -38,6 +38,7 @@ class FaultyDenoiser final : public Denoiser {
     return prediction;
   }
   void collect(AttentionRun& run) override { run.statistics = {}; }
+  uint64_t weight_bytes() const override { return 0; }
 
  private:
   int64_t faulty_step_;
@@ -59,6 +60,7 @@ class BreakingDenoiser final : public Denoiser {
     run.per_layer.resize(1);
     run.per_layer[0].kept_blocks += std::exchange(device_kept_, 0);
   }
+  uint64_t weight_bytes() const override { return 0; }
 
  private:
   int64_t device_kept_ = 0;
@@ -77,6 +79,7 @@ class MisshapenDenoiser final : public Denoiser {
     return now ? at::cat({prediction, prediction, prediction}, 2) : prediction;
   }
   void collect(AttentionRun& run) override { sound_.collect(run); }
+  uint64_t weight_bytes() const override { return 0; }
 
  private:
   FaultyDenoiser sound_;
@@ -84,7 +87,8 @@ class MisshapenDenoiser final : public Denoiser {
   bool broken_ = false;
 };
 
-std::unique_ptr<Denoising> start(std::shared_ptr<Denoiser> denoiser, SamplerKind scheduler, Mode mode = Mode::sparse) {
+std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
+                                 Mode mode = Mode::sparse) {
   SchedulerConfig config;
   config.kind = scheduler;
   GenerateRequest request;
@@ -95,8 +99,11 @@ std::unique_ptr<Denoising> start(std::shared_ptr<Denoiser> denoiser, SamplerKind
   settings.latent.frames = 2;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
+  auto experts = std::make_shared<Experts>(
+      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
+      [](const std::string&) { return true; });
   return std::make_unique<Denoising>(
-      std::move(denoiser), config, request, settings,
+      std::move(experts), config, request, settings,
       DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
 }
 
