@@ -29,6 +29,7 @@ ModelSpec describe(const ModelFolder& folder) {
   ModelSpec spec = family.describe(folder);
   spec.transformer_class = folder.component_class(spec.experts.front().role);
   spec.samplers = family.samplers;
+  spec.prompt = family.prompt;
   spec.defaults.sampler = folder.component_class("scheduler");
   std::string file;
   const nlohmann::json scheduler = folder.config("scheduler", &file);

@@ -25,7 +25,8 @@ struct Family {
   std::string name;                     // for people
   std::vector<Part> parts;              // by their roles
   std::vector<std::string> settings{};  // scalars of model_index.json that describe() reads
-  std::vector<SamplerSpec> samplers;    // one of each class of the part "scheduler"
+  PromptRules prompt{};
+  std::vector<SamplerSpec> samplers;  // one of each class of the part "scheduler"
   /// Reads the configs of all parts but the scheduler's, and nothing else; describe() adds what the row says. Throws
   /// Error naming file and field where one is impossible, or where two do not fit each other.
   ModelSpec (*describe)(const ModelFolder& folder);

@@ -12,6 +12,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/components.h"
+#include "models/conditioning.h"
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
@@ -20,8 +21,8 @@
 #include "models/frames.h"
 #include "models/memory_need.h"
 #include "models/request.h"
+#include "models/text/clean_prompt.h"
 #include "models/text/random_ids.h"
-#include "models/text/t5_encoder.h"
 #include "models/text/tokenizer.h"
 #include "models/text/unicode.h"
 
@@ -75,9 +76,6 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
       spec_(describe(folder_)) {
   if (offload_ && device_.is_cpu())
     throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
-  std::string file;
-  const auto text_json = folder_.config("text_encoder", &file);
-  text_config_ = parse_t5_config(text_json, file);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
@@ -103,8 +101,7 @@ GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
 }
 
 void Pipeline::load_text_encoder() {
-  if (!text_encoder_)
-    text_encoder_ = std::make_unique<T5Encoder>(T5Encoder::load(folder_.component("text_encoder"), device_, dtype_));
+  if (!text_encoder_) text_encoder_ = models::load_text_encoder(folder_.component("text_encoder"), device_, dtype_);
 }
 
 void Pipeline::load_transformer() {
@@ -145,7 +142,7 @@ at::ScalarType Pipeline::stored_dtype() const {
 }
 
 void Pipeline::check_weights() const {
-  T5Encoder::load(folder_.component("text_encoder"), at::kMeta, dtype_);
+  models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
   for (const ExpertSpec& expert : spec_.experts) load_dit(folder_.component(expert.role), at::kMeta, dtype_);
   models::load_vae(folder_.component("vae"), at::kMeta, dtype_of(spec_.vae));
   load_tokenizer();
@@ -163,37 +160,45 @@ void Pipeline::release_text_encoder() {
     for (const TensorEntry& entry : file->header().entries) file->release(entry);
 }
 
-/// int64 [length]. `name`: the prompt's, for the warning.
-at::Tensor Pipeline::token_ids(const char* name, const std::string& text, int64_t length,
-                               std::vector<std::string>* warnings) {
-  if (folder_.has_random_weights()) return random_token_ids(text, length, text_config_.vocab_size);
+/// `name`: the prompt's, for the warning.
+TokenIds Pipeline::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
+                             std::vector<std::string>* warnings) const {
+  if (folder_.has_random_weights()) {
+    const at::Tensor ids = random_token_ids(text, length, vocab_size);
+    return {.ids = {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + length}, .token_count = length};
+  }
   load_tokenizer();
-  const TokenIds tokens = tokenizer_->encode(text, length);
+  TokenIds tokens = tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length);
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +
                         std::string(whole_characters(text, 60)) + "...\"");
   }
-  return at::tensor(tokens.ids, at::kLong);
+  return tokens;
 }
 
 at::Tensor Pipeline::encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
   const GenerateSettings settings = resolve(request);
-  std::vector<at::Tensor> rows;
+  std::unique_ptr<TextEncoder> streamed;
+  if (!text_encoder_)
+    streamed = models::load_text_encoder(folder_.component("text_encoder"), device_, dtype_, Residence::file);
+  const TextEncoder& encoder = text_encoder_ ? *text_encoder_ : *streamed;
+  std::vector<TokenIds> prompts;
+  const auto add = [&](const char* name, const std::string& text) {
+    prompts.push_back(token_ids(name, text, settings.max_sequence_length, encoder.vocab_size(), warnings));
+  };
   if (settings.guidance_scale > 1.0)
-    rows.push_back(token_ids("negative prompt", request.negative_prompt.value_or(spec_.defaults.negative_prompt),
-                             settings.max_sequence_length, warnings));
-  rows.push_back(token_ids("prompt", request.prompt, settings.max_sequence_length, warnings));
-  const at::Tensor ids = at::stack(rows).to(device_);
-  if (text_encoder_) return text_encoder_->forward(ids).to(dtype_);
-  return T5Encoder::load(folder_.component("text_encoder"), device_, dtype_, Residence::file).forward(ids).to(dtype_);
+    add("negative prompt", request.negative_prompt.value_or(spec_.defaults.negative_prompt));
+  add("prompt", request.prompt);
+  return encode_prompts(encoder, prompts, spec_.prompt).to(dtype_);
 }
 
 /// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which
 /// stays free) it passes through layer by layer.
 bool Pipeline::streams_text_encoder() const {
   if (device_.is_cpu() || offload_) return offload_;
-  return T5Encoder::weight_bytes(text_config_, dtype_) > free_memory(device_) / 4 * 3;
+  const auto described = models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
+  return described->weight_bytes() > free_memory(device_) / 4 * 3;
 }
 
 at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "hilbert/token_order.h"
-#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/attend.h"
 #include "models/guidance.h"
@@ -128,9 +127,10 @@ struct PipelineOptions {
 
 class Experts;
 class StageMeter;
+class TextEncoder;
 class Tokenizer;
+struct TokenIds;
 class VaeDecoder;
-struct T5Encoder;
 
 class Pipeline {
  public:
@@ -181,7 +181,8 @@ class Pipeline {
   void load_tokenizer() const;
   at::ScalarType stored_dtype() const;
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  at::Tensor token_ids(const char* name, const std::string& text, int64_t length, std::vector<std::string>* warnings);
+  TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
+                     std::vector<std::string>* warnings) const;
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
   bool fits_beside(const std::string& role) const;
   void denoise_stage(Denoising& denoising, const GenerateObserver& observer, GenerateResult& result);
@@ -195,9 +196,8 @@ class Pipeline {
   mutable std::string model_hash_;
   Component vae_component_;
   ModelSpec spec_;
-  T5Config text_config_;
   mutable std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<T5Encoder> text_encoder_;
+  std::unique_ptr<TextEncoder> text_encoder_;
   std::shared_ptr<Experts> experts_;
   std::unique_ptr<VaeDecoder> vae_;
 };

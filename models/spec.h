@@ -38,6 +38,13 @@ struct ExpertSpec {
   std::optional<double> guidance{};  // its default scale; unset: the first's
 };
 
+/// How a prompt becomes what the transformer attends to.
+struct PromptRules {
+  bool cleaned = false;  // clean_prompt() goes over it before it becomes tokens
+  /// Padding passes through the encoder like text. Else only the prompt's tokens do, and zeros fill up what comes out.
+  bool encodes_padding = true;
+};
+
 /// Of a request, where neither it nor a file says otherwise.
 struct Defaults {
   int64_t width = 0, height = 0, frames = 0;  // pixels, frames: what the checkpoint was made for
@@ -69,7 +76,8 @@ struct ModelSpec {
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
   std::vector<ExpertSpec> experts = {ExpertSpec{}};  // that of the noisiest timesteps first, the last one from 0 on
   std::vector<SamplerSpec> samplers;                 // that the family runs
-  SchedulerConfig scheduler;                         // the checkpoint's, whichever of them a run takes
+  PromptRules prompt;
+  SchedulerConfig scheduler;  // the checkpoint's, whichever of them a run takes
   Defaults defaults;
 };
 
