@@ -12,6 +12,7 @@
 #include "app/text_file.h"
 #include "app/yaml_text.h"
 #include "hilbert/error.h"
+#include "models/family.h"
 
 namespace sparsereel::app {
 namespace {
@@ -171,7 +172,7 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
   if (!node["architecture"])
     throw bad_file(file, "architecture is missing",
                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
-  check_keys(node["architecture"], file, "architecture.", {"transformer", "vae", "text_encoder", "scheduler"},
+  check_keys(node["architecture"], file, "architecture.", models::architecture_keys(),
              "architecture has transformer, vae, text_encoder and scheduler");
   return {with_defaults(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
 }

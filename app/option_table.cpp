@@ -74,7 +74,7 @@ std::string pv_threshold_help() {
 
 std::vector<std::string> sampler_choices() {
   std::vector<std::string> names, classes;
-  for (const models::SamplerName& sampler : models::all_samplers()) {
+  for (const models::SamplerSpec& sampler : models::all_samplers()) {
     names.push_back(sampler.name);
     classes.push_back(sampler.class_name);
   }

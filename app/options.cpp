@@ -265,7 +265,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 
   models::GenerateRequest& request = options.request;
   request.prompt = read_prompt(settings, prompt_needed);
-  request.negative_prompt = settings.text("negative_prompt", "");
+  request.negative_prompt = settings.text("negative_prompt", settings.fallbacks().negative_prompt);
   request.seed = read_seed(settings, options.random_seed);
   if (options.random_seed && options.checkpoint_every > 0)
     throw bad_input(settings.describe("checkpoint_every") +

@@ -104,7 +104,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            {"model", options.run.model_name},
                            {"model_sha256", pipeline.model_hash()},
                            {"prompt", request.prompt},
-                           {"negative_prompt", request.negative_prompt},
+                           {"negative_prompt", *request.negative_prompt},
                            {"seed", request.seed},
                            {"steps", settings.num_inference_steps},
                            {"cfg_scale", settings.guidance_scale},

@@ -10,6 +10,7 @@
 
 #include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/regular_file.h"
+#include "models/family.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
@@ -18,7 +19,7 @@ namespace {
 /// Name or class of one of the model's samplers -> its class.
 std::string sampler_class(const std::string& text, const ModelSpec& spec) {
   std::vector<std::string> known, classes;
-  for (const SamplerName& sampler : spec.samplers) {
+  for (const SamplerSpec& sampler : spec.samplers) {
     if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
     known.push_back(sampler.name);
     classes.push_back(sampler.class_name);
@@ -52,6 +53,25 @@ void require_step(const char* field, int64_t value, int64_t step, int64_t base) 
   throw bad_option(field, cause.str(), remedy.str());
 }
 
+void check_scale(const char* field, double scale) {
+  if (std::isfinite(scale) && scale >= 0) return;
+  std::ostringstream given;
+  given << scale;
+  throw bad_option(field, given.str() + " is not a finite number from 0 up",
+                   "use 1 for no guidance, 6 as a usual value");
+}
+
+/// Of the second expert, where there is one. Its own default counts where the first has its own too.
+std::optional<double> second_scale(const GenerateRequest& request, const ModelSpec& spec) {
+  if (spec.experts.size() == 1) {
+    if (request.guidance_scale_2)
+      throw bad_option("cfg_scale_2", "has no effect: this model has one transformer", "leave it out");
+    return {};
+  }
+  if (request.guidance_scale_2) return request.guidance_scale_2;
+  return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
+}
+
 void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& shape) {
   if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
   std::ostringstream cause;
@@ -65,6 +85,7 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   GenerateSettings settings;
   settings.num_inference_steps = request.num_inference_steps.value_or(spec.defaults.steps);
   settings.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
+  settings.guidance_scale_2 = second_scale(request, spec);
   settings.guidance_passes = request.guidance_passes;
   settings.scheduler = request.scheduler.empty() ? spec.defaults.sampler : sampler_class(request.scheduler, spec);
   settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
@@ -73,19 +94,15 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   settings.num_frames = request.num_frames.value_or(spec.defaults.frames);
 
   require_text("prompt", request.prompt);
-  require_text("negative_prompt", request.negative_prompt);
+  require_text("negative_prompt", request.negative_prompt.value_or(""));
   require_positive("steps", settings.num_inference_steps);
-  if (settings.num_inference_steps > spec.train_steps) {
+  if (settings.num_inference_steps > spec.scheduler.num_train_timesteps) {
     throw bad_option("steps",
                      std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-                     "use at most " + std::to_string(spec.train_steps));
+                     "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
   }
-  if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
-    std::ostringstream given;
-    given << settings.guidance_scale;
-    throw bad_option("cfg_scale", given.str() + " is not a finite number from 0 up",
-                     "use 1 for no guidance, 6 as a usual value");
-  }
+  check_scale("cfg_scale", settings.guidance_scale);
+  check_scale("cfg_scale_2", settings.guidance_scale_2.value_or(0));
   require_positive("max_sequence_length", settings.max_sequence_length);
   if (settings.max_sequence_length > spec.text_length) {
     throw bad_option("max_sequence_length",
@@ -97,8 +114,15 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   require_step("frames", settings.num_frames, spec.stride[0], 1);
 
   settings.latent = latent_size(spec, settings.num_frames, settings.height, settings.width);
+  settings.decoded_frames = decoded_frames(spec, settings.latent.frames);
   check_init_latents(request.init_latents, latents_shape(spec, settings.latent));
   return settings;
+}
+
+SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
+  SchedulerConfig config = spec.scheduler;
+  config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
+  return config;
 }
 
 namespace {

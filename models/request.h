@@ -18,6 +18,9 @@ constexpr uint64_t kMostPromptBytes = 1 << 20;
 /// Fills in what is unset, as GenerateRequest says. Throws as Pipeline::resolve().
 GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec);
 
+/// Of the run's sampler.
+SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec);
+
 /// The options of these names; unset ones keep the policy's defaults.
 struct PolicyOptions {
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};

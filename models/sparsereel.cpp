@@ -53,7 +53,7 @@ std::map<std::string, std::string> given_options(const VideoRequest& request) {
   if (request.pv_threshold) add("pv_threshold", *request.pv_threshold);
   if (request.dense_steps != 0) add("dense_steps", request.dense_steps);
   if (request.dense_layers != 0) add("dense_layers", request.dense_layers);
-  if (!request.negative_prompt.empty()) add("negative_prompt", request.negative_prompt);
+  if (request.negative_prompt) add("negative_prompt", *request.negative_prompt);
   if (request.dynamic_cfg) add("dynamic_cfg", "true");
   if (request.cfg_scale) add("cfg_scale", *request.cfg_scale);
   return given;

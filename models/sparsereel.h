@@ -53,7 +53,8 @@ struct ModelOptions {
 /// configs/ are the command line's only. What is impossible, out of its range or without effect is refused as there,
 /// before anything is computed.
 struct VideoRequest {
-  std::string prompt = {}, negative_prompt = {};  // UTF-8
+  std::string prompt = {};                          // UTF-8
+  std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them

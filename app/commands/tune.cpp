@@ -61,7 +61,7 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
   const nlohmann::json key = {{"version", SPARSEREEL_VERSION},
                               {"model", model},
                               {"prompts", plan.prompts},
-                              {"negative_prompt", plan.request.negative_prompt},
+                              {"negative_prompt", *plan.request.negative_prompt},
                               {"seed", plan.request.seed},
                               {"width", setting.width},
                               {"height", setting.height},

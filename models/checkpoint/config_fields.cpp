@@ -164,4 +164,13 @@ void ConfigFields::require_class(const std::string& class_name) const {
   choice("_class_name", class_name, {class_name});
 }
 
+void check_fits(const std::string& file, const std::string& field, int64_t value, const std::string& other_field,
+                int64_t other) {
+  if (value == other) return;
+  throw bad_file(file,
+                 field + " " + std::to_string(value) + " does not fit the transformer's " + other_field + " " +
+                     std::to_string(other),
+                 "use components of one checkpoint");
+}
+
 }  // namespace sparsereel::models

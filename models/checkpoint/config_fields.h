@@ -57,4 +57,8 @@ class ConfigFields {
   const std::string& file_;
 };
 
+/// Throws Error unless `field` of `file` agrees with the field of the transformer's config that it belongs to.
+void check_fits(const std::string& file, const std::string& field, int64_t value, const std::string& other_field,
+                int64_t other);
+
 }  // namespace sparsereel::models

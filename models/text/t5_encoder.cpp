@@ -150,6 +150,11 @@ at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
   return rms_norm(x, final_norm, config.layer_norm_epsilon);
 }
 
+std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+                                             Residence residence) {
+  return std::make_unique<T5Encoder>(T5Encoder::load(component, device, dtype, residence));
+}
+
 uint64_t T5Encoder::weight_bytes(const T5Config& config, at::ScalarType dtype) {
   T5Encoder encoder;
   encoder.config = config;

@@ -10,6 +10,7 @@
 #include "models/checkpoint/configs.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
+#include "models/text/text_encoder.h"
 #include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
@@ -28,7 +29,7 @@ struct T5Layer {
   void weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype);
 };
 
-struct T5Encoder {
+struct T5Encoder : TextEncoder {
   T5Config config;
   at::Tensor shared;         // [vocab_size, d_model]
   at::Tensor relative_bias;  // [num_buckets, heads], of T5's first layer, used by all; undefined in UMT5
@@ -44,11 +45,17 @@ struct T5Encoder {
 
   /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask: padding is attended
   /// to like text, so who wants it masked gives the real tokens only. Throws Error on ids beyond vocab_size.
-  at::Tensor forward(const at::Tensor& ids) const;
+  at::Tensor forward(const at::Tensor& ids) const override;
+  int64_t vocab_size() const override { return config.vocab_size; }
+  uint64_t weight_bytes() const override { return weight_bytes(config, shared.scalar_type()); }
 
   /// Of all weights in this dtype.
   static uint64_t weight_bytes(const T5Config& config, at::ScalarType dtype);
 };
+
+/// T5Encoder::load() for the table of loaders.
+std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+                                             Residence residence);
 
 /// Bucket of each (query, key) distance, int64 [length, length]: half of the buckets for keys behind, half for keys
 /// ahead; in each half exact distances first, then logarithmically wider ones up to max_distance, then one for all

@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from batch_support import BatchTest
-from support import MODEL, PROGRAM, PROMPT, limited, limited_memory, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, PROMPT, limited, limited_memory, read_safetensors
 
 
 class PromptSets(BatchTest):
@@ -137,7 +137,7 @@ class PromptSets(BatchTest):
                       self.batch(self.write('set.txt', 'a\n').name, 'out', '--config', config).stderr)
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):
-        model = self.model_whose_videos_are(0x7E00)
+        model = self.model_whose_videos_are(float('nan'))
         result = self.run_program('batch', self.write('set.txt', 'a red ball\n'), '-o', 'out', '-m', model, '--device', 'cpu', '--steps', 1)
         self.assertEqual(result.returncode, 1)
         self.assertIn('frames hold NaN', result.stderr)
@@ -167,7 +167,7 @@ class PromptSets(BatchTest):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')
         result = self.batch(file, 'out', '--steps', '2', '--json')
         self.assertEqual(result.returncode, 1)
-        for word in ('set.csv:3: width 100', '96 or 112', 'set.csv:4: init_latents: missing.safetensors', '2 rows failed'):
+        for word in ('set.csv:3: width 100', f'96 or {96 + FAMILY.multiples}', 'set.csv:4: init_latents: missing.safetensors', '2 rows failed'):
             self.assertIn(word, result.stderr)
         self.assertEqual(sorted(self.videos()), ['0000-a.mp4', '0003-d.mp4'])
         self.assertEqual([failure['row'] for failure in json.loads(result.stdout)['set']['failures']], [1, 2])
@@ -419,7 +419,7 @@ class Checkpoints(BatchTest):
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
     def test_killed_run_goes_on_to_the_same_video(self):
-        for scheduler in ('ddim', 'dpm'):
+        for scheduler in FAMILY.samplers:
             options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1']
             self.succeed(self.generate(*options, '-o', 'whole.mp4'))
             self.run_to_step(10, '--checkpoint-every', '5', *options)

@@ -291,7 +291,7 @@ class Traces(CommandLineTest):
         self.assertEqual(attention['redone_steps'], [])
 
     def test_report_says_that_a_video_is_black_and_where_its_latents_are(self):
-        model = self.model_whose_videos_are(0xF000)
+        model = self.model_whose_videos_are(-8192)
         report = json.loads(self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'a.mp4', '--json')).stdout)
         self.assertEqual(report['warnings'], ['the video is black; its latents are in a.mp4.latents.safetensors'])
 

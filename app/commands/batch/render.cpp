@@ -133,7 +133,7 @@ void Renderer::encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pi
     attempt({row}, [&] {
       const models::GenerateSettings settings = pipeline.resolve(request);
       EncodedText& text =
-          texts[{request.prompt, request.negative_prompt, settings.max_sequence_length, settings.guidance_scale > 1}];
+          texts[{request.prompt, *request.negative_prompt, settings.max_sequence_length, settings.guidance_scale > 1}];
       if (!text.embeddings.defined()) text = encode_text(request, pipeline);
       row->text = text.embeddings;
       row->warnings.insert(row->warnings.end(), text.warnings.begin(), text.warnings.end());

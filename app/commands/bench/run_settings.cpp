@@ -9,7 +9,9 @@ namespace sparsereel::app::bench {
 
 nlohmann::json architecture_of(const models::ModelFolder& folder) {
   nlohmann::json architecture;
-  for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = folder.config(name);
+  for (const std::string& name : folder.roles()) {
+    if (name != "tokenizer") architecture[name] = folder.config(name);
+  }
   return architecture;
 }
 

@@ -5,6 +5,8 @@
 
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/cogvideox_config.h"
+#include "models/families/cogvideox.h"
+#include "models/samplers/flow_config.h"
 #include "models/vae/cogvideox_vae_config.h"
 #include "tests/support/temporary_folder.h"
 
@@ -25,23 +27,20 @@ json dit() {
 json vae() {
   return {{"_class_name", "AutoencoderKLCogVideoX"}};
 }
-json scheduler() {
-  return {{"_class_name", "CogVideoXDDIMScheduler"}};
-}
 json unipc() {
-  return {
-      {"_class_name", "UniPCMultistepScheduler"}, {"prediction_type", "flow_prediction"}, {"use_flow_sigmas", true}};
+  return {{"prediction_type", "flow_prediction"}, {"use_flow_sigmas", true}};
 }
 json flow_euler() {
-  return {{"_class_name", "FlowMatchEulerDiscreteScheduler"}};
+  return json::object();
 }
 
 void parse(const std::string& kind, const json& config) {
   if (kind == "t5") parse_t5_config(config, "some/config.json");
   if (kind == "dit") parse_cogvideox_config(config, "some/config.json");
   if (kind == "vae") parse_cogvideox_vae_config(config, "some/config.json");
-  if (kind == "scheduler") parse_scheduler_config(config, "some/config.json");
-  if (kind == "unipc" || kind == "flow_euler") parse_flow_scheduler_config(config, "some/config.json");
+  if (kind == "scheduler") parse_cogvideox_scheduler_config(config, "some/config.json");
+  if (kind == "unipc") parse_unipc_config(config, "some/config.json");
+  if (kind == "flow_euler") parse_flow_euler_config(config, "some/config.json");
 }
 
 json valid(const std::string& kind) {
@@ -49,7 +48,7 @@ json valid(const std::string& kind) {
   if (kind == "dit") return dit();
   if (kind == "unipc") return unipc();
   if (kind == "flow_euler") return flow_euler();
-  return kind == "vae" ? vae() : scheduler();
+  return kind == "vae" ? vae() : json::object();
 }
 
 struct Bad {
@@ -117,7 +116,6 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"vae", "scaling_factor", nullptr, "null"}, Bad{"vae", "use_post_quant_conv", true, "not supported"},
         Bad{"vae", "norm_num_groups", 0, "not a whole number"},
 
-        Bad{"scheduler", "_class_name", "EulerDiscreteScheduler", "\"EulerDiscreteScheduler\" is not supported"},
         Bad{"scheduler", "beta_schedule", "sigmoid", "\"sigmoid\" is not supported"},
         Bad{"scheduler", "beta_schedule", 1, "not a string"},
         Bad{"scheduler", "prediction_type", "flow_prediction", "not supported"},
@@ -129,13 +127,11 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"scheduler", "trained_betas", 0.1, "not an array"},
         Bad{"scheduler", "steps_offset", -1, "not a whole number"},
         Bad{"scheduler", "set_alpha_to_one", "no", "not true or false"},
-        Bad{"scheduler", "snr_shift_scale", 0, "positive"},
-        Bad{"scheduler", "_class_name", "UniPCMultistepScheduler", "not supported"}));
+        Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
 
 INSTANTIATE_TEST_SUITE_P(
     FlowSchedulers, BadField,
     ::testing::Values(
-        Bad{"unipc", "_class_name", "CogVideoXDDIMScheduler", "\"CogVideoXDDIMScheduler\" is not supported"},
         Bad{"unipc", "prediction_type", "epsilon", "\"epsilon\" is not supported"},
         Bad{"unipc", "use_flow_sigmas", false, "false is not supported"},
         Bad{"unipc", "predict_x0", false, "false is not supported"},
@@ -163,13 +159,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"flow_euler", "shift_terminal", 0.1, "not supported"}));
 
 TEST(Configs, FlowSchedulersTakeTheReferencesDefaults) {
-  EXPECT_EQ(parse_flow_scheduler_config(unipc(), "f").flow_shift, 1);
-  EXPECT_EQ(parse_flow_scheduler_config(flow_euler(), "f").flow_shift, 1);
-  EXPECT_TRUE(throws_error(
-      [] {
-        parse_flow_scheduler_config({{"_class_name", "UniPCMultistepScheduler"}}, "some/file.json");
-      },
-      {"some/file.json", "prediction_type", "epsilon"}));
+  EXPECT_EQ(parse_unipc_config(unipc(), "f").flow_shift, 1);
+  EXPECT_EQ(parse_flow_euler_config(flow_euler(), "f").flow_shift, 1);
+  EXPECT_TRUE(throws_error([] { parse_unipc_config(json::object(), "some/file.json"); },
+                           {"some/file.json", "prediction_type", "epsilon"}));
 }
 
 // With keys that nobody reads: a published file holds all that the class knows.
@@ -190,14 +183,14 @@ TEST(Configs, ReadsTheFlowSchedulersThatArePublished) {
                     {"use_karras_sigmas", false},
                     {"shift_terminal", nullptr},
                     {"rescale_betas_zero_snr", false}});
-  EXPECT_EQ(parse_flow_scheduler_config(published, "f").flow_shift, 3);
+  EXPECT_EQ(parse_unipc_config(published, "f").flow_shift, 3);
   published["disable_corrector"] = {0, 2};
-  EXPECT_EQ(parse_flow_scheduler_config(published, "f").disable_corrector, (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(parse_unipc_config(published, "f").disable_corrector, (std::vector<int64_t>{0, 2}));
 
   json euler = flow_euler();
   euler.update({{"shift", 5.0}, {"num_train_timesteps", 500}, {"base_shift", 0.5}, {"time_shift_type", "exponential"}});
-  EXPECT_EQ(parse_flow_scheduler_config(euler, "f").flow_shift, 5);
-  EXPECT_EQ(parse_flow_scheduler_config(euler, "f").num_train_timesteps, 500);
+  EXPECT_EQ(parse_flow_euler_config(euler, "f").flow_shift, 5);
+  EXPECT_EQ(parse_flow_euler_config(euler, "f").num_train_timesteps, 500);
 }
 
 TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
@@ -220,17 +213,13 @@ TEST(Configs, NotAnObjectIsRefused) {
     EXPECT_TRUE(throws_error([&] { parse(kind, json::array()); }, {"some/config.json", "not a JSON object"})) << kind;
 }
 
-TEST(Configs, SchedulerWithoutClassIsRefused) {
-  EXPECT_TRUE(throws_error([] { parse("scheduler", json::object()); }, {"some/config.json", "_class_name"}));
-}
-
 TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
   const T5Config text = parse_t5_config({{"feed_forward_proj", "gated-gelu"}}, "f");
   EXPECT_EQ(text.d_model, 512);
   EXPECT_EQ(text.d_ff, 2048);
   EXPECT_TRUE(throws_error([] { parse_t5_config(json::object(), "f"); }, {"feed_forward_proj", "relu"}))
       << "T5's own default";
-  const SchedulerConfig sampler = parse_scheduler_config(scheduler(), "f");
+  const SchedulerConfig sampler = parse_cogvideox_scheduler_config(json::object(), "f");
   EXPECT_EQ(sampler.prediction_type, "epsilon");
   EXPECT_EQ(sampler.timestep_spacing, "leading");
   EXPECT_FALSE(sampler.rescale_betas_zero_snr);
@@ -269,7 +258,9 @@ TEST(Configs, ReadsTheTestPipelinesConfigs) {
   EXPECT_TRUE(file.ends_with("text_encoder/config.json"));
   EXPECT_NO_THROW(parse_cogvideox_config(folder.config("transformer", &file), file));
   EXPECT_NO_THROW(parse_cogvideox_vae_config(folder.config("vae", &file), file));
-  EXPECT_EQ(parse_scheduler_config(folder.config("scheduler", &file), file).class_name, "CogVideoXDDIMScheduler");
+  const ModelSpec spec = describe(folder);
+  EXPECT_EQ(spec.defaults.sampler, "CogVideoXDDIMScheduler");
+  EXPECT_EQ(spec.scheduler.num_train_timesteps, 1000);
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// Classes of components -> what loads them, alone in its object file as families/rows.cpp is.
+#include "models/components.h"
+#include "models/dit/cogvideox.h"
+#include "models/dit/wan.h"
+#include "models/text/t5_encoder.h"
+#include "models/vae/cogvideox_vae.h"
+
+namespace sparsereel::models {
+
+const ComponentLoaders& component_loaders() {
+  static const ComponentLoaders loaders = {
+      .text_encoders = {{"T5EncoderModel", load_t5_encoder}, {"UMT5EncoderModel", load_t5_encoder}},
+      .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_dit}, {"WanTransformer3DModel", load_wan_dit}},
+      .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae}}};
+  return loaders;
+}
+
+}  // namespace sparsereel::models
