@@ -7,6 +7,7 @@
 #include "models/dit/cogvideox.h"
 #include "models/dit/wan.h"
 #include "models/vae/cogvideox_vae.h"
+#include "models/vae/wan_vae.h"
 
 namespace sparsereel::models {
 
@@ -21,6 +22,7 @@ std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype) {
   static const std::map<std::string, decltype(&load_vae)> loaders = {
       {"AutoencoderKLCogVideoX", load_cogvideox_vae},
+      {"AutoencoderKLWan", load_wan_vae},
   };
   return loaders.at(component.class_name)(component, device, dtype);
 }

@@ -23,6 +23,7 @@
 #include "models/text/tokenizer.h"
 #include "models/text/tokenizer_json.h"
 #include "models/vae/cogvideox_vae_config.h"
+#include "models/vae/wan_vae_config.h"
 
 namespace sparsereel::test {
 
@@ -62,6 +63,7 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_t5_config);
   attempt(models::parse_cogvideox_config);
   attempt(models::parse_cogvideox_vae_config);
+  attempt(models::parse_wan_vae_config);
   attempt(models::parse_scheduler_config);
   attempt(models::parse_flow_scheduler_config);
   attempt(models::check_model_index);
