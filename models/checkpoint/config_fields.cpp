@@ -99,11 +99,23 @@ double ConfigFields::positive_number(const char* field, double fallback) const {
   return value;
 }
 
+bool ConfigFields::check_boolean(const char* field, const json& value) const {
+  if (!value.is_boolean()) fail(field, "is " + shown(value) + ", not true or false");
+  return value.get<bool>();
+}
+
 bool ConfigFields::boolean(const char* field, bool fallback) const {
   const json* value = find(field);
+  return value == nullptr ? fallback : check_boolean(field, *value);
+}
+
+std::vector<bool> ConfigFields::booleans(const char* field, const std::vector<bool>& fallback) const {
+  const json* value = find(field);
   if (value == nullptr) return fallback;
-  if (!value->is_boolean()) fail(field, "is " + shown(*value) + ", not true or false");
-  return value->get<bool>();
+  if (!value->is_array()) fail(field, "is " + shown(*value) + ", not an array");
+  std::vector<bool> flags;
+  for (const json& each : *value) flags.push_back(check_boolean(field, each));
+  return flags;
 }
 
 std::string ConfigFields::choice(const char* field, const std::string& fallback,

@@ -25,6 +25,7 @@
 #include "models/text/tokenizer.h"
 #include "models/text/tokenizer_json.h"
 #include "models/vae/cogvideox_vae_config.h"
+#include "models/vae/wan_vae_config.h"
 
 namespace sparsereel::test {
 
@@ -67,6 +68,7 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_cogvideox_scheduler_config);
   attempt(models::parse_flow_euler_config);
   attempt(models::parse_unipc_config);
+  attempt(models::parse_wan_vae_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
   attempt([](const nlohmann::json& json, const std::string& path) {

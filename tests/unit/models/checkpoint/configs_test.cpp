@@ -8,6 +8,7 @@
 #include "models/families/cogvideox.h"
 #include "models/samplers/flow_config.h"
 #include "models/vae/cogvideox_vae_config.h"
+#include "models/vae/wan_vae_config.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -27,6 +28,9 @@ json dit() {
 json vae() {
   return {{"_class_name", "AutoencoderKLCogVideoX"}};
 }
+json wan_vae() {
+  return {{"_class_name", "AutoencoderKLWan"}};
+}
 json unipc() {
   return {{"prediction_type", "flow_prediction"}, {"use_flow_sigmas", true}};
 }
@@ -41,11 +45,13 @@ void parse(const std::string& kind, const json& config) {
   if (kind == "scheduler") parse_cogvideox_scheduler_config(config, "some/config.json");
   if (kind == "unipc") parse_unipc_config(config, "some/config.json");
   if (kind == "flow_euler") parse_flow_euler_config(config, "some/config.json");
+  if (kind == "wan_vae") parse_wan_vae_config(config, "some/config.json");
 }
 
 json valid(const std::string& kind) {
   if (kind == "t5") return t5();
   if (kind == "dit") return dit();
+  if (kind == "wan_vae") return wan_vae();
   if (kind == "unipc") return unipc();
   if (kind == "flow_euler") return flow_euler();
   return kind == "vae" ? vae() : json::object();
@@ -130,6 +136,64 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    WanVae, BadField,
+    ::testing::Values(
+        Bad{"wan_vae", "_class_name", "AutoencoderKL", "not supported"},
+        Bad{"wan_vae", "z_dim", 48, "latents_mean has 16 entries, z_dim is 48"},
+        Bad{"wan_vae", "z_dim", "16", "not a whole number"},
+        Bad{"wan_vae", "latents_mean", json::array({0.0, 0.5}), "2 entries, z_dim is 16"},
+        Bad{"wan_vae", "latents_std", json::array({1.0}), "1 entries, z_dim is 16"},
+        Bad{"wan_vae", "latents_std", json::array({0.0}), "is 0.0, not a number from"},
+        Bad{"wan_vae", "latents_std", 1.0, "not an array"}, Bad{"wan_vae", "base_dim", 0, "not a whole number from 1"},
+        Bad{"wan_vae", "base_dim", nullptr, "null"}, Bad{"wan_vae", "base_dim", 1 << 19, "decoder_base_dim x dim_mult"},
+        Bad{"wan_vae", "decoder_base_dim", -4, "not a whole number from 1"},
+        Bad{"wan_vae", "dim_mult", json::array(), "0 entries"}, Bad{"wan_vae", "dim_mult", 4, "not an array"},
+        Bad{"wan_vae", "dim_mult", json::array({1, 2, 4, 0}), "not a whole number from 1"},
+        Bad{"wan_vae", "dim_mult", json::array({1, 2, 4}), "temperal_downsample has 3 entries"},
+        Bad{"wan_vae", "dim_mult", std::vector<int>(80, 1), "80 entries"},
+        Bad{"wan_vae", "num_res_blocks", 0, "not a whole number from 1"},
+        Bad{"wan_vae", "temperal_downsample", json::array({true, true}), "one fewer than dim_mult's 4"},
+        Bad{"wan_vae", "temperal_downsample", json::array({0, 1, 1}), "not true or false"},
+        Bad{"wan_vae", "temperal_downsample", json::array({true, true, true}),
+            "scale_factor_temporal is 4, but by temperal_downsample it is 8"},
+        Bad{"wan_vae", "temperal_downsample", true, "not an array"},
+        Bad{"wan_vae", "is_residual", 1, "not true or false"}, Bad{"wan_vae", "out_channels", 0, "not a whole number"},
+        Bad{"wan_vae", "patch_size", 2, "is 3, not a multiple of 4"},
+        Bad{"wan_vae", "patch_size", json::array({2}), "an array, not a whole number"},
+        Bad{"wan_vae", "scale_factor_spatial", 16, "is 16, but by dim_mult and patch_size it is 8"},
+        Bad{"wan_vae", "scale_factor_temporal", 8, "is 8, but by temperal_downsample it is 4"}));
+
+TEST(Configs, RefusesAWanVaeWhoseShortcutsDoNotFit) {
+  json config = wan_vae();
+  config["dim_mult"] = {1, 2, 3, 4};
+  EXPECT_NO_THROW(parse_wan_vae_config(config, "f"));
+  config["is_residual"] = true;
+  config["dim_mult"] = {1, 1, 1, 3};
+  EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); }, {"f", "dim_mult", "copy 288 channels to 96"}));
+  config["is_residual"] = false;
+  config["base_dim"] = 3;
+  EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); }, {"f", "decoder_base_dim", "multiple of 2"}));
+}
+
+TEST(Configs, ReadsThePublishedWanVaes) {
+  const json published = read_json(SPARSEREEL_TEST_DATA "/wan/vae_names.json");
+  const WanVaeConfig first = parse_wan_vae_config(published["2.1"]["config"], "2.1");
+  EXPECT_EQ(first.pixels_a_latent(), 8);
+  EXPECT_EQ(first.frames_a_latent(), 4);
+  EXPECT_EQ(first.decoder_base_dim, 96);
+  const WanVaeConfig defaults = parse_wan_vae_config(wan_vae(), "defaults");
+  EXPECT_EQ(defaults.latents_mean, first.latents_mean);
+  EXPECT_EQ(defaults.latents_std, first.latents_std);
+  EXPECT_EQ(defaults.dim_mult, first.dim_mult);
+
+  const WanVaeConfig second = parse_wan_vae_config(published["2.2 5b"]["config"], "2.2");
+  EXPECT_EQ(second.pixels_a_latent(), 16);
+  EXPECT_EQ(second.decoder_base_dim, 256);
+  EXPECT_EQ(second.patch_size, 2);
+  EXPECT_TRUE(second.is_residual);
+}
+
+INSTANTIATE_TEST_SUITE_P(
     FlowSchedulers, BadField,
     ::testing::Values(
         Bad{"unipc", "prediction_type", "epsilon", "\"epsilon\" is not supported"},
@@ -209,7 +273,7 @@ TEST(Configs, RotaryPositionsNeedHeadsThatSplitIntoThree) {
 }
 
 TEST(Configs, NotAnObjectIsRefused) {
-  for (const char* kind : {"t5", "dit", "vae", "scheduler", "unipc", "flow_euler"})
+  for (const char* kind : {"t5", "dit", "vae", "wan_vae", "scheduler", "unipc", "flow_euler"})
     EXPECT_TRUE(throws_error([&] { parse(kind, json::array()); }, {"some/config.json", "not a JSON object"})) << kind;
 }
 
