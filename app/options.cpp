@@ -208,13 +208,6 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string(), matched->places);
 }
 
-const std::vector<std::string>& decode_keys() {
-  static const std::vector<std::string> keys = {"model",       "random_weights", "fps",    "device", "dtype",
-                                                "vae_tiling",  "threads",        "output", "crf",    "codec",
-                                                "no_metadata", "contact_sheet",  "report", "quiet",  "json"};
-  return keys;
-}
-
 void choose_output(Settings& settings, int64_t count, bool resumes) {
   if (settings.has("output")) return;
   const fs::path first = kDefaultOutput;

@@ -106,7 +106,4 @@ attention::Mode choose_attention_mode(const Settings& settings, const GenerateOp
 /// overrides silently, an equal or weaker one means that the user expects an effect that will not come.
 void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why);
 
-/// Keys of the options that `decode` takes.
-const std::vector<std::string>& decode_keys();
-
 }  // namespace sparsereel::app

@@ -48,9 +48,9 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
   if (options.random_seed) values["seed"] = kRandomSeed;  // the run draws its own
-  for (const char* key : {"contact_sheet", "report", "save_latents", "init_latents", "profile"}) {
-    const auto path = settings.text(key);
-    if (path && !path->empty()) values[key] = std::filesystem::absolute(*path).string();
+  for (const OptionSpec& option : option_table()) {
+    const std::string path = option.kind == ValueKind::file ? settings.text(option.key, "") : "";
+    if (!path.empty()) values[option.key] = std::filesystem::absolute(path).string();
   }
   return values;
 }

@@ -66,38 +66,6 @@ void add_contenders(const Settings& settings, const PipelineOptions& options, Pi
 
 }  // namespace
 
-const std::vector<std::string>& pipeline_keys() {
-  static const std::vector<std::string> keys = {"model",
-                                                "random_weights",
-                                                "prompt",
-                                                "prompt_file",
-                                                "negative_prompt",
-                                                "max_sequence_length",
-                                                "width",
-                                                "height",
-                                                "size",
-                                                "frames",
-                                                "fps",
-                                                "seed",
-                                                "cfg_scale",
-                                                "dynamic_cfg",
-                                                "scheduler",
-                                                "similarity",
-                                                "pv_threshold",
-                                                "dense_steps",
-                                                "dense_layers",
-                                                "profile",
-                                                "device",
-                                                "dtype",
-                                                "vae_tiling",
-                                                "offload",
-                                                "threads",
-                                                "report",
-                                                "quiet",
-                                                "json"};
-  return keys;
-}
-
 models::GenerateRequest PipelinePlan::request_of(const PipelineContender& contender) const {
   models::GenerateRequest result = request;
   result.attention_mode = contender.mode;

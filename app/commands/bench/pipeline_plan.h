@@ -10,7 +10,7 @@
 
 namespace sparsereel::app::bench {
 
-/// What the command has beside the options of `generate` that it takes (pipeline_keys()); unset means the default.
+/// What the command has beside the options of `generate` that it takes; unset means the default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   SelectionLists sparse;
@@ -24,9 +24,6 @@ struct PipelineOptions {
   std::optional<std::string> format;
   std::string output;  // empty: stdout
 };
-
-/// Keys of the options of `generate` that mean the same here.
-const std::vector<std::string>& pipeline_keys();
 
 /// One way to denoise; all of them share seed, noise and prompt.
 struct PipelineContender {

@@ -27,33 +27,6 @@ void refuse_idle(const QualityOptions& options) {
 
 }  // namespace
 
-const std::vector<std::string>& quality_keys() {
-  static const std::vector<std::string> keys = {"model",
-                                                "random_weights",
-                                                "negative_prompt",
-                                                "max_sequence_length",
-                                                "width",
-                                                "height",
-                                                "size",
-                                                "frames",
-                                                "seed",
-                                                "steps",
-                                                "cfg_scale",
-                                                "dynamic_cfg",
-                                                "scheduler",
-                                                "pv_threshold",
-                                                "dense_layers",
-                                                "device",
-                                                "dtype",
-                                                "vae_tiling",
-                                                "offload",
-                                                "threads",
-                                                "report",
-                                                "quiet",
-                                                "json"};
-  return keys;
-}
-
 models::GenerateRequest QualityPlan::request_of(size_t prompt) const {
   models::GenerateRequest result = request;
   result.prompt = prompts.at(prompt);

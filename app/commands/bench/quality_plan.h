@@ -12,7 +12,7 @@
 
 namespace sparsereel::app::bench {
 
-/// What the command has beside the options of `generate` that it takes (quality_keys()); unset means the default.
+/// What the command has beside the options of `generate` that it takes; unset means the default.
 struct QualityOptions {
   std::string prompts;  // file of a prompt set
   std::optional<int64_t> limit;
@@ -25,9 +25,6 @@ struct QualityOptions {
   std::optional<std::string> format;
   std::string output;  // empty: stdout
 };
-
-/// Keys of the options of `generate` that mean the same here.
-const std::vector<std::string>& quality_keys();
 
 struct QualityPlan {
   RunOptions run;

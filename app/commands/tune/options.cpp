@@ -22,18 +22,6 @@ void check_bound(const char* option, double value) {
 
 }  // namespace
 
-const std::vector<std::string>& tune_keys() {
-  static const std::vector<std::string> keys = {
-      "model",      "random_weights", "prompt",      "negative_prompt", "max_sequence_length",
-      "width",      "height",         "size",        "frames",          "seed",
-      "steps",      "cfg_scale",      "dynamic_cfg", "scheduler",       "topk",
-      "cdf",        "error",          "dropped",     "select",          "cell",
-      "similarity", "pv_threshold",   "token_order", "device",          "dtype",
-      "vae_tiling", "offload",        "threads",     "report",          "quiet",
-      "json"};
-  return keys;
-}
-
 double parse_duration(const std::string& text) {
   const auto fail = [&] {
     return bad_input("--budget " + text + " is no length of time", "write for example 90s, 10m or 1h30m");
