@@ -60,6 +60,24 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
+bool is_idle(const OptionSpec& option, Idle cause) {
+  return std::find(option.idle.begin(), option.idle.end(), cause) != option.idle.end();
+}
+
+const std::vector<std::pair<Idle, std::string>>& idle_causes() {
+  static const std::vector<std::pair<Idle, std::string>> causes = {
+      {Idle::every_block, "attention full or quantized, which compute every block"},
+      {Idle::profile, "profile, which has a policy for each head"},
+      {Idle::no_means, "dropped none, which has no means"},
+      {Idle::no_guidance, "cfg_scale up to 1, which is no guidance"},
+      {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
+      {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},
+      {Idle::no_frame_rate, "an output that ends in .safetensors, without save_latents"},
+      {Idle::random_seed, "a random seed, with which the same command makes another video"},
+  };
+  return causes;
+}
+
 bool takes(Command command, const OptionSpec& option) {
   if (command == Command::generate) return true;
   if (command == Command::batch) return option.scope != Scope::one_video;

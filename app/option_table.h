@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sparsereel::app {
@@ -17,6 +18,18 @@ enum class InRecipe { nothing, value, file };
 
 /// Who gives an option where a prompt set is rendered: rows or the command line, rows only, the command line only.
 enum class Scope { any, one_video, whole_set };
+
+/// What leaves an option without effect: the run goes on, with a warning.
+enum class Idle {
+  every_block,    // attention computes all
+  profile,        // has a policy for each head
+  no_means,       // stand for dropped blocks
+  no_guidance,    // is asked for
+  on_a_cpu,       // it runs
+  not_encoded,    // the output
+  no_frame_rate,  // has the output
+  random_seed,    // the next run takes another
+};
 
 /// Another choice that cannot be made beside an option.
 struct Exclusion {
@@ -36,6 +49,7 @@ struct OptionSpec {
   InRecipe recipe = InRecipe::nothing;    // those of a value make the picture
   bool written = false;                   // the run writes this file; it reads the others
   Scope scope = Scope::any;
+  std::vector<Idle> idle = {};           // what leaves it without effect
   std::vector<Exclusion> excludes = {};  // it and the others exclude each other: said once, of the first of two
 };
 
@@ -45,6 +59,10 @@ const std::vector<OptionSpec>& option_table();
 const OptionSpec* find_option(std::string_view key);
 /// "max_sequence_length" -> "--max-sequence-length"
 std::string option_name(std::string key);
+
+bool is_idle(const OptionSpec& option, Idle cause);
+/// Every cause in the manual's words: "attention full or quantized, which compute every block".
+const std::vector<std::pair<Idle, std::string>>& idle_causes();
 
 /// `generate` takes every option, `batch` all but those of one video.
 bool takes(Command command, const OptionSpec& option);

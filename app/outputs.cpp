@@ -76,10 +76,6 @@ void check_distinct_files(const Settings& settings, const fs::path& config, cons
 }
 
 void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
-  if (output_kind(run.output) != OutputKind::encoded) {
-    for (const char* key : {"crf", "codec"})
-      refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for .mp4, .mov, .mkv and .webm");
-  }
   VideoOptions video = run.video;
   video.recipe = run.metadata ? "{}" : "";
   check_output(run.output, video);

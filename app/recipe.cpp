@@ -8,7 +8,6 @@
 #include "app/media/video.h"
 #include "attention/policy.h"
 #include "hilbert/error.h"
-#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -98,8 +97,8 @@ void add_published_method(std::map<std::string, std::string>& values) {
 
 /// What is given beside the recipe decides about sparsity by itself.
 bool overrides_profile(const Settings& settings) {
-  for (const std::string& key : models::selection_keys())
-    if (settings.has(key)) return true;
+  for (const OptionSpec& option : option_table())
+    if (is_idle(option, Idle::profile) && settings.has(option.key)) return true;
   const std::string attention = settings.text("attention", "");
   return attention == "full" || attention == "quantized";
 }

@@ -71,11 +71,9 @@ at::Tensor host_frames(const at::Tensor& video) {
 Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
     : folder_(std::move(folder)),
       device_(resolve_device(options.device)),
-      offload_(options.offload),
+      offload_(options.offload && !device_.is_cpu()),
       transformer_(folder_.component("transformer")),
       spec_(describe(folder_)) {
-  if (offload_ && device_.is_cpu())
-    throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
   std::string file;
   const auto scheduler_json = folder_.config("scheduler", &file);
   scheduler_config_ = parse_scheduler_config(scheduler_json, file);

@@ -174,7 +174,9 @@ std::vector<std::string> told_of_rows(const std::vector<Group>& groups) {
   for (std::string& text : texts) {
     const std::vector<const PlannedRow*>& rows = rows_of.at(text);
     const auto others = static_cast<int64_t>(rows.size()) - 1;
-    text.insert(0, rows.front()->place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
+    const std::string& place = rows.front()->place;
+    if (text.starts_with(place.substr(0, place.rfind(':') + 1))) continue;  // says where it comes from
+    text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
   }
   return texts;
 }

@@ -291,6 +291,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto pipeline = open_pipeline(plan.run, folder);
   check_sparse_runs(*pipeline);
   const std::string& model = pipeline->model_hash();
+  report_warnings(plan.warnings, report);
   report.content["machine"] = machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
@@ -314,8 +315,9 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
   std::error_code ignored;
   if (found.complete && missed.empty()) fs::remove(state_file, ignored);
-  const std::vector<std::string> warnings = warnings_of(plan, found, profile);
+  std::vector<std::string> warnings = warnings_of(plan, found, profile);
   print_warnings(warnings);
+  warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
   report.content["tune"] = found_report(profile, found, state, resumed_samples);
   report.content["profile"] = output.string();
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};

@@ -183,11 +183,11 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
       throw bad_input("the output " + row.output + " is a folder of PNGs",
                       "a set's videos are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
     check_outputs(row.settings, options.run);
-    check_profile(row.settings, options.profile, pipeline);
+    settle_options(row.settings, options, pipeline);
+    row.told = idle_warnings(row.settings, options.idle);
     models::GenerateRequest request = options.request;
     if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
     const models::GenerateSettings resolved = pipeline.resolve(request);
-    options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
     for (const std::string& warning : {profile_warning(options, resolved), models::frame_count_warning(resolved)})
       if (!warning.empty()) row.told.push_back(warning);
     row.recipe = make_recipe(options, resolved, pipeline);

@@ -36,6 +36,7 @@ struct QualityPlan {
   bool check = true;                   // measure attention's error
   std::filesystem::path judge, plot, pictures;
   Format format = Format::markdown;
+  std::vector<std::string> warnings;  // of options without effect
 
   /// Full attention; the seed grows by one from prompt to prompt, as in `batch`.
   models::GenerateRequest request_of(size_t prompt) const;
@@ -43,7 +44,7 @@ struct QualityPlan {
   models::GenerateRequest request_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
-/// Throws Error naming the option that is out of range or that would have no effect, and files that cannot be read.
+/// Throws Error naming the option that is out of range, and files that cannot be read.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 }  // namespace sparsereel::app::bench

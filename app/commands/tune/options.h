@@ -34,6 +34,7 @@ struct TunePlan {
   int64_t samples = 0;                       // steps of each prompt's run in which heads are measured
   int64_t videos = 0;                        // prompts of which whole videos are compared
   std::filesystem::path output, heat_map;
+  std::vector<std::string> warnings;  // of options without effect
 
   bool floor_asked() const { return min_psnr || min_ssim; }
 
