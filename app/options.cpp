@@ -259,6 +259,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.num_inference_steps = settings.whole("steps");
   request.guidance_scale = settings.number("cfg_scale");
   request.use_dynamic_cfg = settings.flag("dynamic_cfg");
+  request.guidance_passes = models::parse_guidance_passes(settings.text("guidance_passes", "batched"));
   request.scheduler = settings.text("scheduler", "");
   request.max_sequence_length = settings.whole("max_sequence_length");
   request.width = settings.whole("width");

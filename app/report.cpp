@@ -122,6 +122,8 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
   if (settings.guidance_scale <= 1) {  // without guidance these have no effect
     recipe.erase("negative_prompt");
     recipe.erase("dynamic_cfg");
+  } else if (settings.guidance_passes != models::GuidancePasses::batched) {  // rounds otherwise
+    recipe["guidance_passes"] = models::name(settings.guidance_passes);
   }
   set_encoding(recipe, options.run);
   if (options.run.threads) recipe["threads"] = *options.run.threads;

@@ -44,6 +44,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
       {"output", std::filesystem::absolute(options.run.output).string()},
+      {"guidance_passes", models::name(options.request.guidance_passes)},
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};

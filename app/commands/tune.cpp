@@ -72,6 +72,7 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
                               {"dtype", setting.dtype},
                               {"cfg_scale", settings.guidance_scale},
                               {"dynamic_cfg", plan.request.use_dynamic_cfg},
+                              {"guidance_passes", models::name(settings.guidance_passes)},
                               {"scheduler", settings.scheduler},
                               {"max_sequence_length", settings.max_sequence_length},
                               {"untuned", to_json(plan.request.attention_policy)},

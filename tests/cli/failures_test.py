@@ -47,6 +47,7 @@ class Failures(CommandLineTest):
                 (['--codec', 'nonsense'], ['--codec nonsense']),
                 (['--codec', 'libsvtav1'], ['--codec libsvtav1', 'libaom-av1']),
                 (['--scheduler', 'euler'], ['--scheduler euler']),
+                (['--guidance-passes', 'both'], ['--guidance-passes both', 'batched, in-turn']),
                 (['--attention', 'full', '--topk', '1.5'], ['topk']),
                 (['--attention', 'dense'], ['--attention dense', 'sparse']),
                 (['--dense-steps', '-1'], ['--dense-steps', '-1']),

@@ -87,8 +87,8 @@ class Options(CommandLineTest):
                 (['--attention', 'quantized'], ['--error', '0.1', '--dense-layers', '1'],
                  [f'--error 0.1 has no effect {quantized}', f'--dense-layers 1 has no effect {quantized}']),
                 (['--dropped', 'none'], ['--cell', '32'], ['--cell 32 has no effect with --dropped none, which has no means']),
-                (['--cfg-scale', '1'], ['-n', 'blurry', '--dynamic-cfg'],
-                 [f'--{option} has no effect without guidance (--cfg-scale 1)' for option in ('negative-prompt blurry', 'dynamic-cfg true')]),
+                (['--cfg-scale', '1'], ['-n', 'blurry', '--dynamic-cfg', '--guidance-passes', 'in-turn'],
+                 [f'--{option} has no effect without guidance (--cfg-scale 1)' for option in ('negative-prompt blurry', 'dynamic-cfg true', 'guidance-passes in-turn')]),
                 ([], ['--crf', '20', '--codec', 'libx265'],
                  [f'--{option} has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm' for option in ('crf 20', 'codec libx265')]),
                 ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
