@@ -119,9 +119,11 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            {"attention", attention::name(request.attention_mode)},
                            {"token_order", hilbert::name(request.token_order)},
                            {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
-  if (settings.guidance_scale <= 1) {  // without guidance these have no effect, and are refused
+  if (settings.guidance_scale <= 1) {  // without guidance these have no effect
     recipe.erase("negative_prompt");
     recipe.erase("dynamic_cfg");
+  } else if (settings.guidance_passes != models::GuidancePasses::batched) {  // rounds otherwise
+    recipe["guidance_passes"] = models::name(settings.guidance_passes);
   }
   set_encoding(recipe, options.run);
   if (options.run.threads) recipe["threads"] = *options.run.threads;

@@ -72,10 +72,8 @@ at::Tensor host_frames(const at::Tensor& video) {
 Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
     : folder_(std::move(folder)),
       device_(resolve_device(options.device)),
-      offload_(options.offload),
+      offload_(options.offload && !device_.is_cpu()),
       spec_(describe(folder_)) {
-  if (offload_ && device_.is_cpu())
-    throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {

@@ -121,7 +121,7 @@ struct PipelineOptions {
   std::string device = "auto";  // as in device.h
   std::string dtype = "auto";
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
-  /// host while it computes; automatic tiling always tiles. Refused on a CPU.
+  /// host while it computes; automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
 };
 

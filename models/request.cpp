@@ -169,12 +169,6 @@ attention::Policy make_policy(const PolicyOptions& options) {
   return policy;
 }
 
-const std::vector<std::string>& selection_keys() {
-  static const std::vector<std::string> keys = {"topk",   "cdf",  "error",      "dropped",
-                                                "select", "cell", "similarity", "pv_threshold"};
-  return keys;
-}
-
 VaeTiling parse_vae_tiling(const std::string& text) {
   if (text == "auto") return VaeTiling::automatic;
   if (text == "on") return VaeTiling::on;
@@ -192,21 +186,21 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
   return mode;
 }
 
-IdleOptions idle_beside(attention::Mode mode, const std::string& given) {
+std::string why_idle(attention::Mode mode, const std::string& given) {
   if (mode != attention::Mode::full && mode != attention::Mode::quantized) return {};
-  std::vector<std::string> keys = selection_keys();
-  keys.insert(keys.end(), {"dense_steps", "dense_layers", "profile"});
-  return {.keys = std::move(keys), .beside = "attention", .why = "with " + given + ", which computes every block"};
+  return "with " + given + ", which computes every block";
 }
 
-IdleOptions idle_beside(const attention::Policy& policy, const std::string& given) {
-  if (policy.dropped != attention::Dropped::none) return {};
-  return {.keys = {"cell"}, .beside = "dropped", .why = "with " + given + ", which has no means"};
+std::string why_idle(const attention::Policy& policy, const std::string& given) {
+  return policy.dropped == attention::Dropped::none ? "with " + given + ", which has no means" : "";
 }
 
-IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given) {
-  if (guidance_scale > 1) return {};
-  return {.keys = {"negative_prompt", "dynamic_cfg"}, .beside = "cfg_scale", .why = "without guidance (" + given + ")"};
+std::string why_idle_without_guidance(double guidance_scale, const std::string& given) {
+  return guidance_scale > 1 ? "" : "without guidance (" + given + ")";
+}
+
+std::string why_idle_offload(at::Device device) {
+  return device.is_cpu() ? "on a CPU, whose memory is the host's" : "";
 }
 
 }  // namespace sparsereel::models

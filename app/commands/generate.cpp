@@ -147,11 +147,7 @@ void open_common(Common& common, std::vector<Planned>& videos) {
   if (first.run.threads) at::set_num_threads(static_cast<int>(*first.run.threads));
   common.pipeline = open_pipeline(first.run);
   common.model = fs::canonical(first.run.model).string();
-  for (Planned& video : videos) {
-    check_profile(video.settings, video.options.profile, *common.pipeline);
-    video.options.request.attention_mode =
-        choose_attention_mode(video.settings, video.options, common.pipeline->device(), common.pipeline->dtype());
-  }
+  for (Planned& video : videos) settle_options(video.settings, video.options, *common.pipeline);
 }
 
 /// Only the text: a denoiser that stayed for the next video might make the decoder work in tiles, and a video of
@@ -201,6 +197,7 @@ void make_video(const Planned& video, Common& common, RunReport& report) {
   };
   models::GenerateObserver observer = observe_video(progress, resolved.num_inference_steps, save);
   use_checkpoints(options, report, observer, warn);
+  for (const std::string& idle : idle_warnings(settings, options.idle)) warn(idle);
   for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"])) warn(mismatch);
   for (const std::string& cut : common.text_warnings) warn(cut);
   for (const std::string& early :

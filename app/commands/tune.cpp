@@ -72,6 +72,7 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
                               {"dtype", setting.dtype},
                               {"cfg_scale", settings.guidance_scale},
                               {"dynamic_cfg", plan.request.use_dynamic_cfg},
+                              {"guidance_passes", models::name(settings.guidance_passes)},
                               {"scheduler", settings.scheduler},
                               {"max_sequence_length", settings.max_sequence_length},
                               {"untuned", to_json(plan.request.attention_policy)},
@@ -291,6 +292,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto pipeline = open_pipeline(plan.run, folder);
   check_sparse_runs(*pipeline);
   const std::string& model = pipeline->model_hash();
+  report_warnings(plan.warnings, report);
   report.content["machine"] = machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
@@ -314,8 +316,9 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
   std::error_code ignored;
   if (found.complete && missed.empty()) fs::remove(state_file, ignored);
-  const std::vector<std::string> warnings = warnings_of(plan, found, profile);
+  std::vector<std::string> warnings = warnings_of(plan, found, profile);
   print_warnings(warnings);
+  warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
   report.content["tune"] = found_report(profile, found, state, resumed_samples);
   report.content["profile"] = output.string();
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};

@@ -125,16 +125,24 @@ class PromptSets(BatchTest):
         self.assertEqual([line['seed'] for line in sorted(self.manifest(), key=lambda line: line['row'])], [42, 5, 6])
 
     def test_bad_values_are_named_by_their_places(self):
-        file = self.write('set.yaml', '- prompt: a\n  width: 100\n- prompt: b\n  attention: full\n  topk: 0.3\n- {prompt: c, model: nowhere}\n')
+        file = self.write('set.yaml', '- prompt: a\n  width: 100\n- prompt: b\n  topk: 1.5\n- {prompt: c, model: nowhere}\n')
         result = self.batch(file.name)
         self.assertEqual(result.returncode, 1)
         causes = result.stderr.splitlines()[:-2:2]
         self.assertEqual(len(causes), 3, result.stderr)
-        for place in ('set.yaml:2:10: width 100 is', 'set.yaml:5:9: topk 0.3 has no effect', 'set.yaml:6:22: model: nowhere: is not a folder'):
+        for place in ('set.yaml:2:10: width 100 is', 'set.yaml:4:9: topk is 1.5', 'set.yaml:5:22: model: nowhere: is not a folder'):
             self.assertTrue(any(cause.startswith(place) and cause.count(place) == 1 for cause in causes), result.stderr)
         config = self.write('my.yaml', 'init_latents: missing.safetensors\n').name
         self.assertIn('set.txt:1: my.yaml:1:15: init_latents: missing.safetensors: cannot be opened',
                       self.batch(self.write('set.txt', 'a\n').name, 'out', '--config', config).stderr)
+
+    def test_options_without_effect_are_told_once_for_all_rows(self):
+        file = self.write('set.yaml', '- prompt: a\n- prompt: b\n- {prompt: c, topk: 0.3}\n')
+        result = self.succeed(self.batch(file.name, 'out', '--attention', 'full', '--format', 'y4m', '--crf', 20, '--json'))
+        warnings = ['set.yaml:1 and 2 more rows: --crf 20 has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm',
+                    'set.yaml:3:21: topk 0.3 has no effect with --attention full, which computes every block']
+        self.assertEqual(result.stderr.splitlines(), [f'warning: {warning}' for warning in warnings])
+        self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):
         model = self.model_whose_videos_are(float('nan'))

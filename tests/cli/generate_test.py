@@ -35,6 +35,16 @@ class Generate(CommandLineTest):
         self.assertTrue(all(0 <= value <= 1 for value in first))
         self.assertGreater(max(first) - min(first), 0.01)
 
+    def test_passes_of_guidance_in_turn_make_the_same_video(self):
+        batched = self.frames('a.safetensors')
+        in_turn = self.frames('b.safetensors', '--guidance-passes', 'in-turn')
+        self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-3)
+        recipes = [self.report('-o', 'c.gif', '--guidance-passes', passes)['recipe'] for passes in ('batched', 'in-turn')]
+        self.assertEqual(recipes[1], recipes[0] | {'guidance_passes': 'in-turn'})
+        again = self.report('--from', 'c.gif', '-o', 'd.gif')
+        self.assertEqual(again['recipe'], recipes[1])
+        self.assertEqual((self.folder / 'c.gif').read_bytes(), (self.folder / 'd.gif').read_bytes())
+
     def test_seed_is_42_unless_given(self):
         self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '--seed', 42))
 

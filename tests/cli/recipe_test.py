@@ -105,7 +105,9 @@ class Recipe(CommandLineTest):
         self.assertEqual(self.shown_means('--from', 'a.gif', '--dropped', 'mean', '--cell', 32), means | {'topk': 0.3})
         self.assertEqual(self.shown_means('--from', 'a.gif', '--error', 0.05, '--cell', 32), means | {'error': 0.05})
         self.assertEqual(self.shown_means('--from', 'a.gif', '--attention', 'full'), {})
-        self.fail_with(self.render('--from', 'a.gif', '-m', MODEL, '--cell', 32, '-o', 'c.gif'), 2, '--cell 32 has no effect')
+        self.warn_with(self.render('--from', 'a.gif', '-m', MODEL, '--cell', 32, '-o', 'c.gif'),
+                       '--cell 32 has no effect with a.gif: dropped none, which has no means')
+        self.assertEqual(self.read('a.gif'), self.read('c.gif'))
 
     def test_models_that_come_with_the_program_are_found_by_name(self):
         weights = ROOT / 'configs' / 'tiny.yaml'

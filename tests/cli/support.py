@@ -128,6 +128,11 @@ class CommandLineTest(unittest.TestCase):
         for word in words:
             self.assertIn(word, result.stderr)
 
+    def warn_with(self, result, *warnings):
+        """A run that succeeds, and on stderr these warnings alone."""
+        self.succeed(result)
+        self.assertEqual(result.stderr.splitlines(), [f'warning: {warning}' for warning in warnings])
+
     def report(self, *arguments, **options):
         """The report of a successful generate."""
         return json.loads(self.succeed(self.generate('--json', '--quiet', *arguments, **options)).stdout)
