@@ -21,14 +21,16 @@ enum class Scope { any, one_video, whole_set };
 
 /// What leaves an option without effect: the run goes on, with a warning.
 enum class Idle {
-  every_block,    // attention computes all
-  profile,        // has a policy for each head
-  no_means,       // stand for dropped blocks
-  no_guidance,    // is asked for
-  on_a_cpu,       // it runs
-  not_encoded,    // the output
-  no_frame_rate,  // has the output
-  random_seed,    // the next run takes another
+  every_block,      // attention computes all
+  profile,          // has a policy for each head
+  no_means,         // stand for dropped blocks
+  no_guidance,      // is asked for
+  one_transformer,  // is all that the model has
+  no_flow,          // matching is what the sampler does
+  on_a_cpu,         // it runs
+  not_encoded,      // the output
+  no_frame_rate,    // has the output
+  random_seed,      // the next run takes another
 };
 
 /// Another choice that cannot be made beside an option.

@@ -174,7 +174,9 @@ models::ModelFolder open_model(const RunOptions& run) {
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
-  return models::Pipeline::open(std::move(folder), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
+  return models::Pipeline::open(
+      std::move(folder),
+      {.device = run.device, .dtype = run.dtype, .vae_dtype = run.vae_dtype, .offload = run.offload});
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
@@ -233,6 +235,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.metadata = !settings.flag("no_metadata");
   run.device = settings.text("device", "auto");
   run.dtype = settings.text("dtype", "auto");
+  run.vae_dtype = settings.text("vae_dtype", "auto");
   run.offload = settings.flag("offload");
   run.vae_tiling = models::parse_vae_tiling(settings.text("vae_tiling", "auto"));
   run.threads = settings.whole("threads");
@@ -258,6 +261,8 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   if (options.random_seed) options.checkpoint_every = 0;  // the same command makes another video
   request.num_inference_steps = settings.whole("steps");
   request.guidance_scale = settings.number("cfg_scale");
+  request.guidance_scale_2 = settings.number("cfg_scale_2");
+  request.flow_shift = settings.number("flow_shift");
   request.use_dynamic_cfg = settings.flag("dynamic_cfg");
   request.guidance_passes = models::parse_guidance_passes(settings.text("guidance_passes", "batched"));
   request.scheduler = settings.text("scheduler", "");
@@ -286,6 +291,10 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
   else
     options.idle.push_back({Idle::no_means, "dropped",
                             models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
+  if (pipeline.spec().experts.size() == 1)
+    options.idle.push_back({Idle::one_transformer, "model", "for a model of one transformer"});
+  if (!models::has_flow_shift(options.request, pipeline.spec()))
+    options.idle.push_back({Idle::no_flow, "scheduler", "with a scheduler that is not of flow matching"});
   if (options.random_seed)
     options.idle.push_back(
         {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});

@@ -31,7 +31,7 @@ struct RunOptions {
   VideoOptions video;                   // without the recipe, which is known at the end
   bool metadata = true;
   std::string device = "auto";
-  std::string dtype = "auto";
+  std::string dtype = "auto", vae_dtype = "auto";
   bool offload = false;
   models::VaeTiling vae_tiling = models::VaeTiling::automatic;
   std::optional<int64_t> threads;

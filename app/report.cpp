@@ -119,6 +119,9 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            {"attention", attention::name(request.attention_mode)},
                            {"token_order", hilbert::name(request.token_order)},
                            {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
+  if (settings.guidance_scale_2 && settings.guidance_scale > 1) recipe["cfg_scale_2"] = *settings.guidance_scale_2;
+  if (settings.flow_shift) recipe["flow_shift"] = *settings.flow_shift;
+  if (pipeline.vae_dtype() != pipeline.dtype()) recipe["vae_dtype"] = models::dtype_name(pipeline.vae_dtype());
   if (settings.guidance_scale <= 1) {  // without guidance these have no effect
     recipe.erase("negative_prompt");
     recipe.erase("dynamic_cfg");

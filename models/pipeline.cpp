@@ -81,6 +81,7 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
       },
       [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
+  vae_dtype_ = options.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(options.vae_dtype, device_, dtype_);
   // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
   at::globalContext().setAllowTF32CuDNN(false);
 }
@@ -119,7 +120,7 @@ bool Pipeline::fits_beside(const std::string& role) const {
 void Pipeline::load_vae() {
   if (vae_) return;
   vae_component_ = folder_.component("vae");
-  vae_ = models::load_vae(vae_component_, device_, dtype_of(spec_.vae));
+  vae_ = models::load_vae(vae_component_, device_, vae_dtype_);
 }
 
 at::ScalarType Pipeline::stored_dtype() const {
@@ -142,7 +143,7 @@ at::ScalarType Pipeline::stored_dtype() const {
 void Pipeline::check_weights() const {
   models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
   for (const ExpertSpec& expert : spec_.experts) load_dit(folder_.component(expert.role), at::kMeta, dtype_);
-  models::load_vae(folder_.component("vae"), at::kMeta, dtype_of(spec_.vae));
+  models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
   load_tokenizer();
 }
 
@@ -306,7 +307,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Gene
   check_latents(latents);
   load_vae();
   Decoded result;
-  at::Tensor there = latents.to(device_, dtype_of(spec_.vae));
+  at::Tensor there = latents.to(device_, vae_dtype_);
   if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
   result.tiled = use_tiling(tiling, there.sizes());
   const bool tiled_first = result.tiled;

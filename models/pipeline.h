@@ -32,7 +32,8 @@ struct GenerateRequest {
   std::optional<double> guidance_scale_2;  // of the second expert; unset: the first's where that is given
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
-  std::string scheduler;  // class or name of one of the model's samplers; empty: the checkpoint's
+  std::string scheduler;             // class or name of one of the model's samplers; empty: the checkpoint's
+  std::optional<double> flow_shift;  // of samplers that have one; unset: the checkpoint's
   std::optional<int64_t> max_sequence_length;
   std::optional<int64_t> width, height, num_frames;  // pixels, frames
   attention::Mode attention_mode = attention::Mode::full;
@@ -54,6 +55,7 @@ struct GenerateSettings {
   std::optional<double> guidance_scale_2;  // of the second expert, where there is one
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;
+  std::optional<double> flow_shift;  // of a sampler that has one
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
@@ -120,6 +122,7 @@ struct HeadCount {
 struct PipelineOptions {
   std::string device = "auto";  // as in device.h
   std::string dtype = "auto";
+  std::string vae_dtype = "auto";  // auto: the model's, which most share with the run
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
   /// host while it computes; automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
@@ -144,6 +147,7 @@ class Pipeline {
 
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }
+  at::ScalarType vae_dtype() const { return vae_dtype_; }
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h
@@ -191,7 +195,7 @@ class Pipeline {
 
   ModelFolder folder_;
   at::Device device_;
-  at::ScalarType dtype_ = at::kFloat;
+  at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
   bool offload_ = false;
   mutable std::string model_hash_;
   Component vae_component_;

@@ -16,8 +16,9 @@
 namespace sparsereel::models {
 namespace {
 
-/// Name or class of one of the model's samplers -> its class.
-std::string sampler_class(const std::string& text, const ModelSpec& spec) {
+/// By name or class, or the checkpoint's -> its class.
+std::string sampler_class(const GenerateRequest& request, const ModelSpec& spec) {
+  const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;
   std::vector<std::string> known, classes;
   for (const SamplerSpec& sampler : spec.samplers) {
     if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
@@ -63,11 +64,7 @@ void check_scale(const char* field, double scale) {
 
 /// Of the second expert, where there is one. Its own default counts where the first has its own too.
 std::optional<double> second_scale(const GenerateRequest& request, const ModelSpec& spec) {
-  if (spec.experts.size() == 1) {
-    if (request.guidance_scale_2)
-      throw bad_option("cfg_scale_2", "has no effect: this model has one transformer", "leave it out");
-    return {};
-  }
+  if (spec.experts.size() == 1) return {};
   if (request.guidance_scale_2) return request.guidance_scale_2;
   return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
 }
@@ -87,7 +84,8 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   settings.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
   settings.guidance_scale_2 = second_scale(request, spec);
   settings.guidance_passes = request.guidance_passes;
-  settings.scheduler = request.scheduler.empty() ? spec.defaults.sampler : sampler_class(request.scheduler, spec);
+  settings.scheduler = sampler_class(request, spec);
+  if (has_flow_shift(request, spec)) settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
   settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
   settings.width = request.width.value_or(spec.defaults.width);
   settings.height = request.height.value_or(spec.defaults.height);
@@ -103,6 +101,9 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   }
   check_scale("cfg_scale", settings.guidance_scale);
   check_scale("cfg_scale_2", settings.guidance_scale_2.value_or(0));
+  if (settings.flow_shift && !(std::isfinite(*settings.flow_shift) && *settings.flow_shift > 0))
+    throw bad_option("flow_shift", std::to_string(*settings.flow_shift) + " is not a finite number above 0",
+                     "use 3 to 12; larger ones spend more steps on noisy latents");
   require_positive("max_sequence_length", settings.max_sequence_length);
   if (settings.max_sequence_length > spec.text_length) {
     throw bad_option("max_sequence_length",
@@ -119,9 +120,14 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   return settings;
 }
 
+bool has_flow_shift(const GenerateRequest& request, const ModelSpec& spec) {
+  return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
+}
+
 SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
   SchedulerConfig config = spec.scheduler;
   config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
+  config.flow_shift = settings.flow_shift.value_or(config.flow_shift);
   return config;
 }
 

@@ -34,6 +34,9 @@ struct PolicyOptions {
 /// ranking. Throws Error for values out of their range, and for options that exclude each other.
 attention::Policy make_policy(const PolicyOptions& options);
 
+/// Whether the request's sampler takes a flow_shift.
+bool has_flow_shift(const GenerateRequest& request, const ModelSpec& spec);
+
 /// auto, on, off
 VaeTiling parse_vae_tiling(const std::string& text);
 

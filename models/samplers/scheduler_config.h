@@ -9,6 +9,11 @@ namespace sparsereel::models {
 
 enum class SamplerKind { ddim, dpm_solver, flow_euler, unipc };
 
+/// Whether SchedulerConfig::flow_shift means anything to it.
+constexpr bool has_flow_shift(SamplerKind kind) {
+  return kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
+}
+
 /// diffusers' discrete schedulers or, with the last two fields and no betas, those of flow matching. Not read:
 /// clip_sample and clip_sample_range, as none of them ever clips.
 struct SchedulerConfig {
