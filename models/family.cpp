@@ -47,6 +47,12 @@ std::vector<std::string> architecture_keys() {
   return {keys.begin(), keys.end()};
 }
 
+std::vector<std::string> all_marks() {
+  std::set<std::string> marks;
+  for (const Family& family : families()) marks.insert(family.marks.begin(), family.marks.end());
+  return {marks.begin(), marks.end()};
+}
+
 std::vector<SamplerSpec> all_samplers() {
   std::vector<SamplerSpec> all;
   for (const Family& family : families()) {

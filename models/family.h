@@ -25,6 +25,7 @@ struct Family {
   std::string name;                     // for people
   std::vector<Part> parts;              // by their roles
   std::vector<std::string> settings{};  // scalars of model_index.json that describe() reads
+  std::vector<std::string> marks{};     // keys of ModelSpec::marks
   PromptRules prompt{};
   std::vector<SamplerSpec> samplers;  // one of each class of the part "scheduler"
   /// Reads the configs of all parts but the scheduler's, and nothing else; describe() adds what the row says. Throws
@@ -49,6 +50,9 @@ ModelSpec describe(const ModelFolder& folder);
 /// What an architecture that stands for a checkpoint may hold (ModelFolder::with_random_weights), of all families:
 /// components and scalars, each once.
 std::vector<std::string> architecture_keys();
+
+/// Keys of ModelSpec::marks of all families, each once.
+std::vector<std::string> all_marks();
 
 /// Samplers of all families, each once.
 std::vector<SamplerSpec> all_samplers();

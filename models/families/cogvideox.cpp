@@ -93,6 +93,7 @@ Family cogvideox_family() {
                     {"tokenizer", {"T5Tokenizer", "T5TokenizerFast"}},
                     {"transformer", {"CogVideoXTransformer3DModel"}},
                     {"vae", {"AutoencoderKLCogVideoX"}}},
+          .marks = {"patch_size_t"},
           .samplers = {sampler("ddim", "CogVideoXDDIMScheduler", SamplerKind::ddim),
                        sampler("dpm", "CogVideoXDPMScheduler", SamplerKind::dpm_solver)},
           .describe = describe_cogvideox};
