@@ -12,6 +12,7 @@
 #include "app/text_file.h"
 #include "app/yaml_text.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/config_fields.h"
 #include "models/family.h"
 
 namespace sparsereel::app {

@@ -4,6 +4,7 @@
 #include "models/dit/wan.h"
 #include "models/text/t5_encoder.h"
 #include "models/vae/cogvideox_vae.h"
+#include "models/vae/wan_vae.h"
 
 namespace sparsereel::models {
 
@@ -11,7 +12,7 @@ const ComponentLoaders& component_loaders() {
   static const ComponentLoaders loaders = {
       .text_encoders = {{"T5EncoderModel", load_t5_encoder}, {"UMT5EncoderModel", load_t5_encoder}},
       .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_dit}, {"WanTransformer3DModel", load_wan_dit}},
-      .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae}}};
+      .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae}, {"AutoencoderKLWan", load_wan_vae}}};
   return loaders;
 }
 

@@ -50,13 +50,8 @@ double weighted_sum(const std::vector<double>& timesteps) {
 
 /// By the class that wrote it.
 SchedulerConfig parse(const nlohmann::json& json) {
-  static const std::map<std::string, SamplerSpec> flow = {
-      {"UniPCMultistepScheduler", {.kind = SamplerKind::unipc, .parse = parse_unipc_config}},
-      {"FlowMatchEulerDiscreteScheduler", {.kind = SamplerKind::flow_euler, .parse = parse_flow_euler_config}}};
-  const std::string class_name = json.at("_class_name");
-  const auto found = flow.find(class_name);
-  const std::vector<SamplerSpec> discrete = cogvideox_family().samplers;
-  const SamplerSpec& spec = found == flow.end() ? find_sampler(discrete, class_name) : found->second;
+  static const std::vector<SamplerSpec> samplers = all_samplers();
+  const SamplerSpec& spec = find_sampler(samplers, json.at("_class_name").get<std::string>());
   SchedulerConfig config = spec.parse(json, "scheduler_config.json");
   config.kind = spec.kind;
   return config;
