@@ -141,7 +141,7 @@ void expand_size(std::map<std::string, Setting>& added) {
   const auto place = added.find("size");
   if (place == added.end()) return;
   const Setting size = place->second;
-  const size_t cross = size.value.find_first_of("x*");  // Wan's own program writes 1280*720
+  const size_t cross = size.value.find_first_of("x*");  // some programs write 1280*720
   const std::string width = size.value.substr(0, cross);
   const std::string height = cross == std::string::npos ? "" : size.value.substr(cross + 1);
   if (!parse<int64_t>(width) || !parse<int64_t>(height))

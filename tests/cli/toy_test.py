@@ -59,7 +59,7 @@ class Toy(CommandLineTest):
         self.assertIn('grey', recipe)
 
     def test_the_row_cleans_the_prompt(self):
-        self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', prompt=PROMPT.upper()))
+        self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', prompt='  ' + PROMPT.replace(' ', ' &nbsp; ')))
 
     def test_bench_pipeline(self):
         report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--modes', 'full,sparse',

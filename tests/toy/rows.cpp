@@ -27,18 +27,11 @@ models::ModelSpec describe_toy(const models::ModelFolder& folder) {
   spec.layout = models::LatentLayout::channels_first;
   spec.noise = spec.latents = spec.vae = models::Precision::fp32;
   spec.defaults = {
-      .width = 64, .height = 64, .frames = 9, .steps = 4, .guidance = 3, .fps = 8, .negative_prompt = "grey"};
+      .width = 64, .height = 64, .frames = 7, .steps = 4, .guidance = 3, .fps = 8, .negative_prompt = "grey"};
   if (const nlohmann::json boundary = folder.setting("boundary_ratio"); !boundary.is_null())
     spec.experts = {{.role = "transformer", .from_share = boundary.get<double>()},
                     {.role = "transformer_2", .guidance = 2}};
   return spec;
-}
-
-std::string without_capitals(const std::string& prompt) {
-  std::string cleaned = prompt;
-  for (char& c : cleaned)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return cleaned;
 }
 
 }  // namespace
@@ -53,7 +46,7 @@ models::Family toy_family() {
                     {"transformer_2", {"ToyTransformer3DModel"}, true},
                     {"vae", {"AutoencoderKLToy"}}},
           .settings = {"boundary_ratio"},
-          .prompt = {.clean = without_capitals, .encodes_padding = false},
+          .prompt = {.cleaned = true, .encodes_padding = false},
           .samplers = {{.name = "euler",
                         .class_name = "FlowMatchEulerDiscreteScheduler",
                         .kind = models::SamplerKind::flow_euler,

@@ -36,8 +36,8 @@ class Constant final : public Denoiser {
 ModelSpec two_experts() {
   ModelSpec spec;
   spec.experts = {{.role = "transformer", .from_share = 0.5}, {.role = "transformer_2", .guidance = 3}};
-  spec.scheduler.kind = SamplerKind::flow_euler;
-  spec.defaults = {.width = 8, .height = 8, .frames = 1, .steps = 4, .guidance = 4};
+  spec.samplers = {{.name = "euler", .class_name = "Euler", .kind = SamplerKind::flow_euler}};
+  spec.defaults = {.width = 8, .height = 8, .frames = 1, .steps = 4, .guidance = 4, .sampler = "Euler"};
   spec.text_length = 4;
   spec.latent_channels = 1;
   return spec;
@@ -56,7 +56,7 @@ class ExpertsTest : public ::testing::Test {
   }
   std::unique_ptr<Denoising> start(const std::shared_ptr<Experts>& experts) const {
     const GenerateSettings settings = resolve_request(request_, spec_);
-    return std::make_unique<Denoising>(experts, spec_.scheduler, request_, settings,
+    return std::make_unique<Denoising>(experts, scheduler_config(settings, spec_), request_, settings,
                                        DenoisingStart{.text = at::zeros({2, 1, 1}),
                                                       .latents = at::zeros({1, 1, 1, 8, 8}),
                                                       .generator = at::make_generator<at::CPUGeneratorImpl>(1)});
