@@ -25,6 +25,9 @@ struct ComponentLoaders {
 /// Of every class in the rows of families(); listed in loaders.cpp.
 const ComponentLoaders& component_loaders();
 
+/// Those that loaders.cpp lists, which are all that the program has.
+ComponentLoaders published_loaders();
+
 /// Residence::file, for an encoder that is used once: its layers are read while it runs, and the component must outlive
 /// it.
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, at::ScalarType dtype,

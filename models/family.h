@@ -38,6 +38,9 @@ struct Family {
 /// Every family, in the order in which help texts list them.
 const std::vector<Family>& families();
 
+/// Those that rows.cpp lists, which are all that the program has.
+std::vector<Family> published_families();
+
 /// The family of a pipeline class; nullptr where it is not supported.
 const Family* find_family(std::string_view pipeline_class);
 

@@ -1,4 +1,4 @@
-// Classes of components -> what loads them, alone in its object file as families/rows.cpp is.
+// Classes of the components of all published families -> what loads them.
 #include "models/components.h"
 #include "models/dit/cogvideox.h"
 #include "models/dit/wan.h"
@@ -8,12 +8,11 @@
 
 namespace sparsereel::models {
 
-const ComponentLoaders& component_loaders() {
-  static const ComponentLoaders loaders = {
+ComponentLoaders published_loaders() {
+  return {
       .text_encoders = {{"T5EncoderModel", load_t5_encoder}, {"UMT5EncoderModel", load_t5_encoder}},
       .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_dit}, {"WanTransformer3DModel", load_wan_dit}},
       .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae}, {"AutoencoderKLWan", load_wan_vae}}};
-  return loaders;
 }
 
 }  // namespace sparsereel::models

@@ -1,9 +1,6 @@
 // What loads the toy's components, beside those that the program has; and its decoder, which makes of each latent a
 // block of pixels.
 #include "models/components.h"
-#include "models/dit/cogvideox.h"
-#include "models/text/t5_encoder.h"
-#include "models/vae/cogvideox_vae.h"
 #include "models/weights/weights.h"
 #include "tests/toy/toy_dit.h"
 
@@ -59,12 +56,13 @@ std::unique_ptr<VaeDecoder> load_toy_vae(const Component& component, at::Device 
 namespace sparsereel::models {
 
 const ComponentLoaders& component_loaders() {
-  static const ComponentLoaders loaders = {
-      .text_encoders = {{"T5EncoderModel", load_t5_encoder}},
-      .transformers = {{"CogVideoXTransformer3DModel", load_cogvideox_dit},
-                       {"ToyTransformer3DModel", test::load_toy_dit}},
-      .vaes = {{"AutoencoderKLCogVideoX", load_cogvideox_vae}, {"AutoencoderKLToy", test::load_toy_vae}}};
-  return loaders;
+  static const ComponentLoaders table = [] {
+    ComponentLoaders loaders = published_loaders();
+    loaders.transformers.emplace("ToyTransformer3DModel", test::load_toy_dit);
+    loaders.vaes.emplace("AutoencoderKLToy", test::load_toy_vae);
+    return loaders;
+  }();
+  return table;
 }
 
 }  // namespace sparsereel::models

@@ -1,7 +1,6 @@
 // The program's families, and the toy's row.
 #include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/families/cogvideox.h"
 #include "models/samplers/flow_config.h"
 #include "tests/toy/toy_config.h"
 
@@ -63,8 +62,12 @@ models::Family toy_family() {
 namespace sparsereel::models {
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> rows = {cogvideox_family(), test::toy_family()};
-  return rows;
+  static const std::vector<Family> table = [] {
+    std::vector<Family> rows = published_families();
+    rows.push_back(test::toy_family());
+    return rows;
+  }();
+  return table;
 }
 
 }  // namespace sparsereel::models
