@@ -140,8 +140,7 @@ std::vector<OptionSpec> sampling() {
        .idle = {Idle::no_guidance}},
       {.names = "--guidance-passes",
        .kind = choice,
-       .help = "guidance asks the model twice a step, with and without the prompt: at once (batched), or one after the "
-               "other, which takes less memory and most often more time (in-turn) (default batched)",
+       .help = "in turn takes less memory, but longer (default batched)",
        .choices = {"batched", "in-turn"},
        .commands = that_denoise(),
        .recipe = InRecipe::value,
