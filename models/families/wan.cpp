@@ -107,7 +107,8 @@ Family wan_family() {
                         .class_name = "FlowMatchEulerDiscreteScheduler",
                         .kind = SamplerKind::flow_euler,
                         .parse = parse_flow_euler_config}},
-          .describe = describe_wan};
+          .describe = describe_wan,
+          .repository_of = wan_repository};
 }
 
 }  // namespace sparsereel::models
