@@ -73,6 +73,7 @@ ModelSpec describe_wan(const ModelFolder& folder) {
   spec.head_dim = config.attention_head_dim;
   spec.latent_channels = config.in_channels;
   spec.text_length = kTextLength;
+  spec.joint_text = false;
   spec.patch = config.patch_size;
   spec.stride = {vae.frames_a_latent(), vae.pixels_a_latent(), vae.pixels_a_latent()};
   spec.layout = LatentLayout::channels_first;

@@ -46,6 +46,7 @@ TEST_F(WanFamily, OneTransformerIsOneExpert) {
   EXPECT_EQ(model.layout, LatentLayout::channels_first);
   EXPECT_EQ(model.noise, Precision::fp32);
   EXPECT_EQ(model.text_length, 512);
+  EXPECT_EQ(token_count(model, latent_size(model, 9, 64, 48), 512), 3 * 4 * 3) << "text is no part of the sequence";
   EXPECT_EQ(model.marks.at("boundary_ratio"), "null");
   EXPECT_EQ(model.defaults.width, 832);
   EXPECT_TRUE(model.prompt.cleaned);
