@@ -168,9 +168,9 @@ at::Tensor Pipeline::token_ids(const char* name, const std::string& text, int64_
   return at::tensor(tokens.ids, at::kLong);
 }
 
-at::Tensor Pipeline::encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) {
+at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateSettings& settings,
+                                 std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
-  const GenerateSettings settings = resolve(request);
   std::vector<at::Tensor> rows;
   if (settings.guidance_scale > 1.0)
     rows.push_back(token_ids("negative prompt", request.negative_prompt, settings.max_sequence_length, warnings));
@@ -190,16 +190,16 @@ bool Pipeline::streams_text_encoder() const {
 at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
   if (!streams_text_encoder()) load_text_encoder();
   result.seconds.load_text_encoder = meter.lap();
-  at::Tensor text = encode_text(request, &result.warnings);
+  at::Tensor text = encode_text(request, result.settings, &result.warnings);
   release_text_encoder();
   result.seconds.text = meter.lap();
   result.memory.text = meter.take_peak();
   return text;
 }
 
-std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const at::Tensor& text) {
+std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
+                                                     const at::Tensor& text) {
   const c10::InferenceMode guard;
-  const GenerateSettings settings = resolve(request);
   load_transformer();
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   const auto noise = [&] {
@@ -216,7 +216,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& requ
 
 at::Tensor Pipeline::denoise_stage(const GenerateRequest& request, const GenerateObserver& observer,
                                    const at::Tensor& text, GenerateResult& result) {
-  const auto denoising = start_denoising(request, text);
+  const auto denoising = start_denoising(request, result.settings, text);
   denoising->attention().watcher = observer.attention;
   if (request.resume) denoising->resume(*request.resume);
   StageMeter meter(device_);
@@ -237,10 +237,11 @@ at::Tensor Pipeline::denoise_stage(const GenerateRequest& request, const Generat
   return denoising->latents();
 }
 
-GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
+GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateSettings& settings,
+                                  const GenerateObserver& observer) {
   const c10::InferenceMode guard;
   GenerateResult result;
-  result.settings = resolve(request);
+  result.settings = settings;
   if (!dit_) check_weights();
   const auto announce = [&](const char* stage) {
     if (observer.stage) observer.stage(stage);

@@ -95,8 +95,9 @@ std::vector<PlannedRow*> pending(const std::vector<PlannedRow*>& rows, const mod
                                  const std::vector<ManifestEntry>& entries, const BatchOptions& options,
                                  Renderer& renderer) {
   std::vector<PlannedRow*> left;
+  LoadedLatents latents;
   for (PlannedRow* row : rows) {
-    resolve_row(*row, pipeline);
+    resolve_row(*row, pipeline, latents);
     if (!row->cause.empty()) {
       renderer.fail(*row);
     } else if (const ManifestEntry* finished = find_finished(*row, entries, options.folder)) {

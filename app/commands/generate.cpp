@@ -164,10 +164,10 @@ void open_common(Common& common, std::vector<Planned>& videos) {
 void encode_once(Common& common, const models::GenerateRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   models::Pipeline& pipeline = *common.pipeline;
-  pipeline.resolve(request);
+  const models::GenerateSettings resolved = pipeline.resolve(request);
   pipeline.check_weights();
   if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
-  common.text = pipeline.encode_text(request, &common.text_warnings);
+  common.text = pipeline.encode_text(request, resolved, &common.text_warnings);
   pipeline.release_text_encoder();
   common.text_seconds = seconds_since(start);
 }
@@ -211,7 +211,7 @@ void make_video(const Planned& video, Common& common, RunReport& report) {
   for (const std::string& early :
        {models::frame_count_warning(resolved), unknown_words_warning(options.run.model, {options.request.prompt})})
     if (!early.empty()) warn(early);
-  models::GenerateResult result = pipeline->generate(options.request, observer);
+  models::GenerateResult result = pipeline->generate(options.request, resolved, observer);
   result.seconds.text += std::exchange(common.text_seconds, 0);
 
   progress.stage("write");

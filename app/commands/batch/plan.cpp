@@ -176,7 +176,7 @@ std::string pipeline_key(const PlannedRow& row) {
   return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + (run.offload ? "offload" : "");
 }
 
-void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
+void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, LoadedLatents& loaded) {
   attempt(row, [&] {
     GenerateOptions& options = row.options;
     if (output_kind(options.run.output) == OutputKind::png_folder)
@@ -184,13 +184,17 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
                       "a set's videos are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
     check_outputs(row.settings, options.run);
     check_profile(row.settings, options.profile, pipeline);
-    models::GenerateRequest request = options.request;
-    if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
-    const models::GenerateSettings resolved = pipeline.resolve(request);
+    if (!options.init_latents.empty()) {
+      at::Tensor& latents = loaded[options.init_latents];
+      if (!latents.defined()) latents = load_latents(options.init_latents).latents;
+      options.request.init_latents = latents;
+    }
+    row.resolved = pipeline.resolve(options.request);
     options.request.attention_mode = choose_attention_mode(row.settings, options, pipeline.device(), pipeline.dtype());
-    for (const std::string& warning : {profile_warning(options, resolved), models::frame_count_warning(resolved)})
+    for (const std::string& warning :
+         {profile_warning(options, row.resolved), models::frame_count_warning(row.resolved)})
       if (!warning.empty()) row.told.push_back(warning);
-    row.recipe = make_recipe(options, resolved, pipeline);
+    row.recipe = make_recipe(options, row.resolved, pipeline);
     for (const std::string& warning : recipe_mismatches(row.settings, row.recipe)) row.told.push_back(warning);
     row.identity = recipe_identity(row.recipe, options);
     // Files beside the video make no other recipe, but the row is not finished without them.

@@ -35,7 +35,8 @@ struct PlannedRow {
   std::string output;  // the video's name in the folder
   Settings settings;
   GenerateOptions options;
-  nlohmann::json recipe;              // resolved; empty where the row is bad
+  models::GenerateSettings resolved;  // where the row is not bad
+  nlohmann::json recipe;              // likewise, else empty
   std::string identity;               // likewise
   at::Tensor text;                    // its embeddings, on the CPU
   std::vector<std::string> told;      // warnings that come before the work
@@ -55,8 +56,11 @@ std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetS
 /// What only one pipeline at a time can serve: model, device, dtype and offload. Rows that are bad already share one.
 std::string pipeline_key(const PlannedRow& row);
 
+/// --init-latents by their file: rows that begin with the same ones share them.
+using LoadedLatents = std::map<std::filesystem::path, at::Tensor>;
+
 /// Checks the row against its model and fills in recipe and identity; an Error becomes the row's cause.
-void resolve_row(PlannedRow& row, const models::Pipeline& pipeline);
+void resolve_row(PlannedRow& row, const models::Pipeline& pipeline, LoadedLatents& loaded);
 
 /// The line that says that this very video is finished, where its files are still there and the video is what was
 /// written; null where there is none.

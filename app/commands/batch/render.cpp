@@ -17,7 +17,6 @@
 #include "app/denoising_checkpoint.h"
 #include "app/file_hash.h"
 #include "app/interrupt.h"
-#include "app/latents.h"
 #include "app/report.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
@@ -55,7 +54,7 @@ bool names_pipeline(const PlannedRow& row) {
   });
 }
 
-/// What encode_text() gives for a request.
+/// What encode_text() gives for a row.
 struct EncodedText {
   at::Tensor embeddings;  // on the CPU
   std::vector<std::string> warnings;
@@ -66,9 +65,9 @@ void name_latents(PlannedRow& row, const KeptLatents& kept) {
   if (!kept.saved().empty()) row.remedy += "; its latents are in " + kept.saved().string();
 }
 
-EncodedText encode_text(const models::GenerateRequest& request, models::Pipeline& pipeline) {
+EncodedText encode_text(const PlannedRow& row, models::Pipeline& pipeline) {
   EncodedText text;
-  text.embeddings = pipeline.encode_text(request, &text.warnings).to(at::kCPU);
+  text.embeddings = pipeline.encode_text(row.options.request, row.resolved, &text.warnings).to(at::kCPU);
   return text;
 }
 
@@ -131,10 +130,9 @@ void Renderer::encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pi
     if (interrupted()) throw models::Cancelled{};
     const models::GenerateRequest& request = row->options.request;
     attempt({row}, [&] {
-      const models::GenerateSettings settings = pipeline.resolve(request);
-      EncodedText& text =
-          texts[{request.prompt, request.negative_prompt, settings.max_sequence_length, settings.guidance_scale > 1}];
-      if (!text.embeddings.defined()) text = encode_text(request, pipeline);
+      EncodedText& text = texts[{request.prompt, request.negative_prompt, row->resolved.max_sequence_length,
+                                 row->resolved.guidance_scale > 1}];
+      if (!text.embeddings.defined()) text = encode_text(*row, pipeline);
       row->text = text.embeddings;
       row->warnings.insert(row->warnings.end(), text.warnings.begin(), text.warnings.end());
       return true;
@@ -146,7 +144,7 @@ void Renderer::encode(const std::vector<PlannedRow*>& rows, models::Pipeline& pi
 }
 
 models::GenerateObserver Renderer::observe(const PlannedRow& row) {
-  models::GenerateObserver observer = app::observe(progress_, row.recipe.at("steps").get<int64_t>());
+  models::GenerateObserver observer = app::observe(progress_, row.resolved.num_inference_steps);
   observer.cancelled = [this] { return interrupted() || write_failed_; };
   keep_checkpoints(observer, checkpoint_beside(row.options.run.output), row.identity, row.options.checkpoint_every, {},
                    [this, &row](const std::string& warning) { tally_.warnings.push_back(row.place + ": " + warning); });
@@ -158,7 +156,6 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
   models::GenerateRequest request = options.request;
   request.text = row.text;
   request.keep_transformer = true;
-  if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
   std::string other;  // the checkpoint of a row that has changed since is of no use
   request.resume = load_checkpoint(checkpoint_beside(options.run.output), row.identity, other);
   if (request.resume) row.resumed_at_step = request.resume->step;
@@ -168,7 +165,7 @@ models::GenerateResult Renderer::generate(PlannedRow& row, models::Pipeline& pip
     const std::string warning = kept.save(denoised.latents, dump(row.recipe));
     if (!warning.empty()) row.warnings.push_back(warning);
   };
-  models::GenerateResult result = pipeline.generate(request, observer);
+  models::GenerateResult result = pipeline.generate(request, row.resolved, observer);
   add_outcome(row.recipe, result);
   return result;
 }
