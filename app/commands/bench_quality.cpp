@@ -11,7 +11,6 @@
 #include "app/commands/bench/quality_runs.h"
 #include "app/commands/bench/run_settings.h"
 #include "app/commands/bench_plot.h"
-#include "app/commands/finish_video.h"
 #include "app/counted.h"
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/commands/finish_video.h"
 #include "app/commands/tune/session.h"
 #include "app/counted.h"
+#include "app/job/write.h"
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
