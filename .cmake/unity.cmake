@@ -6,7 +6,7 @@ function(sparsereel_unity target groups)
   endif()
   get_target_property(folder ${target} SOURCE_DIR)
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources EXCLUDE REGEX "_kernels\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "(_kernels|/families/table|/models/loader_table)\\.cpp$")  # the latter two may be replaced at link time
   list(TRANSFORM sources PREPEND ${folder}/ REGEX "^[^/]")
   execute_process(COMMAND python3 ${CMAKE_SOURCE_DIR}/.cmake/unity_groups.py ${groups} ${sources} OUTPUT_VARIABLE lines COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX MATCHALL "[^\n]+" lines "${lines}")

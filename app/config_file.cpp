@@ -12,6 +12,8 @@
 #include "app/text_file.h"
 #include "app/yaml_text.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/config_fields.h"
+#include "models/family.h"
 
 namespace sparsereel::app {
 namespace {
@@ -114,9 +116,10 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   check_keys(node, file, "", {"match", "architecture", "defaults"},
              "a model config has match, architecture and defaults");
   for (const auto& entry : node) require_map(entry.second, file, entry.first.Scalar());
-  if (!node["match"]) throw bad_file(file, "match is missing", "name class, layers, heads, patch_size_t");
-  check_keys(node["match"], file, "match.", {"class", "layers", "heads", "patch_size_t"},
-             "match has class, layers, heads and patch_size_t");
+  std::vector<std::string> keys = {"class", "layers", "heads"};
+  for (const std::string& mark : models::all_marks()) keys.push_back(mark);
+  if (!node["match"]) throw bad_file(file, "match is missing", "give it some of " + models::list_of(keys));
+  check_keys(node["match"], file, "match.", keys, "match has " + models::list_of(keys));
   for (const auto& entry : node["match"])
     if (!entry.second.IsScalar() && !entry.second.IsNull())
       throw bad_yaml(file, entry.second.Mark(), "match." + entry.first.Scalar() + " is not a single value",
@@ -171,7 +174,7 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
   if (!node["architecture"])
     throw bad_file(file, "architecture is missing",
                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
-  check_keys(node["architecture"], file, "architecture.", {"transformer", "vae", "text_encoder", "scheduler"},
+  check_keys(node["architecture"], file, "architecture.", models::architecture_keys(),
              "architecture has transformer, vae, text_encoder and scheduler");
   return {with_defaults(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
 }

@@ -60,7 +60,12 @@ struct CommandLine {
     collect_settings(settings, values, config);
   }
   void start(const char* command) { start_report(settings.text("report", ""), settings.flag("json"), command, report); }
-  NamedFile file_of(const char* option, const char* key) const { return {option, settings.text(key, "")}; }
+  /// `files`: those of the command that no option of the table names.
+  void check_distinct(Command command, std::vector<NamedFile> files) const {
+    for (const NamedFile& file : files_of(command, settings)) files.push_back(file);
+    files.push_back({"--config", config});
+    app::check_distinct(files);
+  }
 };
 
 /// Long names may be written with _ for -.
@@ -76,9 +81,9 @@ std::vector<std::string> normalised(int argc, char** argv) {
   return arguments;
 }
 
-void add_options(CLI::App& command, CommandLine& line, const std::vector<std::string>& keys) {
+void add_options(CLI::App& command, CommandLine& line, Command which) {
   for (const OptionSpec& spec : option_table()) {
-    if (!keys.empty() && std::find(keys.begin(), keys.end(), spec.key) == keys.end()) continue;
+    if (!takes(which, spec)) continue;
     const std::string key = spec.key;
     CLI::Option* option = nullptr;
     if (spec.kind == ValueKind::flag) {
@@ -120,7 +125,7 @@ void let_the_last_win(CLI::App& command) {
 void add_generate(CommandLine& line) {
   CLI::App* command = line.program.add_subcommand("generate", "one prompt -> one video");
   command->footer("sparsereel generate -p \"a red circle moving to the right on a blue background\" -o circle.mp4");
-  add_options(*command, line, {});
+  add_options(*command, line, Command::generate);
   command->callback([&line] {
     line.collect();
     choose_output(line.settings, video_count(line.settings), line.settings.whole("checkpoint_every").value_or(0) > 0);
@@ -134,7 +139,7 @@ void add_generate(CommandLine& line) {
 void add_batch(CommandLine& line) {
   CLI::App* command = line.program.add_subcommand("batch", "a prompt set -> a folder of videos");
   add_batch_options(*command, line.batch);
-  add_options(*command, line, batch_keys());
+  add_options(*command, line, Command::batch);
   command->callback([&line] {
     line.collect();
     batch({.command_line = line.values, .config_file = line.config, .merged = line.settings}, line.batch, line.report);
@@ -144,7 +149,7 @@ void add_batch(CommandLine& line) {
 void add_decode(CommandLine& line) {
   CLI::App* command = line.program.add_subcommand("decode", "saved latents -> video");
   command->add_option("LATENTS", line.path, "safetensors file, key latents")->type_name("FILE")->required();
-  add_options(*command, line, decode_keys());
+  add_options(*command, line, Command::decode);
   command->callback([&line] {
     line.collect();
     choose_output(line.settings, 1, false);
@@ -170,17 +175,12 @@ void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
   CLI::App* command =
       bench_command.add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
   add_bench_pipeline_options(*command, line.pipeline);
-  add_options(*command, line, bench::pipeline_keys());
+  add_options(*command, line, Command::bench_pipeline);
   command->callback([&line] {
     line.collect();
-    check_distinct({{"--output", line.pipeline.output},
-                    line.file_of("--report", "report"),
-                    {"--against", line.pipeline.against},
-                    {"--heat-map", line.pipeline.heat_map},
-                    line.file_of("--profile", "profile"),
-                    {"--config", line.config},
-                    line.file_of("--random-weights", "random_weights"),
-                    line.file_of("--prompt-file", "prompt_file")});
+    line.check_distinct(Command::bench_pipeline, {{"--output", line.pipeline.output},
+                                                  {"--against", line.pipeline.against},
+                                                  {"--heat-map", line.pipeline.heat_map}});
     line.settings.given_as_lists(line.pipeline.sparse.given());
     line.start("bench pipeline");
     bench_pipeline(line.settings, line.pipeline, line.report);
@@ -191,21 +191,18 @@ void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
   CLI::App* command = bench_command.add_subcommand(
       "quality", "what leaving blocks out costs in quality: videos beside full attention's");
   add_bench_quality_options(*command, line.quality);
-  add_options(*command, line, bench::quality_keys());
+  add_options(*command, line, Command::bench_quality);
   command->footer("sparsereel bench quality assets/prompts/tiny.txt --limit 4 --topk 0.5,0.3");
   command->callback([&line] {
     const bench::QualityOptions& options = line.quality;
     line.collect();
     std::vector<NamedFile> files = {{"--output", options.output},
-                                    line.file_of("--report", "report"),
                                     {"--plot", options.plot},
                                     {"the file of prompts", options.prompts},
-                                    {"--judge", options.judge},
-                                    {"--config", line.config},
-                                    line.file_of("--random-weights", "random_weights")};
+                                    {"--judge", options.judge}};
     for (const std::string& profile : split(options.lists.profile.value_or(""), ','))
       files.push_back({"--profile", profile});
-    check_distinct(files);
+    line.check_distinct(Command::bench_quality, std::move(files));
     line.settings.given_as_lists(line.quality.lists.selection.given());
     line.start("bench quality");
     bench_quality(line.settings, options, line.report);
@@ -237,17 +234,14 @@ void add_tune(CommandLine& line) {
   CLI::App* command =
       line.program.add_subcommand("tune", "how sparse each head may be, under error bounds and in a time budget");
   add_tune_options(*command, line.tune);
-  add_options(*command, line, tuning::tune_keys());
+  add_options(*command, line, Command::tune);
   command->callback([&line] {
     line.collect();
-    check_distinct({{"--output", line.tune.output},
-                    {"the profile that misses the floor", tuning::missed_beside(line.tune.output)},
-                    {"the search beside --output", tuning::state_beside(line.tune.output)},
-                    {"--heat-map", line.tune.heat_map},
-                    line.file_of("--report", "report"),
-                    {"the file of prompts", line.tune.prompts},
-                    {"--config", line.config},
-                    line.file_of("--random-weights", "random_weights")});
+    line.check_distinct(Command::tune, {{"--output", line.tune.output},
+                                        {"the profile that misses the floor", tuning::missed_beside(line.tune.output)},
+                                        {"the search beside --output", tuning::state_beside(line.tune.output)},
+                                        {"--heat-map", line.tune.heat_map},
+                                        {"the file of prompts", line.tune.prompts}});
     line.start("tune");
     tune(line.settings, line.tune, line.report);
   });
@@ -268,7 +262,7 @@ void add_inspect_and_config(CommandLine& line) {
   CLI::App* config_command = line.program.add_subcommand("config", "settings");
   config_command->require_subcommand(1);
   CLI::App* show_command = config_command->add_subcommand("show", "what would run, and where each value comes from");
-  add_options(*show_command, line, {});
+  add_options(*show_command, line, Command::generate);
   show_command->callback([&line] {
     collect_settings(line.settings, line.values, line.config);
     show_config(line.settings);

@@ -46,8 +46,6 @@ std::string read_prompt(const Settings& settings, bool needed) {
 /// The request's policy becomes the profile's; --dense-steps and --dense-layers beside --profile win over its own.
 TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) {
   const fs::path file = settings.text("profile", "");
-  for (const std::string& key : models::selection_keys())
-    refuse_idle(settings, key, "profile", "with --profile, which has a policy for each head");
   const attention::Profile profile = read_profile(file);
   const attention::HeadPolicy defaults = policy.defaults;
   const int64_t dense_steps = policy.dense_steps, dense_layers = policy.dense_layers;
@@ -79,8 +77,15 @@ models::ModelFolder folder_of(const Architecture& architecture) {
                                                   architecture.components);
 }
 
-void refuse_idle(const Settings& settings, const models::IdleOptions& idle) {
-  for (const std::string& key : idle.keys) refuse_idle(settings, key, idle.beside, idle.why);
+/// Of every command that denoises.
+std::vector<IdleCause> causes_of_denoising(const Settings& settings, const GenerateOptions& options) {
+  const double guidance = options.request.guidance_scale.value_or(settings.fallbacks().guidance);
+  const std::string given = settings.has("cfg_scale") ? settings.describe("cfg_scale") : "the model's default";
+  std::vector<IdleCause> causes = {
+      {Idle::no_guidance, "cfg_scale", models::why_idle_without_guidance(guidance, given)}};
+  if (options.run.offload)
+    causes.push_back({Idle::on_a_cpu, "device", models::why_idle_offload(models::resolve_device(options.run.device))});
+  return causes;
 }
 
 }  // namespace
@@ -151,17 +156,6 @@ std::string profile_warning(const GenerateOptions& options, const models::Genera
          "): its error bounds are not known to hold here";
 }
 
-void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why) {
-  const Setting* setting = settings.find(idle);
-  if (setting == nullptr) return;
-  const Setting* by = settings.find(cause);
-  const bool overridden = by != nullptr ? by->source > setting->source : setting->source == Source::matched_config;
-  if (overridden) return;
-  std::string other = cause;
-  std::replace(other.begin(), other.end(), '_', '-');
-  throw bad_input(settings.describe(idle) + " has no effect " + why, "leave it out, or change --" + other);
-}
-
 fs::path model_path(const Settings& settings) {
   if (const auto model = settings.text("model")) {
     if (model->empty()) throw bad_option("model", "is empty", "name a folder, or leave it out for the tiny model");
@@ -180,7 +174,9 @@ models::ModelFolder open_model(const RunOptions& run) {
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
-  return models::Pipeline::open(std::move(folder), {.device = run.device, .dtype = run.dtype, .offload = run.offload});
+  return models::Pipeline::open(
+      std::move(folder),
+      {.device = run.device, .dtype = run.dtype, .vae_dtype = run.vae_dtype, .offload = run.offload});
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
@@ -208,15 +204,9 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string(), matched->places);
 }
 
-const std::vector<std::string>& decode_keys() {
-  static const std::vector<std::string> keys = {"model",       "random_weights", "fps",    "device", "dtype",
-                                                "vae_tiling",  "threads",        "output", "crf",    "codec",
-                                                "no_metadata", "contact_sheet",  "report", "quiet",  "json"};
-  return keys;
-}
-
 void choose_output(Settings& settings, int64_t count, bool resumes) {
   if (settings.has("output")) return;
+  resumes = resumes && !is_random_seed(settings.text("seed", ""));
   const fs::path first = kDefaultOutput;
   fs::path name = first;
   std::error_code ignored;
@@ -245,6 +235,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.metadata = !settings.flag("no_metadata");
   run.device = settings.text("device", "auto");
   run.dtype = settings.text("dtype", "auto");
+  run.vae_dtype = settings.text("vae_dtype", "auto");
   run.offload = settings.flag("offload");
   run.vae_tiling = models::parse_vae_tiling(settings.text("vae_tiling", "auto"));
   run.threads = settings.whole("threads");
@@ -265,15 +256,15 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
 
   models::GenerateRequest& request = options.request;
   request.prompt = read_prompt(settings, prompt_needed);
-  request.negative_prompt = settings.text("negative_prompt", "");
+  request.negative_prompt = settings.text("negative_prompt", settings.fallbacks().negative_prompt);
   request.seed = read_seed(settings, options.random_seed);
-  if (options.random_seed && options.checkpoint_every > 0)
-    throw bad_input(settings.describe("checkpoint_every") +
-                        " has no effect with a random seed: the same command makes another video",
-                    "give the seed as a number");
+  if (options.random_seed) options.checkpoint_every = 0;  // the same command makes another video
   request.num_inference_steps = settings.whole("steps");
   request.guidance_scale = settings.number("cfg_scale");
+  request.guidance_scale_2 = settings.number("cfg_scale_2");
+  request.flow_shift = settings.number("flow_shift");
   request.use_dynamic_cfg = settings.flag("dynamic_cfg");
+  request.guidance_passes = models::parse_guidance_passes(settings.text("guidance_passes", "batched"));
   request.scheduler = settings.text("scheduler", "");
   request.max_sequence_length = settings.whole("max_sequence_length");
   request.width = settings.whole("width");
@@ -283,18 +274,43 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   if (settings.has("profile")) options.profile = apply_profile(settings, request.attention_policy);
   request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
   request.vae_tiling = options.run.vae_tiling;
-  if (request.guidance_scale)
-    refuse_idle(settings, models::idle_beside_guidance(*request.guidance_scale, settings.describe("cfg_scale")));
+  options.idle = causes_of_denoising(settings, options);
   return options;
 }
 
-attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
-                                      at::ScalarType dtype) {
-  const attention::Mode mode = models::choose_attention_mode(options.attention_mode, device, dtype);
-  refuse_idle(settings, models::idle_beside(mode, named(settings, "attention", attention::name(mode))));
-  if (!options.profile)
-    refuse_idle(settings, models::idle_beside(options.request.attention_policy, named(settings, "dropped", "none")));
-  return mode;
+void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline) {
+  attention::Mode& mode = options.request.attention_mode;
+  mode = models::choose_attention_mode(options.attention_mode, pipeline.device(), pipeline.dtype());
+  const std::string every_block = models::why_idle(mode, named(settings, "attention", attention::name(mode)));
+  options.idle.push_back({Idle::every_block, "attention", every_block});
+  if (!every_block.empty()) options.profile.reset();
+  check_profile(settings, options.profile, pipeline);
+  if (options.profile)
+    options.idle.push_back(
+        {Idle::profile, "profile", "with " + settings.describe("profile") + ", which has a policy for each head"});
+  else
+    options.idle.push_back({Idle::no_means, "dropped",
+                            models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
+  if (pipeline.spec().experts.size() == 1)
+    options.idle.push_back({Idle::one_transformer, "model", "for a model of one transformer"});
+  if (!models::has_flow_shift(options.request, pipeline.spec()))
+    options.idle.push_back({Idle::no_flow, "scheduler", "with a scheduler that is not of flow matching"});
+  if (options.random_seed)
+    options.idle.push_back(
+        {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});
+  for (IdleCause& cause : idle_beside_output(settings, options.run)) options.idle.push_back(std::move(cause));
+}
+
+std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run) {
+  const OutputKind kind = output_kind(run.output);
+  // By its kind, not its name: many rows of a set share one warning.
+  const std::string given = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string();
+  std::vector<IdleCause> causes;
+  if (kind != OutputKind::encoded)
+    causes.push_back({Idle::not_encoded, "output", "on " + given + ": it is for .mp4, .mov, .mkv and .webm"});
+  if (kind == OutputKind::safetensors && !settings.has("save_latents"))
+    causes.push_back({Idle::no_frame_rate, "output", "on " + given + ", which holds frames alone"});
+  return causes;
 }
 
 }  // namespace sparsereel::app

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/idle.h"
 #include "app/media/video.h"
 #include "app/settings.h"
 #include "attention/profile.h"
@@ -30,7 +31,7 @@ struct RunOptions {
   VideoOptions video;                   // without the recipe, which is known at the end
   bool metadata = true;
   std::string device = "auto";
-  std::string dtype = "auto";
+  std::string dtype = "auto", vae_dtype = "auto";
   bool offload = false;
   models::VaeTiling vae_tiling = models::VaeTiling::automatic;
   std::optional<int64_t> threads;
@@ -55,6 +56,7 @@ struct GenerateOptions {
   std::filesystem::path init_latents;             // empty: noise
   int64_t checkpoint_every = 0;                   // steps from one denoising checkpoint to the next; 0: none
   std::optional<TunedProfile> profile;            // its policy is the request's
+  std::vector<IdleCause> idle;                    // what leaves options without effect
 };
 
 /// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws
@@ -73,8 +75,7 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::M
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run);
 
 RunOptions read_run_options(const Settings& settings);
-/// Throws Error naming the option that is out of range or would have no effect. `prompt_needed` is false for `config
-/// show`.
+/// Throws Error naming the option that is out of range. `prompt_needed` is false for `config show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
 /// Throws Error naming the file where it is no profile.
@@ -97,16 +98,12 @@ attention::Policy read_untuned_policy(const Settings& settings);
 /// What to know where the profile was made for another size, number of steps or order of the tokens; empty: nothing.
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings);
 
-/// Attention's mode on this device, by default sparse where that runs. Throws Error where the device cannot run the
-/// mode asked for with this dtype, or where options of the block selection are given to a mode without one.
-attention::Mode choose_attention_mode(const Settings& settings, const GenerateOptions& options, at::Device device,
-                                      at::ScalarType dtype);
+/// Completes the options of a video with what depends on the model and the device: attention's mode, by default sparse
+/// where that runs, and what is idle. Throws Error where the device cannot run the mode asked for with this dtype, and
+/// for a profile that does not fit the model.
+void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
-/// Throws when `idle` was given by a source at least as strong as the one that gave `cause`: a stronger choice
-/// overrides silently, an equal or weaker one means that the user expects an effect that will not come.
-void refuse_idle(const Settings& settings, const std::string& idle, const std::string& cause, const std::string& why);
-
-/// Keys of the options that `decode` takes.
-const std::vector<std::string>& decode_keys();
+/// What the output leaves without effect.
+std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run);
 
 }  // namespace sparsereel::app

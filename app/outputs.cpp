@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cctype>
 #include <functional>
 #include <utility>
@@ -27,15 +26,9 @@ fs::path resolved(const fs::path& path) {
 }
 
 std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config, const fs::path& decoded) {
-  std::vector<NamedFile> files;
   const fs::path output = settings.text("output", kDefaultOutput);
-  files.push_back({"--output", output});
+  std::vector<NamedFile> files = files_of(decoded.empty() ? Command::generate : Command::decode, settings);
   files.push_back({"the recipe of the video", recipe_beside(output)});  // --no-metadata removes the one that is there
-  std::vector<const char*> keys = {"contact_sheet", "report", "random_weights"};
-  if (decoded.empty()) keys.insert(keys.end(), {"save_latents", "init_latents", "prompt_file", "from", "profile"});
-  for (const char* key : keys) {
-    if (const auto path = settings.text(key)) files.push_back({find_option(key)->names, *path});
-  }
   if (const auto from = settings.text("from"); from && decoded.empty())
     files.push_back({"the recipe of --from", recipe_beside(*from)});
   files.push_back({"--config", config});
@@ -60,6 +53,14 @@ bool same_file(const fs::path& a, const fs::path& b) {
   return resolved(a) == resolved(b) || (fs::equivalent(a, b, error) && !error);
 }
 
+std::vector<NamedFile> files_of(Command command, const Settings& settings) {
+  std::vector<NamedFile> files;
+  for (const OptionSpec& option : option_table())
+    if (option.kind == ValueKind::file && takes(command, option))
+      files.push_back({option_name(option.key), settings.text(option.key, "")});
+  return files;
+}
+
 void check_distinct(const std::vector<NamedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -75,10 +76,6 @@ void check_distinct_files(const Settings& settings, const fs::path& config, cons
 }
 
 void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
-  if (output_kind(run.output) != OutputKind::encoded) {
-    for (const char* key : {"crf", "codec"})
-      refuse_idle(settings, key, "output", "on " + run.output.string() + ": it is for .mp4, .mov, .mkv and .webm");
-  }
   VideoOptions video = run.video;
   video.recipe = run.metadata ? "{}" : "";
   check_output(run.output, video);

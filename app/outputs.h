@@ -22,12 +22,14 @@ struct NamedFile {
 /// Whatever they are called, and whether or not they are there.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
+/// Those that the command's options of the table name.
+std::vector<NamedFile> files_of(Command command, const Settings& settings);
+
 /// Throws Error when two of the files are one. Comes before the report is begun, since failed runs write it too.
 void check_distinct(const std::vector<NamedFile>& files);
 
 /// The same for the files of `generate` and `decode`: outputs, the report among them, and what the run reads (`config`,
-/// the file of --config; `decoded`, the latents of `decode`; --random-weights, --init-latents, --prompt-file; empty
-/// paths where there is none).
+/// the file of --config; `decoded`, the latents of `decode`; empty paths where there is none).
 void check_distinct_files(const Settings& settings, const std::filesystem::path& config,
                           const std::filesystem::path& decoded);
 

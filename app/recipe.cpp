@@ -1,7 +1,6 @@
 // Reads the recipe of a video as option values; see recipe.h.
 #include "app/recipe.h"
 
-#include <array>
 #include <map>
 #include <set>
 
@@ -9,7 +8,6 @@
 #include "app/media/video.h"
 #include "attention/policy.h"
 #include "hilbert/error.h"
-#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -18,28 +16,20 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRandomWeights = "random weights of ";
 
-/// The options that a recipe may set: those that make the picture. Whoever made the file must not choose what is
+/// Options whose value a recipe may set: those that make the picture. Whoever made the file must not choose what is
 /// written where.
-const std::set<std::string, std::less<>> kOptions = {"prompt",       "negative_prompt",
-                                                     "seed",         "steps",
-                                                     "cfg_scale",    "dynamic_cfg",
-                                                     "scheduler",    "width",
-                                                     "height",       "frames",
-                                                     "fps",          "dtype",
-                                                     "device",       "max_sequence_length",
-                                                     "topk",         "cdf",
-                                                     "codec",        "attention",
-                                                     "crf",          "dense_steps",
-                                                     "dense_layers", "threads",
-                                                     "similarity",   "pv_threshold",
-                                                     "token_order",  "vae_tiling",
-                                                     "error",        "dropped",
-                                                     "select",       "cell"};
-/// Options whose file a recipe knows by its name only.
-constexpr std::array<std::pair<const char*, const char*>, 2> kFiles = {
-    {{"init_latents", "--init-latents"}, {"profile", "--profile"}}};
+bool is_value(const std::string& key) {
+  const OptionSpec* option = find_option(key);
+  return option != nullptr && option->key == key && option->recipe == InRecipe::value;
+}
+
 /// What it says beside options.
-const std::set<std::string, std::less<>> kFacts = {"version", "sparsity", "model", "init_latents", "profile"};
+bool is_fact(const std::string& key) {
+  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model"};
+  const OptionSpec* option = find_option(key);
+  return facts.contains(key) || (option != nullptr && option->recipe == InRecipe::file);
+}
+
 /// Hashes of what it knows by name, for recipe_mismatches().
 const std::map<std::string, const char*, std::less<>> kHashes = {
     {"model_sha256", "model"}, {"init_latents_sha256", "file of --init-latents"}, {"profile_sha256", "profile"}};
@@ -63,8 +53,8 @@ nlohmann::json read_fields(const fs::path& video) {
 std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {
   std::map<std::string, std::string> values;
   for (const auto& [key, value] : recipe.items()) {
-    if (kFacts.contains(key) || kHashes.contains(key)) continue;
-    if (!kOptions.contains(key))
+    if (is_fact(key) || kHashes.contains(key)) continue;
+    if (!is_value(key))
       throw bad_option("from", video.string() + ": this version does not know the recipe's " + key,
                        "use version " + text_of(recipe, "version") + " of the program, or give the options one by one");
     if (!value.is_string() && !value.is_number() && !value.is_boolean())
@@ -107,8 +97,8 @@ void add_published_method(std::map<std::string, std::string>& values) {
 
 /// What is given beside the recipe decides about sparsity by itself.
 bool overrides_profile(const Settings& settings) {
-  for (const std::string& key : models::selection_keys())
-    if (settings.has(key)) return true;
+  for (const OptionSpec& option : option_table())
+    if (is_idle(option, Idle::profile) && settings.has(option.key)) return true;
   const std::string attention = settings.text("attention", "");
   return attention == "full" || attention == "quantized";
 }
@@ -129,11 +119,11 @@ void add_recipe(Settings& settings, const fs::path& video) {
                            std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
     values[model->first] = model->second.string();
   }
-  for (const auto& [key, option] : kFiles) {
-    if (key == std::string_view("profile") && overrides_profile(settings)) continue;
-    if (recipe.contains(key) && !settings.has(key))
-      throw bad_option("from", video.string() + ": it was made with the file " + text_of(recipe, key),
-                       std::string("name that file with ") + option);
+  for (const OptionSpec& option : option_table()) {
+    if (option.recipe != InRecipe::file || (option.key == "profile" && overrides_profile(settings))) continue;
+    if (recipe.contains(option.key) && !settings.has(option.key))
+      throw bad_option("from", video.string() + ": it was made with the file " + text_of(recipe, option.key),
+                       "name that file with " + option_name(option.key));
   }
   if (recipe.contains("profile") && settings.has("profile")) keep_beside_profile(settings, values, video);
   settings.add(Source::recipe, values, video.string());

@@ -104,7 +104,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            {"model", options.run.model_name},
                            {"model_sha256", pipeline.model_hash()},
                            {"prompt", request.prompt},
-                           {"negative_prompt", request.negative_prompt},
+                           {"negative_prompt", *request.negative_prompt},
                            {"seed", request.seed},
                            {"steps", settings.num_inference_steps},
                            {"cfg_scale", settings.guidance_scale},
@@ -119,9 +119,14 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            {"attention", attention::name(request.attention_mode)},
                            {"token_order", hilbert::name(request.token_order)},
                            {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
-  if (settings.guidance_scale <= 1) {  // without guidance these have no effect, and are refused
+  if (settings.guidance_scale_2 && settings.guidance_scale > 1) recipe["cfg_scale_2"] = *settings.guidance_scale_2;
+  if (settings.flow_shift) recipe["flow_shift"] = *settings.flow_shift;
+  if (pipeline.vae_dtype() != pipeline.dtype()) recipe["vae_dtype"] = models::dtype_name(pipeline.vae_dtype());
+  if (settings.guidance_scale <= 1) {  // without guidance these have no effect
     recipe.erase("negative_prompt");
     recipe.erase("dynamic_cfg");
+  } else if (settings.guidance_passes != models::GuidancePasses::batched) {  // rounds otherwise
+    recipe["guidance_passes"] = models::name(settings.guidance_passes);
   }
   set_encoding(recipe, options.run);
   if (options.run.threads) recipe["threads"] = *options.run.threads;

@@ -2,7 +2,6 @@
 #include "app/settings.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -15,40 +14,33 @@ namespace fs = std::filesystem;
 
 /// An option, or one value of it.
 struct Choice {
-  const char* key;
-  const char* value = nullptr;
+  std::string key;
+  std::string value = {};  // empty: any
 
   bool is(const std::string& name, const std::string& given) const {
-    return name == key && (value == nullptr || given == value);
+    return name == key && (value.empty() || given == value);
   }
 };
 
 /// Choices of which a source may make only one; a stronger source's choice removes the weaker one's other.
-constexpr std::array<std::pair<Choice, Choice>, 10> kExclusive = {{
-    {{"model"}, {"random_weights"}},
-    {{"prompt"}, {"prompt_file"}},
-    {{"topk"}, {"cdf"}},
-    {{"topk"}, {"error"}},
-    {{"cdf"}, {"error"}},
-    {{"dropped", "none"}, {"select", "error"}},
-    {{"dropped", "none"}, {"error"}},
-    {{"select", "mass"}, {"error"}},
-    {{"size"}, {"width"}},
-    {{"size"}, {"height"}},
-}};
+const std::vector<std::pair<Choice, Choice>>& exclusions() {
+  static const std::vector<std::pair<Choice, Choice>> all = [] {
+    std::vector<std::pair<Choice, Choice>> pairs;
+    for (const OptionSpec& option : option_table())
+      for (const Exclusion& each : option.excludes)
+        pairs.push_back({{option.key, each.value}, {each.other, each.other_value}});
+    return pairs;
+  }();
+  return all;
+}
 
 std::vector<Choice> excluded_by(const std::string& key, const std::string& value) {
   std::vector<Choice> result;
-  for (const auto& [first, second] : kExclusive) {
+  for (const auto& [first, second] : exclusions()) {
     if (first.is(key, value)) result.push_back(second);
     if (second.is(key, value)) result.push_back(first);
   }
   return result;
-}
-
-std::string option_name(std::string key) {
-  std::replace(key.begin(), key.end(), '_', '-');
-  return "--" + key;
 }
 
 /// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
@@ -62,7 +54,7 @@ std::string label(const std::string& key, Source source, const std::string& file
 /// The same of a choice that was made: with its value where that matters.
 std::string label(const Choice& choice, const Setting& setting) {
   return label(choice.key, setting.source, setting.file, setting.mark) +
-         (choice.value == nullptr ? "" : std::string(" ") + choice.value);
+         (choice.value.empty() ? "" : " " + choice.value);
 }
 
 Place place_of(const Places& places, const std::string& key) {
@@ -137,7 +129,7 @@ void refuse_both(const std::map<std::string, Setting>& added) {
     const auto found = added.find(choice.key);
     return found != added.end() && choice.is(choice.key, found->second.value) ? &found->second : nullptr;
   };
-  for (const auto& [first, second] : kExclusive) {
+  for (const auto& [first, second] : exclusions()) {
     const Setting *one = made(first), *other = made(second);
     if (one != nullptr && other != nullptr)
       throw bad_input(label(first, *one) + " and " + label(second, *other) + " exclude each other", "give one of them");
@@ -149,7 +141,7 @@ void expand_size(std::map<std::string, Setting>& added) {
   const auto place = added.find("size");
   if (place == added.end()) return;
   const Setting size = place->second;
-  const size_t cross = size.value.find('x');
+  const size_t cross = size.value.find_first_of("x*");  // some programs write 1280*720
   const std::string width = size.value.substr(0, cross);
   const std::string height = cross == std::string::npos ? "" : size.value.substr(cross + 1);
   if (!parse<int64_t>(width) || !parse<int64_t>(height))
@@ -196,7 +188,7 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
 /// A stronger source has already given `key`, or made a choice that excludes this value of it.
 bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
   std::vector<Choice> choices = excluded_by(key, value);
-  choices.push_back({key.c_str()});
+  choices.push_back({key});
   return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
     const Setting* setting = find(choice.key);
     return setting != nullptr && setting->source > source && choice.is(choice.key, setting->value);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/option_table.h"
 #include "hilbert/error.h"
 #include "models/spec.h"
 
@@ -20,23 +21,6 @@ constexpr std::string_view kRandomSeed = "random";
 inline bool is_random_seed(std::string_view text) {
   return text == kRandomSeed || text == "-1";
 }
-
-enum class ValueKind { text, file, folder, whole, number, size, seed, flag, choice };
-
-/// One option: its key in YAML files is its first long name with '_' for '-'.
-struct OptionSpec {
-  std::string key;    // "steps"
-  std::string names;  // as CLI11 takes them: "--steps,--num-inference-steps"
-  ValueKind kind = ValueKind::text;
-  std::string help;
-  std::string group;                 // heading in --help
-  std::vector<std::string> choices;  // of ValueKind::choice
-};
-
-/// Every option that `generate` has; the other commands take some of them.
-const std::vector<OptionSpec>& option_table();
-/// The option with this key, or with one of its other long names written with '_'; nullptr where there is none.
-const OptionSpec* find_option(std::string_view key);
 
 /// Where a value comes from; a later one wins.
 enum class Source { matched_config, recipe, config_file, command_line, row };  // row: of a prompt set

@@ -38,8 +38,9 @@ std::vector<Settings> settings_of_videos(const Settings& settings) {
   for (int64_t i = 0; i < count; ++i) {
     std::map<std::string, std::string> own = {{"seed", std::to_string(request.seed + static_cast<uint64_t>(i))},
                                               {"prompt", request.prompt}};
-    for (const char* key : {"output", "contact_sheet", "save_latents"})
-      if (const auto file = settings.text(key)) own[key] = numbered(*file, i, count).string();
+    for (const OptionSpec& option : option_table())
+      if (const auto file = settings.text(option.key); file && option.scope == Scope::one_video)
+        own[option.key] = numbered(*file, i, count).string();
     videos.push_back(settings);
     videos.back().add(Source::row, own, "video " + std::to_string(i + 1));
   }

@@ -273,9 +273,8 @@ Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   return CudaCall(q, k, v, context, scale, workspace).run();
 }
 
-bool has_prologue_kernel(const Prologue& prologue, const at::Tensor& x) {
-  return is_half_on_cuda(x) && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256 &&
-         !(prologue.across_heads && prologue.norm != Prologue::Norm::none);
+bool has_prologue_kernel(const at::Tensor& x) {
+  return is_half_on_cuda(x) && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256;
 }
 
 at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,
@@ -284,6 +283,9 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
   Kept kept;
   const at::Tensor in = loadable(x);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+  const bool across = prologue.across_heads && prologue.norm != Prologue::Norm::none;
+  const at::Tensor moments =
+      across ? at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat)) : at::Tensor();
   const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .heads = static_cast<int>(x.size(2)),
@@ -293,7 +295,8 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
                                    .out = view_of(out),
                                    .prologue = prologue_of(prologue, kept),
                                    .weight = kept.pointer(weight),
-                                   .bias = kept.pointer(bias)};
+                                   .bias = kept.pointer(bias),
+                                   .moments = across ? moments.mutable_data_ptr<float>() : nullptr};
   check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
   return out;
 }

@@ -10,9 +10,8 @@ namespace sparsereel::attention {
 Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
                    Workspace& workspace);
 
-/// Whether prologue_on_cuda() takes x [B, N, H, D]: fp16 or bf16 on a GPU, D a multiple of 16 up to 256, a norm per
-/// head or none.
-bool has_prologue_kernel(const Prologue& prologue, const at::Tensor& x);
+/// Whether prologue_on_cuda() takes x [B, N, H, D]: fp16 or bf16 on a GPU, D a multiple of 16 up to 256.
+bool has_prologue_kernel(const at::Tensor& x);
 
 /// prologue(x), contiguous, with this weight and bias (q's or k's).
 at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const at::Tensor& weight,

@@ -101,7 +101,7 @@ at::Tensor apply(const Prologue& prologue, const at::Tensor& x, const at::Tensor
   if (!normalises && !rotates) return x;
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return run_on_cpu(prologue, x, weight, bias);
 #ifdef SPARSEREEL_CUDA
-  if (has_prologue_kernel(prologue, x)) return prologue_on_cuda(prologue, x, weight, bias);
+  if (has_prologue_kernel(x)) return prologue_on_cuda(prologue, x, weight, bias);
 #endif
   at::Tensor result = normalises ? normalise(prologue, x, weight, bias) : x;
   return rotates ? rotate(prologue, result) : result;

@@ -1,28 +1,19 @@
-// Classes of components -> what loads them; every class of a row of family.cpp is here.
+// Looks loaders up by class.
 #include "models/components.h"
-
-#include <map>
-#include <string>
-
-#include "models/dit/cogvideox.h"
-#include "models/dit/wan.h"
-#include "models/vae/cogvideox_vae.h"
 
 namespace sparsereel::models {
 
+std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+                                               Residence residence) {
+  return component_loaders().text_encoders.at(component.class_name)(component, device, dtype, residence);
+}
+
 std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, at::ScalarType dtype, bool offload) {
-  static const std::map<std::string, decltype(&load_dit)> loaders = {
-      {"CogVideoXTransformer3DModel", load_cogvideox_dit},
-      {"WanTransformer3DModel", load_wan_dit},
-  };
-  return loaders.at(component.class_name)(component, device, dtype, offload);
+  return component_loaders().transformers.at(component.class_name)(component, device, dtype, offload);
 }
 
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype) {
-  static const std::map<std::string, decltype(&load_vae)> loaders = {
-      {"AutoencoderKLCogVideoX", load_cogvideox_vae},
-  };
-  return loaders.at(component.class_name)(component, device, dtype);
+  return component_loaders().vaes.at(component.class_name)(component, device, dtype);
 }
 
 }  // namespace sparsereel::models

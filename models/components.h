@@ -1,12 +1,37 @@
-// Loads denoisers and decoders by the class that model_index.json names.
+// Loads text encoders, denoisers and decoders by the class that model_index.json names.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "models/dit/denoiser.h"
+#include "models/text/text_encoder.h"
 #include "models/vae/vae.h"
+#include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
+
+/// By class.
+struct ComponentLoaders {
+  template <typename Kind, typename... More>
+  using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, at::ScalarType, More...)>;
+
+  Map<TextEncoder, Residence> text_encoders;
+  Map<Denoiser, bool> transformers;
+  Map<VaeDecoder> vaes;
+};
+
+/// Of every class in the rows of families(); listed in loaders.cpp.
+const ComponentLoaders& component_loaders();
+
+/// Those that loaders.cpp lists, which are all that the program has.
+ComponentLoaders published_loaders();
+
+/// Residence::file, for an encoder that is used once: its layers are read while it runs, and the component must outlive
+/// it.
+std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+                                               Residence residence = Residence::device);
 
 /// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
 std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, at::ScalarType dtype,

@@ -23,14 +23,13 @@ bool all_finite(const at::Tensor& tensor) {
 
 }  // namespace
 
-Denoising::Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
+Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const GenerateRequest& request,
                      const GenerateSettings& settings, DenoisingStart start)
-    : denoiser_(std::move(denoiser)),
-      settings_(settings),
-      guidance_(settings.guidance_scale, request.use_dynamic_cfg, settings.num_inference_steps,
-                settings.guidance_passes),
-      state_(std::move(start)) {
-  scheduler.class_name = settings.scheduler;
+    : experts_(std::move(experts)), settings_(settings), state_(std::move(start)) {
+  for (size_t expert = 0; expert < experts_->size(); ++expert) {
+    const double scale = expert == 0 ? settings.guidance_scale : settings.guidance_scale_2.value();
+    guidance_.emplace_back(scale, request.use_dynamic_cfg, settings.num_inference_steps, settings.guidance_passes);
+  }
   sampler_ = make_sampler(scheduler, settings.num_inference_steps);
   attention_.mode = request.attention_mode;
   attention_.policy = request.attention_policy;
@@ -39,10 +38,12 @@ Denoising::Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig schedul
 }
 
 at::Tensor Denoising::predict(double timestep, AttentionRun& run) const {
-  return guidance_.predict(
+  const size_t expert = experts_->at(timestep);
+  Denoiser& denoiser = experts_->load(expert);
+  return guidance_[expert].predict(
       state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
         const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
-        return denoiser_->forward(latents, text, timesteps, run);
+        return denoiser.forward(latents, text, timesteps, run);
       });
 }
 
@@ -51,7 +52,7 @@ at::Tensor Denoising::predict_guarded(double timestep) {
   at::Tensor prediction = predict(timestep, attention_);
   sampler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
   const bool finite = all_finite(prediction);
-  denoiser_->collect(attention_);
+  experts_->load(experts_->at(timestep)).collect(attention_);
   if (finite) return prediction;
   if (attention_.mode != attention::Mode::full) {
     prediction = redo_with_full_attention(timestep);
@@ -78,7 +79,7 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
 void Denoising::discard_counts() noexcept {
   try {
     AttentionRun nobodys;
-    denoiser_->collect(nobodys);
+    if (Denoiser* denoiser = experts_->loaded(experts_->at(timestep()))) denoiser->collect(nobodys);
   } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost counts for nobody; the step's error is thrown
   }
 }
@@ -92,7 +93,7 @@ void Denoising::add_up_layers() {
 void Denoising::take_step() {
   attention_.step = done_;
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
-  const at::Tensor prediction = predict_guarded(sampler_->timesteps().at(static_cast<size_t>(done_)));
+  const at::Tensor prediction = predict_guarded(timestep());
   at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
   next = next.to(state_.latents.scalar_type());
   attention_.per_step.push_back(attention_.per_layer);
@@ -100,6 +101,14 @@ void Denoising::take_step() {
   add_up_layers();
   state_.latents = std::move(next);
   ++done_;
+}
+
+bool Denoising::load_expert() {
+  if (finished()) return false;
+  const size_t expert = experts_->at(timestep());
+  if (experts_->loaded(expert) != nullptr) return false;
+  experts_->load(expert);
+  return true;
 }
 
 void Denoising::step() {

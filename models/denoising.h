@@ -5,8 +5,7 @@
 
 #include <memory>
 
-#include "models/checkpoint/configs.h"
-#include "models/dit/denoiser.h"
+#include "models/experts.h"
 #include "models/guidance.h"
 #include "models/pipeline.h"
 #include "models/samplers/sampler.h"
@@ -36,12 +35,14 @@ struct DenoisingState {
 
 class Denoising {
  public:
-  Denoising(std::shared_ptr<Denoiser> denoiser, SchedulerConfig scheduler, const GenerateRequest& request,
+  Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const GenerateRequest& request,
             const GenerateSettings& settings, DenoisingStart start);
 
   int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }
   int64_t done() const { return done_; }
   bool finished() const { return done() == steps(); }
+  /// Loads the expert of the step to come, where there is one; true where it was not there. step() does so by itself.
+  bool load_expert();
   /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
   /// is made again with full attention before anything is committed. Where it throws, all is as before: nothing is
   /// committed, counted or drawn, so that the same step may be tried again, or another run of the same denoiser be
@@ -65,9 +66,11 @@ class Denoising {
   void add_up_layers();
   void take_step();
 
-  std::shared_ptr<Denoiser> denoiser_;
+  double timestep() const { return sampler_->timesteps().at(static_cast<size_t>(done_)); }
+
+  std::shared_ptr<Experts> experts_;
   GenerateSettings settings_;
-  Guidance guidance_;
+  std::vector<Guidance> guidance_;  // of each expert
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
   AttentionRun attention_;

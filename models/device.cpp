@@ -238,7 +238,7 @@ c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::
   if (text == "fp32") return at::kFloat;
   if (text == "bf16") return at::kBFloat16;
   if (text == "fp16") return at::kHalf;
-  if (text == "auto") return device.is_cpu() ? at::kFloat : stored;
+  if (text == "auto") return device.is_cpu() ? at::kFloat : stored == at::kFloat ? at::kBFloat16 : stored;
   throw bad_option("dtype", text + ": one of auto, fp32, bf16, fp16 is needed", "use one of these");
 }
 

@@ -1,31 +1,16 @@
-// The table of families. A new family is a row here, its classes in components.cpp, its config structs and its model
-// files.
+// Looks families up, and fills in what their rows say of every checkpoint alike.
 #include "models/family.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/dit/cogvideox_config.h"
 
 namespace sparsereel::models {
 
 const Part& Family::part(std::string_view role) const {
   return *std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.role == role; });
-}
-
-const std::vector<Family>& families() {
-  static const std::vector<Family> table = {
-      {.pipeline_class = "CogVideoXPipeline",
-       .name = "CogVideoX",
-       .parts = {{"scheduler", {"CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
-                 {"text_encoder", {"T5EncoderModel"}},
-                 {"tokenizer", {"T5Tokenizer", "T5TokenizerFast"}},
-                 {"transformer", {"CogVideoXTransformer3DModel"}},
-                 {"vae", {"AutoencoderKLCogVideoX"}}},
-       .samplers = {{"ddim", "CogVideoXDDIMScheduler"}, {"dpm", "CogVideoXDPMScheduler"}},
-       .describe = describe_cogvideox},
-  };
-  return table;
 }
 
 const Family* find_family(std::string_view pipeline_class) {
@@ -35,19 +20,44 @@ const Family* find_family(std::string_view pipeline_class) {
   return nullptr;
 }
 
+const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name) {
+  return *std::ranges::find(samplers, class_name, &SamplerSpec::class_name);
+}
+
 ModelSpec describe(const ModelFolder& folder) {
   const Family& family = *find_family(folder.pipeline_class());
   ModelSpec spec = family.describe(folder);
-  spec.transformer_class = folder.component_class("transformer");
+  spec.transformer_class = folder.component_class(spec.experts.front().role);
   spec.samplers = family.samplers;
+  spec.prompt = family.prompt;
+  spec.defaults.sampler = folder.component_class("scheduler");
+  std::string file;
+  const nlohmann::json scheduler = folder.config("scheduler", &file);
+  spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
   return spec;
 }
 
-std::vector<SamplerName> all_samplers() {
-  std::vector<SamplerName> all;
+std::vector<std::string> architecture_keys() {
+  std::set<std::string> keys;
   for (const Family& family : families()) {
-    for (const SamplerName& sampler : family.samplers) {
-      const auto same = [&](const SamplerName& each) { return each.class_name == sampler.class_name; };
+    for (const Part& part : family.parts) keys.insert(part.role);
+    keys.insert(family.settings.begin(), family.settings.end());
+  }
+  keys.erase("tokenizer");
+  return {keys.begin(), keys.end()};
+}
+
+std::vector<std::string> all_marks() {
+  std::set<std::string> marks;
+  for (const Family& family : families()) marks.insert(family.marks.begin(), family.marks.end());
+  return {marks.begin(), marks.end()};
+}
+
+std::vector<SamplerSpec> all_samplers() {
+  std::vector<SamplerSpec> all;
+  for (const Family& family : families()) {
+    for (const SamplerSpec& sampler : family.samplers) {
+      const auto same = [&](const SamplerSpec& each) { return each.class_name == sampler.class_name; };
       if (std::none_of(all.begin(), all.end(), same)) all.push_back(sampler);
     }
   }

@@ -25,9 +25,8 @@ std::string defect(const at::Tensor& frames) {
 }
 
 std::string frame_count_warning(const GenerateSettings& settings) {
-  if (settings.latent.frames % 2 != 0) return {};
-  const int64_t each = (settings.num_frames - 1) / (settings.latent.frames - 1);  // frames a latent frame
-  return "the decoder makes " + std::to_string(each * settings.latent.frames) + " frames where " +
+  if (settings.decoded_frames == settings.num_frames) return {};
+  return "the decoder makes " + std::to_string(settings.decoded_frames) + " frames where " +
          std::to_string(settings.num_frames) +
          " were asked for, as the reference does for an even number of latent frames";
 }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <string_view>
 
 namespace sparsereel::models {
 
@@ -13,6 +15,10 @@ enum class GuidancePasses {
   batched,  // one forward over both
   in_turn,  // one after the other: half of the activations
 };
+/// "batched", "in-turn"
+std::string_view name(GuidancePasses passes);
+/// Throws Error for any other text.
+GuidancePasses parse_guidance_passes(const std::string& text);
 
 class Guidance {
  public:

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
 
 #include <chrono>
@@ -13,15 +12,17 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/components.h"
+#include "models/conditioning.h"
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
+#include "models/experts.h"
 #include "models/family.h"
 #include "models/frames.h"
 #include "models/memory_need.h"
 #include "models/request.h"
+#include "models/text/clean_prompt.h"
 #include "models/text/random_ids.h"
-#include "models/text/t5_encoder.h"
 #include "models/text/tokenizer.h"
 #include "models/text/unicode.h"
 
@@ -71,17 +72,16 @@ at::Tensor host_frames(const at::Tensor& video) {
 Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
     : folder_(std::move(folder)),
       device_(resolve_device(options.device)),
-      offload_(options.offload),
-      transformer_(folder_.component("transformer")),
+      offload_(options.offload && !device_.is_cpu()),
       spec_(describe(folder_)) {
-  if (offload_ && device_.is_cpu())
-    throw bad_option("offload", "has no effect on a CPU, whose memory is the host's", "leave it out");
-  std::string file;
-  const auto scheduler_json = folder_.config("scheduler", &file);
-  scheduler_config_ = parse_scheduler_config(scheduler_json, file);
-  const auto text_json = folder_.config("text_encoder", &file);
-  text_config_ = parse_t5_config(text_json, file);
+  experts_ = std::make_shared<Experts>(
+      spec_, device_,
+      [this](const std::string& role) {
+        return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, dtype_, offload_));
+      },
+      [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
+  vae_dtype_ = options.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(options.vae_dtype, device_, dtype_);
   // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
   at::globalContext().setAllowTF32CuDNN(false);
 }
@@ -100,28 +100,32 @@ GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
 }
 
 void Pipeline::load_text_encoder() {
-  if (!text_encoder_)
-    text_encoder_ = std::make_unique<T5Encoder>(T5Encoder::load(folder_.component("text_encoder"), device_, dtype_));
+  if (!text_encoder_) text_encoder_ = models::load_text_encoder(folder_.component("text_encoder"), device_, dtype_);
 }
 
 void Pipeline::load_transformer() {
-  if (!dit_) dit_ = load_dit(transformer_, device_, dtype_, offload_);
+  experts_->load(0);
 }
 
 void Pipeline::release_transformer() {
-  dit_.reset();
-  if (!device_.is_cpu()) c10::getDeviceAllocator(device_.type())->emptyCache();
+  experts_->release();
+}
+
+/// A quarter of the free memory stays free for what the steps hold.
+bool Pipeline::fits_beside(const std::string& role) const {
+  const uint64_t bytes = load_dit(folder_.component(role), at::kMeta, dtype_)->weight_bytes();
+  return bytes <= free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
 }
 
 void Pipeline::load_vae() {
   if (vae_) return;
   vae_component_ = folder_.component("vae");
-  vae_ = models::load_vae(vae_component_, device_, dtype_of(spec_.vae));
+  vae_ = models::load_vae(vae_component_, device_, vae_dtype_);
 }
 
 at::ScalarType Pipeline::stored_dtype() const {
   if (folder_.has_random_weights()) return at::kBFloat16;
-  for (const auto& [name, place] : transformer_.tensors) {
+  for (const auto& [name, place] : folder_.component(spec_.experts.front().role).tensors) {
     switch (place.second->dtype) {
       case Dtype::f16:
         return at::kHalf;
@@ -137,9 +141,9 @@ at::ScalarType Pipeline::stored_dtype() const {
 }
 
 void Pipeline::check_weights() const {
-  T5Encoder::load(folder_.component("text_encoder"), at::kMeta, dtype_);
-  load_dit(transformer_, at::kMeta, dtype_);
-  models::load_vae(folder_.component("vae"), at::kMeta, dtype_of(spec_.vae));
+  models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
+  for (const ExpertSpec& expert : spec_.experts) load_dit(folder_.component(expert.role), at::kMeta, dtype_);
+  models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
   load_tokenizer();
 }
 
@@ -155,36 +159,45 @@ void Pipeline::release_text_encoder() {
     for (const TensorEntry& entry : file->header().entries) file->release(entry);
 }
 
-/// int64 [length]. `name`: the prompt's, for the warning.
-at::Tensor Pipeline::token_ids(const char* name, const std::string& text, int64_t length,
-                               std::vector<std::string>* warnings) {
-  if (folder_.has_random_weights()) return random_token_ids(text, length, text_config_.vocab_size);
+/// `name`: the prompt's, for the warning.
+TokenIds Pipeline::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
+                             std::vector<std::string>* warnings) const {
+  if (folder_.has_random_weights()) {
+    const at::Tensor ids = random_token_ids(text, length, vocab_size);
+    return {.ids = {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + length}, .token_count = length};
+  }
   load_tokenizer();
-  const TokenIds tokens = tokenizer_->encode(text, length);
+  TokenIds tokens = tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length);
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +
                         std::string(whole_characters(text, 60)) + "...\"");
   }
-  return at::tensor(tokens.ids, at::kLong);
+  return tokens;
 }
 
 at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateSettings& settings,
                                  std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
-  std::vector<at::Tensor> rows;
+  std::unique_ptr<TextEncoder> streamed;
+  if (!text_encoder_)
+    streamed = models::load_text_encoder(folder_.component("text_encoder"), device_, dtype_, Residence::file);
+  const TextEncoder& encoder = text_encoder_ ? *text_encoder_ : *streamed;
+  std::vector<TokenIds> prompts;
+  const auto add = [&](const char* name, const std::string& text) {
+    prompts.push_back(token_ids(name, text, settings.max_sequence_length, encoder.vocab_size(), warnings));
+  };
   if (settings.guidance_scale > 1.0)
-    rows.push_back(token_ids("negative prompt", request.negative_prompt, settings.max_sequence_length, warnings));
-  rows.push_back(token_ids("prompt", request.prompt, settings.max_sequence_length, warnings));
-  const at::Tensor ids = at::stack(rows).to(device_);
-  if (text_encoder_) return text_encoder_->forward(ids).to(dtype_);
-  return T5Encoder::load(folder_.component("text_encoder"), device_, dtype_, Residence::file).forward(ids).to(dtype_);
+    add("negative prompt", request.negative_prompt.value_or(spec_.defaults.negative_prompt));
+  add("prompt", request.prompt);
+  return encode_prompts(encoder, prompts, spec_.prompt).to(dtype_);
 }
 
 /// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which
 /// stays free) it passes through layer by layer.
 bool Pipeline::streams_text_encoder() const {
   if (device_.is_cpu() || offload_) return offload_;
-  return T5Encoder::weight_bytes(text_config_, dtype_) > free_memory(device_) / 4 * 3;
+  const auto described = models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
+  return described->weight_bytes() > free_memory(device_) / 4 * 3;
 }
 
 at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
@@ -200,41 +213,37 @@ at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& me
 std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
                                                      const at::Tensor& text) {
   const c10::InferenceMode guard;
-  load_transformer();
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   const auto noise = [&] {
     return at::randn(latents_shape(spec_, settings.latent), generator,
                      at::TensorOptions().dtype(dtype_of(spec_.noise)));
   };
   const at::Tensor latents = request.init_latents.defined() ? request.init_latents : noise();
-  return std::make_unique<Denoising>(dit_, scheduler_config_, request, settings,
+  return std::make_unique<Denoising>(experts_, scheduler_config(settings, spec_), request, settings,
                                      DenoisingStart{.text = text,
                                                     .latents = latents.to(device_, dtype_of(spec_.latents)),
                                                     .generator = generator,
                                                     .layout = spec_.layout});
 }
 
-at::Tensor Pipeline::denoise_stage(const GenerateRequest& request, const GenerateObserver& observer,
-                                   const at::Tensor& text, GenerateResult& result) {
-  const auto denoising = start_denoising(request, result.settings, text);
-  denoising->attention().watcher = observer.attention;
-  if (request.resume) denoising->resume(*request.resume);
+void Pipeline::denoise_stage(Denoising& denoising, const GenerateObserver& observer, GenerateResult& result) {
+  denoising.attention().watcher = observer.attention;
   StageMeter meter(device_);
-  while (!denoising->finished()) {
+  while (!denoising.finished()) {
     if (observer.cancelled && observer.cancelled()) throw Cancelled{};
-    denoising->step();
+    if (denoising.load_expert()) result.seconds.switch_transformer += meter.lap();
+    denoising.step();
     result.seconds.steps.push_back(meter.lap());
-    if (observer.step) observer.step(denoising->done(), denoising->steps(), result.seconds.steps.back());
-    const bool due = observer.checkpoint_every > 0 && denoising->done() % observer.checkpoint_every == 0;
-    if (observer.checkpoint && (due || denoising->finished())) {
-      observer.checkpoint(denoising->state());
+    if (observer.step) observer.step(denoising.done(), denoising.steps(), result.seconds.steps.back());
+    const bool due = observer.checkpoint_every > 0 && denoising.done() % observer.checkpoint_every == 0;
+    if (observer.checkpoint && (due || denoising.finished())) {
+      observer.checkpoint(denoising.state());
       meter.lap();  // no part of the next step
     }
   }
-  result.attention = std::move(denoising->attention());
+  result.attention = std::move(denoising.attention());
   result.attention.watcher = nullptr;  // the result outlives what the observer refers to
-  result.warnings.insert(result.warnings.end(), denoising->warnings().begin(), denoising->warnings().end());
-  return denoising->latents();
+  result.warnings.insert(result.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
 }
 
 GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateSettings& settings,
@@ -242,7 +251,7 @@ GenerateResult Pipeline::generate(const GenerateRequest& request, const Generate
   const c10::InferenceMode guard;
   GenerateResult result;
   result.settings = settings;
-  if (!dit_) check_weights();
+  if (!experts_->any_loaded()) check_weights();
   const auto announce = [&](const char* stage) {
     if (observer.stage) observer.stage(stage);
   };
@@ -250,14 +259,17 @@ GenerateResult Pipeline::generate(const GenerateRequest& request, const Generate
   if (!request.text.defined()) announce("text");
   const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
   announce("load");
-  load_transformer();
+  const auto denoising = start_denoising(request, settings, text);
+  if (request.resume) denoising->resume(*request.resume);
+  denoising->load_expert();
   result.seconds.load_transformer = meter.lap();
   const uint64_t loading = meter.take_peak();
   announce("denoise");
-  const at::Tensor latents = denoise_stage(request, observer, text, result);
+  denoise_stage(*denoising, observer, result);
+  const at::Tensor latents = denoising->latents();
   if (!request.keep_transformer) release_transformer();
   result.latents = latents.to(at::kCPU).contiguous();
-  result.seconds.denoise = meter.lap();
+  result.seconds.denoise = meter.lap() - result.seconds.switch_transformer;
   result.memory.denoise = std::max(loading, meter.take_peak());
   if (observer.latents) observer.latents(result);
   if (!request.decode) return result;
@@ -296,7 +308,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Gene
   check_latents(latents);
   load_vae();
   Decoded result;
-  at::Tensor there = latents.to(device_, dtype_of(spec_.vae));
+  at::Tensor there = latents.to(device_, vae_dtype_);
   if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
   result.tiled = use_tiling(tiling, there.sizes());
   const bool tiled_first = result.tiled;
@@ -308,7 +320,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Gene
       result.tiled, tiling == VaeTiling::automatic,
       [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); },
       [&] {
-        const bool had_transformer = dit_ != nullptr;
+        const bool had_transformer = experts_->any_loaded();
         release_transformer();
         return had_transformer;
       });

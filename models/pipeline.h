@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "hilbert/token_order.h"
-#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/attend.h"
 #include "models/guidance.h"
@@ -26,13 +25,15 @@ struct DenoisingState;
 /// One video. Unset optionals take the model's defaults; Pipeline::resolve() fills them in.
 struct GenerateRequest {
   std::string prompt;
-  std::string negative_prompt;
+  std::optional<std::string> negative_prompt;
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps;
   std::optional<double> guidance_scale;
+  std::optional<double> guidance_scale_2;  // of the second expert; unset: the first's where that is given
   bool use_dynamic_cfg = false;
   GuidancePasses guidance_passes = GuidancePasses::batched;
-  std::string scheduler;  // class or name of one of the model's samplers; empty: the checkpoint's
+  std::string scheduler;             // class or name of one of the model's samplers; empty: the checkpoint's
+  std::optional<double> flow_shift;  // of samplers that have one; unset: the checkpoint's
   std::optional<int64_t> max_sequence_length;
   std::optional<int64_t> width, height, num_frames;  // pixels, frames
   attention::Mode attention_mode = attention::Mode::full;
@@ -50,22 +51,26 @@ struct GenerateRequest {
 /// What the request resolved to, for reports and recipes.
 struct GenerateSettings {
   int64_t num_inference_steps = 0;
-  double guidance_scale = 0;
+  double guidance_scale = 0;               // guidance runs where it is above 1
+  std::optional<double> guidance_scale_2;  // of the second expert, where there is one
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;
+  std::optional<double> flow_shift;  // of a sampler that has one
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
+  int64_t decoded_frames = 0;  // may differ from num_frames; see frame_count_warning()
   bool vae_tiled = false;
 };
 
 struct StageSeconds {
   double load_text_encoder = 0, text = 0;  // a streamed encoder's loading is part of text
   double load_transformer = 0, denoise = 0;
+  double switch_transformer = 0;  // loading one between steps, where a model has several; no part of denoise
   double load_vae = 0, decode = 0;
   std::vector<double> steps;  // each denoising step
 
-  double load() const { return load_text_encoder + load_transformer + load_vae; }
+  double load() const { return load_text_encoder + load_transformer + switch_transformer + load_vae; }
 };
 
 /// Most bytes of a GPU in use during a stage and the loading before it; 0 on a CPU.
@@ -117,16 +122,18 @@ struct HeadCount {
 struct PipelineOptions {
   std::string device = "auto";  // as in device.h
   std::string dtype = "auto";
+  std::string vae_dtype = "auto";  // auto: the model's, which most share with the run
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
-  /// host while it computes; automatic tiling always tiles. Refused on a CPU.
+  /// host while it computes; automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
 };
 
-class Denoiser;
+class Experts;
 class StageMeter;
+class TextEncoder;
 class Tokenizer;
+struct TokenIds;
 class VaeDecoder;
-struct T5Encoder;
 
 class Pipeline {
  public:
@@ -140,6 +147,7 @@ class Pipeline {
 
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }
+  at::ScalarType vae_dtype() const { return vae_dtype_; }
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h
@@ -174,8 +182,10 @@ class Pipeline {
   /// With random weights there is no tokenizer: the ids are random too, drawn from a generator that the prompt seeds.
   at::Tensor encode_text(const GenerateRequest& request, const GenerateSettings& settings,
                          std::vector<std::string>* warnings = nullptr);
+  /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   void release_transformer();
+  /// It must not outlive the pipeline. Loads nothing.
   std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
                                              const at::Tensor& text);
   void load_vae();
@@ -184,25 +194,24 @@ class Pipeline {
   void load_tokenizer() const;
   at::ScalarType stored_dtype() const;
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  at::Tensor token_ids(const char* name, const std::string& text, int64_t length, std::vector<std::string>* warnings);
+  TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
+                     std::vector<std::string>* warnings) const;
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
-  at::Tensor denoise_stage(const GenerateRequest& request, const GenerateObserver& observer, const at::Tensor& text,
-                           GenerateResult& result);
+  bool fits_beside(const std::string& role) const;
+  void denoise_stage(Denoising& denoising, const GenerateObserver& observer, GenerateResult& result);
   void check_latents(const at::Tensor& latents) const;
   bool use_tiling(VaeTiling tiling, at::IntArrayRef latents) const;
 
   ModelFolder folder_;
   at::Device device_;
-  at::ScalarType dtype_ = at::kFloat;
+  at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
   bool offload_ = false;
   mutable std::string model_hash_;
-  Component transformer_, vae_component_;
+  Component vae_component_;
   ModelSpec spec_;
-  SchedulerConfig scheduler_config_;
-  T5Config text_config_;
   mutable std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<T5Encoder> text_encoder_;
-  std::shared_ptr<Denoiser> dit_;
+  std::unique_ptr<TextEncoder> text_encoder_;
+  std::shared_ptr<Experts> experts_;
   std::unique_ptr<VaeDecoder> vae_;
 };
 

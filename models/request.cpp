@@ -10,15 +10,17 @@
 
 #include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/regular_file.h"
+#include "models/family.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
 namespace {
 
-/// Name or class of one of the model's samplers -> its class.
-std::string sampler_class(const std::string& text, const ModelSpec& spec) {
+/// By name or class, or the checkpoint's -> its class.
+std::string sampler_class(const GenerateRequest& request, const ModelSpec& spec) {
+  const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;
   std::vector<std::string> known, classes;
-  for (const SamplerName& sampler : spec.samplers) {
+  for (const SamplerSpec& sampler : spec.samplers) {
     if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
     known.push_back(sampler.name);
     classes.push_back(sampler.class_name);
@@ -52,6 +54,21 @@ void require_step(const char* field, int64_t value, int64_t step, int64_t base) 
   throw bad_option(field, cause.str(), remedy.str());
 }
 
+void check_scale(const char* field, double scale) {
+  if (std::isfinite(scale) && scale >= 0) return;
+  std::ostringstream given;
+  given << scale;
+  throw bad_option(field, given.str() + " is not a finite number from 0 up",
+                   "use 1 for no guidance, 6 as a usual value");
+}
+
+/// Of the second expert, where there is one. Its own default counts where the first has its own too.
+std::optional<double> second_scale(const GenerateRequest& request, const ModelSpec& spec) {
+  if (spec.experts.size() == 1) return {};
+  if (request.guidance_scale_2) return request.guidance_scale_2;
+  return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
+}
+
 void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& shape) {
   if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
   std::ostringstream cause;
@@ -65,27 +82,28 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   GenerateSettings settings;
   settings.num_inference_steps = request.num_inference_steps.value_or(spec.defaults.steps);
   settings.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
+  settings.guidance_scale_2 = second_scale(request, spec);
   settings.guidance_passes = request.guidance_passes;
-  settings.scheduler = request.scheduler.empty() ? spec.defaults.sampler : sampler_class(request.scheduler, spec);
+  settings.scheduler = sampler_class(request, spec);
+  if (has_flow_shift(request, spec)) settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
   settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
   settings.width = request.width.value_or(spec.defaults.width);
   settings.height = request.height.value_or(spec.defaults.height);
   settings.num_frames = request.num_frames.value_or(spec.defaults.frames);
 
   require_text("prompt", request.prompt);
-  require_text("negative_prompt", request.negative_prompt);
+  require_text("negative_prompt", request.negative_prompt.value_or(""));
   require_positive("steps", settings.num_inference_steps);
-  if (settings.num_inference_steps > spec.train_steps) {
+  if (settings.num_inference_steps > spec.scheduler.num_train_timesteps) {
     throw bad_option("steps",
                      std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-                     "use at most " + std::to_string(spec.train_steps));
+                     "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
   }
-  if (!std::isfinite(settings.guidance_scale) || settings.guidance_scale < 0) {
-    std::ostringstream given;
-    given << settings.guidance_scale;
-    throw bad_option("cfg_scale", given.str() + " is not a finite number from 0 up",
-                     "use 1 for no guidance, 6 as a usual value");
-  }
+  check_scale("cfg_scale", settings.guidance_scale);
+  check_scale("cfg_scale_2", settings.guidance_scale_2.value_or(0));
+  if (settings.flow_shift && !(std::isfinite(*settings.flow_shift) && *settings.flow_shift > 0))
+    throw bad_option("flow_shift", std::to_string(*settings.flow_shift) + " is not a finite number above 0",
+                     "use 3 to 12; larger ones spend more steps on noisy latents");
   require_positive("max_sequence_length", settings.max_sequence_length);
   if (settings.max_sequence_length > spec.text_length) {
     throw bad_option("max_sequence_length",
@@ -97,8 +115,20 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   require_step("frames", settings.num_frames, spec.stride[0], 1);
 
   settings.latent = latent_size(spec, settings.num_frames, settings.height, settings.width);
+  settings.decoded_frames = decoded_frames(spec, settings.latent.frames);
   check_init_latents(request.init_latents, latents_shape(spec, settings.latent));
   return settings;
+}
+
+bool has_flow_shift(const GenerateRequest& request, const ModelSpec& spec) {
+  return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
+}
+
+SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
+  SchedulerConfig config = spec.scheduler;
+  config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
+  config.flow_shift = settings.flow_shift.value_or(config.flow_shift);
+  return config;
 }
 
 namespace {
@@ -145,12 +175,6 @@ attention::Policy make_policy(const PolicyOptions& options) {
   return policy;
 }
 
-const std::vector<std::string>& selection_keys() {
-  static const std::vector<std::string> keys = {"topk",   "cdf",  "error",      "dropped",
-                                                "select", "cell", "similarity", "pv_threshold"};
-  return keys;
-}
-
 VaeTiling parse_vae_tiling(const std::string& text) {
   if (text == "auto") return VaeTiling::automatic;
   if (text == "on") return VaeTiling::on;
@@ -168,21 +192,21 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
   return mode;
 }
 
-IdleOptions idle_beside(attention::Mode mode, const std::string& given) {
+std::string why_idle(attention::Mode mode, const std::string& given) {
   if (mode != attention::Mode::full && mode != attention::Mode::quantized) return {};
-  std::vector<std::string> keys = selection_keys();
-  keys.insert(keys.end(), {"dense_steps", "dense_layers", "profile"});
-  return {.keys = std::move(keys), .beside = "attention", .why = "with " + given + ", which computes every block"};
+  return "with " + given + ", which computes every block";
 }
 
-IdleOptions idle_beside(const attention::Policy& policy, const std::string& given) {
-  if (policy.dropped != attention::Dropped::none) return {};
-  return {.keys = {"cell"}, .beside = "dropped", .why = "with " + given + ", which has no means"};
+std::string why_idle(const attention::Policy& policy, const std::string& given) {
+  return policy.dropped == attention::Dropped::none ? "with " + given + ", which has no means" : "";
 }
 
-IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given) {
-  if (guidance_scale > 1) return {};
-  return {.keys = {"negative_prompt", "dynamic_cfg"}, .beside = "cfg_scale", .why = "without guidance (" + given + ")"};
+std::string why_idle_without_guidance(double guidance_scale, const std::string& given) {
+  return guidance_scale > 1 ? "" : "without guidance (" + given + ")";
+}
+
+std::string why_idle_offload(at::Device device) {
+  return device.is_cpu() ? "on a CPU, whose memory is the host's" : "";
 }
 
 }  // namespace sparsereel::models

@@ -18,6 +18,9 @@ constexpr uint64_t kMostPromptBytes = 1 << 20;
 /// Fills in what is unset, as GenerateRequest says. Throws as Pipeline::resolve().
 GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec);
 
+/// Of the run's sampler.
+SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec);
+
 /// The options of these names; unset ones keep the policy's defaults.
 struct PolicyOptions {
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
@@ -31,8 +34,8 @@ struct PolicyOptions {
 /// ranking. Throws Error for values out of their range, and for options that exclude each other.
 attention::Policy make_policy(const PolicyOptions& options);
 
-/// The keys of the options that a profile decides in their place: all of PolicyOptions but for the dense start.
-const std::vector<std::string>& selection_keys();
+/// Whether the request's sampler takes a flow_shift.
+bool has_flow_shift(const GenerateRequest& request, const ModelSpec& spec);
 
 /// auto, on, off
 VaeTiling parse_vae_tiling(const std::string& text);
@@ -40,16 +43,16 @@ VaeTiling parse_vae_tiling(const std::string& text);
 /// The mode asked for, else sparse where that runs, else full. Throws Error where it cannot run.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);
 
-/// Options that change nothing beside another one. They are refused: no argument is ignored.
-struct IdleOptions {
-  std::vector<std::string> keys;
-  std::string beside;  // the other option's key
-  std::string why;
-};
-
-/// `given`: as an error names the other option with its value, "--cfg-scale 1" on the command line.
-IdleOptions idle_beside(attention::Mode mode, const std::string& given);
-IdleOptions idle_beside(const attention::Policy& policy, const std::string& given);
-IdleOptions idle_beside_guidance(double guidance_scale, const std::string& given);
+/// Why options have no effect beside a choice, to follow "topk 0.5 has no effect"; empty where they have one. `given`:
+/// how the message names the choice, "--attention full" on the command line.
+///
+/// Of the block selection, with profile, dense steps and dense layers.
+std::string why_idle(attention::Mode mode, const std::string& given);
+/// Of the means' cells.
+std::string why_idle(const attention::Policy& policy, const std::string& given);
+/// Of guidance, the negative prompt among them.
+std::string why_idle_without_guidance(double guidance_scale, const std::string& given);
+/// Of offloading.
+std::string why_idle_offload(at::Device device);
 
 }  // namespace sparsereel::models

@@ -6,7 +6,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <array>
-#include <map>
 #include <sstream>
 #include <utility>
 
@@ -35,35 +34,48 @@ auto guarded(const Action& action) {
   }
 }
 
-/// What the request gives of the options that another one can make idle: key -> value.
-std::map<std::string, std::string> given_options(const VideoRequest& request) {
-  std::map<std::string, std::string> given;
-  const auto add = [&given](const char* key, const auto& value) {
-    std::ostringstream text;
-    text << value;
-    given[key] = text.str();
-  };
-  if (request.topk) add("topk", *request.topk);
-  if (request.cdf) add("cdf", *request.cdf);
-  if (request.error) add("error", *request.error);
-  if (!request.dropped.empty()) add("dropped", request.dropped);
-  if (!request.select.empty()) add("select", request.select);
-  if (request.cell) add("cell", *request.cell);
-  if (request.similarity) add("similarity", *request.similarity);
-  if (request.pv_threshold) add("pv_threshold", *request.pv_threshold);
-  if (request.dense_steps != 0) add("dense_steps", request.dense_steps);
-  if (request.dense_layers != 0) add("dense_layers", request.dense_layers);
-  if (!request.negative_prompt.empty()) add("negative_prompt", request.negative_prompt);
-  if (request.dynamic_cfg) add("dynamic_cfg", "true");
-  if (request.cfg_scale) add("cfg_scale", *request.cfg_scale);
-  return given;
+/// As a message shows what was given; empty where nothing was.
+template <typename Value>
+std::string text_of(const std::optional<Value>& value) {
+  std::ostringstream text;
+  if (value) text << *value;
+  return text.str();
+}
+std::string text_of(const std::string& value) {
+  return value;
+}
+std::string text_of(int64_t count) {
+  return count == 0 ? "" : std::to_string(count);
+}
+std::string text_of(bool flag) {
+  return flag ? "true" : "";
 }
 
-void refuse_idle(const std::map<std::string, std::string>& given, const models::IdleOptions& idle) {
-  for (const std::string& key : idle.keys) {
-    if (given.count(key) > 0)
-      throw bad_option(key, given.at(key) + " has no effect " + idle.why, "leave it out, or change " + idle.beside);
-  }
+/// A warning for each member that has no effect beside the others.
+std::vector<std::string> idle_members(const VideoRequest& from, const models::GenerateRequest& request,
+                                      double guidance_scale) {
+  std::vector<std::string> warnings;
+  const auto add = [&warnings](const char* member, const auto& value, const std::string& why) {
+    const std::string given = text_of(value);
+    if (!given.empty() && !why.empty()) warnings.push_back(std::string(member) + " " + given + " has no effect " + why);
+  };
+  const std::string mode(attention::name(request.attention_mode));
+  const std::string selection = models::why_idle(request.attention_mode, "attention " + mode);
+  add("topk", from.topk, selection);
+  add("cdf", from.cdf, selection);
+  add("error", from.error, selection);
+  add("dropped", from.dropped, selection);
+  add("select", from.select, selection);
+  add("cell", from.cell, selection.empty() ? models::why_idle(request.attention_policy, "dropped none") : selection);
+  add("similarity", from.similarity, selection);
+  add("pv_threshold", from.pv_threshold, selection);
+  add("dense_steps", from.dense_steps, selection);
+  add("dense_layers", from.dense_layers, selection);
+  const std::string guidance = models::why_idle_without_guidance(
+      guidance_scale, from.cfg_scale ? "cfg_scale " + text_of(from.cfg_scale) : "the model's default");
+  add("negative_prompt", from.negative_prompt, guidance);
+  add("dynamic_cfg", from.dynamic_cfg, guidance);
+  return warnings;
 }
 
 attention::Mode mode_of(const std::string& text, const models::Pipeline& pipeline) {
@@ -104,12 +116,6 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.token_order = hilbert::parse_token_order(from.token_order);
   request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
   request.keep_transformer = true;
-  const std::map<std::string, std::string> given = given_options(from);
-  refuse_idle(given, models::idle_beside(request.attention_mode,
-                                         "attention " + std::string(attention::name(request.attention_mode))));
-  refuse_idle(given, models::idle_beside(request.attention_policy, "dropped none"));
-  if (from.cfg_scale)
-    refuse_idle(given, models::idle_beside_guidance(*from.cfg_scale, "cfg_scale " + given.at("cfg_scale")));
   return request;
 }
 
@@ -173,6 +179,7 @@ Failure::~Failure() = default;
 
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
+  std::vector<std::string> warnings;  // of every video
 };
 
 TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options) {
@@ -182,7 +189,10 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
         models::Pipeline::open(models::ModelFolder::open(folder),
                                {.device = options.device, .dtype = options.dtype, .offload = options.offload});
     if (options.threads != 0) at::set_num_threads(options.threads);
-    state_ = std::make_unique<State>(State{std::move(pipeline)});
+    std::vector<std::string> warnings;
+    if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
+      warnings.push_back("offload has no effect " + why);
+    state_ = std::make_unique<State>(State{std::move(pipeline), std::move(warnings)});
   });
 }
 
@@ -196,7 +206,14 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
     return guarded([&] {
       if (!state_) throw bad_input("this TextToVideo was moved from", "use the object that it was moved to");
       models::Pipeline& pipeline = *state_->pipeline;
-      return video_of(pipeline.generate(request_of(request, pipeline), watcher.observer()));
+      const models::GenerateRequest asked = request_of(request, pipeline);
+      const models::GenerateResult result = pipeline.generate(asked, watcher.observer());
+      std::vector<std::string> warnings = state_->warnings;
+      for (std::string& idle : idle_members(request, asked, result.settings.guidance_scale))
+        warnings.push_back(std::move(idle));
+      Video video = video_of(result);
+      video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
+      return video;
     });
   } catch (const Failure&) {
     watcher.rethrow();

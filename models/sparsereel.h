@@ -50,10 +50,11 @@ struct ModelOptions {
 };
 
 /// One video. Unset optionals take the model's defaults, and attention is as the command line has it. The defaults of
-/// configs/ are the command line's only. What is impossible, out of its range or without effect is refused as there,
-/// before anything is computed.
+/// configs/ are the command line's only. What is impossible, out of its range or contradicts another member is refused
+/// as there, before anything is computed; a member that can have no effect is a warning.
 struct VideoRequest {
-  std::string prompt = {}, negative_prompt = {};  // UTF-8
+  std::string prompt = {};                          // UTF-8
+  std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
@@ -78,8 +79,8 @@ struct Video {
   double sparsity = 0;             // share of the attention's work that was not done, 0..1; means not counted
   double mean_share = 0;           // what the means of dropped blocks cost: their share of full attention's work
   std::string defect = {};         // "is black"; empty: nothing is wrong
-  /// What the command line would warn of: the defect, a prompt that was cut, steps that gave NaN and were redone with
-  /// full attention, another number of frames, a decode that had to be done again in tiles.
+  /// What the command line would warn of: members without effect, the defect, a prompt that was cut, steps that gave
+  /// NaN and were redone with full attention, another number of frames, a decode that had to be done again in tiles.
   std::vector<std::string> warnings = {};
 };
 

@@ -5,10 +5,13 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hilbert/token_order.h"
+#include "models/samplers/scheduler_config.h"
 
 namespace sparsereel::models {
 
@@ -20,9 +23,26 @@ enum class LatentLayout {
   channels_first,  // [1, C, F, H, W]
 };
 
-/// A sampler by both of its names, "ddim" and its class in diffusers.
-struct SamplerName {
-  std::string name, class_name;
+/// A sampler that a family runs.
+struct SamplerSpec {
+  std::string name, class_name;  // "ddim", and its class in diffusers
+  SamplerKind kind = SamplerKind::ddim;
+  /// Reads the scheduler_config.json of a checkpoint whose sampler this is; the kind is not among what it fills in.
+  SchedulerConfig (*parse)(const nlohmann::json& json, const std::string& file) = nullptr;
+};
+
+/// A transformer that denoises some of the timesteps.
+struct ExpertSpec {
+  std::string role = "transformer";  // of its part
+  double from_share = 0;             // of the timesteps of training: where its own end, coming from the noisiest
+  std::optional<double> guidance{};  // its default scale; unset: the first's
+};
+
+/// How a prompt becomes what the transformer attends to.
+struct PromptRules {
+  bool cleaned = false;  // clean_prompt() goes over it before it becomes tokens
+  /// Padding passes through the encoder like text. Else only the prompt's tokens do, and zeros fill up what comes out.
+  bool encodes_padding = true;
 };
 
 /// Of a request, where neither it nor a file says otherwise.
@@ -31,7 +51,8 @@ struct Defaults {
   int64_t steps = 0;
   double guidance = 0;
   double fps = 0;
-  std::string sampler;  // class
+  std::string sampler = {};  // class
+  std::string negative_prompt = {};
 };
 
 /// Sizes of latents.
@@ -48,18 +69,27 @@ struct ModelSpec {
   int64_t layers = 0, heads = 0, head_dim = 0;
   int64_t latent_channels = 0;
   int64_t text_length = 0;                 // most tokens of a prompt
-  int64_t train_steps = 0;                 // of the sampler: a run has no more
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
+  bool decodes_pairs = false;              // an even number of latent frames decodes to stride[0] frames each
   LatentLayout layout = LatentLayout::frames_first;
   Precision noise = Precision::run, latents = Precision::run, vae = Precision::run;
-  std::vector<SamplerName> samplers;  // that the family runs
+  std::vector<ExpertSpec> experts = {ExpertSpec{}};  // that of the noisiest timesteps first, the last one from 0 on
+  std::vector<SamplerSpec> samplers;                 // that the family runs
+  PromptRules prompt;
+  SchedulerConfig scheduler;  // the checkpoint's, whichever of them a run takes
   Defaults defaults;
 };
 
 /// Frames and pixels as resolve_request() lets them through.
 inline LatentSize latent_size(const ModelSpec& spec, int64_t frames, int64_t height, int64_t width) {
   return {(frames - 1) / spec.stride[0] + 1, height / spec.stride[1], width / spec.stride[2]};
+}
+
+/// Frames that latents of so many frames decode to.
+inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
+  const bool pairs = spec.decodes_pairs && latent_frames % 2 == 0;
+  return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
 }
 
 /// Of latents that a sampler steps: whole groups of patch[0] latent frames. The surplus stands first and is dropped

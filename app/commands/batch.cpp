@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
-#include <set>
 
 #include "app/clock.h"
 #include "app/commands/batch/render.h"
@@ -27,29 +26,23 @@ namespace {
 
 using namespace sets;  // NOLINT(google-build-using-namespace): this file is its command
 
-const std::set<std::string>& keys_of_one_video() {
-  static const std::set<std::string> keys = {"output", "contact_sheet", "save_latents"};
-  return keys;
-}
-
 void check_options(const SetSettings& set, const BatchOptions& options) {
   if (options.set.empty()) throw bad_input("a prompt set is missing", "name a .txt, .jsonl, .csv or .yaml file");
   if (options.folder.empty()) throw bad_input("the folder is missing", "say where the videos go with -o DIR");
   require_choice("--format " + options.format, options.format,
                  {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
-  for (const std::string& key : keys_of_one_video()) {
-    if (set.merged.has(key))
-      throw bad_input(set.merged.describe(key) + " is one video's, not a set's", "give it in a row of the set");
+  for (const OptionSpec& option : option_table()) {
+    if (option.scope == Scope::one_video && set.merged.has(option.key))
+      throw bad_input(set.merged.describe(option.key) + " is one video's, not a set's", "give it in a row of the set");
   }
   if (is_random_seed(set.merged.text("seed", "")))
     throw bad_input(
         set.merged.describe("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
         "give a number; row i takes that many more");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
-  std::vector<NamedFile> files = {{"--config", set.config_file}};
+  std::vector<NamedFile> files = files_of(Command::batch, set.merged);
+  files.push_back({"--config", set.config_file});
   if (!is_standard_input(options.set)) files.push_back({"the prompt set", options.set});
-  for (const char* key : {"report", "profile", "from", "init_latents", "random_weights", "prompt_file"})
-    files.push_back({find_option(key)->names, set.merged.text(key, "")});
   check_distinct(files);
 }
 
@@ -154,9 +147,8 @@ std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t coun
     for (int64_t copy = 0; copy < count; ++copy) {
       all.push_back(row);
       all.back().copy = copy;
-      for (const char* key : {"output", "contact_sheet", "save_latents"})
-        if (const auto file = all.back().values.find(key); file != all.back().values.end())
-          file->second = numbered(file->second, copy, count).string();
+      for (auto& [key, value] : all.back().values)
+        if (find_option(key)->scope == Scope::one_video) value = numbered(value, copy, count).string();
     }
   }
   return all;
@@ -169,16 +161,6 @@ struct Group {
 };
 
 }  // namespace
-
-const std::vector<std::string>& batch_keys() {
-  static const std::vector<std::string> keys = [] {
-    std::vector<std::string> all;
-    for (const OptionSpec& spec : option_table())
-      if (!keys_of_one_video().contains(spec.key)) all.push_back(spec.key);
-    return all;
-  }();
-  return keys;
-}
 
 void add_batch_options(CLI::App& command, BatchOptions& options) {
   const char* set = "Prompt set";

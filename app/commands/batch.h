@@ -12,8 +12,6 @@ namespace sparsereel::app {
 
 /// Adds the options that `generate` has not, or means otherwise; `options` must outlive the parsing.
 void add_batch_options(CLI::App& command, sets::BatchOptions& options);
-/// Keys of `generate`'s options that a whole set can have.
-const std::vector<std::string>& batch_keys();
 
 /// Renders what is not finished of this process's share, or with --status sums the manifests. Throws Error (exit code
 /// 1) at the end where rows failed.

@@ -301,6 +301,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (options.threads) at::set_num_threads(static_cast<int>(*options.threads));
+  report_warnings(run.plan.warnings, report);
   report_left_out(run.plan.left_out, report);
   report.content["machine"] = machine_report(run.device);
   if (run.limit)

@@ -91,13 +91,14 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
   const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
-  if (!options.heat_map.empty()) check_png("--heat-map", options.heat_map);
+  if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
   check_profile(settings, plan.profile, *pipeline);
+  report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());
   const models::GenerateSettings resolved = pipeline->resolve(plan.request);
@@ -113,7 +114,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const std::vector<bench::StageRow> rows =
       measure(plan, resolved, *pipeline, progress, rivals, report.content["rows"] = nlohmann::json::array());
   progress.clear();
-  if (!options.heat_map.empty()) write_heat_maps(options.heat_map, heat_maps(rows));
+  if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, heat_maps(rows));
   deliver(render(plan, rows, report.content), options.output, output, rows.size(), report);
 }
 

@@ -181,6 +181,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   check_profiles(plan, *pipeline);
   check_sparse_runs(*pipeline);
   pipeline->check_weights();
+  report_warnings(plan.warnings, report);
   report_left_out(plan.grid.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());
   report.content["architecture"] = bench::architecture_of(folder);

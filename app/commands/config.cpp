@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/commands/finish_video.h"
 #include "app/latents.h"
 #include "app/options.h"
 #include "app/report.h"
 #include "attention/attention.h"
 #include "models/device.h"
-#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -44,34 +44,24 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
       {"output", std::filesystem::absolute(options.run.output).string()},
+      {"guidance_passes", models::name(options.request.guidance_passes)},
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
   if (options.random_seed) values["seed"] = kRandomSeed;  // the run draws its own
-  for (const char* key : {"contact_sheet", "report", "save_latents", "init_latents", "profile"}) {
-    const auto path = settings.text(key);
-    if (path && !path->empty()) values[key] = std::filesystem::absolute(*path).string();
+  for (const OptionSpec& option : option_table()) {
+    const std::string path = option.kind == ValueKind::file ? settings.text(option.key, "") : "";
+    if (!path.empty()) values[option.key] = std::filesystem::absolute(path).string();
   }
   return values;
 }
 
-/// Options that have no effect on this run, which refuses them where they are given.
-std::set<std::string> idle_options(const Settings& settings, const GenerateOptions& options, double guidance_scale) {
-  std::set<std::string> idle = {"size", "prompt_file", "from"};  // shown as what they stand for
-  if (!settings.has("prompt") && !settings.has("prompt_file")) idle.insert("prompt");
-  if (guidance_scale <= 1) idle.insert({"negative_prompt", "dynamic_cfg"});
-  if (output_kind(options.run.output) != OutputKind::encoded) idle.insert({"crf", "codec"});
-  if (options.profile) idle.insert(models::selection_keys().begin(), models::selection_keys().end());
-  const std::vector<std::string> without_means = models::idle_beside(options.request.attention_policy, "").keys;
-  idle.insert(without_means.begin(), without_means.end());
-  const attention::Mode mode = options.request.attention_mode;
-  if (mode == attention::Mode::full || mode == attention::Mode::quantized) {
-    for (const OptionSpec& spec : option_table())
-      if (spec.group == find_option("attention")->group) idle.insert(spec.key);
-    idle.erase("attention");
-    idle.erase("token_order");
-  }
-  return idle;
+/// Options that say nothing of this run, or are shown as what they stand for.
+std::set<std::string> left_out(const Settings& settings, const GenerateOptions& options) {
+  std::set<std::string> keys = idle_options(options.idle);
+  keys.insert({"size", "prompt_file", "from"});
+  if (!settings.has("prompt") && !settings.has("prompt_file")) keys.insert("prompt");
+  return keys;
 }
 
 }  // namespace
@@ -80,17 +70,17 @@ void show_config(const Settings& settings) {
   GenerateOptions options = read_generate_options(settings, false);
   if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
   const auto pipeline = open_pipeline(options.run);
-  check_profile(settings, options.profile, *pipeline);
-  options.request.attention_mode = choose_attention_mode(settings, options, pipeline->device(), pipeline->dtype());
+  settle_options(settings, options, *pipeline);
+  print_warnings(idle_warnings(settings, options.idle));
   const models::GenerateSettings resolved = pipeline->resolve(options.request);
   nlohmann::json values = make_recipe(options, resolved, *pipeline);
   values.erase("model");
   values.update(other_values(settings, options));
   values["device"] = pipeline->device().str();
   if (options.run.vae_tiling == models::VaeTiling::automatic) values["vae_tiling"] = "auto";
-  const std::set<std::string> idle = idle_options(settings, options, resolved.guidance_scale);
+  const std::set<std::string> hidden = left_out(settings, options);
   for (const OptionSpec& spec : option_table()) {
-    if (idle.contains(spec.key)) continue;
+    if (hidden.contains(spec.key)) continue;
     nlohmann::json value;
     if (values.contains(spec.key)) {
       value = values[spec.key];

@@ -92,7 +92,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const WrittenVideo written = write_outputs(run, frames, dump(recipe), text_of(recipe, "prompt"));
   progress.clear();
 
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = idle_warnings(settings, idle_beside_output(settings, run));
   if (!decoded.warning.empty()) warnings.push_back(decoded.warning);
   if (const std::string wrong = models::defect(frames); !wrong.empty()) warnings.push_back("the video " + wrong);
   for (const std::string& warning : {written.note, recipe_warning(recipe, *pipeline)})

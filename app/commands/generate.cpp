@@ -26,18 +26,13 @@ struct EndSeconds {
 };
 
 nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeconds& ends) {
-  return {{"open", ends.open},
-          {"text", seconds.text},
-          {"load", seconds.load()},
-          {"loads",
-           {{"text_encoder", seconds.load_text_encoder},
-            {"transformer", seconds.load_transformer},
-            {"vae", seconds.load_vae}}},
-          {"denoise", seconds.denoise},
-          {"decode", seconds.decode},
-          {"write", ends.write},
-          {"steps", seconds.steps},
-          {"total", ends.total}};
+  nlohmann::json loads = {{"text_encoder", seconds.load_text_encoder},
+                          {"transformer", seconds.load_transformer},
+                          {"vae", seconds.load_vae}};
+  if (seconds.switch_transformer > 0) loads["switch_transformer"] = seconds.switch_transformer;
+  return {{"open", ends.open},   {"text", seconds.text},       {"load", seconds.load()},
+          {"loads", loads},      {"denoise", seconds.denoise}, {"decode", seconds.decode},
+          {"write", ends.write}, {"steps", seconds.steps},     {"total", ends.total}};
 }
 
 std::string attention_summary(const models::AttentionRun& run) {

@@ -61,7 +61,7 @@ std::string search_key(const TunePlan& plan, const models::GenerateSettings& set
   const nlohmann::json key = {{"version", SPARSEREEL_VERSION},
                               {"model", pipeline.model_hash()},
                               {"prompts", plan.prompts},
-                              {"negative_prompt", plan.request.negative_prompt},
+                              {"negative_prompt", *plan.request.negative_prompt},
                               {"seed", plan.request.seed},
                               {"width", setting.width},
                               {"height", setting.height},
@@ -72,6 +72,7 @@ std::string search_key(const TunePlan& plan, const models::GenerateSettings& set
                               {"dtype", setting.dtype},
                               {"cfg_scale", settings.guidance_scale},
                               {"dynamic_cfg", plan.request.use_dynamic_cfg},
+                              {"guidance_passes", models::name(settings.guidance_passes)},
                               {"scheduler", settings.scheduler},
                               {"max_sequence_length", settings.max_sequence_length},
                               {"untuned", to_json(plan.request.attention_policy)},
@@ -291,6 +292,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto pipeline = open_pipeline(plan.run, folder);
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change
+  report_warnings(plan.warnings, report);
   report.content["machine"] = machine_report(pipeline->device());
   const models::GenerateSettings resolved = pipeline->resolve(plan.request);
 
@@ -315,8 +317,9 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
   std::error_code ignored;
   if (found.complete && missed.empty()) fs::remove(state_file, ignored);
-  const std::vector<std::string> warnings = warnings_of(plan, found, profile);
+  std::vector<std::string> warnings = warnings_of(plan, found, profile);
   print_warnings(warnings);
+  warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
   report.content["tune"] = found_report(profile, found, state, resumed_samples);
   report.content["profile"] = output.string();
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};

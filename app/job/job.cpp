@@ -64,7 +64,7 @@ void Job::load(const std::vector<Video*>& videos, models::Pipeline& pipeline) {
 /// The same text once; each of its videos has the warnings.
 void Job::encode(Video& video, std::map<TextKey, const Video*>& encoded, models::Pipeline& pipeline) {
   const models::GenerateRequest& request = video.options.request;
-  const Video*& first = encoded[{request.prompt, request.negative_prompt, video.resolved.max_sequence_length,
+  const Video*& first = encoded[{request.prompt, *request.negative_prompt, video.resolved.max_sequence_length,
                                  video.resolved.guidance_scale > 1}];
   std::vector<std::string> warnings;
   if (first == nullptr) {

@@ -26,13 +26,13 @@ void Video::fail(const Error& error, const fs::path& latents) {
 
 void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents& loaded) {
   GenerateOptions& options = video.options;
-  check_profile(video.settings, options.profile, pipeline);
+  settle_options(video.settings, options, pipeline);
+  video.told = idle_warnings(video.settings, options.idle);
   if (!options.init_latents.empty()) {
     at::Tensor& latents = loaded[options.init_latents];
     if (!latents.defined()) latents = load_latents(options.init_latents).latents;
     options.request.init_latents = latents;
   }
-  options.request.attention_mode = choose_attention_mode(video.settings, options, pipeline.device(), pipeline.dtype());
   video.resolved = pipeline.resolve(options.request);
   video.recipe = make_recipe(options, video.resolved, pipeline);
   for (const std::string& warning :
@@ -58,7 +58,8 @@ std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
     const std::vector<const Video*>& same = videos_of.at(text);
     const auto others = static_cast<int64_t>(same.size()) - 1;
     const std::string& place = same.front()->place;
-    if (!place.empty()) text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
+    if (text.starts_with(place.substr(0, place.rfind(':') + 1))) continue;  // names it, or there is none
+    text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
   }
   for (const auto& [model, of_model] : prompts)
     if (const std::string warning = unknown_words_warning(model, of_model); !warning.empty()) texts.push_back(warning);

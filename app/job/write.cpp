@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <iostream>
 #include <set>
 
@@ -45,14 +44,13 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
   // How the run is watched and reported is left out, and what the checkpoint's own config says again.
   static const std::set<std::string> left_out = {"model", "random_weights", "output", "report", "quiet", "json"};
   const bool encoded = output_kind(run.output) == OutputKind::encoded;
-  for (const std::string& key : decode_keys()) {
-    const Setting* setting = settings.find(key);
+  for (const OptionSpec& option : option_table()) {
+    const std::string& key = option.key;
+    const Setting* setting = takes(Command::decode, option) ? settings.find(key) : nullptr;
     if (setting == nullptr || setting->source == Source::matched_config || left_out.contains(key)) continue;
     if (!encoded && (key == "crf" || key == "codec")) continue;  // overridden by the output
     if (key == "no_metadata" && !settings.flag(key)) continue;
-    std::string name = key;
-    std::replace(name.begin(), name.end(), '_', '-');
-    command.append(" --").append(name);
+    command.append(" ").append(option_name(key));
     if (key != "no_metadata") command.append(" ").append(shell_quoted(setting->value));
   }
   return command;

@@ -44,6 +44,11 @@ nlohmann::json machine_report(c10::Device device) {
           {"libtorch", SPARSEREEL_TORCH_VERSION}};
 }
 
+void report_warnings(const std::vector<std::string>& warnings, RunReport& report) {
+  print_warnings(warnings);
+  report.content["warnings"] = warnings;
+}
+
 void report_left_out(const std::vector<std::string>& left_out, RunReport& report) {
   for (const std::string& what : left_out) print_warnings({"left out: " + what});
   report.content["left_out"] = left_out;

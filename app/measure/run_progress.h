@@ -44,7 +44,9 @@ std::string device_name(c10::Device device);
 
 nlohmann::json machine_report(c10::Device device);
 
-/// Warns of what the lists of selections contradict each other in, and reports it.
+/// Prints the warnings of a benchmark before it begins, and reports them.
+void report_warnings(const std::vector<std::string>& warnings, RunReport& report);
+/// The same of what the lists of selections contradict each other in.
 void report_left_out(const std::vector<std::string>& left_out, RunReport& report);
 
 /// Writes the table to the file, or makes it the report's last line.

@@ -12,7 +12,18 @@ struct Call {
   Stream stream;
 };
 
-/// Mean and deviation of each token over all heads, for a norm across heads.
+/// Tokens of q or of k, of whose heads together a norm needs the mean and deviation.
+struct MomentRows {
+  View view{};
+  Element element = Element::bf16;
+  int batch = 0, tokens = 0, heads = 0, head_dim = 0;
+  bool centres = false;  // about the mean, as layer norm; RMS norm does not
+  float eps = 0;
+  float* out = nullptr;  // [batch][tokens][2]: mean, or 0, and 1 / deviation
+};
+
+void launch_moments(const MomentRows& rows, Stream stream);
+/// The same of a call's q and k, where its norm goes across heads.
 void launch_token_moments(const Call& call);
 /// Mean of K, and centre and scale of V, from every stat_stride-th token; resets the tile counter and the length
 /// classes.

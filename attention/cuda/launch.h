@@ -119,7 +119,7 @@ enum class Steps { prepass, all };
 /// or what CUDA said.
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream);
 
-/// The prologue of q, or of k, alone: normalisation per head, then rotary embedding.
+/// The prologue of q, or of k, alone: normalisation, then rotary embedding.
 struct PrologueRows {
   int batch = 0;
   int tokens = 0;
@@ -127,9 +127,10 @@ struct PrologueRows {
   int head_dim = 0;  // 16 to 256, a multiple of 16
   Element element = Element::bf16;
   View in{}, out{};               // rows start on 16 bytes
-  Prologue prologue{};            // not across heads; its weights and biases are not read
-  const float* weight = nullptr;  // [head_dim], like the bias on 16 bytes; null: ones
+  Prologue prologue{};            // its weights and biases are not read
+  const float* weight = nullptr;  // [head_dim], across heads [heads * head_dim], on 16 bytes as the bias; null: ones
   const float* bias = nullptr;
+  float* moments = nullptr;  // scratch of [batch, tokens, 2], where the norm goes across heads
 };
 
 /// Enqueues out = prologue(in). Returns null, or what CUDA said.

@@ -15,12 +15,16 @@ __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constan
   constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
   const int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements;
   const int b = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kRows * kTokens;
-  const int rows = p.tokens * p.heads;
-  const RowPrologue<D> prologue(p.prologue, p.weight, p.bias, nullptr, 0, p.head_dim, column);
+  // Where the norm goes across heads each head has weights of its own, and blocks of its own.
+  const bool across = p.moments != nullptr;
+  const int rows = across ? p.tokens : p.tokens * p.heads, heads = across ? 1 : p.heads;
+  const int own_head = static_cast<int>(blockIdx.z);
+  const float* moments = across ? p.moments + 2 * static_cast<int64_t>(b) * p.tokens : nullptr;
+  const RowPrologue<D> prologue(p.prologue, p.weight, p.bias, moments, own_head, p.head_dim, column);
 #pragma unroll 2
   for (int i = 0; i < kTokens; ++i) {
     const int row = first + i * kRows + static_cast<int>(threadIdx.x) / kRowLanes;
-    const int token = min(row, rows - 1) / p.heads, h = min(row, rows - 1) % p.heads;
+    const int token = min(row, rows - 1) / heads, h = own_head + min(row, rows - 1) % heads;
     const Angles angles = prologue.angles(token);
     float x[kLaneElements];
     unpack(Rows<T>(p.in, b, h, p.head_dim, column).load(token), x);
@@ -34,7 +38,10 @@ __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constan
 template <typename T, int D>
 void launch(const PrologueRows& p, Stream stream) {
   constexpr int each = kThreads / (D / kLaneElements) * kTokens;
-  const dim3 grid(static_cast<unsigned>((p.tokens * p.heads + each - 1) / each), static_cast<unsigned>(p.batch));
+  const bool across = p.moments != nullptr;
+  const int rows = across ? p.tokens : p.tokens * p.heads;
+  const dim3 grid(static_cast<unsigned>((rows + each - 1) / each), static_cast<unsigned>(p.batch),
+                  static_cast<unsigned>(across ? p.heads : 1));
   prologue_kernel<T, D><<<grid, kThreads, 0, stream>>>(p);
 }
 
@@ -48,8 +55,21 @@ void launch_type(const PrologueRows& p, Stream stream) {
 }  // namespace
 
 const char* apply_prologue(const PrologueRows& p, Stream stream) {
-  return launched(
-      [&] { p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream); });
+  return launched([&] {
+    if (p.moments != nullptr) {
+      launch_moments({.view = p.in,
+                      .element = p.element,
+                      .batch = p.batch,
+                      .tokens = p.tokens,
+                      .heads = p.heads,
+                      .head_dim = p.head_dim,
+                      .centres = p.prologue.norm == Prologue::Norm::layer,
+                      .eps = p.prologue.eps,
+                      .out = p.moments},
+                     stream);
+    }
+    p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
+  });
 }
 
 }  // namespace sparsereel::attention::cuda

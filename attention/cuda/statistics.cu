@@ -108,35 +108,6 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   buffers.v_scale[at] = fmaxf(range * headroom / kE4m3Max, fmaxf(fabsf(centre) * kLeastRelativeScale, kLeastScale));
 }
 
-/// Mean and 1 / deviation over all heads of a token: one warp a token of q (first) or k.
-template <typename T>
-__global__ void token_moments(Problem p, float* out) {
-  const int64_t warp = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  const int64_t q_tokens = static_cast<int64_t>(p.batch) * p.queries, k_tokens = static_cast<int64_t>(p.batch) * p.keys;
-  if (warp >= q_tokens + k_tokens) return;
-  const bool is_q = warp < q_tokens;
-  const View& view = is_q ? p.q : p.k;
-  const int tokens = is_q ? p.queries : p.keys;
-  const int64_t index = is_q ? warp : warp - q_tokens;
-  const T* row =
-      static_cast<const T*>(view.data) + index / tokens * view.batch_stride + index % tokens * view.token_stride;
-  const int size = p.heads * p.head_dim;
-  const auto element = [&](int i) { return to_float(row[i / p.head_dim * view.head_stride + i % p.head_dim]); };
-  float mean = 0;
-  if (p.prologue.norm == Prologue::Norm::layer) {
-    float sum = 0;
-    for (int i = threadIdx.x % 32; i < size; i += 32) sum += element(i);
-    mean = warp_sum(sum) / static_cast<float>(size);
-  }
-  float square = 0;
-  for (int i = threadIdx.x % 32; i < size; i += 32) square += (element(i) - mean) * (element(i) - mean);
-  square = warp_sum(square);
-  if (threadIdx.x % 32 == 0) {
-    out[2 * warp] = mean;
-    out[2 * warp + 1] = rsqrtf(square / static_cast<float>(size) + p.prologue.eps);
-  }
-}
-
 template <typename T>
 void launch_sample(const Call& call) {
   const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks);
@@ -149,25 +120,7 @@ void launch_sample(const Call& call) {
   if (call.sizes.D == 256) run(sample<T, 256>, finish<256>);
 }
 
-template <typename T>
-void launch_moments(const Call& call) {
-  const int64_t tokens = static_cast<int64_t>(call.problem.batch) * (call.problem.queries + call.problem.keys);
-  constexpr int warps = kThreads / 32;
-  token_moments<T><<<static_cast<unsigned>((tokens + warps - 1) / warps), kThreads, 0, call.stream>>>(
-      call.problem, call.buffers.token_moments);
-}
-
 }  // namespace
-
-void launch_token_moments(const Call& call) {
-  if (call.buffers.token_moments == nullptr) return;
-  switch (call.problem.element) {
-    case Element::fp16:
-      return launch_moments<__half>(call);
-    case Element::bf16:
-      return launch_moments<__nv_bfloat16>(call);
-  }
-}
 
 void launch_statistics(const Call& call) {
   switch (call.problem.element) {

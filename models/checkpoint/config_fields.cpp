@@ -99,11 +99,23 @@ double ConfigFields::positive_number(const char* field, double fallback) const {
   return value;
 }
 
+bool ConfigFields::check_boolean(const char* field, const json& value) const {
+  if (!value.is_boolean()) fail(field, "is " + shown(value) + ", not true or false");
+  return value.get<bool>();
+}
+
 bool ConfigFields::boolean(const char* field, bool fallback) const {
   const json* value = find(field);
+  return value == nullptr ? fallback : check_boolean(field, *value);
+}
+
+std::vector<bool> ConfigFields::booleans(const char* field, const std::vector<bool>& fallback) const {
+  const json* value = find(field);
   if (value == nullptr) return fallback;
-  if (!value->is_boolean()) fail(field, "is " + shown(*value) + ", not true or false");
-  return value->get<bool>();
+  if (!value->is_array()) fail(field, "is " + shown(*value) + ", not an array");
+  std::vector<bool> flags;
+  for (const json& each : *value) flags.push_back(check_boolean(field, each));
+  return flags;
 }
 
 std::string ConfigFields::choice(const char* field, const std::string& fallback,
@@ -162,6 +174,15 @@ void ConfigFields::check_width(const std::string& field, int64_t width) const {
 
 void ConfigFields::require_class(const std::string& class_name) const {
   choice("_class_name", class_name, {class_name});
+}
+
+void check_fits(const std::string& file, const std::string& field, int64_t value, const std::string& other_field,
+                int64_t other) {
+  if (value == other) return;
+  throw bad_file(file,
+                 field + " " + std::to_string(value) + " does not fit the transformer's " + other_field + " " +
+                     std::to_string(other),
+                 "use components of one checkpoint");
 }
 
 }  // namespace sparsereel::models

@@ -27,6 +27,7 @@ class ConfigFields {
   double number(const char* field, double fallback, double least, double most) const;
   double positive_number(const char* field, double fallback) const;
   bool boolean(const char* field, bool fallback) const;
+  std::vector<bool> booleans(const char* field, const std::vector<bool>& fallback) const;
   std::string choice(const char* field, const std::string& fallback, const std::vector<std::string>& choices) const;
   std::vector<int64_t> integers(const char* field, const std::vector<int64_t>& fallback,
                                 int64_t least = 1) const;                                    // each up to kMaxSize
@@ -50,11 +51,16 @@ class ConfigFields {
  private:
   const nlohmann::json* find(const char* field) const;
   const nlohmann::json* find_not_null(const char* field) const;
+  bool check_boolean(const char* field, const nlohmann::json& value) const;
   int64_t check_integer(const char* field, const nlohmann::json& value, int64_t least, int64_t most) const;
   double check_number(const char* field, const nlohmann::json& value, double least, double most) const;
 
   const nlohmann::json& json_;
   const std::string& file_;
 };
+
+/// Throws Error unless `field` of `file` agrees with the field of the transformer's config that it belongs to.
+void check_fits(const std::string& file, const std::string& field, int64_t value, const std::string& other_field,
+                int64_t other);
 
 }  // namespace sparsereel::models

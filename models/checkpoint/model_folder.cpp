@@ -104,6 +104,12 @@ Error no_weights(const fs::path& folder) {
       "rename a variant to that name, or export the model with diffusers' save_pretrained(safe_serialization=True)");
 }
 
+/// False where the component is left out, or is [null, null].
+bool names(const json& index, const std::string& component) {
+  const auto entry = index.find(component);
+  return entry != index.end() && *entry != json::array({nullptr, nullptr});
+}
+
 }  // namespace
 
 json read_json(const fs::path& path, const std::string& given) {
@@ -169,8 +175,12 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
     const std::vector<std::string>& known = family.part("transformer").classes;
     if (std::find(known.begin(), known.end(), transformer_class) == known.end()) continue;
     folder.index_["_class_name"] = family.pipeline_class;
-    for (const auto& [name, classes] : family.parts) {
+    for (const auto& [key, value] : architecture.items()) {
+      if (value.is_primitive()) folder.index_[key] = value;
+    }
+    for (const auto& [name, classes, optional] : family.parts) {
       const bool described = architecture.contains(name) && architecture[name].is_object();
+      if (!described && optional) continue;
       if (!described && name != "tokenizer")
         throw bad_file(file, "architecture." + name + " is missing",
                        "give the content of the component's config.json below that key");
@@ -183,6 +193,19 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
                    "use the class that 'sparsereel inspect' shows of a checkpoint's transformer");
   folder.pipeline_class_ = check_model_index(folder.index_, file.string());
   return folder;
+}
+
+std::vector<std::string> ModelFolder::roles() const {
+  std::vector<std::string> roles;
+  for (const Part& part : find_family(pipeline_class_)->parts) {
+    if (names(index_, part.role)) roles.push_back(part.role);
+  }
+  return roles;
+}
+
+json ModelFolder::setting(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found != index_.end() && found->is_primitive() ? *found : json();
 }
 
 std::string ModelFolder::component_class(const std::string& name) const {
@@ -247,7 +270,8 @@ std::string check_model_index(const json& index, const std::string& file) {
     throw bad_file(file, "_class_name " + in_quotes(pipeline_class) + " is not supported",
                    "use a checkpoint of " + list_of(known));
   }
-  for (const auto& [name, classes] : family->parts) {
+  for (const auto& [name, classes, optional] : family->parts) {
+    if (optional && !names(index, name)) continue;
     const auto entry = index.find(name);
     if (entry == index.end()) throw fail("names no component " + in_quotes(name));
     if (!entry->is_array() || entry->size() != 2 || !entry->at(1).is_string())

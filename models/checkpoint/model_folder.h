@@ -56,7 +56,11 @@ class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
   const std::filesystem::path& path() const { return path_; }  // the file of the architecture where weights are random
   bool has_random_weights() const { return random_seed_.has_value(); }
   const std::string& pipeline_class() const { return pipeline_class_; }
+  /// Of the family's parts those that this checkpoint has, in the family's order.
+  std::vector<std::string> roles() const;
   std::string component_class(const std::string& name) const;
+  /// A scalar of model_index.json, or of the architecture that stands for it; null where there is none.
+  nlohmann::json setting(const std::string& name) const;
   /// Maps the weights of a component: diffusion_pytorch_model.safetensors or model.safetensors, or the shards of the
   /// *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees with the files:
   /// one Error. What was opened once stays open: the folder may then be moved.

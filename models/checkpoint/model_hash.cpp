@@ -29,7 +29,11 @@ void add(Sha256& hash, const SafetensorsFile& file) {
 std::string model_hash(const ModelFolder& folder) {
   Sha256 hash;
   add(hash, folder.pipeline_class());
-  for (const auto& [name, classes] : find_family(folder.pipeline_class())->parts) {
+  for (const std::string& setting : find_family(folder.pipeline_class())->settings) {
+    const nlohmann::json value = folder.setting(setting);
+    if (!value.is_null()) add(hash, setting + " " + value.dump());
+  }
+  for (const std::string& name : folder.roles()) {
     add(hash, name + " " + folder.component_class(name));
     if (name == "tokenizer") continue;  // it has no config.json of its own
     add(hash, folder.config(name).dump());

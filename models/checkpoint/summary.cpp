@@ -34,7 +34,9 @@ MemoryEstimate estimate(const CheckpointSummary& summary, const ModelSpec& spec,
   std::map<std::string, uint64_t> parameters;
   for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
   MemoryEstimate memory{.dtype = dtype};
-  memory.weights = element * std::max(parameters["text_encoder"], parameters["transformer"] + parameters["vae"]);
+  uint64_t largest = 0;
+  for (const ExpertSpec& expert : spec.experts) largest = std::max(largest, parameters[expert.role]);
+  memory.weights = element * std::max(parameters["text_encoder"], largest + parameters["vae"]);
   // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
   // width.
   constexpr double kWidths = 10, kPasses = 2;
@@ -73,7 +75,7 @@ CheckpointSummary summarize(const fs::path& path, const VideoSize& made_for) {
   summary.path = path.string();
   summary.family = family.name;
   summary.pipeline_class = family.pipeline_class;
-  for (const auto& [name, classes] : family.parts) summary.components.push_back(summarize_component(folder, name));
+  for (const std::string& name : folder.roles()) summary.components.push_back(summarize_component(folder, name));
 
   const ModelSpec spec = describe(folder);
   summary.variant = spec.variant;

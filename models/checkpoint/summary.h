@@ -28,9 +28,9 @@ struct ComponentSummary {
 };
 
 /// Bytes needed in one dtype for the video that the checkpoint was made for, both guidance passes at once. An estimate:
-/// it counts weights that are in memory together (the text encoder lives only while prompts are encoded) and the
-/// denoiser's largest activations. The VAE is left out beyond its weights: its decoder works in tiles where memory is
-/// short.
+/// it counts weights that are in memory together (the text encoder lives only while prompts are encoded, and of several
+/// transformers one at a time) and the denoiser's largest activations. The VAE is left out beyond its weights: its
+/// decoder works in tiles where memory is short.
 struct MemoryEstimate {
   std::string dtype;  // "fp32", "bf16"
   uint64_t weights = 0;

@@ -43,7 +43,4 @@ struct CogVideoXConfig {
 /// As the parsers of checkpoint/configs.h.
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 
-/// Family::describe.
-ModelSpec describe_cogvideox(const ModelFolder& folder);
-
 }  // namespace sparsereel::models

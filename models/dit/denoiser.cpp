@@ -17,18 +17,21 @@ namespace {
 
 class BlockLoop final : public Denoiser {
  public:
-  BlockLoop(std::unique_ptr<Dit> dit, std::unique_ptr<LayerWeights> layers, const at::TensorOptions& options)
-      : dit_(std::move(dit)), layers_(std::move(layers)), options_(options) {}
+  BlockLoop(std::unique_ptr<Dit> dit, std::unique_ptr<LayerWeights> layers, uint64_t weight_bytes,
+            const at::TensorOptions& options)
+      : dit_(std::move(dit)), layers_(std::move(layers)), weight_bytes_(weight_bytes), options_(options) {}
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
                      AttentionRun& run) override;
   void collect(AttentionRun& run) override;
+  uint64_t weight_bytes() const override { return weight_bytes_; }
 
  private:
   const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order);
 
   std::unique_ptr<Dit> dit_;
   std::unique_ptr<LayerWeights> layers_;  // those of dit_
+  uint64_t weight_bytes_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
   std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t>, TokenPlan> plans_;
@@ -73,12 +76,15 @@ std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Componen
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, dtype);
   dit->weights(reader->loads());
+  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { dit->weights(visit); }), dtype);
   std::vector<Slots> layers;
-  for (size_t layer = 0; layer < dit->layers(); ++layer)
+  for (size_t layer = 0; layer < dit->layers(); ++layer) {
     layers.push_back(slots_of([&](const Visit& visit) { dit->weights(layer, visit); }));
+    bytes += bytes_of(layers.back(), dtype);
+  }
   auto weights = load_layers(reader, std::move(layers), offload ? Residence::host : Residence::device);
   reader->check_complete();
-  return std::make_unique<BlockLoop>(std::move(dit), std::move(weights),
+  return std::make_unique<BlockLoop>(std::move(dit), std::move(weights), bytes,
                                      at::TensorOptions().device(device).dtype(dtype));
 }
 

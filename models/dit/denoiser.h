@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "models/checkpoint/model_folder.h"
@@ -22,6 +23,8 @@ class Denoiser {
                              AttentionRun& run) = 0;
   /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.
   virtual void collect(AttentionRun& run) = 0;
+  /// Of all weights, wherever they wait.
+  virtual uint64_t weight_bytes() const = 0;
 };
 
 /// Loads the weights that `dit` lists from the component, and runs it: embed, block after block, head.

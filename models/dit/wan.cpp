@@ -22,6 +22,14 @@ JointModulation modulation_of(const at::Tensor& table, int64_t first, int64_t ro
   return {.video = video, .text = {}};
 }
 
+// A norm's weight and bias [C] as the modulation of one without any: in fp32, as they are kept, and in one pass with
+// the addition before it.
+JointModulation modulation_of(const Norm& norm, int64_t batch) {
+  const Modulation video = {
+      .shift = norm.bias.expand({batch, -1}), .scale = (norm.weight - 1).expand({batch, -1}), .gate = {}};
+  return {.video = video, .text = {}};
+}
+
 attention::Prologue norms_of(const at::Tensor& q_weight, const at::Tensor& k_weight, double eps) {
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::rms;
@@ -134,8 +142,9 @@ void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const JointModulation first = modulation_of(table, 0, 3), second = modulation_of(table, 3, 3);
   at::Tensor x = tokens.hidden.norm_modulate({}, config_.eps, first);
   tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
-  x = tokens.hidden.value();
-  if (config_.cross_attn_norm) x = layer_norm(x, block.cross_norm, config_.eps);
+  x = config_.cross_attn_norm
+          ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0)))
+          : tokens.hidden.value();
   tokens.hidden.add(linear(cross_attention(block, x, tokens.context, attend), block.cross_out));
   x = tokens.hidden.norm_modulate({}, config_.eps, second);
   tokens.hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);

@@ -112,6 +112,10 @@ at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps
 }
 
 void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation) {
+  if (!modulation.video.gate.defined()) {
+    x.add_(update);
+    return;
+  }
 #ifdef SPARSEREEL_CUDA
   if (has_norm_kernel(x)) return add_gated_on_cuda(x, update, video_tokens, modulation);
 #endif
@@ -133,7 +137,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
 #ifdef SPARSEREEL_CUDA
   if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation);
 #endif
-  if (!use_row_kernels(x) || !use_row_kernels(update)) {
+  if (!use_row_kernels(x) || !use_row_kernels(update) || !gates.video.gate.defined()) {
     add_gated_(x, update, video_tokens, gates);
     return layer_norm_modulate(x, norm, eps, video_tokens, modulation);
   }

@@ -39,7 +39,7 @@ at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation);
 
-/// x += gate * update, in place, each part of x and update [B, N, C] by its own gate.
+/// x += gate * update, in place, each part of x and update [B, N, C] by its own gate. No gate is defined: x += update.
 void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, const JointModulation& modulation);
 
 /// add_gated_(x, update, video_tokens, gates), then layer_norm_modulate(x, norm, eps, video_tokens, modulation).

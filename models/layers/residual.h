@@ -15,17 +15,11 @@ class Residual {
   /// hidden [B, N, C], changed in place: video_tokens tokens of video, then text.
   Residual(at::Tensor hidden, int64_t video_tokens) : hidden_(std::move(hidden)), video_tokens_(video_tokens) {}
 
-  /// hidden += gates' gate * update, by the next call of a function below.
-  void add(at::Tensor update, const JointModulation& gates) {
+  /// hidden += gates' gate * update, by the next call of a function below. Without gates: hidden += update.
+  void add(at::Tensor update, const JointModulation& gates = {}) {
     add_pending();
     update_ = std::move(update);
     gates_ = gates;
-  }
-
-  /// hidden += update.
-  void add(const at::Tensor& update) {
-    add_pending();
-    hidden_.add_(update);
   }
 
   at::Tensor norm_modulate(const Norm& norm, double eps, const JointModulation& modulation) {

@@ -1,4 +1,4 @@
-// DDIM (arXiv:2010.02502) without added noise, as CogVideoXDDIMScheduler steps it.
+// DDIM (arXiv:2010.02502) without added noise.
 #pragma once
 
 #include "models/samplers/noise_schedule.h"

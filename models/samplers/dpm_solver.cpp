@@ -71,7 +71,7 @@ std::map<std::string, at::Tensor> DpmSolverSampler::state() const {
 void DpmSolverSampler::restore(const std::map<std::string, at::Tensor>& state) {
   for (const auto& [name, tensor] : state) {
     if (name != kHistory) {
-      throw bad_input("sampler state \"" + name + "\" does not belong to CogVideoXDPMScheduler",
+      throw bad_input("sampler state \"" + name + "\" does not belong to DPM-Solver",
                       "resume with the scheduler that wrote the checkpoint");
     }
   }

@@ -1,4 +1,4 @@
-// The stochastic two-step DPM-Solver++ (arXiv:2211.01095, SDE variant) of CogVideoXDPMScheduler.
+// The stochastic two-step DPM-Solver++ (arXiv:2211.01095, SDE variant).
 #pragma once
 
 #include "models/samplers/noise_schedule.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/checkpoint/configs.h"
+#include "models/samplers/scheduler_config.h"
 
 namespace sparsereel::models {
 

@@ -1,4 +1,4 @@
-// The noise schedule both CogVideoX samplers share: cumulative alphas, timesteps, and the clean sample that a
+// The noise schedule that DDIM and DPM-Solver share: cumulative alphas, timesteps, and the clean sample that a
 // prediction means.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/checkpoint/configs.h"
+#include "models/samplers/scheduler_config.h"
 
 namespace sparsereel::models {
 
@@ -16,7 +16,7 @@ namespace sparsereel::models {
 /// shows in the result.
 class NoiseSchedule {
  public:
-  /// `config` as parse_scheduler_config() lets it through.
+  /// `config` as its parser lets it through.
   explicit NoiseSchedule(const SchedulerConfig& config);
 
   /// Timesteps of a run of 1 to num_train_timesteps steps, noisiest first, whole numbers. Throws Error where they leave

@@ -1,10 +1,9 @@
-// Class names of diffusers' schedulers -> samplers.
+// Kinds of samplers -> their classes.
 #include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/config_fields.h"
 #include "models/samplers/ddim.h"
 #include "models/samplers/dpm_solver.h"
 #include "models/samplers/flow_euler.h"
@@ -12,21 +11,6 @@
 
 namespace sparsereel::models {
 namespace {
-
-template <typename Kind>
-std::unique_ptr<Sampler> make(const SchedulerConfig& config, int64_t num_inference_steps) {
-  return std::make_unique<Kind>(config, num_inference_steps);
-}
-
-struct SamplerClass {
-  const char* name;
-  std::unique_ptr<Sampler> (*make)(const SchedulerConfig& config, int64_t num_inference_steps);
-};
-
-constexpr SamplerClass kClasses[] = {{"CogVideoXDDIMScheduler", make<DdimSampler>},
-                                     {"CogVideoXDPMScheduler", make<DpmSolverSampler>},
-                                     {"FlowMatchEulerDiscreteScheduler", make<FlowEulerSampler>},
-                                     {"UniPCMultistepScheduler", make<UniPcSampler>}};
 
 void check_steps(const SchedulerConfig& config, int64_t num_inference_steps) {
   const int64_t train_steps = config.num_train_timesteps;
@@ -49,13 +33,17 @@ void Sampler::restore(const std::map<std::string, at::Tensor>& state) {
 
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps) {
   check_steps(config, num_inference_steps);
-  std::vector<std::string> names;
-  for (const SamplerClass& known : kClasses) {
-    if (config.class_name == known.name) return known.make(config, num_inference_steps);
-    names.emplace_back(known.name);
+  switch (config.kind) {
+    case SamplerKind::ddim:
+      return std::make_unique<DdimSampler>(config, num_inference_steps);
+    case SamplerKind::dpm_solver:
+      return std::make_unique<DpmSolverSampler>(config, num_inference_steps);
+    case SamplerKind::flow_euler:
+      return std::make_unique<FlowEulerSampler>(config, num_inference_steps);
+    case SamplerKind::unipc:
+      break;
   }
-  throw bad_input("scheduler_config.json: _class_name \"" + config.class_name + "\" is not supported",
-                  "use " + list_of(names));
+  return std::make_unique<UniPcSampler>(config, num_inference_steps);
 }
 
 }  // namespace sparsereel::models

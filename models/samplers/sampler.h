@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/configs.h"
+#include "models/samplers/scheduler_config.h"
 
 namespace sparsereel::models {
 
@@ -38,8 +38,8 @@ class Sampler {
   std::vector<double> timesteps_;
 };
 
-/// The sampler of the config's class. Throws Error naming the field where the class is not supported or the steps do
-/// not fit (more than num_train_timesteps).
+/// The sampler of the config's kind. Throws Error naming the field where the steps do not fit (more than
+/// num_train_timesteps).
 std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num_inference_steps);
 
 }  // namespace sparsereel::models

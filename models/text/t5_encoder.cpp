@@ -1,4 +1,4 @@
-// T5 v1.1 encoder forward pass; dtypes follow transformers' T5EncoderModel.
+// T5 v1.1 and UMT5 encoder forward pass; dtypes follow transformers' T5EncoderModel and UMT5EncoderModel.
 #include "models/text/t5_encoder.h"
 
 #include <ATen/ATen.h>
@@ -46,12 +46,16 @@ at::Tensor feed_forward(const T5Layer& layer, const at::Tensor& x) {
   return linear(gated.to(layer.wo.weight.scalar_type()), layer.wo);
 }
 
+void list_relative_bias(at::Tensor& bias, const Visit& visit, const std::string& layer, const T5Config& config) {
+  visit(bias, parameter(layer + ".layer.0.SelfAttention.relative_attention_bias.weight",
+                        {config.relative_attention_num_buckets, config.num_heads}));
+}
+
 /// Everything but the layers.
 void list_ends(T5Encoder& encoder, const Visit& visit, const std::string& embedding) {
   const T5Config& config = encoder.config;
   visit(encoder.shared, parameter(embedding, {config.vocab_size, config.d_model}));
-  visit(encoder.relative_bias, parameter("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                                         {config.relative_attention_num_buckets, config.num_heads}));
+  if (!config.bias_per_layer) list_relative_bias(encoder.relative_bias, visit, "encoder.block.0", config);
   list_norm(encoder.final_norm, visit, "encoder.final_layer_norm", config);
 }
 
@@ -104,6 +108,7 @@ void T5Layer::weights(const Visit& visit, const std::string& name, const T5Confi
   const int64_t inner = config.num_heads * config.d_kv, model = config.d_model;
   const std::string attention = name + ".layer.0.", feed_forward = name + ".layer.1.";
   list_norm(attention_norm, visit, attention + "layer_norm", config);
+  if (config.bias_per_layer) list_relative_bias(relative_bias, visit, name, config);
   q.weights(visit, attention + "SelfAttention.q", inner, model, false);
   k.weights(visit, attention + "SelfAttention.k", inner, model, false);
   v.weights(visit, attention + "SelfAttention.v", inner, model, false);
@@ -129,16 +134,25 @@ at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
   const at::Device device = shared.device();
   const at::Tensor buckets = relative_position_buckets(ids.size(1), config.relative_attention_num_buckets,
                                                        config.relative_attention_max_distance, device);
-  const at::Tensor bias = at::embedding(relative_bias, buckets).permute({2, 0, 1}).unsqueeze(0).contiguous();
+  const auto scores_bias = [&](const at::Tensor& of_buckets) {
+    return at::embedding(of_buckets, buckets).permute({2, 0, 1}).unsqueeze(0).contiguous();
+  };
+  const at::Tensor shared_bias = config.bias_per_layer ? at::Tensor() : scores_bias(relative_bias);
   at::Tensor x = at::embedding(shared, ids.to(device));
   for (size_t i = 0; i < layers.size(); ++i) {
     layer_weights->visit(i);
     const T5Layer& layer = layers[i];
+    const at::Tensor bias = config.bias_per_layer ? scores_bias(layer.relative_bias) : shared_bias;
     const at::Tensor attention_in = rms_norm(x, layer.attention_norm, config.layer_norm_epsilon);
     x = clamp_infinities(x + self_attention(layer, attention_in, bias, config.d_kv));
     x = clamp_infinities(x + feed_forward(layer, rms_norm(x, layer.feed_forward_norm, config.layer_norm_epsilon)));
   }
   return rms_norm(x, final_norm, config.layer_norm_epsilon);
+}
+
+std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+                                             Residence residence) {
+  return std::make_unique<T5Encoder>(T5Encoder::load(component, device, dtype, residence));
 }
 
 uint64_t T5Encoder::weight_bytes(const T5Config& config, at::ScalarType dtype) {

@@ -1,4 +1,4 @@
-// T5 v1.1 text encoder (arXiv:1910.10683; v1.1: gated GELU, no tied projection).
+// T5 v1.1 and UMT5 text encoders (arXiv:1910.10683, arXiv:2304.09151; v1.1: gated GELU, no tied projection).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,15 +10,17 @@
 #include "models/checkpoint/configs.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
+#include "models/text/text_encoder.h"
 #include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {
 
 /// Weights as stored, so that on a CPU they can alias the mapped file. No biases anywhere.
 struct T5Layer {
-  Norm attention_norm;   // [d_model]
-  Linear q, k, v;        // [heads * d_kv, d_model]
-  Linear attention_out;  // [d_model, heads * d_kv]
+  Norm attention_norm;       // [d_model]
+  at::Tensor relative_bias;  // [num_buckets, heads], of UMT5's layers; undefined in T5's
+  Linear q, k, v;            // [heads * d_kv, d_model]
+  Linear attention_out;      // [d_model, heads * d_kv]
   Norm feed_forward_norm;
   Linear wi_0, wi_1;  // [d_ff, d_model]: the GELU gate, and what it gates
   Linear wo;          // [d_model, d_ff]; fp32 where the rest is fp16, whose range it would leave
@@ -27,10 +29,10 @@ struct T5Layer {
   void weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype);
 };
 
-struct T5Encoder {
+struct T5Encoder : TextEncoder {
   T5Config config;
   at::Tensor shared;         // [vocab_size, d_model]
-  at::Tensor relative_bias;  // [num_buckets, heads], of the first layer, used by all
+  at::Tensor relative_bias;  // [num_buckets, heads], of T5's first layer, used by all; undefined in UMT5
   std::vector<T5Layer> layers;
   Norm final_norm;                              // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // brings those of `layers`
@@ -42,12 +44,18 @@ struct T5Encoder {
                         Residence residence = Residence::device);
 
   /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask: padding is attended
-  /// to like text. Throws Error on ids beyond vocab_size.
-  at::Tensor forward(const at::Tensor& ids) const;
+  /// to like text, so who wants it masked gives the real tokens only. Throws Error on ids beyond vocab_size.
+  at::Tensor forward(const at::Tensor& ids) const override;
+  int64_t vocab_size() const override { return config.vocab_size; }
+  uint64_t weight_bytes() const override { return weight_bytes(config, shared.scalar_type()); }
 
   /// Of all weights in this dtype.
   static uint64_t weight_bytes(const T5Config& config, at::ScalarType dtype);
 };
+
+/// T5Encoder::load() for the table of loaders.
+std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+                                             Residence residence);
 
 /// Bucket of each (query, key) distance, int64 [length, length]: half of the buckets for keys behind, half for keys
 /// ahead; in each half exact distances first, then logarithmically wider ones up to max_distance, then one for all

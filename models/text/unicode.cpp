@@ -64,4 +64,28 @@ size_t white_space_length(std::string_view text) {
   return !text.empty() && is_white_space(first_character(text)) ? character_length(text) : 0;
 }
 
+std::u32string to_code_points(std::string_view text) {
+  std::u32string codes;
+  for (; !text.empty(); text.remove_prefix(character_length(text))) codes += first_character(text);
+  return codes;
+}
+
+std::string to_utf8(std::u32string_view text) {
+  std::string bytes;
+  for (const char32_t code : text) {
+    const auto add = [&](char32_t lead, int shift) { bytes += static_cast<char>(lead | (code >> shift)); };
+    const auto follow = [&](int shift) { bytes += static_cast<char>(0x80 | ((code >> shift) & 0x3F)); };
+    if (code < 0x80) {
+      add(0, 0);
+    } else if (code < 0x800) {
+      add(0xC0, 6), follow(0);
+    } else if (code < 0x10000) {
+      add(0xE0, 12), follow(6), follow(0);
+    } else {
+      add(0xF0, 18), follow(12), follow(6), follow(0);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace sparsereel::models

@@ -12,11 +12,28 @@ namespace {
 // buffer [2 + frames, H, W, in] -> [frames, H, W, out].
 at::Tensor convolve_frames(const CausalConv3d& conv, const at::Tensor& buffer, bool with_bias) {
   const at::Tensor bias = with_bias ? conv.bias : at::Tensor();
-  const at::Tensor output = convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, bias, {0, 1, 1});
+  const int64_t around = conv.weight.size(3) / 2;
+  const at::Tensor output = convolve(buffer.permute({3, 0, 1, 2}).unsqueeze(0), conv.weight, bias, {0, around, around});
   return output.squeeze(0).permute({1, 2, 3, 0}).contiguous();
 }
 
+void fill_history(const at::Tensor& buffer, const at::Tensor& remembered, bool starts_on_zeros) {
+  at::Tensor front = buffer.narrow(0, 0, kHistoryFrames);
+  if (remembered.defined()) {
+    front.copy_(remembered);
+  } else if (starts_on_zeros) {
+    front.zero_();
+  } else {
+    front.copy_(buffer.narrow(0, kHistoryFrames, 1).expand_as(front));
+  }
+}
+
 }  // namespace
+
+void CausalConv3d::weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side) {
+  visit(weight, parameter(name + ".weight", {out, in, kHistoryFrames + 1, side, side}));
+  visit(bias, parameter(name + ".bias", {out}));
+}
 
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                     at::IntArrayRef padding) {
@@ -28,9 +45,10 @@ at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at:
 }
 
 CausalConv3d read_causal_conv3d(WeightReader& reader, const std::string& name, int64_t in, int64_t out) {
-  const at::Tensor weight = reader.tensor(name + ".conv.weight", {out, in, 3, 3, 3});
-  return {.weight = laid_out(weight, at::MemoryFormat::ChannelsLast3d),
-          .bias = reader.tensor(name + ".conv.bias", {out})};
+  CausalConv3d conv;
+  conv.weights(reader.loads(), name + ".conv", out, in);
+  conv.weight = laid_out(conv.weight, at::MemoryFormat::ChannelsLast3d);
+  return conv;
 }
 
 CausalConv3d with_padded_outputs(CausalConv3d conv) {
@@ -53,10 +71,14 @@ at::Tensor new_frames(const at::Tensor& buffer) {
 }
 
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history, bool with_bias) {
-  at::Tensor& remembered = history[&conv];
-  at::Tensor front = buffer.narrow(0, 0, kHistoryFrames);
-  front.copy_(remembered.defined() ? remembered : buffer.narrow(0, kHistoryFrames, 1).expand_as(front));
-  remembered = buffer.narrow(0, buffer.size(0) - kHistoryFrames, kHistoryFrames).clone();
+  at::Tensor& remembered = history.frames[&conv];
+  fill_history(buffer, remembered, history.starts_on_zeros);
+  const at::Tensor last = buffer.narrow(0, buffer.size(0) - kHistoryFrames, kHistoryFrames);
+  if (remembered.defined()) {
+    remembered.copy_(last);
+  } else {
+    remembered = last.clone();
+  }
 
   const int64_t frames = buffer.size(0) - kHistoryFrames;
   const int64_t per_call = std::max<int64_t>(1, kMaxElementsPerCall / buffer[0].numel() - kHistoryFrames);

@@ -1,4 +1,4 @@
-// 3x3x3 convolutions that look back in time only, over a video that arrives a few frames at a time.
+// Convolutions over three frames that look back in time only, over a video that arrives a few frames at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,13 +19,19 @@ inline constexpr int64_t kHistoryFrames = 2;
 inline constexpr int64_t kMaxElementsPerCall = int64_t{1} << 30;
 
 struct CausalConv3d {
-  at::Tensor weight;  // [out, in, 3, 3, 3], channels-last
+  at::Tensor weight;  // [out, in, 3, side, side], channels-last
   at::Tensor bias;    // [out]
+
+  /// Stored as `name`.weight and `name`.bias; the visitor lays the weight out.
+  void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, int64_t side = 3);
 };
 
 /// The last kHistoryFrames input frames [2, height, width, in] of every convolution, from one batch of frames to the
 /// next.
-using ConvHistory = std::unordered_map<const CausalConv3d*, at::Tensor>;
+struct ConvHistory {
+  bool starts_on_zeros = false;  // what stands before a video's first frame: zeros, or that frame repeated
+  std::unordered_map<const CausalConv3d*, at::Tensor> frames;
+};
 
 /// at::convolution with stride 1. On a CPU in fp32 always oneDNN's, where at::conv3d takes a slow one for few channels.
 at::Tensor convolve(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, at::IntArrayRef padding);
@@ -42,9 +48,8 @@ at::Tensor causal_buffer(int64_t frames, int64_t height, int64_t width, int64_t 
 /// The part of a causal_buffer behind the history: [frames, height, width, channels], a view.
 at::Tensor new_frames(const at::Tensor& buffer);
 
-/// Fills the buffer's history (the first frame repeated where there is none yet), remembers its last frames and
-/// convolves: [frames, height, width, out]. Zeros around each frame, none in time. with_bias off: what follows adds the
-/// bias.
+/// Fills the buffer's history (as it starts where there is none yet), remembers its last frames and convolves: [frames,
+/// height, width, out]. Zeros around each frame, none in time. with_bias off: what follows adds the bias.
 at::Tensor causal_conv3d(const CausalConv3d& conv, const at::Tensor& buffer, ConvHistory& history,
                          bool with_bias = true);
 

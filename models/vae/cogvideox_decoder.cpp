@@ -3,11 +3,11 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "models/vae/between_convolutions.h"
 #ifdef SPARSEREEL_CUDA
 #include "models/vae/cuda_call.h"
 #endif
@@ -42,16 +42,6 @@ UpBlock read_up_block(WeightReader& reader, const std::string& name, int64_t in,
   return block;
 }
 
-// Whether kernels of ours stand between convolutions of x: then they add the biases of the convolutions before them,
-// for which cuDNN's caller takes a pass of its own.
-bool carries_biases([[maybe_unused]] const at::Tensor& x) {
-#ifdef SPARSEREEL_CUDA
-  return has_vae_kernels(x);
-#else
-  return false;
-#endif
-}
-
 // conv(silu(norm(x + bias))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
 at::Tensor convolve_normed(const SpatialNorm& norm, const CausalConv3d& conv, at::Tensor x, const at::Tensor& bias,
                            const at::Tensor& z, ConvHistory& history, bool with_bias = true) {
@@ -59,15 +49,6 @@ at::Tensor convolve_normed(const SpatialNorm& norm, const CausalConv3d& conv, at
   spatial_norm_silu(norm, x, z, new_frames(buffer), bias);
   x.reset();
   return causal_conv3d(conv, buffer, history, with_bias);
-}
-
-// x + residual + bias, in place.
-void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias) {
-#ifdef SPARSEREEL_CUDA
-  if (has_vae_kernels(x) && has_vae_kernels(residual)) return add_residual_on_cuda(x, residual, bias);
-#endif
-  x.add_(residual);
-  if (bias.defined()) x.add_(bias);
 }
 
 at::Tensor resnet(const ResnetBlock& block, const at::Tensor& x, const at::Tensor& z, ConvHistory& history) {
@@ -94,29 +75,12 @@ at::Tensor repeat_frames(const at::Tensor& x, const at::Tensor& bias) {
   return at::cat({x.narrow(0, 0, 1), x.narrow(0, 1, x.size(0) - 1).repeat_interleave(2, 0)});
 }
 
-// Every pixel 2 x 2 times; [frames, channels, 2 height, 2 width], channels-last.
-at::Tensor repeat_pixels(const at::Tensor& x) {
-#ifdef SPARSEREEL_CUDA
-  if (has_vae_kernels(x)) return repeat_on_cuda(x, {}, 2, false).permute({0, 3, 1, 2});
-#endif
-  return at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
-}
-
-// Pixels repeated 2 x 2, convolved a frame at a time; frames repeated afterwards, since equal frames convolve to equal
-// frames.
+// Frames are repeated after the convolution, since equal frames convolve to equal frames.
 at::Tensor upsample(const Upsampler& upsampler, const at::Tensor& x) {
   const bool carried = carries_biases(x) && upsampler.compress_time;
-  const at::Tensor bias = carried ? at::Tensor() : upsampler.bias;
-  const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / (4 * x[0].numel()));
-  std::vector<at::Tensor> parts;
-  for (int64_t start = 0; start < frames; start += per_call) {
-    const at::Tensor larger = repeat_pixels(x.narrow(0, start, std::min(per_call, frames - start)));
-    const at::Tensor output = convolve(larger, upsampler.weight, bias, /*padding=*/{1, 1});
-    parts.push_back(output.permute({0, 2, 3, 1}).contiguous());
-  }
-  at::Tensor all = parts.size() == 1 ? parts[0] : at::cat(parts);
-  if (!upsampler.compress_time) return all;
-  return repeat_frames(all, carried ? upsampler.bias : at::Tensor());
+  const at::Tensor larger = upsample_pixels(x, upsampler.weight, carried ? at::Tensor() : upsampler.bias);
+  if (!upsampler.compress_time) return larger;
+  return repeat_frames(larger, carried ? upsampler.bias : at::Tensor());
 }
 
 }  // namespace

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <sstream>
 #include <utility>
 #include <vector>
 
-#include "hilbert/error.h"
 #include "models/layers/host_memory.h"
 #include "models/vae/cogvideox_decoder.h"
 #include "models/vae/cogvideox_vae.h"
@@ -69,24 +67,10 @@ at::Tensor CogVideoXVae::decode_whole(const at::Tensor& latents, const std::func
 }
 
 at::Tensor CogVideoXVae::decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress) {
-  if (latents.dim() != 5 || latents.size(0) != 1 || latents.size(1) != config_.latent_channels ||
-      latents.numel() == 0) {
-    std::ostringstream cause;
-    cause << "The VAE cannot decode latents of shape " << latents.sizes() << ": [1, " << config_.latent_channels
-          << ", frames, height, width] is needed";
-    throw bad_input(cause.str(), "Give the latents that this model's transformer made.");
-  }
-  const int64_t height = latents.size(3), width = latents.size(4);
-  tiled = tiled && tiles_.needed(height, width);
-  const int64_t total = batches_of(latents.size(2)) * (tiled ? tiles_.count(height, width) : 1);
-  int64_t done = 0;
-  const auto batch_done = [&] {
-    ++done;
-    if (progress) progress(done, total);
-  };
-  const at::Tensor unscaled = latents * (1.0 / config_.scaling_factor);
-  if (!tiled) return decode_whole(unscaled, batch_done);
-  return decode_tiles(tiles_, unscaled, [&](const at::Tensor& tile) { return decode_whole(tile, batch_done); });
+  check_latents(latents, config_.latent_channels);
+  return decode_by_plan(
+      tiles_, latents * (1.0 / config_.scaling_factor), tiled, batches_of(latents.size(2)), progress,
+      [this](const at::Tensor& tile, const auto& batch_done) { return decode_whole(tile, batch_done); });
 }
 
 // Elements alive at the worst moment: a block's first convolution holds the block's input, the same normalised behind

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define SPARSEREEL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -69,6 +70,18 @@ SPARSEREEL_INLINE void modulate_lanes(const float* __restrict x, float* __restri
   }
 }
 
+SPARSEREEL_INLINE float sum_of_squares(const float* x, int64_t channels) {
+  float sums[kLanes] = {};
+  int64_t c = 0;
+  for (; c + kLanes <= channels; c += kLanes) {
+    for (int64_t i = 0; i < kLanes; ++i) sums[i] += x[c + i] * x[c + i];
+  }
+  for (int64_t i = 0; c + i < channels; ++i) sums[i] += x[c + i] * x[c + i];
+  float total = 0;
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
 }  // namespace
 
 SPARSEREEL_CLONES void add_channel_moments(const ChannelMoments& p) {
@@ -94,6 +107,19 @@ SPARSEREEL_CLONES void modulate_silu(const ModulatedRow& p) {
     if (whole < p.channels)
       modulate_lanes(p.x + pixel + whole, p.out + pixel + whole, p.scale + latent + whole, p.shift + latent + whole,
                      p.repeat, p.channels, p.channels - whole);
+  }
+}
+
+SPARSEREEL_CLONES void normalise_silu(const NormalisedPixels& p) {
+  for (int64_t pixel = 0; pixel < p.pixels; ++pixel) {
+    const float* __restrict x = p.x + pixel * p.channels;
+    float* __restrict out = p.out + pixel * p.channels;
+    const float norm = std::max(std::sqrt(sum_of_squares(x, p.channels)), static_cast<float>(kLeastNorm));
+    const float inverse = 1.0F / norm;
+    for (int64_t c = 0; c < p.channels; ++c) {
+      const float value = x[c] * inverse * p.scale[c];
+      out[c] = value / (1.0F + exponential(-value));
+    }
   }
 }
 

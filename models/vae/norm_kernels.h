@@ -1,4 +1,4 @@
-// The elementwise work of spatial normalisation on fp32 activations, on a CPU, one thread a call. No torch.
+// The elementwise work of the decoders' norms on fp32 activations, on a CPU, one thread a call. No torch.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,19 @@ struct ModulatedRow {
 
 /// out = silu(x * scale + shift), silu(v) = v / (1 + exp(-v)).
 void modulate_silu(const ModulatedRow& p);
+
+/// A pixel's Euclidean norm counts as no less than this.
+inline constexpr double kLeastNorm = 1e-12;
+
+struct NormalisedPixels {
+  const float* x;      // [pixels, channels]
+  float* out;          // the same, other memory
+  const float* scale;  // [channels]
+  int64_t pixels;
+  int64_t channels;
+};
+
+/// out = silu(x / |x| * scale), |x| over a pixel's channels.
+void normalise_silu(const NormalisedPixels& p);
 
 }  // namespace sparsereel::models

@@ -64,4 +64,18 @@ at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const T
   return video;
 }
 
+at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
+                          const DecodeProgress& progress, const StepDecoder& decode) {
+  const int64_t height = latents.size(3), width = latents.size(4);
+  tiled = tiled && plan.needed(height, width);
+  const int64_t total = steps * (tiled ? plan.count(height, width) : 1);
+  int64_t done = 0;
+  const auto step_done = [&] {
+    ++done;
+    if (progress) progress(done, total);
+  };
+  if (!tiled) return decode(latents, step_done);
+  return decode_tiles(plan, latents, [&](const at::Tensor& tile) { return decode(tile, step_done); });
+}
+
 }  // namespace sparsereel::models

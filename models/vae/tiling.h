@@ -5,6 +5,8 @@
 
 #include <functional>
 
+#include "models/vae/vae.h"
+
 namespace sparsereel::models {
 
 /// Tiles along one axis, in latent pixels: tile i covers [i * stride, i * stride + size), cut at the end.
@@ -39,5 +41,12 @@ using TileDecoder = std::function<at::Tensor(const at::Tensor& latents)>;
 /// Decodes tile by tile, each blended linearly into the ones above and to the left. latents [1, C, F, H, W] -> [1, 3,
 /// F', scale H, scale W].
 at::Tensor decode_tiles(const TilePlan& plan, const at::Tensor& latents, const TileDecoder& decode);
+
+/// A TileDecoder that calls step_done after each of its steps.
+using StepDecoder = std::function<at::Tensor(const at::Tensor& latents, const std::function<void()>& step_done)>;
+
+/// latents as a whole, or in tiles where these are asked for and needed. `steps`: of one tile, which progress counts.
+at::Tensor decode_by_plan(const TilePlan& plan, const at::Tensor& latents, bool tiled, int64_t steps,
+                          const DecodeProgress& progress, const StepDecoder& decode);
 
 }  // namespace sparsereel::models

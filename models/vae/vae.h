@@ -18,7 +18,7 @@ class VaeDecoder {
   virtual ~VaeDecoder() = default;
 
   /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
-  /// [1, 3, F', 8H, 8W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
+  /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
   /// does; less memory, slightly different pixels.
   virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
   /// Frames that F latent frames decode to.
@@ -27,5 +27,8 @@ class VaeDecoder {
   /// moment, without what a convolution library takes for itself. For --vae-tiling auto.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
 };
+
+/// Throws Error unless latents are [1, channels, F, H, W] of at least one element.
+void check_latents(const at::Tensor& latents, int64_t channels);
 
 }  // namespace sparsereel::models

@@ -1,73 +1,26 @@
-// bench_decode DTYPE CUDNN_BENCHMARK REPETITIONS: the VAE decode of CogVideoX (49 x 480 x 720, random weights) on a
-// GPU, whole and in tiles, and the pieces of the whole one: milliseconds, TFLOPS and GB/s. CUDNN_BENCHMARK 1 lets cuDNN
-// try its algorithms instead of guessing; the first decode then shows what that costs.
+// bench_decode VAE DTYPE CUDNN_BENCHMARK REPETITIONS: the decode of a family's usual video by a published VAE (random
+// weights) on a GPU, whole and in tiles, and the pieces of the whole one: milliseconds, TFLOPS and GB/s. VAE is one of
+// those at the end. CUDNN_BENCHMARK 1 lets cuDNN try its algorithms instead of guessing; the first decode then shows
+// what that costs.
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
+#include <string>
+#include <vector>
 
 #include "app/measure/timing.h"
 #include "models/components.h"
 #include "models/device.h"
 #include "models/vae/causal_conv3d.h"
+#include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
 #include "tests/bench/program.h"
 
 namespace {
 
 using namespace sparsereel;
-
-constexpr double kBatches = 49.0 / 8;  // a decode runs its pieces on 2 latent frames at a time
-
-/// The published VAE's names and shapes with random numbers in them.
-class RandomVae {
- public:
-  explicit RandomVae(at::ScalarType dtype) {
-    const auto names = models::read_json(std::string(SPARSEREEL_SOURCE_DIR) + "/tests/parity/data/vae_names.json");
-    std::vector<models::TensorView> tensors;
-    int64_t largest = 0;
-    for (const auto& [name, shape] : names.items()) {
-      int64_t count = 1;
-      for (const int64_t size : shape.get<std::vector<int64_t>>()) count *= size;
-      largest = std::max(largest, count);
-    }
-    const at::Tensor numbers = (at::randn({largest}) * 0.02).to(dtype);
-    const auto stored = dtype == at::kHalf ? models::Dtype::f16 : models::Dtype::bf16;
-    for (const auto& [name, json] : names.items()) {
-      const auto shape = json.get<std::vector<int64_t>>();
-      int64_t count = 1;
-      for (const int64_t size : shape) count *= size;
-      tensors.push_back({name,
-                         stored,
-                         shape,
-                         {static_cast<const std::byte*>(numbers.const_data_ptr()), static_cast<size_t>(2 * count)}});
-    }
-    models::write_safetensors(path_, tensors);
-    component_.class_name = "AutoencoderKLCogVideoX";
-    component_.config = {{"_class_name", component_.class_name}};
-    component_.config_file = "vae/config.json";
-    component_.files = {std::make_shared<models::SafetensorsFile>(path_)};
-    for (const models::TensorEntry& entry : component_.files[0]->header().entries)
-      component_.tensors[entry.name] = {0, &entry};
-  }
-  ~RandomVae() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  RandomVae(const RandomVae&) = delete;
-  RandomVae& operator=(const RandomVae&) = delete;
-
-  const models::Component& component() const { return component_; }
-
- private:
-  std::filesystem::path path_ =
-      std::filesystem::temp_directory_path() / ("bench_decode_" + std::to_string(::getpid()) + ".safetensors");
-  models::Component component_;
-};
 
 double median_ms(const std::function<void()>& call, int64_t repetitions, const at::TensorOptions& options) {
   app::Timer timer(options.device());
@@ -80,9 +33,10 @@ double median_ms(const std::function<void()>& call, int64_t repetitions, const a
   return app::spread(times).median;
 }
 
-void time_decodes(const RandomVae& random, const at::TensorOptions& options, int64_t repetitions) {
-  const auto vae = models::load_vae(random.component(), options.device(), options.dtype().toScalarType());
-  const at::Tensor latents = at::randn({1, 16, 13, 60, 90}, options);
+void time_decodes(const models::Component& component, at::IntArrayRef latents_shape, const at::TensorOptions& options,
+                  int64_t repetitions) {
+  const auto vae = models::load_vae(component, options.device(), options.dtype().toScalarType());
+  const at::Tensor latents = at::randn(latents_shape, options);
   auto* allocator = c10::getDeviceAllocator(at::kCUDA);
   for (const bool tiled : {false, true}) {
     allocator->emptyCache();
@@ -100,10 +54,11 @@ void time_decodes(const RandomVae& random, const at::TensorOptions& options, int
   allocator->emptyCache();
 }
 
-/// One kind of work of one stage: times it on eight frames' share and prints its row.
+/// One kind of work of one stage: times it on one batch of frames, of which a decode has `batches`, and prints its row.
 class Pieces {
  public:
-  Pieces(const at::TensorOptions& options, int64_t repetitions) : options_(options), repetitions_(repetitions) {
+  Pieces(const at::TensorOptions& options, int64_t repetitions, double batches)
+      : options_(options), repetitions_(repetitions), batches_(batches) {
     std::printf("| piece | calls a batch | ms | TFLOPS | GB/s | ms a decode |\n|---|---|---|---|---|---|\n");
   }
 
@@ -136,6 +91,12 @@ class Pieces {
         [&] { models::spatial_norm_silu(norm, x, z, out); });
   }
 
+  void rms_norm(int64_t channels, int64_t frames, int64_t height, int64_t width, int64_t calls) {
+    const at::Tensor x = random({frames, height, width, channels}), out = at::empty_like(x), gamma = random({channels});
+    row("rms norm + silu", channels, channels, frames, height, width, calls, 0, 4.0 * static_cast<double>(x.numel()),
+        [&] { models::rms_norm_silu(x, gamma, out); });
+  }
+
   void copy(int64_t channels, int64_t frames, int64_t height, int64_t width) {
     const at::Tensor x = random({frames, height, width, channels}), out = at::empty_like(x);
     row("copy", channels, channels, frames, height, width, 0, 0, 4.0 * static_cast<double>(x.numel()),
@@ -160,7 +121,7 @@ class Pieces {
   void row(const char* name, int64_t in, int64_t out, int64_t frames, int64_t height, int64_t width, int64_t calls,
            double flops, double bytes, const std::function<void()>& call) {
     const double ms = median_ms(call, repetitions_, options_);
-    const double decode = ms * static_cast<double>(calls) * kBatches;
+    const double decode = ms * static_cast<double>(calls) * batches_;
     sum_ += decode;
     std::printf("| %s %ld -> %ld, %ld x %ld x %ld | %ld | %.3f | %.0f | %.0f | %.0f |\n", name, in, out, frames, height,
                 width, calls, ms, flops / ms / 1e9, bytes / ms / 1e6, decode);
@@ -168,11 +129,11 @@ class Pieces {
 
   at::TensorOptions options_;
   int64_t repetitions_;
+  double batches_;
   double sum_ = 0;
 };
 
-void time_pieces(const at::TensorOptions& options, int64_t repetitions) {
-  Pieces pieces(options, repetitions);
+void cogvideox_pieces(Pieces& pieces) {
   pieces.conv3d(512, 512, 2, 60, 90, 12);
   pieces.conv2d(512, 512, 2, 120, 180, 1);
   pieces.conv3d(512, 256, 4, 120, 180, 1);
@@ -192,18 +153,77 @@ void time_pieces(const at::TensorOptions& options, int64_t repetitions) {
   pieces.norm(256, 8, 240, 360, 8);
   pieces.norm(256, 8, 480, 720, 1);
   pieces.norm(128, 8, 480, 720, 8);
-  pieces.print_sum();
+}
+
+void wan_pieces(Pieces& pieces) {
+  pieces.conv3d(384, 384, 1, 60, 104, 10);
+  pieces.conv2d(384, 192, 2, 120, 208, 1);
+  pieces.conv3d(192, 384, 2, 120, 208, 1);
+  pieces.conv3d(384, 384, 2, 120, 208, 5);
+  pieces.conv2d(384, 192, 4, 240, 416, 1);
+  pieces.conv3d(192, 192, 4, 240, 416, 6);
+  pieces.alternatives(192, 192, 4, 240, 416);
+  pieces.conv2d(192, 96, 4, 480, 832, 1);
+  pieces.conv3d(96, 96, 4, 480, 832, 6);
+  pieces.alternatives(96, 96, 4, 480, 832);
+  pieces.conv3d(96, 8, 4, 480, 832, 1);
+  pieces.copy(96, 4, 480, 832);
+  pieces.rms_norm(384, 1, 60, 104, 10);
+  pieces.rms_norm(384, 2, 120, 208, 6);
+  pieces.rms_norm(192, 4, 240, 416, 6);
+  pieces.rms_norm(96, 4, 480, 832, 7);
+}
+
+struct Published {
+  std::string name;
+  std::string names_file, model;  // below tests/parity/data, and which one there
+  std::string vae_class;
+  std::vector<int64_t> latents;
+  void (*pieces)(Pieces&);  // null: only whole decodes are timed
+  double batches;           // of the pieces' frames
+};
+
+const std::vector<Published>& published() {
+  static const std::vector<Published> table = {
+      {"cogvideox", "vae_names.json", "2b", "AutoencoderKLCogVideoX", {1, 16, 13, 60, 90}, cogvideox_pieces, 49.0 / 8},
+      {"wan-2.1", "wan/vae_names.json", "2.1", "AutoencoderKLWan", {1, 16, 21, 60, 104}, wan_pieces, 81.0 / 4},
+      {"wan-2.2", "wan/vae_names.json", "2.2 5b", "AutoencoderKLWan", {1, 48, 31, 44, 80}, nullptr, 0},
+  };
+  return table;
+}
+
+const Published& find_published(const std::string& name) {
+  for (const Published& each : published()) {
+    if (each.name == name) return each;
+  }
+  std::string known;
+  for (const Published& each : published()) known += " " + each.name;
+  throw bad_input("no VAE is named " + name, "choose one of" + known);
+}
+
+models::Component random_vae(const Published& one) {
+  const auto file = std::string(SPARSEREEL_SOURCE_DIR) + "/tests/parity/data/" + one.names_file;
+  models::Component component;
+  component.class_name = one.vae_class;
+  component.config = models::read_json(file).at(one.model).at("config");
+  component.config_file = file;
+  component.random_seed = 0;
+  return component;
 }
 
 int run(const std::vector<std::string>& arguments) {
   const c10::InferenceMode inference;
+  const Published& one = find_published(arguments[0]);
   const auto device = models::resolve_device("cuda:0");
-  const auto dtype = models::resolve_dtype(arguments[0], device, at::kBFloat16);
-  const int64_t repetitions = std::stol(arguments[2]);
-  at::globalContext().setBenchmarkCuDNN(arguments[1] == "1");
+  const auto dtype = models::resolve_dtype(arguments[1], device, at::kBFloat16);
+  const int64_t repetitions = std::stol(arguments[3]);
+  at::globalContext().setBenchmarkCuDNN(arguments[2] == "1");
   const auto options = at::TensorOptions().device(device).dtype(dtype);
-  time_decodes(RandomVae(dtype), options, repetitions);
-  time_pieces(options, repetitions);
+  time_decodes(random_vae(one), one.latents, options, repetitions);
+  if (one.pieces == nullptr) return 0;
+  Pieces pieces(options, repetitions, one.batches);
+  one.pieces(pieces);
+  pieces.print_sum();
   return 0;
 }
 
@@ -211,8 +231,8 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.size() != 3) {
-    std::fprintf(stderr, "usage: %s DTYPE CUDNN_BENCHMARK REPETITIONS\n", argv[0]);
+  if (arguments.size() != 4) {
+    std::fprintf(stderr, "usage: %s VAE DTYPE CUDNN_BENCHMARK REPETITIONS\n", argv[0]);
     return 2;
   }
   return bench::guarded([&] { return run(arguments); });

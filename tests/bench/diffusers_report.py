@@ -193,7 +193,7 @@ class Bench:
 
     def measure_decode(self):
         vae = self.vae()
-        latents = self.latents().permute(0, 2, 1, 3, 4)
+        latents = self.decode_latents()
         for name, tiled in (("decode", False), ("decode in tiles", True)):
             (vae.enable_tiling if tiled else vae.disable_tiling)()
             try:
@@ -201,6 +201,9 @@ class Bench:
             except torch.OutOfMemoryError:
                 print(f"{name}: out of memory", flush=True)
             self.free()
+
+    def decode_latents(self):
+        return self.latents().permute(0, 2, 1, 3, 4)
 
     def save(self, folder):
         folder.mkdir(parents=True)
@@ -221,9 +224,48 @@ class Bench:
         self.options.output.write_text(json.dumps({"command": "diffusers_report", "machine": machine, "settings": self.settings, "rows": self.rows}, indent=2))
 
 
+class WanBench(Bench):
+    """diffusers runs Wan's passes of guidance one after the other, each by itself."""
+
+    def transformer(self):
+        return self.build(lambda: diffusers.WanTransformer3DModel.from_config(self.architecture["transformer"]))
+
+    def vae(self):
+        return self.build(lambda: diffusers.AutoencoderKLWan.from_config(self.architecture["vae"]))
+
+    def text_encoder(self):
+        return self.build(lambda: transformers.UMT5EncoderModel(transformers.UMT5Config(**self.architecture["text_encoder"])))
+
+    def latents(self):
+        vae, settings = self.architecture["vae"], self.settings
+        scale = 2 ** (len(vae["dim_mult"]) - 1) * vae.get("patch_size", 1)
+        shape = (1, vae["z_dim"], (settings["frames"] - 1) // 4 + 1, settings["height"] // scale, settings["width"] // scale)
+        return torch.randn(shape, device=self.device)
+
+    def step(self, transformer, latents):
+        scheduler = self.scheduler()
+        scheduler.set_timesteps(50, device=self.device)
+        batch = self.settings["batch"]
+        text = torch.randn(batch, self.settings["text_tokens"], transformer.config.text_dim, device=self.device, dtype=self.dtype)
+        timestep = scheduler.timesteps[0]
+
+        def call():
+            passes = [transformer(hidden_states=latents.to(self.dtype), encoder_hidden_states=text[i : i + 1], timestep=timestep.expand(1), return_dict=False)[0]
+                      for i in range(batch)]
+            noise = passes[0] if batch == 1 else passes[0] + self.settings["cfg_scale"] * (passes[1] - passes[0])
+            scheduler._step_index, scheduler.model_outputs, scheduler.lower_order_nums, scheduler.last_sample = None, [None] * 2, 0, None  # the first step again
+            return scheduler.step(noise, timestep, latents, return_dict=False)[0]
+        return call
+
+    def decode_latents(self):
+        return self.latents().to(self.dtype)
+
+
 @torch.inference_mode()
 def main():
-    bench = Bench(parse())
+    options = parse()
+    architecture = json.loads(options.report.read_text())["architecture"]
+    bench = (WanBench if "z_dim" in architecture["vae"] else Bench)(options)
     if bench.options.save:
         return bench.save(bench.options.save)
     bench.measure_text()

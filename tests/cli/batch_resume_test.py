@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from batch_support import BatchTest
-from support import MODEL, PROGRAM, PROMPT, limited, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, PROMPT, limited, read_safetensors
 
 
 class Resuming(BatchTest):
@@ -148,7 +148,7 @@ class Checkpoints(BatchTest):
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
     def test_killed_run_goes_on_to_the_same_video(self):
-        for scheduler in ('ddim', 'dpm'):
+        for scheduler in FAMILY.samplers:
             options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1']
             self.succeed(self.generate(*options, '-o', 'whole.mp4'))
             self.run_to_step(10, '--checkpoint-every', '5', *options)

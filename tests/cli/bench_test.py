@@ -109,11 +109,21 @@ class BenchAttention(CommandLineTest):
         for arguments, words in ((['--captured', 'none.safetensors'], ['none.safetensors']), (['--captured', 'no.safetensors'], ['no.safetensors']),
                                  (['--captured', MODEL + '/vae/diffusion_pytorch_model.safetensors'], ['no metadata entry', 'capture_attention']),
                                  (['--captured', 'a.safetensors', '--token-order', 'spiral'], ['spiral']),
-                                 (['--captured', 'a.safetensors', '--causal'], ['--causal has no effect']),
-                                 (['--shape', '1,1,64,64', '--token-order', 'native'], ['--token-order has no effect']),
                                  (['--captured', 'a.safetensors', '-o', 'a.safetensors', '--format', 'md'], ['same file'])):
             with self.subTest(arguments=arguments):
                 self.fail_with(self.bench('--device', 'cpu', *arguments), 2, *words)
+
+    def test_options_without_effect_are_a_warning(self):
+        self.captured('a.safetensors', [1])
+        usual = ['--device', 'cpu', '--modes', 'full', '--warmup', 0, '--repetitions', 1, '--quiet', '--json']
+        for arguments, warnings in ((['--captured', 'a.safetensors', '--causal'], ['--causal has no effect on --captured alone']),
+                                    (['--shape', '1,1,64,64', '--token-order', 'native'], ['--token-order has no effect on made-up data']),
+                                    (['--shape', '1,1,64,64', '--topk', '0.5', '--dropped', 'mean'],
+                                     [f'--{option} has no effect with --modes full' for option in ('topk', 'dropped')])):
+            with self.subTest(arguments=arguments):
+                result = self.bench(*usual, *arguments)
+                self.warn_with(result, *warnings)
+                self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
 
     def test_same_seed_same_error(self):
         errors = [[row['rel_l1'] for row in self.report(*TINY, '--seed', seed)['rows']] for seed in (3, 3, 4)]
@@ -168,8 +178,6 @@ class BenchAttention(CommandLineTest):
                                  (['--shape', '1,2,3'], ['1,2,3']),
                                  (['--workload', 'sora'], ['sora', 'cogvideox-2b']),
                                  (['--shape', '1,1,64,64', '--topk', '2'], ['--topk 2']),
-                                 (['--shape', '1,1,64,64', '--modes', 'full', '--topk', '0.5'], ['no effect']),
-                                 (['--shape', '1,1,64,64', '--modes', 'full', '--dropped', 'mean'], ['--dropped has no effect']),
                                  (['--shape', '1,1,64,64', '--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
                                  (['--shape', '1,1,64,64', '--topk', '0.5', '--error', '0.1', '--select', 'mass'], ['--select mass and --error exclude each other']),
                                  (['--shape', '1,1,64,64', '--error', '-1'], ['--error -1']),
@@ -276,7 +284,20 @@ class BenchPipeline(CommandLineTest):
         (self.folder / 'a.yaml').write_text('dropped: mean\nselect: mass\ncell: 32\n')
         rows = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--topk', '0.5', '--no-decode')['rows']
         self.assertEqual([(row['dropped'], row['select'], row['cell']) for row in rows if row['stage'] == 'step'], [('mean', 'mass', 32)])
-        self.fail_with(self.bench(*SMALL, '--config', 'a.yaml', '--dropped', 'none'), 2, 'a.yaml', 'cell', 'no effect')
+        warning = 'a.yaml:3:7: cell 32 has no effect without means for dropped blocks'
+        result = self.bench(*SMALL, '--config', 'a.yaml', '--modes', 'sparse', '--topk', '0.5', '--dropped', 'none', '--no-decode', '--json')
+        self.warn_with(result, warning)
+        self.assertEqual(json.loads(result.stdout)['warnings'], [warning])
+
+    def test_options_without_effect_are_a_warning(self):
+        result = self.bench(*SMALL, '--modes', 'full', '--no-decode', '--topk', '0.5', '--select', 'mass', '--similarity', '0.5', '--heat-map', 'h.png',
+                            '--token-order', 'native,hilbert', '--json')
+        why = 'no effect with --modes full'
+        warnings = [f'--topk has {why}', f'--select has {why}', f'--heat-map has {why}', f'--token-order: all but the first have {why}',
+                    f'--similarity 0.5 has {why}']
+        self.warn_with(result, *warnings)
+        self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
+        self.assertEqual(self.names(), [])
 
     def test_dropping_and_means_run_side_by_side(self):
         report = self.report(*SMALL, '--modes', 'sparse', '--topk', '0.5', '--dropped', 'none,mean', '--no-decode', '--heat-map', 'h.png')
@@ -310,13 +331,10 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(self.names(), ['rival.json'])
 
     def test_bad_arguments(self):
-        for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']), (['--modes', 'full', '--topk', '0.5'], ['no effect']),
-                                 (['--modes', 'full', '--token-order', 'native,hilbert'], ['--token-order']), (['--token-order', 'spiral'], ['spiral']),
-                                 (['--modes', 'full', '--similarity', '0.5'], ['--similarity', 'no effect']),
-                                 (['--modes', 'full', '--select', 'mass'], ['--select', 'no effect']),
+        for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']),
+                                 (['--token-order', 'spiral'], ['spiral']),
                                  (['--dropped', 'none', '--error', '0.1'], ['--dropped none and --error exclude each other']),
                                  (['--repetitions', 0], ['--repetitions']), (['--steps', 0], ['--steps']), (['--against', 'none.json'], ['none.json', 'diffusers_report.py']),
-                                 (['--modes', 'full', '--heat-map', 'h.png'], ['--heat-map', 'no effect']),
                                  (['-m', MODEL], ['--model', '--random-weights']), (['--random-weights', 'none.yaml'], ['none.yaml'])):
             with self.subTest(arguments=arguments):
                 given = SMALL if arguments[0] != '--random-weights' else SMALL[:2]

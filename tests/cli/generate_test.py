@@ -2,8 +2,9 @@
 import json
 import shutil
 import unittest
+from pathlib import Path
 
-from support import MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors
+from support import FAMILY, MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors
 
 
 class Generate(CommandLineTest):
@@ -11,7 +12,7 @@ class Generate(CommandLineTest):
         result = self.succeed(self.generate('-o', 'clip.mp4'))
         self.assertEqual(self.names(), ['clip.mp4'])
         self.assertEqual(len(result.stdout.splitlines()), 1)
-        for word in ('clip.mp4', '9 frames 64x64', 'denoise', 'decode', 'sparsity', 'peak memory'):
+        for word in ('clip.mp4', f'{FAMILY.frames} frames 64x64', 'denoise', 'decode', 'sparsity', 'peak memory'):
             self.assertIn(word, result.stdout)
         self.assertEqual(result.stderr, '')  # no terminal, no bar
 
@@ -19,9 +20,9 @@ class Generate(CommandLineTest):
         for name in ('clip.gif', 'clip.y4m', 'clip.safetensors', 'frames'):
             self.succeed(self.generate('-o', name))
         self.assertEqual(self.names(), ['clip.gif', 'clip.gif.json', 'clip.safetensors', 'clip.y4m', 'clip.y4m.json', 'frames', 'frames.json'])
-        self.assertEqual(len(list((self.folder / 'frames').iterdir())), 9)
+        self.assertEqual(len(list((self.folder / 'frames').iterdir())), FAMILY.frames)
         dtype, shape, _ = read_safetensors(self.folder / 'clip.safetensors')['frames']
-        self.assertEqual((dtype, shape), ('F32', [9, 64, 64, 3]))
+        self.assertEqual((dtype, shape), ('F32', [FAMILY.frames, 64, 64, 3]))
 
     def frames(self, name, *arguments):
         self.succeed(self.generate('-o', name, *arguments))
@@ -34,17 +35,27 @@ class Generate(CommandLineTest):
         self.assertTrue(all(0 <= value <= 1 for value in first))
         self.assertGreater(max(first) - min(first), 0.01)
 
+    def test_passes_of_guidance_in_turn_make_the_same_video(self):
+        batched = self.frames('a.safetensors')
+        in_turn = self.frames('b.safetensors', '--guidance-passes', 'in-turn')
+        self.assertLess(max(abs(a - b) for a, b in zip(batched, in_turn)), 1e-3)
+        recipes = [self.report('-o', 'c.gif', '--guidance-passes', passes)['recipe'] for passes in ('batched', 'in-turn')]
+        self.assertEqual(recipes[1], recipes[0] | {'guidance_passes': 'in-turn'})
+        again = self.report('--from', 'c.gif', '-o', 'd.gif')
+        self.assertEqual(again['recipe'], recipes[1])
+        self.assertEqual((self.folder / 'c.gif').read_bytes(), (self.folder / 'd.gif').read_bytes())
+
     def test_seed_is_42_unless_given(self):
         self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '--seed', 42))
 
     def test_options_change_the_video(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
-        for i, changed in enumerate((['--steps', 3], ['--cfg-scale', 2], ['--dynamic-cfg'], ['--scheduler', 'dpm'],
+        for i, changed in enumerate((['--steps', 3], ['--cfg-scale', 2], ['--dynamic-cfg'], ['--scheduler', FAMILY.samplers[1]],
                                      ['-n', 'blurry'])):
             self.assertNotEqual(usual, self.frames(f'{i}.safetensors', '--attention', 'full', *changed), changed)
 
     def test_sparsity_grows_as_topk_falls(self):
-        # 192 x 192: 432 video tokens, of which some blocks can be left out; 64 x 64 has one block, which cannot.
+        # 192 x 192: enough tokens that some blocks can be left out; 64 x 64 may have one block, which cannot.
         sparsity, frames = [], []
         for topk in ('1', '0.5', '0.2'):
             name = f'{topk}.safetensors'
@@ -75,10 +86,11 @@ class Generate(CommandLineTest):
         report = self.report('-o', 'clip.mp4', '--size', '48x32', '--frames', 17, '--fps', 12)
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [48, 32, 17, 12])
 
-    def test_even_number_of_latent_frames_decodes_to_more_frames_and_warns(self):
-        report = self.report('-o', 'clip.mp4', '--frames', 5)
-        self.assertEqual(report['output']['frames'], 8)
-        self.assertIn('8 frames where 5 were asked for', report['warnings'][0])
+    def test_where_an_even_number_of_latent_frames_decodes_to_more_frames_it_warns(self):
+        asked, made = FAMILY.even_latents
+        report = self.report('-o', 'clip.mp4', '--frames', asked)
+        self.assertEqual(report['output']['frames'], made)
+        self.assertEqual([f'{made} frames where {asked} were asked for' in warning for warning in report['warnings']], [True] * (made > asked))
 
     def test_report_tells_everything(self):
         report = self.report('-o', 'clip.mp4', '--report', 'report.json', '--attention', 'sparse', '--topk', '0.4',
@@ -88,8 +100,8 @@ class Generate(CommandLineTest):
         self.assertEqual(report['command'], 'generate')
         recipe = report['recipe']
         for key, value in {'prompt': PROMPT, 'negative_prompt': 'blurry', 'seed': 9, 'steps': 2, 'width': 64, 'height': 64,
-                           'frames': 9, 'attention': 'sparse', 'topk': 0.4, 'dtype': 'fp32', 'device': 'cpu',
-                           'token_order': 'hilbert', 'model': 'pipeline', 'vae_tiling': 'off'}.items():
+                           'frames': FAMILY.frames, 'attention': 'sparse', 'topk': 0.4, 'dtype': 'fp32', 'device': 'cpu',
+                           'token_order': 'hilbert', 'model': Path(MODEL).name, 'vae_tiling': 'off'}.items():
             self.assertEqual(recipe[key], value, key)
         self.assertEqual(len(report['seconds']['steps']), 2)
         for stage in ('open', 'text', 'load', 'denoise', 'decode', 'write', 'total'):
@@ -172,7 +184,7 @@ class Generate(CommandLineTest):
     def test_latents_are_saved_decoded_and_started_from(self):
         usual = self.frames('a.safetensors', '--save-latents', 'latents.safetensors')
         saved = read_safetensors(self.folder / 'latents.safetensors')
-        self.assertEqual(saved['latents'][1], [1, 3, 4, 8, 8])
+        self.assertEqual(saved['latents'][1], FAMILY.latents)
         self.assertEqual(json.loads(saved['__metadata__']['recipe'])['prompt'], PROMPT)
         self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.safetensors'))
         self.assertEqual(usual, floats(read_safetensors(self.folder / 'b.safetensors')['frames']))
@@ -194,7 +206,7 @@ class Generate(CommandLineTest):
         self.assertEqual((self.folder / 'clip.mp4.latents.safetensors').read_bytes(), before)
 
     def test_black_videos_warn_once_and_keep_their_latents(self):
-        model = self.model_whose_videos_are(0xF000)
+        model = self.model_whose_videos_are(-8192)
         made = self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'))
         self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors', 'model'])
         decoded = self.succeed(self.run_program('decode', 'clip.mp4.latents.safetensors', '-m', model, '-o', 'b.mp4'))
@@ -204,7 +216,7 @@ class Generate(CommandLineTest):
         self.assertIn('clip.mp4.latents.safetensors', made.stderr)
 
     def test_videos_of_no_numbers_are_failures_that_keep_their_latents(self):
-        model = self.model_whose_videos_are(0x7E00)
+        model = self.model_whose_videos_are(float('nan'))
         words = ['frames hold NaN', "check that the checkpoint's weights are whole"]
         self.fail_with(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'), 1, *words,
                        'sparsereel decode clip.mp4.latents.safetensors')

@@ -79,6 +79,42 @@ class Options(CommandLineTest):
         contradiction = self.config('dropped: none\nselect: error\n', 'c.yaml')
         self.fail_with(self.run_program('config', 'show', '-m', MODEL, '--config', contradiction), 2, 'c.yaml:1:10: dropped none', 'c.yaml:2:9: select error', 'exclude')
 
+    def test_options_without_effect_are_a_warning(self):
+        full, quantized = (f'with --attention {mode}, which computes every block' for mode in ('full', 'quantized'))
+        for base, idle, warnings in (
+                (['--attention', 'full'], ['--topk', '0.5', '--dropped', 'mean', '--dense-steps', '1'],
+                 [f'--topk 0.5 has no effect {full}', f'--dropped mean has no effect {full}', f'--dense-steps 1 has no effect {full}']),
+                (['--attention', 'quantized'], ['--error', '0.1', '--dense-layers', '1'],
+                 [f'--error 0.1 has no effect {quantized}', f'--dense-layers 1 has no effect {quantized}']),
+                (['--dropped', 'none'], ['--cell', '32'], ['--cell 32 has no effect with --dropped none, which has no means']),
+                (['--cfg-scale', '1'], ['-n', 'blurry', '--dynamic-cfg', '--guidance-passes', 'in-turn'],
+                 [f'--{option} has no effect without guidance (--cfg-scale 1)' for option in ('negative-prompt blurry', 'dynamic-cfg true', 'guidance-passes in-turn')]),
+                ([], ['--crf', '20', '--codec', 'libx265'],
+                 [f'--{option} has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm' for option in ('crf 20', 'codec libx265')]),
+                ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
+            with self.subTest(idle):
+                made = []
+                for name, arguments in (('a.y4m', base), ('b.y4m', [*base, *idle])):
+                    result = self.generate('--json', '--quiet', '--steps', 1, '-o', name, *arguments)
+                    self.warn_with(result, *(warnings if name == 'b.y4m' else []))
+                    report = json.loads(result.stdout)
+                    self.assertEqual(report['warnings'], warnings if name == 'b.y4m' else [])
+                    made.append((report['recipe'], (self.folder / name).read_bytes()))
+                self.assertEqual(*made)
+        self.warn_with(self.generate('--steps', 1, '-o', 'a.safetensors', '--fps', 12), '--fps 12 has no effect on .safetensors, which holds frames alone')
+        self.warn_with(self.generate('--steps', 1, '-o', 'a.safetensors', '--fps', 12, '--save-latents', 'l.safetensors'))
+        self.warn_with(self.run_program('decode', 'l.safetensors', '-m', MODEL, '-o', 'b.gif', '--crf', 20),
+                       '--crf 20 has no effect on .gif: it is for .mp4, .mov, .mkv and .webm')
+        self.warn_with(self.run_program('config', 'show', '-m', MODEL, '--attention', 'full', '--topk', 0.5), f'--topk 0.5 has no effect {full}')
+        self.assertNotIn('topk', self.show('--attention', 'full', '--topk', 0.5))
+
+    def test_files_options_without_effect_are_named_by_their_place_unless_overridden(self):
+        name = self.config('topk: 0.5\ncrf: 20\n')
+        arguments = ['--steps', 1, '-o', 'a.y4m', '--config', name]
+        self.warn_with(self.generate(*arguments, '--attention', 'full'))  # what the command line chooses
+        self.config('attention: full\ntopk: 0.5\n')
+        self.warn_with(self.generate(*arguments), 'my.yaml:2:7: topk 0.5 has no effect with my.yaml:1:12: attention full, which computes every block')
+
     def test_second_names_underscores_and_equals_signs(self):
         rows = self.show('--num_inference_steps', '9', '--guidance-scale=3', '--num_frames=5', '--token_order', 'time-major')
         self.assertEqual((rows['steps'][0], rows['cfg_scale'][0], rows['frames'][0]), ('9', '3.0', '5'))

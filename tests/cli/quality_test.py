@@ -122,6 +122,13 @@ class BenchQuality(CommandLineTest):
         shutil.rmtree(model)
         self.assertEqual(self.names(), ['p.txt'])
 
+    def test_options_without_effect_are_a_warning(self):
+        result = self.bench(*SMALL, '--limit', 1, '--no-rel-l1', '--topk', 0.5, '--dropped', 'none', '--cell', 16, '--timed-steps', 0, '--plot', 'a.png', '--json')
+        warnings = ['--cell 16 has no effect without means for dropped blocks', '--plot has no effect with --timed-steps 0: there are no times to draw']
+        self.warn_with(result, *warnings)
+        self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
+        self.assertNotIn('a.png', self.names())
+
     def test_bad_arguments(self):
         (self.folder / 'empty.txt').write_text('# nothing\n')
         (self.folder / 'rows.csv').write_text('prompt,steps\na dog,3\n')
@@ -129,9 +136,9 @@ class BenchQuality(CommandLineTest):
         for prompts, arguments, words in (
                 ('none.txt', [], ['none.txt', 'no such file']), ('empty.txt', [], ['empty.txt', 'no row']), ('rows.csv', [], ['rows.csv:2', 'steps']), ('p.webm', [], ['p.webm', '.txt']),
                 ('p.txt', ['--topk', '0.5,2'], ['--topk', "'2'"]), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
-                ('p.txt', ['--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']), ('p.txt', ['--dropped', 'none', '--cell', '16'], ['--cell', 'no effect']),
+                ('p.txt', ['--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
                 ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 8], ['--frames 8']), ('p.txt', ['--limit', 0], ['--limit']),
-                ('p.txt', ['--timed-steps', 0, '--plot', 'a.png'], ['--plot']), ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'no folder']),
+                ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'no folder']),
                 ('p.txt', ['--pictures', 'none/f'], ['none']), ('p.txt', ['-o', 'p.txt'], ['same file']), ('p.txt', ['--judge', 'no.safetensors'], ['no.safetensors']),
                 ('p.txt', ['--format', 'cvs'], ['did you mean csv']), ('p.txt', ['--token-order', 'hilbret'], ['did you mean hilbert'])):
             with self.subTest(prompts=prompts, arguments=arguments):

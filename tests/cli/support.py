@@ -15,10 +15,13 @@ import time
 import unittest
 from pathlib import Path
 
+from families import family_of
+
 ROOT = Path(__file__).resolve().parents[2]
 # Absolute, since tests run in folders of their own.
 PROGRAM = os.path.abspath(os.environ.get('SPARSEREEL', ROOT / 'build' / 'sparsereel'))
 MODEL = os.path.abspath(os.environ.get('SPARSEREEL_TEST_MODEL', ROOT / 'tests' / 'parity' / 'data' / 'pipeline'))
+FAMILY = family_of(MODEL)
 PROMPT = 'a red circle moving to the right on a blue background'
 
 
@@ -63,14 +66,16 @@ class CommandLineTest(unittest.TestCase):
     def copy_of_the_model(self):
         return Path(shutil.copytree(MODEL, self.folder / 'model'))
 
-    def model_whose_videos_are(self, half):
-        """A copy of the model whose decoder's last bias is this fp16 number, given by its bits."""
+    def model_whose_videos_are(self, number):
+        """A copy of the model whose decoder's last bias is this number."""
         model = self.copy_of_the_model()
         weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
         data = bytearray(weights.read_bytes())
         size, = struct.unpack('<Q', data[:8])
-        begin, end = json.loads(data[8:8 + size])['decoder.conv_out.conv.bias']['data_offsets']
-        data[8 + size + begin:8 + size + end] = struct.pack('<H', half) * ((end - begin) // 2)
+        bias = json.loads(data[8:8 + size])[FAMILY.decoders_last]
+        begin, end = bias['data_offsets']
+        value = struct.pack({'F16': '<e', 'F32': '<f'}[bias['dtype']], number)
+        data[8 + size + begin:8 + size + end] = value * ((end - begin) // len(value))
         weights.write_bytes(data)
         return model
 
@@ -99,7 +104,7 @@ class CommandLineTest(unittest.TestCase):
         return text
 
     def generate(self, *arguments, **options):
-        """`generate` on the small checkpoint: 2 steps, 9 frames of 64x64, unless the arguments say otherwise."""
+        """`generate` on the small checkpoint: 2 steps, the model's frames of 64x64, unless the arguments say otherwise."""
         return self.run_program('generate', '-m', MODEL, '-p', PROMPT, *self.unless(arguments, '--steps', '2'),
                                 *self.unless(arguments, '--device', 'cpu'), *arguments, **options)
 
@@ -122,6 +127,11 @@ class CommandLineTest(unittest.TestCase):
         self.assertGreater(len(lines[1]), len('  remedy: '), result.stderr)
         for word in words:
             self.assertIn(word, result.stderr)
+
+    def warn_with(self, result, *warnings):
+        """A run that succeeds, and on stderr these warnings alone."""
+        self.succeed(result)
+        self.assertEqual(result.stderr.splitlines(), [f'warning: {warning}' for warning in warnings])
 
     def report(self, *arguments, **options):
         """The report of a successful generate."""

@@ -92,6 +92,9 @@ DIT = {"_class_name": "CogVideoXTransformer3DModel", "activation_fn": "gelu-appr
        "spatial_interpolation_scale": 1.875, "use_rotary_positional_embeddings": True}
 VAE = {"_class_name": "AutoencoderKLCogVideoX", "act_fn": "silu", "block_out_channels": [8, 8, 8, 8], "norm_num_groups": 4, "latent_channels": 4,
        "up_block_types": ["CogVideoXUpBlock3D"] * 4, "temporal_compression_ratio": 4, "scaling_factor": 0.7, "latents_mean": None}
+WAN_VAE = {"_class_name": "AutoencoderKLWan", "base_dim": 2, "decoder_base_dim": 4, "z_dim": 2, "dim_mult": [1, 2, 4], "num_res_blocks": 1, "attn_scales": [],
+           "temperal_downsample": [False, True], "latents_mean": [0.5, -0.5], "latents_std": [1.5, 2.5], "is_residual": True, "in_channels": 12,
+           "out_channels": 12, "patch_size": 2, "scale_factor_spatial": 8, "scale_factor_temporal": 2}
 SCHEDULER = {"_class_name": "CogVideoXDDIMScheduler", "num_train_timesteps": 4, "beta_schedule": "scaled_linear", "trained_betas": [0.1, 0.2, 0.3, 0.4],
              "prediction_type": "v_prediction", "timestep_spacing": "trailing", "snr_shift_scale": 3.0}
 INDEX = {"_class_name": "CogVideoXPipeline", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"], "text_encoder": ["transformers", "T5EncoderModel"],
@@ -101,7 +104,7 @@ SHARDS = {"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-000
 
 
 def config_files():
-    for name, config in (("t5", T5), ("dit", DIT), ("vae", VAE), ("scheduler", SCHEDULER), ("model_index", INDEX), ("shards", SHARDS)):
+    for name, config in (("t5", T5), ("dit", DIT), ("vae", VAE), ("wan_vae", WAN_VAE), ("scheduler", SCHEDULER), ("model_index", INDEX), ("shards", SHARDS)):
         yield name, json.dumps(config)
     yield "t5_relu", json.dumps({**T5, "feed_forward_proj": "relu"})
     yield "t5_buckets_odd", json.dumps({**T5, "relative_attention_num_buckets": 5})
@@ -115,6 +118,9 @@ def config_files():
     yield "vae_many_blocks", json.dumps({**VAE, "block_out_channels": [8] * 80, "up_block_types": ["CogVideoXUpBlock3D"] * 80})
     yield "vae_means", json.dumps({**VAE, "latents_mean": [0.0]})
     yield "vae_ratio", json.dumps({**VAE, "temporal_compression_ratio": 3})
+    yield "wan_vae_levels", json.dumps({**WAN_VAE, "dim_mult": [2**20] * 80})
+    yield "wan_vae_means", json.dumps({**WAN_VAE, "latents_mean": [1e300, 0]})
+    yield "wan_vae_patch", json.dumps({**WAN_VAE, "patch_size": 64})
     yield "scheduler_betas", json.dumps({**SCHEDULER, "trained_betas": [2]})
     yield "scheduler_steps", json.dumps({**SCHEDULER, "num_train_timesteps": -1})
     yield "index_other_pipeline", json.dumps({**INDEX, "_class_name": "WanPipeline"})

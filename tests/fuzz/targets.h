@@ -20,9 +20,12 @@
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/dit/cogvideox_config.h"
+#include "models/families/cogvideox.h"
+#include "models/samplers/flow_config.h"
 #include "models/text/tokenizer.h"
 #include "models/text/tokenizer_json.h"
 #include "models/vae/cogvideox_vae_config.h"
+#include "models/vae/wan_vae_config.h"
 
 namespace sparsereel::test {
 
@@ -62,8 +65,10 @@ inline void fuzz_config(std::span<const std::byte> bytes) {
   attempt(models::parse_t5_config);
   attempt(models::parse_cogvideox_config);
   attempt(models::parse_cogvideox_vae_config);
-  attempt(models::parse_scheduler_config);
-  attempt(models::parse_flow_scheduler_config);
+  attempt(models::parse_cogvideox_scheduler_config);
+  attempt(models::parse_flow_euler_config);
+  attempt(models::parse_unipc_config);
+  attempt(models::parse_wan_vae_config);
   attempt(models::check_model_index);
   attempt(models::parse_weight_map);
   attempt([](const nlohmann::json& json, const std::string& path) {

@@ -138,6 +138,17 @@ TEST_F(LayersOnGpu, AdditionAndNormInOnePassAreThoseOfTheCpu) {
   });
 }
 
+TEST_F(LayersOnGpu, AdditionWithoutAGateAndNormInOnePassAreThoseOfTheCpu) {
+  for_each_case([](const NormCase& test, bool fp32_vectors) {
+    NormCase cpu = test, gpu = test.on_gpu(fp32_vectors);
+    cpu.x = cpu.x.clone();
+    cpu.first = gpu.first = {};
+    const at::Tensor expected = cpu.gated_modulated(), actual = gpu.gated_modulated();
+    EXPECT_TRUE(close_to(gpu.x, cpu.x, tolerance_of(test.dtype)));
+    EXPECT_TRUE(close_to(actual, expected, 2 * tolerance_of(test.dtype)));
+  });
+}
+
 TEST_F(LayersOnGpu, FusedNormErrsLessThanTorchsOperators) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     NormCase cpu({2, 500, 20, 1920}, dtype, true), gpu = cpu.on_gpu(false);

@@ -101,8 +101,6 @@ TEST(Library, FailuresSayWhatTheCommandLineSays) {
   EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.device = "cuda:-1"}); }).cause(), StartsWith("device cuda:-1"));
   EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cpu", .dtype = "int8"}); }).cause(),
             "dtype int8: one of auto, fp32, bf16, fp16 is needed");
-  EXPECT_EQ(failure_of([] { TextToVideo(kModel, {.device = "cpu", .offload = true}); }).cause(),
-            "offload has no effect on a CPU, whose memory is the host's");
   EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.threads = -1}); }).cause(), StartsWith("threads -1 is outside 1"));
   EXPECT_THAT(failure_of([] { TextToVideo(kModel, {.threads = 5000000}); }).cause(),
               StartsWith("threads 5000000 is outside 1 to "));
@@ -156,21 +154,10 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
       {[](auto& r) { r.dropped = "none", r.error = 0.1; }, "dropped none and error exclude each other"},
       {[](auto& r) { r.select = "mass", r.error = 0.1; }, "select mass and error exclude each other"},
       {[](auto& r) { r.dropped = "mean", r.cell = 48; }, "cell is 48.000000"},
-      {[](auto& r) { r.dropped = "none", r.cell = 32; }, "cell 32 has no effect with dropped none, which has no means"},
-      {[](auto& r) { r.attention = "full", r.dropped = "mean"; },
-       "dropped mean has no effect with attention full, which computes every block"},
       {[](auto& r) { r.attention = "dense"; }, "attention dense: one of full, quantized, sparse, check is needed"},
       {[](auto& r) { r.token_order = "peano"; },
        "token_order peano: one of hilbert, native, time-major, morton, random is needed"},
       {[](auto& r) { r.vae_tiling = "maybe"; }, "vae_tiling maybe: one of auto, on, off is needed"},
-      {[](auto& r) { r.attention = "full", r.topk = 0.5; },
-       "topk 0.5 has no effect with attention full, which computes every block"},
-      {[](auto& r) { r.attention = "quantized", r.dense_layers = 1; },
-       "dense_layers 1 has no effect with attention quantized, which computes every block"},
-      {[](auto& r) { r.cfg_scale = 1, r.negative_prompt = "blurry"; },
-       "negative_prompt blurry has no effect without guidance (cfg_scale 1)"},
-      {[](auto& r) { r.cfg_scale = 0.5, r.dynamic_cfg = true; },
-       "dynamic_cfg true has no effect without guidance (cfg_scale 0.5)"},
   };
   TextToVideo model(kModel, {.device = "cpu"});
   for (const Refused& each : cases) {
@@ -185,6 +172,49 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
     EXPECT_THAT(failure.remedy(), ::testing::Not(IsEmpty())) << each.cause;
     EXPECT_FALSE(ran) << each.cause;
   }
+}
+
+// tests/cli/options_test.py has the same of the command line.
+TEST(Library, WarnsOfMembersWithoutEffect) {
+  struct Idle {
+    std::function<void(VideoRequest&)> base, change;
+    std::vector<std::string> warnings;
+  };
+  const auto none = [](auto&) {};
+  const std::string full = " has no effect with attention full, which computes every block";
+  const std::vector<Idle> cases = {
+      {[](auto& r) { r.attention = "full"; },
+       [](auto& r) { r.topk = 0.5, r.dropped = "mean", r.dense_steps = 1; },
+       {"topk 0.5" + full, "dropped mean" + full, "dense_steps 1" + full}},
+      {[](auto& r) { r.attention = "full"; },
+       [](auto& r) { r.dropped = "none", r.cell = 32; },
+       {"dropped none" + full, "cell 32" + full}},
+      {[](auto& r) { r.attention = "quantized"; },
+       [](auto& r) { r.dense_layers = 1; },
+       {"dense_layers 1 has no effect with attention quantized, which computes every block"}},
+      {[](auto& r) { r.dropped = "none"; },
+       [](auto& r) { r.cell = 32; },
+       {"cell 32 has no effect with dropped none, which has no means"}},
+      {[](auto& r) { r.cfg_scale = 0.5; },
+       [](auto& r) { r.negative_prompt = "blurry", r.dynamic_cfg = true; },
+       {"negative_prompt blurry has no effect without guidance (cfg_scale 0.5)",
+        "dynamic_cfg true has no effect without guidance (cfg_scale 0.5)"}},
+      {none, none, {}},
+  };
+  TextToVideo model(kModel, {.device = "cpu"});
+  for (const Idle& each : cases) {
+    VideoRequest request = small();
+    each.base(request);
+    const Video plain = model.generate(request);
+    EXPECT_THAT(plain.warnings, IsEmpty());
+    each.change(request);
+    const Video video = model.generate(request);
+    EXPECT_EQ(video.warnings, each.warnings);
+    EXPECT_EQ(video.pixels, plain.pixels);
+  }
+  TextToVideo offloaded(kModel, {.device = "cpu", .offload = true});
+  EXPECT_THAT(offloaded.generate(small()).warnings,
+              ElementsAre("offload has no effect on a CPU, whose memory is the host's"));
 }
 
 /// Copies the model, its decoder's last bias being this fp16 number, given by its bits.

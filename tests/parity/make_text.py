@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""python tests/parity/make_text.py: writes data/t5 (a small random T5 encoder) and data/text_golden.safetensors (what transformers makes of it).
-Needs torch, transformers 5, safetensors."""
+"""python tests/parity/make_text.py: writes data/t5 and data/umt5 (small random encoders) and what transformers makes of them: data/text_golden.safetensors and
+data/umt5_golden.safetensors. Needs torch, transformers 5, safetensors."""
 import json
 import pathlib
 import shutil
 
 import torch
 from safetensors.torch import save_file
-from transformers import T5Config, T5EncoderModel
+from transformers import T5Config, T5EncoderModel, UMT5Config, UMT5EncoderModel
 
 DATA = pathlib.Path(__file__).parent / "data"
 
 
-def small_t5():
-    config = T5Config(vocab_size=100, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, relative_attention_num_buckets=32, relative_attention_max_distance=128,
+def small_encoder(config_class, model_class):
+    config = config_class(vocab_size=100, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, relative_attention_num_buckets=32, relative_attention_max_distance=128,
                       feed_forward_proj="gated-gelu", dropout_rate=0.0, is_encoder_decoder=False, use_cache=False)
-    model = T5EncoderModel(config).eval()
+    model = model_class(config).eval()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -31,7 +31,7 @@ def small_t5():
 
 def encoder_golden(folder):
     shutil.rmtree(folder, ignore_errors=True)
-    small_t5().save_pretrained(folder)
+    small_encoder(T5Config, T5EncoderModel).save_pretrained(folder)
     ids = torch.randint(0, 100, (2, 24), generator=torch.Generator().manual_seed(1))
     ids[0, 9:] = 0  # padding
     long_ids = torch.randint(0, 100, (1, 300), generator=torch.Generator().manual_seed(2))
@@ -51,13 +51,29 @@ def encoder_golden(folder):
     return {key: value.float() if value.is_floating_point() else value for key, value in golden.items()}
 
 
-def published_layout():
-    """Names and shapes of the text encoder that CogVideoX's checkpoints hold (T5 v1.1 XXL)."""
-    config = T5Config(vocab_size=32128, d_model=4096, d_kv=64, d_ff=10240, num_layers=24, num_heads=64, feed_forward_proj="gated-gelu", is_encoder_decoder=False)
+def umt5_golden(folder):
+    """Two prompts of 9 and 24 tokens, the shorter padded and masked as Wan's pipeline does it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    small_encoder(UMT5Config, UMT5EncoderModel).save_pretrained(folder)
+    ids = torch.randint(2, 100, (2, 24), generator=torch.Generator().manual_seed(3))
+    mask = torch.ones_like(ids)
+    ids[0, 9:] = mask[0, 9:] = 0
+    long_ids = torch.randint(0, 100, (1, 300), generator=torch.Generator().manual_seed(4))
+    golden = {"ids": ids}
+    for dtype, name in ((torch.float32, "fp32"), (torch.bfloat16, "bf16"), (torch.float16, "fp16")):
+        hidden = UMT5EncoderModel.from_pretrained(folder, dtype=dtype)(ids, mask)[0].float()
+        golden |= {f"{name}.short": hidden[:1, :9], f"{name}.long": hidden[1:]}
+    golden |= {"long_ids": long_ids, "fp32.long_hidden": UMT5EncoderModel.from_pretrained(folder, dtype=torch.float32)(long_ids)[0][:, ::7]}
+    return golden
+
+
+def published_layout(config_class, model_class, vocab_size):
+    """Names and shapes of the text encoder that CogVideoX's (T5 v1.1 XXL) or Wan's (UMT5 XXL) checkpoints hold."""
+    config = config_class(vocab_size=vocab_size, d_model=4096, d_kv=64, d_ff=10240, num_layers=24, num_heads=64, feed_forward_proj="gated-gelu", is_encoder_decoder=False)
     with torch.device("meta"):
-        model = T5EncoderModel(config)
+        model = model_class(config)
     state = {name: list(tensor.shape) for name, tensor in model.state_dict().items() if name != "encoder.embed_tokens.weight"}
-    keep = ("vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads", "relative_attention_num_buckets", "relative_attention_max_distance", "layer_norm_epsilon", "feed_forward_proj")
+    keep = ("model_type", "vocab_size", "d_model", "d_kv", "d_ff", "num_layers", "num_heads", "relative_attention_num_buckets", "relative_attention_max_distance", "layer_norm_epsilon", "feed_forward_proj")
     return {"config": {key: getattr(config, key) for key in keep}, "tensors": state}
 
 
@@ -65,7 +81,9 @@ def published_layout():
 def main():
     torch.set_num_threads(1)
     save_file({key: value.contiguous() for key, value in encoder_golden(DATA / "t5").items()}, DATA / "text_golden.safetensors")
-    (DATA / "t5_names.json").write_text(json.dumps(published_layout()).replace('"encoder.block', '\n"encoder.block') + "\n")
+    save_file({key: value.contiguous() for key, value in umt5_golden(DATA / "umt5").items()}, DATA / "umt5_golden.safetensors")
+    for file, layout in (("t5_names.json", published_layout(T5Config, T5EncoderModel, 32128)), ("umt5_names.json", published_layout(UMT5Config, UMT5EncoderModel, 256384))):
+        (DATA / file).write_text(json.dumps(layout).replace('"encoder.block', '\n"encoder.block') + "\n")
 
 
 if __name__ == "__main__":

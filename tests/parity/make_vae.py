@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """python tests/parity/make_vae.py: writes data/vae_<case>/ (config.json, random weights), data/vae_cases.json and data/vae_golden.safetensors (what diffusers'
-CogVideoX VAE makes of random latents) and data/vae_names.json (names and shapes of CogVideoX-2b's decoder). Needs torch, diffusers, safetensors."""
+CogVideoX VAE makes of random latents) and data/vae_names.json (names and shapes of CogVideoX-2b's VAE). Needs torch, diffusers, safetensors."""
 import json
 import pathlib
 import shutil
@@ -54,11 +54,12 @@ def save_vae(name, config, generator):
     return vae.float()
 
 
-def save_names():
+def names_of(autoencoder, **config):
+    """Names and shapes of a published one, and its config."""
     with torch.device("meta"):
-        vae = AutoencoderKLCogVideoX()
-    shapes = {name: list(tensor.shape) for name, tensor in vae.state_dict().items() if not name.startswith("encoder.")}
-    (DATA / "vae_names.json").write_text(json.dumps(shapes, indent=0, sort_keys=True) + "\n")
+        vae = autoencoder(**config)
+    config = {key: value for key, value in vae.config.items() if not key.startswith("_")}
+    return {"config": config, "rest": {name: list(tensor.shape) for name, tensor in vae.state_dict().items()}}
 
 
 @torch.no_grad()
@@ -80,7 +81,7 @@ def main():
     save_file(golden, DATA / "vae_golden.safetensors")
     cases = {name: {"vae": f"vae_{config}", "tiled": tiled} for name, (config, _, _, _, tiled) in CASES.items()}
     (DATA / "vae_cases.json").write_text(json.dumps(cases, indent=1) + "\n")
-    save_names()
+    (DATA / "vae_names.json").write_text(json.dumps({"2b": names_of(AutoencoderKLCogVideoX)}, separators=(",", ":")) + "\n")
 
 
 def vae_scale(vae):

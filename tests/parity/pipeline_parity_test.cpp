@@ -1,4 +1,5 @@
-// Each family's pipeline against diffusers on a random-weights checkpoint; CogVideoX's comes from make_pipeline.py.
+// Each family's pipeline against diffusers on random-weights checkpoints; CogVideoX's comes from make_pipeline.py,
+// Wan's from make_wan_pipeline.py.
 #include "models/pipeline.h"
 
 #include <ATen/ATen.h>
@@ -31,7 +32,11 @@ GenerateRequest request_of(const nlohmann::json& content) {
       {"num_inference_steps", [&](const auto& value) { request.num_inference_steps = value.template get<int64_t>(); }},
       {"guidance_scale", [&](const auto& value) { request.guidance_scale = value.template get<double>(); }},
       {"use_dynamic_cfg", [&](const auto& value) { request.use_dynamic_cfg = value; }},
+      {"guidance_scale_2", [&](const auto& value) { request.guidance_scale_2 = value.template get<double>(); }},
       {"scheduler", [&](const auto& value) { request.scheduler = value; }},
+      {"flow_shift", [&](const auto& value) { request.flow_shift = value.template get<double>(); }},
+      {"max_sequence_length", [&](const auto& value) { request.max_sequence_length = value.template get<int64_t>(); }},
+      {"folder", [](const auto&) {}},  // open()'s
       {"width", [&](const auto& value) { request.width = value.template get<int64_t>(); }},
       {"height", [&](const auto& value) { request.height = value.template get<int64_t>(); }},
       {"num_frames", [&](const auto& value) { request.num_frames = value.template get<int64_t>(); }}};
@@ -39,8 +44,10 @@ GenerateRequest request_of(const nlohmann::json& content) {
   return request;
 }
 
-std::shared_ptr<Pipeline> open(const test::ParityFamily& family) {
-  return Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/" + family.folder + "pipeline", "cpu", "fp32");
+/// The checkpoint of a case: "pipeline" unless it names another.
+std::shared_ptr<Pipeline> open(const test::ParityFamily& family, const nlohmann::json& content) {
+  const std::string folder = family.folder + content.value("folder", "pipeline");
+  return Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/" + folder, "cpu", "fp32");
 }
 
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
@@ -48,7 +55,7 @@ class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
 TEST_P(PipelineParity, MatchesDiffusers) {
   const test::ParityCase& one = GetParam();
   const test::Golden golden(one.family->folder + "pipeline_golden");
-  const GenerateResult result = open(*one.family)->generate(request_of(one.content));
+  const GenerateResult result = open(*one.family, one.content)->generate(request_of(one.content));
   EXPECT_TRUE(test::close_to(result.latents, golden[one.name + ".latents"], kTolerance));
   const at::Tensor sampled =
       result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
@@ -61,8 +68,9 @@ INSTANTIATE_TEST_SUITE_P(Families, PipelineParity, ::testing::ValuesIn(test::par
 /// What holds of every family, shown by the first of its cases.
 class PipelineOf : public ::testing::TestWithParam<test::ParityFamily> {
  protected:
-  GenerateRequest request = request_of(*test::read_data(GetParam().folder + "pipeline_cases.json").begin());
-  std::shared_ptr<Pipeline> pipeline = open(GetParam());
+  nlohmann::json content = *test::read_data(GetParam().folder + "pipeline_cases.json").begin();
+  GenerateRequest request = request_of(content);
+  std::shared_ptr<Pipeline> pipeline = open(GetParam(), content);
 };
 
 TEST_P(PipelineOf, TokenOrderChangesNothingUnderFullAttention) {

@@ -7,8 +7,11 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "models/families/cogvideox.h"
+#include "models/samplers/flow_config.h"
 #include "models/samplers/sampler.h"
 #include "tests/support/golden.h"
 
@@ -45,15 +48,21 @@ double weighted_sum(const std::vector<double>& timesteps) {
   return sum;
 }
 
+/// By the class that wrote it.
+SchedulerConfig parse(const nlohmann::json& json) {
+  static const std::vector<SamplerSpec> samplers = all_samplers();
+  const SamplerSpec& spec = find_sampler(samplers, json.at("_class_name").get<std::string>());
+  SchedulerConfig config = spec.parse(json, "scheduler_config.json");
+  config.kind = spec.kind;
+  return config;
+}
+
 class SchedulersParity : public ::testing::TestWithParam<nlohmann::json> {
  protected:
   at::Tensor golden(const std::string& key) const { return golden_[GetParam()["name"].get<std::string>() + "." + key]; }
   at::ScalarType dtype() const { return dtype_of(GetParam()["dtype"]); }
   at::ScalarType prediction_dtype() const { return dtype_of(GetParam().value("prediction_dtype", "torch.float32")); }
-  std::unique_ptr<Sampler> scheduler() const {
-    const auto parse = is_flow() ? parse_flow_scheduler_config : parse_scheduler_config;
-    return make_sampler(parse(GetParam()["config"], "scheduler_config.json"), GetParam()["steps"]);
-  }
+  std::unique_ptr<Sampler> scheduler() const { return make_sampler(parse(GetParam()["config"]), GetParam()["steps"]); }
   bool is_flow() const { return GetParam()["golden"] == "flow_schedulers_golden"; }
   /// What the made-up model predicts, as in the scripts.
   at::Tensor predict(const at::Tensor& latents, int64_t index) const {
@@ -118,7 +127,6 @@ TEST(SchedulersTimesteps, MatchDiffusersForEveryNumberOfSteps) {
   for (int64_t spacing = 0; spacing < 3; ++spacing) {
     for (int64_t steps = 1; steps <= 1000; ++steps) {
       SchedulerConfig config;
-      config.class_name = "CogVideoXDDIMScheduler";
       config.timestep_spacing = spacings[spacing];
       const std::vector<double> timesteps = make_sampler(config, steps)->timesteps();
       double sum = weighted_sum(timesteps);
@@ -136,17 +144,17 @@ TEST(SchedulersTimesteps, OfFlowMatchingMatchDiffusersForManyNumbersOfSteps) {
   const Golden golden("flow_schedulers_golden");
   const at::Tensor sums = golden["timestep_sums"];  // [class, shift, place in counts], weighted sums x 2^24
   const std::vector<double> counts = to_vector(golden["counts"]), shifts = to_vector(golden["shifts"]);
-  const std::vector<std::string> classes = {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"};
-  for (size_t kind = 0; kind < classes.size(); ++kind) {
+  const std::vector<SamplerKind> kinds = {SamplerKind::unipc, SamplerKind::flow_euler};
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
     for (size_t row = 0; row < shifts.size(); ++row) {
       for (size_t column = 0; column < counts.size(); ++column) {
         SchedulerConfig config;
-        config.class_name = classes[kind];
+        config.kind = kinds[kind];
         config.flow_shift = shifts[row];
         const auto timesteps = make_sampler(config, static_cast<int64_t>(counts[column]))->timesteps();
         ASSERT_EQ(static_cast<double>(timesteps.size()), counts[column]);
         ASSERT_EQ(std::ldexp(weighted_sum(timesteps), 24), sums[kind][row][column].item<double>())
-            << classes[kind] << ", shift " << shifts[row] << ", " << counts[column] << " steps";
+            << "kind " << kind << ", shift " << shifts[row] << ", " << counts[column] << " steps";
       }
     }
   }

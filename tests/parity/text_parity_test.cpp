@@ -1,4 +1,4 @@
-// Tokenizer and T5 encoder against transformers; data from make_tokenizer.py and make_text.py.
+// Tokenizer and text encoders against transformers; data from make_tokenizer.py and make_text.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
@@ -90,7 +90,6 @@ INSTANTIATE_TEST_SUITE_P(Folders, TokenizerParity, ::testing::ValuesIn(tokenizer
 /// config.json and model.safetensors of a folder, as ModelFolder would open them.
 Component open_component(const fs::path& folder) {
   Component component;
-  component.class_name = "T5EncoderModel";
   component.folder = folder;
   component.config_file = (folder / "config.json").string();
   component.config = read_json(component.config_file);
@@ -161,11 +160,38 @@ TEST_F(T5Parity, PositionBucketsMatchForSeveralSizes) {
   }
 }
 
-/// What load() has against the first `layers` layers of the published encoder when they are stored as 8-bit integers:
-/// names and shapes are checked before the refused type, so none of the 4.8 billion parameters is read, and the sparse
+class Umt5Parity : public ::testing::Test {
+ protected:
+  /// Both prompts, each alone and without padding, against the reference's masked batch.
+  void expect_both(at::ScalarType dtype, const std::string& name, double tolerance) {
+    const T5Encoder encoder = T5Encoder::load(open_component(kData / "umt5"), at::kCPU, dtype);
+    const at::Tensor ids = golden_["ids"], brief = golden_[name + ".short"];
+    EXPECT_TRUE(close_to(encoder.forward(ids.slice(0, 0, 1).slice(1, 0, brief.size(1))), brief, tolerance));
+    EXPECT_TRUE(close_to(encoder.forward(ids.slice(0, 1, 2)), golden_[name + ".long"], tolerance));
+  }
+
+  c10::InferenceMode inference_;
+  Golden golden_{"umt5_golden"};
+};
+
+TEST_F(Umt5Parity, RealTokensAloneGiveWhatTheyGiveUnderAMask) {
+  expect_both(at::kFloat, "fp32", 2e-6);
+  expect_both(at::kBFloat16, "bf16", 1.5e-2);
+  expect_both(at::kHalf, "fp16", 2e-3);
+}
+
+TEST_F(Umt5Parity, EveryLayerHasABiasOfItsOwn) {
+  const T5Encoder encoder = T5Encoder::load(open_component(kData / "umt5"), at::kCPU, at::kFloat);
+  EXPECT_FALSE(encoder.layers[0].relative_bias.equal(encoder.layers[1].relative_bias));
+  const at::Tensor hidden = encoder.forward(golden_["long_ids"]);  // reaches every position bucket
+  EXPECT_TRUE(close_to(hidden.slice(1, 0, hidden.size(1), 7), golden_["fp32.long_hidden"], 2e-6));
+}
+
+/// What load() has against the first `layers` layers of a published encoder when they are stored as 8-bit integers:
+/// names and shapes are checked before the refused type, so none of the 5 billion parameters is read, and the sparse
 /// file costs no disk.
-std::string complaint_about_published_layout(int64_t layers) {
-  const json layout = read_data("t5_names.json");
+std::string complaint_about_published_layout(const std::string& names, int64_t layers) {
+  const json layout = read_data(names);
   TemporaryFolder folder;
   json header;
   uint64_t offset = 0;
@@ -192,14 +218,23 @@ std::string complaint_about_published_layout(int64_t layers) {
   return "none";
 }
 
-TEST(T5PublishedLayout, HasTheNamesAndShapesThatLoadAsksFor) {
-  const std::string one_layer = complaint_about_published_layout(1);  // few enough that all are listed
-  EXPECT_THAT(one_layer, HasSubstr("12 misshaped"));
+/// Counts: tensors of an encoder with one layer and of the whole one.
+void expect_published_layout(const std::string& names, int64_t of_one_layer, int64_t of_all) {
+  const std::string one_layer = complaint_about_published_layout(names, 1);  // few enough that all are listed
+  EXPECT_THAT(one_layer, HasSubstr(std::to_string(of_one_layer) + " misshaped"));
   EXPECT_THAT(one_layer, HasSubstr("DenseReluDense.wi_0.weight\" is stored as I8"));
   EXPECT_THAT(one_layer, Not(ContainsRegex("missing|unexpected|expected \\[|\\.\\.\\.")));
-  const std::string all_layers = complaint_about_published_layout(24);
-  EXPECT_THAT(all_layers, HasSubstr("219 misshaped"));
+  const std::string all_layers = complaint_about_published_layout(names, 24);
+  EXPECT_THAT(all_layers, HasSubstr(std::to_string(of_all) + " misshaped"));
   EXPECT_THAT(all_layers, Not(ContainsRegex("missing|unexpected|expected \\[")));
+}
+
+TEST(T5PublishedLayout, HasTheNamesAndShapesThatLoadAsksFor) {
+  expect_published_layout("t5_names.json", 12, 219);
+}
+
+TEST(Umt5PublishedLayout, HasTheNamesAndShapesThatLoadAsksFor) {
+  expect_published_layout("umt5_names.json", 12, 242);
 }
 
 }  // namespace

@@ -1,25 +1,21 @@
-// Each family's VAE decoder against diffusers, and the names and shapes of the published one; CogVideoX's data come
-// from make_vae.py.
+// Each family's VAE decoder against diffusers, and the names and shapes of the published ones; the data come from
+// make_vae.py and make_wan_vae.py.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "hilbert/error.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
+#include "tests/support/zero_component.h"
 
 namespace sparsereel::models {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr double kTolerance = 1e-5;
 
 class VaeParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
@@ -42,7 +38,7 @@ class VaeParity : public ::testing::TestWithParam<test::ParityCase> {
 
 TEST_P(VaeParity, DecodesAsDiffusersDoes) {
   const at::Tensor frames = load(at::kFloat)->decode(latents, tiled);
-  EXPECT_TRUE(test::close_to(sampled(frames), expected, kTolerance));
+  EXPECT_TRUE(test::close_to(sampled(frames), expected, GetParam().family->vae_tolerance));
 }
 
 TEST_P(VaeParity, DecodesInHalfPrecisionToWithinItsRounding) {
@@ -56,66 +52,35 @@ TEST_P(VaeParity, DecodesInHalfPrecisionToWithinItsRounding) {
 INSTANTIATE_TEST_SUITE_P(Families, VaeParity, ::testing::ValuesIn(test::parity_cases("vae_cases.json")),
                          test::case_name);
 
-// A weight file of the given names and shapes whose data is a hole: the meta device reads none of it. The class's own
-// defaults are the published configuration.
-class PublishedNames : public ::testing::TestWithParam<test::ParityFamily> {
+class PublishedNames : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  PublishedNames() {
-    names = test::read_data(GetParam().folder + "vae_names.json");
-    component.class_name = GetParam().vae_class;
-    component.config = {{"_class_name", GetParam().vae_class}};
-    component.config_file = "vae/config.json";
-  }
-  ~PublishedNames() override { std::filesystem::remove(path); }
+  static bool of_decoder(const std::string& name) { return name.starts_with("decoder."); }
+  std::string complaint() const { return test::load_complaint(zeros.component, test::load_vae); }
 
-  std::unique_ptr<VaeDecoder> load() {
-    nlohmann::json header;
-    uint64_t end = 0;
-    for (const auto& [name, shape] : names.items()) {
-      uint64_t bytes = 2;
-      for (const uint64_t size : shape) bytes *= size;
-      header[name] = {{"dtype", "F16"}, {"shape", shape}, {"data_offsets", {end, end + bytes}}};
-      end += bytes;
-    }
-    const std::string text = header.dump();
-    const uint64_t length = text.size();
-    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&length), 8) << text;
-    std::filesystem::resize_file(path, 8 + length + end);
-    component.files = {std::make_shared<SafetensorsFile>(path)};
-    component.tensors.clear();
-    for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
-    return load_vae(component, at::kMeta, at::kHalf);
-  }
-
-  const c10::InferenceMode inference;
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("vae_names_" + std::to_string(::getpid()) + ".safetensors");
-  nlohmann::json names;
-  Component component;
+  test::ZeroComponent zeros{GetParam().family->vae_class, "", GetParam().content};
 };
 
 TEST_P(PublishedNames, AreExactlyThoseRead) {
-  EXPECT_NO_THROW(load());
+  EXPECT_EQ(complaint(), "");
 }
 
 TEST_P(PublishedNames, AreAllNeededInTheirShape) {
-  const std::string first = names.begin().key();
-  const std::string last = (--names.end()).key();
-  names.erase(first);
-  names[last] = {4, 128, 3, 3, 3};
-  names["decoder.extra"] = {1};
-  try {
-    load();
-    FAIL() << "loaded";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(first));
-    EXPECT_THAT(error.what(), HasSubstr(last));
-    EXPECT_THAT(error.what(), HasSubstr("decoder.extra"));
+  const nlohmann::json& names = GetParam().content["rest"];
+  for (const auto& [name, shape] : names.items()) {
+    if (!of_decoder(name)) continue;
+    SCOPED_TRACE(name);
+    const auto place = zeros.component.tensors.extract(name);
+    EXPECT_THAT(complaint(), AllOf(HasSubstr("1 missing"), HasSubstr(name)));
+    zeros.add(name, {4, 128, 3, 3, 5});
+    EXPECT_THAT(complaint(), AllOf(HasSubstr("1 misshaped"), HasSubstr(name)));
+    zeros.component.tensors[name] = place.mapped();
   }
+  zeros.add("decoder.extra", {1});
+  EXPECT_THAT(complaint(), AllOf(HasSubstr("1 unexpected"), HasSubstr("decoder.extra")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PublishedNames, ::testing::ValuesIn(test::whole_families()),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Families, PublishedNames, ::testing::ValuesIn(test::parity_cases("vae_names.json")),
+                         test::case_name);
 
 }  // namespace
 }  // namespace sparsereel::models

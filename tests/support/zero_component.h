@@ -23,18 +23,20 @@
 
 namespace sparsereel::test {
 
-/// A transformer with the names, shapes and dtype of a published one, all of whose tensors lie over each other in one
+/// A module with the names, shapes and dtype of a published one, all of whose tensors lie over each other in one
 /// file of zeros.
 class ZeroComponent {
  public:
-  /// model: "config", and "block" and "rest", name -> shape; blocks: what stands before a block's number.
+  /// model: "config" and "rest", name -> shape. A transformer also has "block", likewise; blocks: what stands before a
+  /// block's number.
   ZeroComponent(const std::string& class_name, const std::string& blocks, const nlohmann::json& model) {
     component.class_name = class_name;
     component.folder = "zeros";
     component.config = model.at("config");
     component.config_file = "zeros/config.json";
     for (const auto& [name, shape] : model.at("rest").items()) add(name, shape);
-    for (int64_t i = 0; i < model.at("config").at("num_layers").get<int64_t>(); ++i) {
+    const int64_t layers = model.contains("block") ? model.at("config").at("num_layers").get<int64_t>() : 0;
+    for (int64_t i = 0; i < layers; ++i) {
       for (const auto& [name, shape] : model.at("block").items())
         add(blocks + "." + std::to_string(i) + "." + name, shape);
     }
@@ -79,11 +81,21 @@ class ZeroComponent {
   size_t largest_ = 0;
 };
 
-/// What loading a transformer complains of; empty: nothing.
-inline std::string load_complaint(const models::Component& component) {
+using Load = std::function<void(const models::Component& component)>;
+
+inline void load_dit(const models::Component& component) {
+  models::load_dit(component, at::kMeta, at::kBFloat16);
+}
+
+inline void load_vae(const models::Component& component) {
+  models::load_vae(component, at::kMeta, at::kBFloat16);
+}
+
+/// What loading complains of; empty: nothing.
+inline std::string load_complaint(const models::Component& component, const Load& load = load_dit) {
   const c10::InferenceMode inference;
   try {
-    models::load_dit(component, at::kMeta, at::kBFloat16);
+    load(component);
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 2);
     EXPECT_FALSE(error.remedy().empty());

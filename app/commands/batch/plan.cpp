@@ -5,7 +5,6 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <map>
 #include <set>
@@ -25,9 +24,6 @@ namespace sparsereel::app::sets {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Options that name a file to read.
-constexpr std::array<const char*, 5> kReadFiles = {"random_weights", "init_latents", "prompt_file", "from", "profile"};
 
 /// Runs a part of a row's planning; what is wrong becomes the row's.
 void attempt(Video& row, const std::function<void()>& part) {
@@ -86,6 +82,10 @@ Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const Ba
   return planned;
 }
 
+bool is_read(const OptionSpec& option) {
+  return option.kind == ValueKind::file && !option.written;
+}
+
 /// Names that differ only in case are one file on some systems.
 std::string folded(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -120,7 +120,8 @@ class FileTable {
 void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options, const Share& share) {
   if (!is_standard_input(options.set)) files.reads("the prompt set", options.set);
   files.reads("--config", set.config_file);
-  for (const char* key : kReadFiles) files.reads(find_option(key)->names, set.merged.text(key, ""));
+  for (const OptionSpec& option : option_table())
+    if (is_read(option)) files.reads(option_name(option.key), set.merged.text(option.key, ""));
   const fs::path own = manifest_path(options.folder, share.rank);
   files.writes("the manifest", own);
   if (fs::is_directory(options.folder)) {
@@ -132,12 +133,11 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
 
 /// By the row's own values: what is wrong with them may have kept them from being merged.
 void add_files(FileTable& files, const PromptRow& row, const Video& planned) {
-  const auto value = [&](const char* key) {
-    const auto place = row.values.find(key);
-    return place == row.values.end() ? "" : place->second;
-  };
-  for (const char* key : kReadFiles) files.reads(planned.place + " " + key, value(key));
-  for (const char* key : {"contact_sheet", "save_latents"}) files.writes(planned.place + " " + key, value(key));
+  for (const auto& [key, value] : row.values) {
+    const OptionSpec& option = *find_option(key);
+    if (is_read(option)) files.reads(planned.place + " " + key, value);
+    if (option.written && key != "output") files.writes(planned.place + " " + key, value);
+  }
   const fs::path& output = planned.options.run.output;
   files.writes(planned.place + " output", output);
   files.writes(planned.place + " output", recipe_beside(output));

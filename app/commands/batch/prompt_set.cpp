@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <utility>
 
@@ -48,8 +47,7 @@ const OptionSpec* field(std::string name, const std::string& place) {
   if (spec == nullptr)
     throw bad_input(place + ": the field " + models::in_quotes(name) + " is unknown",
                     did_you_mean(name, names_of_options(), kFieldsAre));
-  static const std::set<std::string> of_the_set = {"threads", "report", "quiet", "json", "batch_count"};
-  if (of_the_set.contains(spec->key))
+  if (spec->scope == Scope::whole_set)
     throw bad_input(place + ": " + name + " belongs to the whole set, not to a row", "give it on the command line");
   return spec;
 }

@@ -56,28 +56,23 @@ std::vector<Workload> collect_workloads(const AttentionOptions& options) {
 }
 
 /// Options of what is made up mean nothing to what was captured, and the other way round.
-void refuse_idle(const AttentionOptions& options) {
-  const auto refuse = [](const std::string& option, const std::string& beside, const std::string& remedy) {
-    throw bad_input(option + " has no effect " + beside, remedy);
-  };
+void warn_of_data(const AttentionOptions& options, std::vector<std::string>& warnings) {
   if (options.token_orders && options.captured.empty())
-    refuse("--token-order", "on made-up data", "leave it out, or give --captured");
+    warnings.emplace_back("--token-order has no effect on made-up data");
   if (options.captured.empty() || !options.shapes.empty() || !options.workloads.empty()) return;
   for (const auto& [option, given] :
        {std::pair("--text-tokens", options.text_tokens.has_value()), std::pair("--data", options.data.has_value()),
         std::pair("--causal", options.causal)})
-    if (given) refuse(option, "on --captured alone", "leave it out, or add a shape or a workload");
+    if (given) warnings.push_back(std::string(option) + " has no effect on --captured alone");
 }
 
 /// Options of the block selection mean nothing where no contender selects blocks.
-void refuse_selection_options(const AttentionOptions& options) {
+void warn_of_selection(const AttentionOptions& options, std::vector<std::string>& warnings) {
   std::vector<std::string> given = options.sparse.given();
   if (options.selection_rows) given.emplace_back("--selection-rows");
   if (options.similarity) given.emplace_back("--similarity");
   if (options.pv_threshold) given.emplace_back("--pv-threshold");
-  if (!given.empty())
-    throw bad_input(given.front() + " has no effect with --modes " + options.modes,
-                    "leave it out, or add sparse to --modes");
+  for (const std::string& option : given) warnings.push_back(option + " has no effect with --modes " + options.modes);
 }
 
 /// A policy for each row of mode sparse.
@@ -137,13 +132,17 @@ AttentionPlan make_plan(const AttentionOptions& options) {
   AttentionPlan plan;
   plan.seed = given.unsigned_whole("seed").value();
   plan.modes = parse_modes(options.modes);
-  if (!plan.has(Mode::sparse)) refuse_selection_options(options);
-  refuse_idle(options);
+  warn_of_data(options, plan.warnings);
   if (!options.captured.empty()) plan.orders = parse_orders(options.token_orders.value_or("hilbert"));
   plan.workloads = collect_workloads(options);
   Selections selections = make_policies(options);
+  if (!plan.has(Mode::sparse)) {
+    selections = {};
+    warn_of_selection(options, plan.warnings);
+  }
   plan.policies = std::move(selections.policies);
   plan.left_out = std::move(selections.left_out);
+  plan.warnings.insert(plan.warnings.end(), selections.warnings.begin(), selections.warnings.end());
   plan.data = parse_data(options.data.value_or("gaussian"));
   plan.format = parse_format(options.format, options.output);
   return plan;

@@ -54,6 +54,7 @@ struct AttentionPlan {
   std::vector<attention::Mode> modes;
   std::vector<attention::Policy> policies;  // of the sparse mode, one a row
   std::vector<std::string> left_out;        // of their lists, a sentence each
+  std::vector<std::string> warnings;        // of options without effect
   DataKind data = DataKind::gaussian;
   uint64_t seed = 42;
   Format format = Format::markdown;
@@ -68,7 +69,7 @@ std::vector<attention::Mode> parse_modes(const std::string& text);
 /// being Markdown like none; Error for others.
 Format parse_format(const std::optional<std::string>& format, const std::string& output);
 
-/// Throws Error naming the option that is out of range, or that would have no effect.
+/// Throws Error naming the option that is out of range.
 AttentionPlan make_plan(const AttentionOptions& options);
 
 }  // namespace sparsereel::app::bench

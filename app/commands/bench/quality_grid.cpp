@@ -16,11 +16,10 @@ using attention::Policy;
 /// None where profiles stand in their place.
 Selections untuned(const SelectionLists& lists, const Policy& base, const std::vector<ProfilePolicy>& profiles) {
   if (lists.say_how_many_blocks() || profiles.empty()) return combine(lists, base);
-  const std::vector<std::string> given = lists.given();
-  if (!given.empty())
-    throw bad_input(given.front() + " has no effect beside --profile alone, which has a selection of its own",
-                    "leave it out");
-  return {};
+  Selections none;
+  for (const std::string& option : lists.given())
+    none.warnings.push_back(option + " has no effect " + kBesideProfilesAlone);
+  return none;
 }
 
 std::string words_of(const SelectionCells& cells) {
@@ -54,7 +53,7 @@ QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::Token
   std::vector<hilbert::TokenOrder> orders = {base_order};
   if (lists.token_order) orders = parse_orders(*lists.token_order);
   const Selections selections = untuned(lists.selection, base, profiles);
-  QualityGrid grid{.combinations = {}, .left_out = selections.left_out};
+  QualityGrid grid{.combinations = {}, .left_out = selections.left_out, .warnings = selections.warnings};
   for (const hilbert::TokenOrder order : orders) {
     const auto add = [&](const Policy& policy, const std::string& profile) {
       for (const int64_t steps : lists.dense_steps ? dense_steps : std::vector{policy.dense_steps}) {

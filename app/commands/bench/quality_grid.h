@@ -39,12 +39,16 @@ struct ProfilePolicy {
 
 struct QualityGrid {
   std::vector<Combination> combinations;
-  std::vector<std::string> left_out;  // what of the lists contradicts each other, a sentence each
+  std::vector<std::string> left_out;       // what of the lists contradicts each other, a sentence each
+  std::vector<std::string> warnings = {};  // of lists that have no effect
 };
+
+/// Why options of the selection have no effect where all combinations are profiles.
+constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has a selection of its own";
 
 /// The policies of combine() and those of the profiles, in each token order and with each number of dense steps. A
 /// profile has a selection of its own: it meets none of the other lists. Throws Error naming the option that is out of
-/// range or without effect, and where nothing is left.
+/// range, and where nothing is left.
 QualityGrid expand(const QualityLists& lists, const attention::Policy& base, hilbert::TokenOrder base_order,
                    const std::vector<ProfilePolicy>& profiles);
 

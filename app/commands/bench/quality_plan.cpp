@@ -20,39 +20,21 @@ std::vector<std::string> read_first_prompts(const QualityOptions& options) {
   return prompts;
 }
 
-void refuse_idle(const QualityOptions& options) {
-  if (!options.plot.empty() && options.timed_steps == 0)
-    throw bad_input("--plot has nothing to draw with --timed-steps 0", "leave one of them out");
+/// Of options without effect.
+std::vector<std::string> warnings_of(const Settings& settings, const QualityOptions& options, const QualityPlan& plan,
+                                     std::vector<IdleCause> idle) {
+  std::vector<std::string> warnings = plan.grid.warnings;
+  const auto is_profile = [](const Combination& combination) { return !combination.profile.empty(); };
+  const std::vector<Combination>& combinations = plan.grid.combinations;
+  if (std::all_of(combinations.begin(), combinations.end(), is_profile))
+    idle.push_back({Idle::profile, "profile", kBesideProfilesAlone});
+  for (std::string& warning : idle_warnings(settings, idle)) warnings.push_back(std::move(warning));
+  if (!options.plot.empty() && plan.plot.empty())
+    warnings.emplace_back("--plot has no effect with --timed-steps 0: there are no times to draw");
+  return warnings;
 }
 
 }  // namespace
-
-const std::vector<std::string>& quality_keys() {
-  static const std::vector<std::string> keys = {"model",
-                                                "random_weights",
-                                                "negative_prompt",
-                                                "max_sequence_length",
-                                                "width",
-                                                "height",
-                                                "size",
-                                                "frames",
-                                                "seed",
-                                                "steps",
-                                                "cfg_scale",
-                                                "dynamic_cfg",
-                                                "scheduler",
-                                                "pv_threshold",
-                                                "dense_layers",
-                                                "device",
-                                                "dtype",
-                                                "vae_tiling",
-                                                "offload",
-                                                "threads",
-                                                "report",
-                                                "quiet",
-                                                "json"};
-  return keys;
-}
 
 models::GenerateRequest QualityPlan::request_of(size_t prompt) const {
   models::GenerateRequest result = request;
@@ -72,7 +54,6 @@ models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination
 }
 
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {
-  refuse_idle(options);
   check_range("--timed-steps", options.timed_steps, 0, 1000);
   QualityPlan plan;
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
@@ -94,9 +75,10 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   plan.timed_steps = options.timed_steps;
   plan.check = !options.no_rel_l1;
   plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : std::filesystem::path(options.judge);
-  plan.plot = options.plot;
+  if (options.timed_steps != 0) plan.plot = options.plot;
   plan.pictures = options.pictures;
   plan.format = parse_format(options.format, options.output);
+  plan.warnings = warnings_of(settings, options, plan, given.idle);
   return plan;
 }
 

@@ -12,7 +12,7 @@
 
 namespace sparsereel::app::bench {
 
-/// What the command has beside the options of `generate` that it takes (quality_keys()); unset means the default.
+/// What the command has beside the options of `generate` that it takes; unset means the default.
 struct QualityOptions {
   std::string prompts;  // file of a prompt set
   std::optional<int64_t> limit;
@@ -26,9 +26,6 @@ struct QualityOptions {
   std::string output;  // empty: stdout
 };
 
-/// Keys of the options of `generate` that mean the same here.
-const std::vector<std::string>& quality_keys();
-
 struct QualityPlan {
   RunOptions run;
   models::GenerateRequest request;  // but for what prompt and combination say
@@ -39,6 +36,7 @@ struct QualityPlan {
   bool check = true;                   // measure attention's error
   std::filesystem::path judge, plot, pictures;
   Format format = Format::markdown;
+  std::vector<std::string> warnings;  // of options without effect
 
   /// Full attention; the seed grows by one from prompt to prompt, as in `batch`.
   models::GenerateRequest request_of(size_t prompt) const;
@@ -46,7 +44,7 @@ struct QualityPlan {
   models::GenerateRequest request_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
-/// Throws Error naming the option that is out of range or that would have no effect, and files that cannot be read.
+/// Throws Error naming the option that is out of range, and files that cannot be read.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 }  // namespace sparsereel::app::bench

@@ -9,7 +9,9 @@ namespace sparsereel::app::bench {
 
 nlohmann::json architecture_of(const models::ModelFolder& folder) {
   nlohmann::json architecture;
-  for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = folder.config(name);
+  for (const std::string& name : folder.roles()) {
+    if (name != "tokenizer") architecture[name] = folder.config(name);
+  }
   return architecture;
 }
 
@@ -27,7 +29,8 @@ nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest
           {"head_dim", spec.head_dim},
           {"tokens", static_cast<int64_t>(tokens)},
           {"text_tokens", settings.max_sequence_length},
-          {"batch", settings.guidance_scale > 1 ? 2 : 1},
+          {"batch", settings.guidance_scale > 1 && settings.guidance_passes == models::GuidancePasses::batched ? 2 : 1},
+          {"guidance_passes", models::name(settings.guidance_passes)},
           {"cfg_scale", settings.guidance_scale},
           {"scheduler", settings.scheduler},
           {"steps", settings.num_inference_steps},

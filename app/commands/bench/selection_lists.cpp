@@ -218,8 +218,7 @@ Selections combine(const SelectionLists& lists, const Policy& base) {
     for (Policy& policy : policies) policy.defaults.topk = attention::usual_topk(policy.dropped);
   const auto has_means = [](const Policy& policy) { return policy.dropped == Dropped::mean; };
   if (lists.cell && std::none_of(policies.begin(), policies.end(), has_means))
-    throw bad_input("--cell " + *lists.cell + " has no effect without means for dropped blocks",
-                    "leave it out, or add --dropped mean");
+    expansion.result.warnings.push_back("--cell " + *lists.cell + " has no effect without means for dropped blocks");
   return expansion.result;
 }
 

@@ -31,6 +31,7 @@ void add_selection_lists(CLI::App& command, SelectionLists& lists, const std::st
 struct Selections {
   std::vector<attention::Policy> policies;
   std::vector<std::string> left_out;  // what of the lists contradicts each other, a sentence each
+  std::vector<std::string> warnings;  // of lists that have no effect
 };
 
 /// `base` with each item of a list and each of the others, methods outermost, how many blocks innermost, but for:
@@ -38,7 +39,7 @@ struct Selections {
 ///   cells, which are nothing to blocks that are dropped without means;
 ///   what contradicts itself, which is left out: blocks ranked by the error of a mean that they have not.
 /// Where --dropped or --select is not given it is `base`'s, or what the other one needs, as with models::make_policy().
-/// Throws Error naming the item that is out of range, the option that would have no row, and --cell without means.
+/// Throws Error naming the item that is out of range, and the option that would have no row.
 Selections combine(const SelectionLists& lists, const attention::Policy& base);
 
 }  // namespace sparsereel::app::bench

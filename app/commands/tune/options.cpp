@@ -22,18 +22,6 @@ void check_bound(const char* option, double value) {
 
 }  // namespace
 
-const std::vector<std::string>& tune_keys() {
-  static const std::vector<std::string> keys = {
-      "model",      "random_weights", "prompt",      "negative_prompt", "max_sequence_length",
-      "width",      "height",         "size",        "frames",          "seed",
-      "steps",      "cfg_scale",      "dynamic_cfg", "scheduler",       "topk",
-      "cdf",        "error",          "dropped",     "select",          "cell",
-      "similarity", "pv_threshold",   "token_order", "device",          "dtype",
-      "vae_tiling", "offload",        "threads",     "report",          "quiet",
-      "json"};
-  return keys;
-}
-
 double parse_duration(const std::string& text) {
   const auto fail = [&] {
     return bad_input("--budget " + text + " is no length of time", "write for example 90s, 10m or 1h30m");
@@ -73,7 +61,8 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   check_range("--samples", options.samples, 1, 1000);
   check_range("--videos", options.videos, 0, 1000);
   if (options.videos == 0 && (options.min_psnr || options.min_ssim))
-    throw bad_input("--min-psnr and --min-ssim have no effect with --videos 0", "leave them out, or compare videos");
+    throw bad_input("--min-psnr and --min-ssim contradict --videos 0, which compares no video",
+                    "leave one of them out");
   if (options.min_psnr && !(*options.min_psnr > 0 && *options.min_psnr <= 100))
     throw bad_input("--min-psnr is outside 0 to 100 dB", "give decibels, such as 25");
   if (options.min_ssim && !(*options.min_ssim > 0 && *options.min_ssim <= 1))
@@ -86,8 +75,10 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.run = given.run;
   plan.request = given.request;
   plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`
+  std::vector<IdleCause> idle = given.idle;
   if (plan.request.attention_policy.dropped == attention::Dropped::none)
-    refuse_idle(settings, "cell", "dropped", "without means for dropped blocks");
+    idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
+  plan.warnings = idle_warnings(settings, idle);
   if (!options.prompts.empty() && settings.has("prompt"))
     throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
   plan.prompts =

@@ -11,7 +11,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// What the command has beside the options of `generate` that it takes (tune_keys()).
+/// What the command has beside the options of `generate` that it takes.
 struct TuneOptions {
   std::string prompts;  // file of a prompt set; empty: --prompt
   std::string budget = "10m";
@@ -22,9 +22,6 @@ struct TuneOptions {
   std::string output = "profile.yaml";
   std::string heat_map;  // empty: none
 };
-
-/// Keys of the options of `generate` that mean the same here.
-const std::vector<std::string>& tune_keys();
 
 struct TunePlan {
   RunOptions run;
@@ -37,6 +34,7 @@ struct TunePlan {
   int64_t samples = 0;                       // steps of each prompt's run in which heads are measured
   int64_t videos = 0;                        // prompts of which whole videos are compared
   std::filesystem::path output, heat_map;
+  std::vector<std::string> warnings;  // of options without effect
 
   bool floor_asked() const { return min_psnr || min_ssim; }
 

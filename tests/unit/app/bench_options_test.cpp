@@ -175,15 +175,16 @@ TEST(Plan, RefusesBadValuesByName) {
   EXPECT_EQ(make_plan(largest).seed, 18446744073709551615U);
 }
 
-TEST(Plan, RefusesSelectionOptionsWithoutTheSparseMode) {
+TEST(Plan, WarnsOfSelectionOptionsWithoutTheSparseMode) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.modes = "full,quantized";
-  EXPECT_NO_THROW(make_plan(options));
+  EXPECT_THAT(make_plan(options).warnings, ElementsAre());
   options.sparse.dropped = "mean";
-  EXPECT_THAT(refusal(options), HasSubstr("--dropped has no effect"));
+  EXPECT_THAT(make_plan(options).warnings, ElementsAre("--dropped has no effect with --modes full,quantized"));
+  EXPECT_TRUE(make_plan(options).policies.empty());
   options.sparse = {};
   options.pv_threshold = 20;
-  EXPECT_THAT(refusal(options), HasSubstr("--pv-threshold has no effect"));
+  EXPECT_THAT(make_plan(options).warnings, ElementsAre("--pv-threshold has no effect with --modes full,quantized"));
 }
 
 TEST(Selections, CombineDroppingMeansAndMeansByError) {
@@ -237,11 +238,16 @@ TEST(Selections, RefuseWhatNoRowCouldHave) {
   EXPECT_THAT(refused(lists({{"error", "0.1"}, {"select", "mass"}})), HasSubstr("--select mass and --error"));
   EXPECT_THAT(refused(lists({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none"}})),
               HasSubstr("--dropped none and --error"));
-  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"cell", "32"}})), HasSubstr("--cell 32 has no effect"));
   EXPECT_THAT(refused(lists({{"dropped", "mean,median"}})), HasSubstr("'median': one of mean, none"));
   EXPECT_THAT(refused(lists({{"dropped", "mean"}, {"cell", "48"}})), HasSubstr("--cell 48"));
   EXPECT_THAT(refused(lists({{"error", "0"}})), HasSubstr("--error 0: '0' is no error above 0"));
   EXPECT_THAT(refused(lists({{"error", "0.1,inf"}})), HasSubstr("'inf'"));
+}
+
+TEST(Selections, WarnOfCellsWithoutMeans) {
+  AttentionOptions options = with_shape("1,4,256,64");
+  options.sparse = lists({{"dropped", "none"}, {"cell", "32"}});
+  EXPECT_THAT(make_plan(options).warnings, ElementsAre("--cell 32 has no effect without means for dropped blocks"));
 }
 
 TEST(HardwareLimits, AreFoundByTheDriversName) {

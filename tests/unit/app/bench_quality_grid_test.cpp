@@ -113,8 +113,8 @@ TEST(QualityGrid, CellsMeetMeansAlone) {
   EXPECT_THAT(names(expanded({.topk = "0.5", .dropped = "none,mean", .select = "mass", .cell = "16,64"})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
                           "topk 0.5, mean, mass, cell 64, hilbert"));
-  EXPECT_TRUE(
-      throws_error([] { expanded({.topk = "0.5", .dropped = "none", .cell = "16"}); }, {"--cell", "no effect"}));
+  EXPECT_THAT(expanded({.topk = "0.5", .dropped = "none", .cell = "16"}).warnings,
+              ElementsAre("--cell 16 has no effect without means for dropped blocks"));
 }
 
 TEST(QualityGrid, OrdersDenseStepsRowsAndSimilaritiesMultiply) {
@@ -142,12 +142,10 @@ TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
       ElementsAre("topk 0.5, none, mass, similarity 0.2, native", "topk 0.5, none, mass, similarity 0.5, native",
                   "a, none, mass, 2 dense steps, native", "topk 0.5, none, mass, similarity 0.2, hilbert",
                   "topk 0.5, none, mass, similarity 0.5, hilbert", "a, none, mass, 2 dense steps, hilbert"));
-  EXPECT_TRUE(throws_error(
-      [&] {
-        expand({.selection = {.similarity = "0.5"}, .profile = "folder/a.yaml"}, base(Dropped::none, Ranking::mass),
-               TokenOrder::hilbert, {profile});
-      },
-      {"--similarity", "no effect"}));
+  const QualityGrid alone = expand({.selection = {.similarity = "0.5"}, .profile = "folder/a.yaml"},
+                                   base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {profile});
+  EXPECT_THAT(names(alone), ElementsAre("a, none, mass, 2 dense steps, hilbert"));
+  EXPECT_THAT(alone.warnings, ElementsAre(::testing::StartsWith("--similarity has no effect beside --profile alone")));
 }
 
 TEST(QualityGrid, NamesTheItemThatIsOutOfRange) {

@@ -86,26 +86,27 @@ TEST(CapturedPlan, NeedsNoShapeAndTakesOrders) {
   EXPECT_THAT(make_plan(options).orders, ElementsAre(hilbert::TokenOrder::native, hilbert::TokenOrder::hilbert));
 }
 
-TEST(CapturedPlan, RefusesOptionsWithoutEffect) {
-  const auto refused = [](const AttentionOptions& options, const char* option) {
-    return throws_error([&] { make_plan(options); }, {option, "no effect"});
+TEST(CapturedPlan, WarnsOfOptionsWithoutEffect) {
+  const auto warned = [](const AttentionOptions& options, const std::string& option) {
+    const std::vector<std::string> warnings = make_plan(options).warnings;
+    return warnings.size() == 1 && warnings.front().starts_with(option + " has no effect");
   };
   AttentionOptions shape;
   shape.shapes = {"1,1,64,64"};
   shape.token_orders = "native";
-  EXPECT_TRUE(refused(shape, "--token-order"));
+  EXPECT_TRUE(warned(shape, "--token-order"));
   AttentionOptions options;
   options.captured = "a.safetensors";
   options.text_tokens = "3";
-  EXPECT_TRUE(refused(options, "--text-tokens"));
+  EXPECT_TRUE(warned(options, "--text-tokens"));
   options.text_tokens.reset();
   options.data = "smooth";
-  EXPECT_TRUE(refused(options, "--data"));
+  EXPECT_TRUE(warned(options, "--data"));
   options.data.reset();
   options.causal = true;
-  EXPECT_TRUE(refused(options, "--causal"));
+  EXPECT_TRUE(warned(options, "--causal"));
   options.shapes = {"1,1,64,64"};
-  EXPECT_NO_THROW(make_plan(options));
+  EXPECT_TRUE(make_plan(options).warnings.empty());
 }
 
 }  // namespace

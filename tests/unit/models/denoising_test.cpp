@@ -38,6 +38,7 @@ class FaultyDenoiser final : public Denoiser {
     return prediction;
   }
   void collect(AttentionRun& run) override { run.statistics = {}; }
+  uint64_t weight_bytes() const override { return 0; }
 
  private:
   int64_t faulty_step_;
@@ -59,6 +60,7 @@ class BreakingDenoiser final : public Denoiser {
     run.per_layer.resize(1);
     run.per_layer[0].kept_blocks += std::exchange(device_kept_, 0);
   }
+  uint64_t weight_bytes() const override { return 0; }
 
  private:
   int64_t device_kept_ = 0;
@@ -77,6 +79,7 @@ class MisshapenDenoiser final : public Denoiser {
     return now ? at::cat({prediction, prediction, prediction}, 2) : prediction;
   }
   void collect(AttentionRun& run) override { sound_.collect(run); }
+  uint64_t weight_bytes() const override { return 0; }
 
  private:
   FaultyDenoiser sound_;
@@ -84,20 +87,23 @@ class MisshapenDenoiser final : public Denoiser {
   bool broken_ = false;
 };
 
-std::unique_ptr<Denoising> start(std::shared_ptr<Denoiser> denoiser, const std::string& scheduler,
+std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
                                  Mode mode = Mode::sparse) {
   SchedulerConfig config;
+  config.kind = scheduler;
   GenerateRequest request;
   request.attention_mode = mode;
   GenerateSettings settings;
   settings.num_inference_steps = 4;
   settings.guidance_scale = 6;
-  settings.scheduler = scheduler;
   settings.latent.frames = 2;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
+  auto experts = std::make_shared<Experts>(
+      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
+      [](const std::string&) { return true; });
   return std::make_unique<Denoising>(
-      std::move(denoiser), config, request, settings,
+      std::move(experts), config, request, settings,
       DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
 }
 
@@ -106,7 +112,7 @@ at::Tensor finish(Denoising& denoising) {
   return denoising.latents();
 }
 
-class Guard : public ::testing::TestWithParam<const char*> {
+class Guard : public ::testing::TestWithParam<SamplerKind> {
  protected:
   c10::InferenceMode mode_;
 };
@@ -216,8 +222,8 @@ TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"),
-                         [](const auto& each) { return std::string(each.param); });
+INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
+                         [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
 }  // namespace
 }  // namespace sparsereel::models

@@ -61,6 +61,8 @@ TEST(Dtype, NamesGoBothWays) {
 TEST(Dtype, AutoIsFp32OnACpuAndTheStoredOneOnAGpu) {
   EXPECT_EQ(resolve_dtype("auto", at::kCPU, at::kBFloat16), at::kFloat);
   EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kBFloat16), at::kBFloat16);
+  EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kHalf), at::kHalf);
+  EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kFloat), at::kBFloat16) << "kernels have no fp32";
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/cogvideox_config.h"
+#include "models/families/cogvideox.h"
+#include "models/samplers/flow_config.h"
 #include "models/vae/cogvideox_vae_config.h"
+#include "models/vae/wan_vae_config.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -25,31 +28,33 @@ json dit() {
 json vae() {
   return {{"_class_name", "AutoencoderKLCogVideoX"}};
 }
-json scheduler() {
-  return {{"_class_name", "CogVideoXDDIMScheduler"}};
+json wan_vae() {
+  return {{"_class_name", "AutoencoderKLWan"}};
 }
 json unipc() {
-  return {
-      {"_class_name", "UniPCMultistepScheduler"}, {"prediction_type", "flow_prediction"}, {"use_flow_sigmas", true}};
+  return {{"prediction_type", "flow_prediction"}, {"use_flow_sigmas", true}};
 }
 json flow_euler() {
-  return {{"_class_name", "FlowMatchEulerDiscreteScheduler"}};
+  return json::object();
 }
 
 void parse(const std::string& kind, const json& config) {
   if (kind == "t5") parse_t5_config(config, "some/config.json");
   if (kind == "dit") parse_cogvideox_config(config, "some/config.json");
   if (kind == "vae") parse_cogvideox_vae_config(config, "some/config.json");
-  if (kind == "scheduler") parse_scheduler_config(config, "some/config.json");
-  if (kind == "unipc" || kind == "flow_euler") parse_flow_scheduler_config(config, "some/config.json");
+  if (kind == "scheduler") parse_cogvideox_scheduler_config(config, "some/config.json");
+  if (kind == "unipc") parse_unipc_config(config, "some/config.json");
+  if (kind == "flow_euler") parse_flow_euler_config(config, "some/config.json");
+  if (kind == "wan_vae") parse_wan_vae_config(config, "some/config.json");
 }
 
 json valid(const std::string& kind) {
   if (kind == "t5") return t5();
   if (kind == "dit") return dit();
+  if (kind == "wan_vae") return wan_vae();
   if (kind == "unipc") return unipc();
   if (kind == "flow_euler") return flow_euler();
-  return kind == "vae" ? vae() : scheduler();
+  return kind == "vae" ? vae() : json::object();
 }
 
 struct Bad {
@@ -85,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"t5", "feed_forward_proj", "relu", "\"relu\" is not supported"},
         Bad{"t5", "feed_forward_proj", 1, "not a string"}, Bad{"t5", "is_gated_act", false, "not supported"},
         Bad{"t5", "dense_act_fn", "relu", "\"relu\" is not supported"},
-        Bad{"t5", "model_type", "umt5", "\"umt5\" is not supported"},
+        Bad{"t5", "model_type", "mt5", "\"mt5\" is not supported"},
         Bad{"t5", "relative_attention_num_buckets", 5, "multiple of 2"},
         Bad{"t5", "relative_attention_max_distance", 8, "quarter"},
 
@@ -117,7 +122,6 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"vae", "scaling_factor", nullptr, "null"}, Bad{"vae", "use_post_quant_conv", true, "not supported"},
         Bad{"vae", "norm_num_groups", 0, "not a whole number"},
 
-        Bad{"scheduler", "_class_name", "EulerDiscreteScheduler", "\"EulerDiscreteScheduler\" is not supported"},
         Bad{"scheduler", "beta_schedule", "sigmoid", "\"sigmoid\" is not supported"},
         Bad{"scheduler", "beta_schedule", 1, "not a string"},
         Bad{"scheduler", "prediction_type", "flow_prediction", "not supported"},
@@ -129,13 +133,69 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"scheduler", "trained_betas", 0.1, "not an array"},
         Bad{"scheduler", "steps_offset", -1, "not a whole number"},
         Bad{"scheduler", "set_alpha_to_one", "no", "not true or false"},
-        Bad{"scheduler", "snr_shift_scale", 0, "positive"},
-        Bad{"scheduler", "_class_name", "UniPCMultistepScheduler", "not supported"}));
+        Bad{"scheduler", "snr_shift_scale", 0, "positive"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    WanVae, BadField,
+    ::testing::Values(
+        Bad{"wan_vae", "_class_name", "AutoencoderKL", "not supported"},
+        Bad{"wan_vae", "z_dim", 48, "latents_mean has 16 entries, z_dim is 48"},
+        Bad{"wan_vae", "z_dim", "16", "not a whole number"},
+        Bad{"wan_vae", "latents_mean", json::array({0.0, 0.5}), "2 entries, z_dim is 16"},
+        Bad{"wan_vae", "latents_std", json::array({1.0}), "1 entries, z_dim is 16"},
+        Bad{"wan_vae", "latents_std", json::array({0.0}), "is 0.0, not a number from"},
+        Bad{"wan_vae", "latents_std", 1.0, "not an array"}, Bad{"wan_vae", "base_dim", 0, "not a whole number from 1"},
+        Bad{"wan_vae", "base_dim", nullptr, "null"}, Bad{"wan_vae", "base_dim", 1 << 19, "decoder_base_dim x dim_mult"},
+        Bad{"wan_vae", "decoder_base_dim", -4, "not a whole number from 1"},
+        Bad{"wan_vae", "dim_mult", json::array(), "0 entries"}, Bad{"wan_vae", "dim_mult", 4, "not an array"},
+        Bad{"wan_vae", "dim_mult", json::array({1, 2, 4, 0}), "not a whole number from 1"},
+        Bad{"wan_vae", "dim_mult", json::array({1, 2, 4}), "temperal_downsample has 3 entries"},
+        Bad{"wan_vae", "dim_mult", std::vector<int>(80, 1), "80 entries"},
+        Bad{"wan_vae", "num_res_blocks", 0, "not a whole number from 1"},
+        Bad{"wan_vae", "temperal_downsample", json::array({true, true}), "one fewer than dim_mult's 4"},
+        Bad{"wan_vae", "temperal_downsample", json::array({0, 1, 1}), "not true or false"},
+        Bad{"wan_vae", "temperal_downsample", json::array({true, true, true}),
+            "scale_factor_temporal is 4, but by temperal_downsample it is 8"},
+        Bad{"wan_vae", "temperal_downsample", true, "not an array"},
+        Bad{"wan_vae", "is_residual", 1, "not true or false"}, Bad{"wan_vae", "out_channels", 0, "not a whole number"},
+        Bad{"wan_vae", "patch_size", 2, "is 3, not a multiple of 4"},
+        Bad{"wan_vae", "patch_size", json::array({2}), "an array, not a whole number"},
+        Bad{"wan_vae", "scale_factor_spatial", 16, "is 16, but by dim_mult and patch_size it is 8"},
+        Bad{"wan_vae", "scale_factor_temporal", 8, "is 8, but by temperal_downsample it is 4"}));
+
+TEST(Configs, RefusesAWanVaeWhoseShortcutsDoNotFit) {
+  json config = wan_vae();
+  config["dim_mult"] = {1, 2, 3, 4};
+  EXPECT_NO_THROW(parse_wan_vae_config(config, "f"));
+  config["is_residual"] = true;
+  config["dim_mult"] = {1, 1, 1, 3};
+  EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); }, {"f", "dim_mult", "copy 288 channels to 96"}));
+  config["is_residual"] = false;
+  config["base_dim"] = 3;
+  EXPECT_TRUE(throws_error([&] { parse_wan_vae_config(config, "f"); }, {"f", "decoder_base_dim", "multiple of 2"}));
+}
+
+TEST(Configs, ReadsThePublishedWanVaes) {
+  const json published = read_json(SPARSEREEL_TEST_DATA "/wan/vae_names.json");
+  const WanVaeConfig first = parse_wan_vae_config(published["2.1"]["config"], "2.1");
+  EXPECT_EQ(first.pixels_a_latent(), 8);
+  EXPECT_EQ(first.frames_a_latent(), 4);
+  EXPECT_EQ(first.decoder_base_dim, 96);
+  const WanVaeConfig defaults = parse_wan_vae_config(wan_vae(), "defaults");
+  EXPECT_EQ(defaults.latents_mean, first.latents_mean);
+  EXPECT_EQ(defaults.latents_std, first.latents_std);
+  EXPECT_EQ(defaults.dim_mult, first.dim_mult);
+
+  const WanVaeConfig second = parse_wan_vae_config(published["2.2 5b"]["config"], "2.2");
+  EXPECT_EQ(second.pixels_a_latent(), 16);
+  EXPECT_EQ(second.decoder_base_dim, 256);
+  EXPECT_EQ(second.patch_size, 2);
+  EXPECT_TRUE(second.is_residual);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     FlowSchedulers, BadField,
     ::testing::Values(
-        Bad{"unipc", "_class_name", "CogVideoXDDIMScheduler", "\"CogVideoXDDIMScheduler\" is not supported"},
         Bad{"unipc", "prediction_type", "epsilon", "\"epsilon\" is not supported"},
         Bad{"unipc", "use_flow_sigmas", false, "false is not supported"},
         Bad{"unipc", "predict_x0", false, "false is not supported"},
@@ -163,13 +223,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"flow_euler", "shift_terminal", 0.1, "not supported"}));
 
 TEST(Configs, FlowSchedulersTakeTheReferencesDefaults) {
-  EXPECT_EQ(parse_flow_scheduler_config(unipc(), "f").flow_shift, 1);
-  EXPECT_EQ(parse_flow_scheduler_config(flow_euler(), "f").flow_shift, 1);
-  EXPECT_TRUE(throws_error(
-      [] {
-        parse_flow_scheduler_config({{"_class_name", "UniPCMultistepScheduler"}}, "some/file.json");
-      },
-      {"some/file.json", "prediction_type", "epsilon"}));
+  EXPECT_EQ(parse_unipc_config(unipc(), "f").flow_shift, 1);
+  EXPECT_EQ(parse_flow_euler_config(flow_euler(), "f").flow_shift, 1);
+  EXPECT_TRUE(throws_error([] { parse_unipc_config(json::object(), "some/file.json"); },
+                           {"some/file.json", "prediction_type", "epsilon"}));
 }
 
 // With keys that nobody reads: a published file holds all that the class knows.
@@ -190,14 +247,14 @@ TEST(Configs, ReadsTheFlowSchedulersThatArePublished) {
                     {"use_karras_sigmas", false},
                     {"shift_terminal", nullptr},
                     {"rescale_betas_zero_snr", false}});
-  EXPECT_EQ(parse_flow_scheduler_config(published, "f").flow_shift, 3);
+  EXPECT_EQ(parse_unipc_config(published, "f").flow_shift, 3);
   published["disable_corrector"] = {0, 2};
-  EXPECT_EQ(parse_flow_scheduler_config(published, "f").disable_corrector, (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(parse_unipc_config(published, "f").disable_corrector, (std::vector<int64_t>{0, 2}));
 
   json euler = flow_euler();
   euler.update({{"shift", 5.0}, {"num_train_timesteps", 500}, {"base_shift", 0.5}, {"time_shift_type", "exponential"}});
-  EXPECT_EQ(parse_flow_scheduler_config(euler, "f").flow_shift, 5);
-  EXPECT_EQ(parse_flow_scheduler_config(euler, "f").num_train_timesteps, 500);
+  EXPECT_EQ(parse_flow_euler_config(euler, "f").flow_shift, 5);
+  EXPECT_EQ(parse_flow_euler_config(euler, "f").num_train_timesteps, 500);
 }
 
 TEST(Configs, LearnedPositionsHaveNoPatchesInTime) {
@@ -216,12 +273,8 @@ TEST(Configs, RotaryPositionsNeedHeadsThatSplitIntoThree) {
 }
 
 TEST(Configs, NotAnObjectIsRefused) {
-  for (const char* kind : {"t5", "dit", "vae", "scheduler", "unipc", "flow_euler"})
+  for (const char* kind : {"t5", "dit", "vae", "wan_vae", "scheduler", "unipc", "flow_euler"})
     EXPECT_TRUE(throws_error([&] { parse(kind, json::array()); }, {"some/config.json", "not a JSON object"})) << kind;
-}
-
-TEST(Configs, SchedulerWithoutClassIsRefused) {
-  EXPECT_TRUE(throws_error([] { parse("scheduler", json::object()); }, {"some/config.json", "_class_name"}));
 }
 
 TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
@@ -230,7 +283,7 @@ TEST(Configs, MissingFieldsTakeTheReferencesDefaults) {
   EXPECT_EQ(text.d_ff, 2048);
   EXPECT_TRUE(throws_error([] { parse_t5_config(json::object(), "f"); }, {"feed_forward_proj", "relu"}))
       << "T5's own default";
-  const SchedulerConfig sampler = parse_scheduler_config(scheduler(), "f");
+  const SchedulerConfig sampler = parse_cogvideox_scheduler_config(json::object(), "f");
   EXPECT_EQ(sampler.prediction_type, "epsilon");
   EXPECT_EQ(sampler.timestep_spacing, "leading");
   EXPECT_FALSE(sampler.rescale_betas_zero_snr);
@@ -269,7 +322,9 @@ TEST(Configs, ReadsTheTestPipelinesConfigs) {
   EXPECT_TRUE(file.ends_with("text_encoder/config.json"));
   EXPECT_NO_THROW(parse_cogvideox_config(folder.config("transformer", &file), file));
   EXPECT_NO_THROW(parse_cogvideox_vae_config(folder.config("vae", &file), file));
-  EXPECT_EQ(parse_scheduler_config(folder.config("scheduler", &file), file).class_name, "CogVideoXDDIMScheduler");
+  const ModelSpec spec = describe(folder);
+  EXPECT_EQ(spec.defaults.sampler, "CogVideoXDDIMScheduler");
+  EXPECT_EQ(spec.scheduler.num_train_timesteps, 1000);
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   EXPECT_NO_THROW(models::parse_t5_config(config("t5"), "t5"));
   EXPECT_NO_THROW(models::parse_cogvideox_config(config("dit"), "dit"));
   EXPECT_NO_THROW(models::parse_cogvideox_vae_config(config("vae"), "vae"));
-  EXPECT_NO_THROW(models::parse_scheduler_config(config("scheduler"), "scheduler"));
+  EXPECT_NO_THROW(models::parse_cogvideox_scheduler_config(config("scheduler"), "scheduler"));
+  EXPECT_NO_THROW(models::parse_wan_vae_config(config("wan_vae"), "wan_vae"));
   EXPECT_NO_THROW(models::check_model_index(config("model_index"), "model_index"));
   models::TokenizerConfig tokenizer_config;
   EXPECT_NO_THROW(models::parse_tokenizer_json(config("tokenizer"), tokenizer_config, "tokenizer"));

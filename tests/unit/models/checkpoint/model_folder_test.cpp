@@ -83,8 +83,8 @@ TEST_F(ModelFolderTest, MalformedModelIndexIsRefusedWithTheLine) {
 }
 
 TEST_F(ModelFolderTest, UnsupportedPipelineIsRefusedByName) {
-  edit("model_index.json", [](json& index) { index["_class_name"] = "WanPipeline"; });
-  EXPECT_TRUE(opening_fails({"model_index.json", "_class_name", "\"WanPipeline\" is not supported"}));
+  edit("model_index.json", [](json& index) { index["_class_name"] = "AllegroPipeline"; });
+  EXPECT_TRUE(opening_fails({"model_index.json", "_class_name", "\"AllegroPipeline\" is not supported"}));
   edit("model_index.json", [](json& index) { index["_class_name"] = 1; });
   EXPECT_TRUE(opening_fails({"model_index.json", "_class_name"}));
 }

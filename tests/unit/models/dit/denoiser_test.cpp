@@ -1,5 +1,5 @@
-// The loop behind every denoiser, run with a family of the test's own: another layout of latents, no text among the
-// tokens, layers of differing shapes.
+// The loop behind every denoiser, run with the tests' own family: another layout of latents, no text among the tokens,
+// layers of differing shapes.
 #include "models/dit/denoiser.h"
 
 #include <ATen/ATen.h>
@@ -8,63 +8,14 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/dit/dit.h"
-#include "models/dit/patches.h"
-#include "models/layers/linear.h"
 #include "tests/support/golden.h"
+#include "tests/toy/toy_dit.h"
 
 namespace sparsereel::models {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr PatchSize kPixel = {.frames = 1, .height = 1, .width = 1};
-constexpr int64_t kWidth = 32, kHeads = 2, kLayers = 3;
-
-/// A pixel a token; latents are [B, C, F, H, W]. Each layer attends, then adds a product that goes through a width of
-/// its own.
-class ToyDit final : public Dit {
- public:
-  size_t layers() const override { return kLayers; }
-  void weights(const Visit& visit) override {
-    embed_.weights(visit, "embed", kWidth, 4);
-    head_.weights(visit, "head", 4, kWidth);
-  }
-  void weights(size_t layer, const Visit& visit) override {
-    const std::string name = "layer." + std::to_string(layer);
-    const auto inner = static_cast<int64_t>(8 * (layer + 1));
-    inner_[layer].weights(visit, name + ".in", inner, kWidth, /*has_bias=*/layer != 1);
-    outer_[layer].weights(visit, name + ".out", kWidth, inner);
-  }
-  hilbert::Grid grid_of(const DitInput& input) const override {
-    if (input.latents.size(1) != 4) throw bad_input("latents have another number of channels", "use four");
-    return {input.latents.size(2), input.latents.size(3), input.latents.size(4)};
-  }
-  TokenTables tables(const hilbert::Grid& grid) const override {
-    return {.video_positions = sincos_positions_3d(kWidth, grid, 1, 1), .text_positions = {}, .rotary = {}};
-  }
-  Tokens embed(const DitInput& input, const TokenPlan& plan) const override {
-    const at::Tensor pixels = patchify(input.latents.transpose(1, 2), kPixel, plan);
-    const at::Tensor video = linear(pixels, embed_) + plan.video_positions;
-    return {.hidden = Residual(video, video.size(1)), .text_tokens = 0, .time = input.timesteps.view({-1, 1})};
-  }
-  void block(size_t layer, Tokens& tokens, Attend& attend) const override {
-    const at::Tensor ones = at::ones({tokens.time.size(0), kWidth});
-    const JointModulation plain = {.video = {ones * 0, ones * 0, ones}, .text = {}};
-    const at::Tensor x = tokens.hidden.norm_modulate({}, 1e-5, plain);
-    const at::Tensor heads = x.unflatten(2, {kHeads, -1});
-    tokens.hidden.add(attend(heads, heads, heads, {}).flatten(2), plain);
-    tokens.hidden.add(linear(linear(x * tokens.time.unsqueeze(2), inner_[layer]), outer_[layer]), plain);
-  }
-  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override {
-    return unpatchify(linear(tokens.hidden.value(), head_), kPixel, plan).transpose(1, 2);
-  }
-
- private:
-  Linear embed_, head_;
-  std::vector<Linear> inner_ = std::vector<Linear>(kLayers), outer_ = std::vector<Linear>(kLayers);
-};
 
 class Loop : public ::testing::Test {
  protected:
@@ -77,7 +28,8 @@ class Loop : public ::testing::Test {
 
   c10::InferenceMode inference_;
   Component component_ = random_component();
-  std::unique_ptr<Denoiser> denoiser_ = load_denoiser(std::make_unique<ToyDit>(), component_, at::kCPU, at::kFloat);
+  std::unique_ptr<Denoiser> denoiser_ =
+      load_denoiser(std::make_unique<test::ToyDit>(), component_, at::kCPU, at::kFloat);
   at::Tensor latents_ = at::randn({2, 4, 2, 4, 3}), text_ = at::zeros({2, 1, 8}), times_ = at::tensor({0.25F, 0.5F});
   AttentionRun run_;
 };
@@ -117,10 +69,10 @@ TEST_F(Loop, WhatTheFamilyRefusesRunsNothing) {
 TEST_F(Loop, ListsEveryWeightThatIsMissing) {
   component_.random_seed.reset();
   try {
-    load_denoiser(std::make_unique<ToyDit>(), component_, at::kCPU, at::kFloat);
+    load_denoiser(std::make_unique<test::ToyDit>(), component_, at::kCPU, at::kFloat);
     FAIL() << "loaded";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("15 missing: \"embed.weight\" [32, 4]"));
+    EXPECT_THAT(error.what(), HasSubstr("21 missing: \"embed.weight\" [32, 4]"));
     EXPECT_THAT(error.what(), HasSubstr("\"layer.2.in.weight\" [24, 32]"));
   }
 }

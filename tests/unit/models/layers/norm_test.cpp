@@ -119,6 +119,18 @@ TEST_P(NormLayer, AResidualStreamAddsEveryUpdateOnce) {
   EXPECT_TRUE(at::equal(stream.value(), expected));
 }
 
+TEST_P(NormLayer, AResidualStreamAddsWithoutGates) {
+  const auto [batch, video, text, channels] = shape_;
+  const at::Tensor x = at::randn({batch, video + text, channels}), update = at::randn(x.sizes());
+  const JointModulation m = {random_modulation(batch, channels, at::kFloat),
+                             random_modulation(batch, channels, at::kFloat)};
+  Residual stream(x.clone(), video);
+  stream.add(update);
+  EXPECT_TRUE(at::equal(stream.norm_modulate({}, 1e-5, m), layer_norm_modulate(x + update, {}, 1e-5, video, m)));
+  stream.add(update);
+  EXPECT_TRUE(at::equal(stream.value(), x + update + update));
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, NormLayer,
                          ::testing::Values(Shape{1, 1, 0, 16}, Shape{2, 37, 5, 48}, Shape{2, 130, 33, 256},
                                            Shape{3, 4, 64, 72}),

@@ -2,14 +2,13 @@
 #include "models/vae/cogvideox_vae.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/Allocator.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
 #include "tests/support/families.h"
+#include "tests/support/peak_memory.h"
 
 namespace sparsereel::models {
 namespace {
@@ -69,30 +68,9 @@ TEST_F(Vae, RefusesLatentsOfAnotherModel) {
   }
 }
 
-// Adds up what torch's CPU allocator hands out and takes back.
-class AllocatedBytes : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
-    live += bytes;
-    peak = std::max(peak, live);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-
-  int64_t live = 0, peak = 0;
-};
-
 TEST_F(Vae, EstimatesItsPeakMemory) {
-  for (const auto& [frames, height, width] : {std::tuple{1, 16, 16}, std::tuple{2, 16, 24}, std::tuple{5, 20, 16}}) {
-    const at::Tensor latents = at::randn({1, 4, frames, height, width});
-    const auto allocated = std::make_shared<AllocatedBytes>();
-    {
-      const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, allocated);
-      vae->decode(latents, false);
-    }
-    const auto estimate = static_cast<double>(vae->untiled_bytes(frames, height, width));
-    EXPECT_GT(static_cast<double>(allocated->peak), 0.8 * estimate);
-    EXPECT_LT(static_cast<double>(allocated->peak), 1.1 * estimate);
-  }
+  for (const auto& [frames, height, width] : {std::tuple{1, 16, 16}, std::tuple{2, 16, 24}, std::tuple{5, 20, 16}})
+    test::expect_peak_memory(*vae, at::randn({1, 4, frames, height, width}));
 }
 
 }  // namespace

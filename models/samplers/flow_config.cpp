@@ -1,7 +1,8 @@
-// Reads the scheduler_config.json of flow-matching models; the fallbacks are diffusers' own, as in configs.cpp. Not
-// read: betas and timestep_spacing, which flow matching does without.
+// The fallbacks are diffusers' own, as in checkpoint/configs.cpp. Not read: betas and timestep_spacing, which flow
+// matching does without.
+#include "models/samplers/flow_config.h"
+
 #include "models/checkpoint/config_fields.h"
-#include "models/checkpoint/configs.h"
 
 namespace sparsereel::models {
 namespace {
@@ -11,14 +12,23 @@ void require(const ConfigFields& fields, const char* field, bool fallback, bool 
   if (fields.boolean(field, fallback) != wanted) fields.unsupported(field, text(!wanted), text(wanted));
 }
 
-void require_plain_sigmas(const ConfigFields& fields) {
+/// What both read alike.
+SchedulerConfig parse_common(const ConfigFields& fields) {
   for (const char* field : {"use_dynamic_shifting", "use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas"})
     require(fields, field, false, false);
   fields.require_null("shift_terminal");
+  SchedulerConfig config;
+  config.num_train_timesteps = fields.integer("num_train_timesteps", 1000, 1, 1'000'000);
+  config.prediction_type = "flow_prediction";
+  return config;
 }
 
-void read_unipc(const ConfigFields& fields, SchedulerConfig& config) {
-  config.prediction_type = fields.choice("prediction_type", "epsilon", {"flow_prediction"});
+}  // namespace
+
+SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  SchedulerConfig config = parse_common(fields);
+  fields.choice("prediction_type", "epsilon", {"flow_prediction"});
   require(fields, "use_flow_sigmas", false, true);
   require(fields, "predict_x0", true, true);
   require(fields, "thresholding", false, false);
@@ -30,24 +40,14 @@ void read_unipc(const ConfigFields& fields, SchedulerConfig& config) {
   if (order != 2) fields.unsupported("solver_order", std::to_string(order), "2");
   config.flow_shift = fields.positive_number("flow_shift", 1);
   config.disable_corrector = fields.integers("disable_corrector", {}, 0);
+  return config;
 }
 
-void read_flow_euler(const ConfigFields& fields, SchedulerConfig& config) {
-  config.prediction_type = "flow_prediction";
+SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  SchedulerConfig config = parse_common(fields);
   for (const char* field : {"invert_sigmas", "stochastic_sampling"}) require(fields, field, false, false);
   config.flow_shift = fields.positive_number("shift", 1);
-}
-
-}  // namespace
-
-SchedulerConfig parse_flow_scheduler_config(const nlohmann::json& json, const std::string& file) {
-  const ConfigFields fields(json, file);
-  SchedulerConfig config;
-  config.class_name = fields.choice("_class_name", "", {"FlowMatchEulerDiscreteScheduler", "UniPCMultistepScheduler"});
-  config.num_train_timesteps = fields.integer("num_train_timesteps", 1000, 1, 1'000'000);
-  require_plain_sigmas(fields);
-  const auto read = config.class_name == "UniPCMultistepScheduler" ? read_unipc : read_flow_euler;
-  read(fields, config);
   return config;
 }
 

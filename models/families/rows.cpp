@@ -1,0 +1,11 @@
+// The rows of all published families.
+#include "models/families/cogvideox.h"
+#include "models/families/wan.h"
+
+namespace sparsereel::models {
+
+std::vector<Family> published_families() {
+  return {cogvideox_family(), wan_family()};
+}
+
+}  // namespace sparsereel::models

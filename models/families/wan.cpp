@@ -1,0 +1,113 @@
+// What there is to know of a Wan checkpoint before its weights are read.
+#include "models/families/wan.h"
+
+#include <nlohmann/json.hpp>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/config_fields.h"
+#include "models/checkpoint/configs.h"
+#include "models/checkpoint/model_folder.h"
+#include "models/dit/wan_config.h"
+#include "models/samplers/flow_config.h"
+#include "models/vae/wan_vae_config.h"
+
+namespace sparsereel::models {
+namespace {
+
+// Those of the pipeline in diffusers; 512 tokens are what every published model was trained with.
+constexpr int64_t kSteps = 50, kTextLength = 512;
+constexpr double kGuidance = 5;
+
+constexpr const char* kSecond = "transformer_2";
+
+[[noreturn]] void refuse(const ModelFolder& folder, const std::string& cause) {
+  throw bad_file(folder.has_random_weights() ? folder.path() : folder.path() / "model_index.json", cause,
+                 "a model of two experts has boundary_ratio and transformer_2, all others neither");
+}
+
+std::vector<ExpertSpec> read_experts(const ModelFolder& folder) {
+  const nlohmann::json boundary = folder.setting("boundary_ratio");
+  const bool second = std::ranges::count(folder.roles(), kSecond) > 0;
+  if (boundary.is_null() && second) refuse(folder, "transformer_2 is there, but boundary_ratio is missing");
+  if (boundary.is_null()) return {ExpertSpec{}};
+  if (!second) refuse(folder, "boundary_ratio is " + boundary.dump() + ", but transformer_2 is missing");
+  if (!boundary.is_number() || boundary.get<double>() <= 0 || boundary.get<double>() >= 1)
+    refuse(folder, "boundary_ratio is " + boundary.dump() + ", which is no number between 0 and 1");
+  return {{.role = "transformer", .from_share = boundary.get<double>()}, {.role = kSecond}};
+}
+
+/// Both experts take the same latents, text and positions.
+void check_second(const ModelFolder& folder, const WanConfig& first, const std::string& file) {
+  std::string second_file;
+  const nlohmann::json json = folder.config(kSecond, &second_file);
+  const WanConfig second = parse_wan_config(json, second_file);
+  check_fits(second_file, "num_layers", second.num_layers, file + ": num_layers", first.num_layers);
+  check_fits(second_file, "num_attention_heads", second.num_attention_heads, file + ": num_attention_heads",
+             first.num_attention_heads);
+  check_fits(second_file, "attention_head_dim", second.attention_head_dim, file + ": attention_head_dim",
+             first.attention_head_dim);
+  check_fits(second_file, "in_channels", second.in_channels, file + ": in_channels", first.in_channels);
+}
+
+std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
+  if (spec.experts.size() > 1) return "2.2 layout (two experts)";
+  return vae.is_residual ? "2.2 layout (latents of 16 x 16 pixels)" : "2.1 layout";
+}
+
+ModelSpec describe_wan(const ModelFolder& folder) {
+  std::string file, vae_file, text_file;
+  const nlohmann::json transformer = folder.config("transformer", &file), vae_json = folder.config("vae", &vae_file);
+  const WanConfig config = parse_wan_config(transformer, file);
+  const WanVaeConfig vae = parse_wan_vae_config(vae_json, vae_file);
+  const T5Config text = parse_t5_config(folder.config("text_encoder", &text_file), text_file);
+  check_fits(text_file, "d_model", text.d_model, "text_dim", config.text_dim);
+  check_fits(vae_file, "z_dim", vae.z_dim, "in_channels", config.in_channels);
+  check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
+  ModelSpec spec;
+  spec.experts = read_experts(folder);
+  if (spec.experts.size() > 1) check_second(folder, config, file);
+  spec.variant = variant_of(spec, vae);
+  spec.marks = {{"boundary_ratio", folder.setting("boundary_ratio").dump()}};
+  spec.layers = config.num_layers;
+  spec.heads = config.num_attention_heads;
+  spec.head_dim = config.attention_head_dim;
+  spec.latent_channels = config.in_channels;
+  spec.text_length = kTextLength;
+  spec.patch = config.patch_size;
+  spec.stride = {vae.frames_a_latent(), vae.pixels_a_latent(), vae.pixels_a_latent()};
+  spec.layout = LatentLayout::channels_first;
+  spec.noise = spec.latents = Precision::fp32;
+  // The sizes that each VAE's models were made for.
+  spec.defaults = vae.is_residual ? Defaults{.width = 1280, .height = 704, .frames = 121, .fps = 24}
+                                  : Defaults{.width = 832, .height = 480, .frames = 81, .fps = 16};
+  spec.defaults.steps = kSteps;
+  spec.defaults.guidance = kGuidance;
+  return spec;
+}
+
+}  // namespace
+
+Family wan_family() {
+  return {.pipeline_class = "WanPipeline",
+          .name = "Wan",
+          .parts = {{"scheduler", {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"}},
+                    {"text_encoder", {"UMT5EncoderModel"}},
+                    {"tokenizer", {"T5TokenizerFast", "T5Tokenizer"}},
+                    {"transformer", {"WanTransformer3DModel"}},
+                    {kSecond, {"WanTransformer3DModel"}, /*optional=*/true},
+                    {"vae", {"AutoencoderKLWan"}}},
+          .settings = {"boundary_ratio", "expand_timesteps"},
+          .marks = {"boundary_ratio"},
+          .prompt = {.cleaned = true, .encodes_padding = false},
+          .samplers = {{.name = "unipc",
+                        .class_name = "UniPCMultistepScheduler",
+                        .kind = SamplerKind::unipc,
+                        .parse = parse_unipc_config},
+                       {.name = "euler",
+                        .class_name = "FlowMatchEulerDiscreteScheduler",
+                        .kind = SamplerKind::flow_euler,
+                        .parse = parse_flow_euler_config}},
+          .describe = describe_wan};
+}
+
+}  // namespace sparsereel::models

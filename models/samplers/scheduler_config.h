@@ -1,0 +1,36 @@
+// A checkpoint's scheduler_config.json, as a plain struct; field names are diffusers' own. No torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sparsereel::models {
+
+enum class SamplerKind { ddim, dpm_solver, flow_euler, unipc };
+
+/// Whether SchedulerConfig::flow_shift means anything to it.
+constexpr bool has_flow_shift(SamplerKind kind) {
+  return kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
+}
+
+/// diffusers' discrete schedulers or, with the last two fields and no betas, those of flow matching. Not read:
+/// clip_sample and clip_sample_range, as none of them ever clips.
+struct SchedulerConfig {
+  SamplerKind kind = SamplerKind::ddim;
+  int64_t num_train_timesteps = 1000;
+  double beta_start = 0.00085;
+  double beta_end = 0.0120;
+  std::string beta_schedule = "scaled_linear";  // linear, scaled_linear, squaredcos_cap_v2
+  std::vector<double> trained_betas;
+  bool set_alpha_to_one = true;
+  int64_t steps_offset = 0;
+  std::string prediction_type = "v_prediction";  // epsilon, sample, v_prediction
+  std::string timestep_spacing = "trailing";     // linspace, leading, trailing
+  bool rescale_betas_zero_snr = true;
+  double snr_shift_scale = 3.0;
+  double flow_shift = 1.0;                 // UniPC's flow_shift, FlowMatchEuler's shift
+  std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result stays uncorrected
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,154 @@
+// ftfy's steps in their order, again and again until none changes anything.
+#include "models/text/clean_prompt.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "models/text/html.h"
+#include "models/text/normal_form.h"
+#include "models/text/unicode.h"
+#include "models/text/unicode_tables.h"
+
+namespace sparsereel::models {
+namespace {
+
+struct Ligature {
+  char32_t code;
+  std::u32string_view letters;
+};
+
+constexpr Ligature kLigatures[] = {
+    {0x132, U"IJ"},       {0x133, U"ij"},  {0x149, U"\u02BCn"}, {0x1C4, U"D\u017D"}, {0x1C5, U"D\u017E"},
+    {0x1C6, U"d\u017E"},  {0x1C7, U"LJ"},  {0x1C8, U"Lj"},      {0x1C9, U"lj"},      {0x1CA, U"NJ"},
+    {0x1CB, U"Nj"},       {0x1CC, U"nj"},  {0x1F1, U"DZ"},      {0x1F2, U"Dz"},      {0x1F3, U"dz"},
+    {0xFB00, U"ff"},      {0xFB01, U"fi"}, {0xFB02, U"fl"},     {0xFB03, U"ffi"},    {0xFB04, U"ffl"},
+    {0xFB05, U"\u017Ft"}, {0xFB06, U"st"},
+};
+
+template <typename Row, size_t kRows>
+const Row* find_row(const Row (&table)[kRows], char32_t code) {
+  const auto found = std::lower_bound(std::begin(table), std::end(table), code,
+                                      [](const Row& row, char32_t wanted) { return row.code < wanted; });
+  return found != std::end(table) && found->code == code ? found : nullptr;
+}
+
+std::u32string with_letters_for_ligatures(const std::u32string& text) {
+  std::u32string result;
+  for (const char32_t code : text) {
+    const Ligature* row = find_row(kLigatures, code);
+    if (row == nullptr) {
+      result += code;
+    } else {
+      result += row->letters;
+    }
+  }
+  return result;
+}
+
+std::u32string in_usual_width(const std::u32string& text) {
+  std::u32string result;
+  for (const char32_t code : text) {
+    const Width* row = find_row(kWidths, code);
+    result += row == nullptr ? code : row->first;
+    if (row != nullptr && row->second != 0) result += row->second;
+  }
+  return result;
+}
+
+char32_t straightened(char32_t code) {
+  if (code == 0x2BC || (code >= 0x2018 && code <= 0x201B)) return '\'';
+  return code >= 0x201C && code <= 0x201F ? char32_t{'"'} : code;
+}
+
+std::u32string with_line_feeds(const std::u32string& text) {
+  std::u32string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    const bool breaks = text[i] == '\r' || text[i] == 0x85 || text[i] == 0x2028 || text[i] == 0x2029;
+    result += breaks ? char32_t{'\n'} : text[i];
+  }
+  return result;
+}
+
+/// Bytes of an escape sequence that colours text in a terminal, "\x1b[36;44m", or 0.
+size_t terminal_escape_length(std::u32string_view text) {
+  if (text.size() < 3 || text[0] != 0x1B || text[1] != '[') return 0;
+  size_t at = 2;
+  while (at < text.size() && ((text[at] >= '0' && text[at] <= '9') || text[at] == ';')) ++at;
+  const char32_t last = at < text.size() ? text[at] | 0x20 : 0;
+  return last >= 'a' && last <= 'z' ? at + 1 : 0;
+}
+
+std::u32string without_terminal_escapes(std::u32string_view text) {
+  std::u32string result;
+  while (!text.empty()) {
+    const size_t length = terminal_escape_length(text);
+    if (length == 0) result += text[0];
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return result;
+}
+
+bool is_unwanted_control(char32_t code) {
+  return code <= 0x8 || code == 0xB || (code >= 0xE && code <= 0x1F) || code == 0x7F ||
+         (code >= 0x206A && code <= 0x206F) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFC);
+}
+
+std::u32string fixed_once(std::u32string text, bool unescape) {
+  if (unescape) text = unescape_whole_references(text);
+  for (char32_t& code : text)
+    if (code >= 0x80 && code <= 0x9F) code = windows_1252(code);
+  text = in_usual_width(with_letters_for_ligatures(text));
+  std::transform(text.begin(), text.end(), text.begin(), straightened);
+  text = without_terminal_escapes(with_line_feeds(text));
+  std::erase_if(text, is_unwanted_control);
+  return normal_form_c(text);
+}
+
+/// A line. Its character references stay where it holds a "<", as in HTML.
+std::u32string fixed_line(std::u32string text, bool unescape) {
+  for (;;) {
+    std::u32string fixed = fixed_once(text, unescape);
+    if (fixed == text) return text;
+    text = std::move(fixed);
+  }
+}
+
+std::u32string fixed(std::u32string_view text) {
+  std::u32string result;
+  bool unescape = true;
+  while (!text.empty()) {
+    const size_t length = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::u32string_view line = text.substr(0, length);
+    unescape = unescape && line.find('<') == std::u32string_view::npos;
+    result += fixed_line(std::u32string(line), unescape);
+    text.remove_prefix(length);
+  }
+  return result;
+}
+
+std::string with_single_spaces(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t space = white_space_length(text);
+    const size_t length = space == 0 ? character_length(text) : space;
+    if (space == 0) {
+      result += text.substr(0, length);
+    } else if (!result.empty() && result.back() != ' ') {
+      result += ' ';
+    }
+    text.remove_prefix(length);
+  }
+  if (!result.empty() && result.back() == ' ') result.pop_back();
+  return result;
+}
+
+}  // namespace
+
+std::string clean_prompt(const std::string& text) {
+  return with_single_spaces(to_utf8(unescape_html(unescape_html(fixed(to_code_points(text))))));
+}
+
+}  // namespace sparsereel::models

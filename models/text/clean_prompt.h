@@ -1,0 +1,15 @@
+// Prompts cleaned before a tokenizer sees them, for models whose reference does so.
+#pragma once
+
+#include <string>
+
+namespace sparsereel::models {
+
+/// What diffusers' pipelines make of a prompt with prompt_clean(): ftfy's fix_text (https://ftfy.readthedocs.org),
+/// html.unescape twice, and each run of white space as one space, none at the ends. Of ftfy: character references,
+/// Windows-1252 in place of control characters, Latin ligatures, fullwidth and halfwidth forms, curly quotes, line
+/// breaks, terminal escapes, control characters, normal form C. Left out are its repair of text that was decoded in a
+/// wrong encoding ("Ã©" stays) and names of references in capitals ("&EACUTE;"). `text`: UTF-8.
+std::string clean_prompt(const std::string& text);
+
+}  // namespace sparsereel::models

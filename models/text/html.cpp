@@ -1,0 +1,123 @@
+// Finds references and looks them up.
+#include "models/text/html.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <optional>
+
+namespace sparsereel::models {
+namespace {
+
+struct Entity {
+  std::string_view name;  // with its semicolon; those of old stand there without one too
+  char32_t first, second;
+};
+
+#include "models/text/html_entities.inc"  // NOLINT(bugprone-suspicious-include): the table
+
+constexpr char32_t kReplacement = 0xFFFD;
+
+const Entity* find_entity(std::string_view name) {
+  const auto found = std::lower_bound(std::begin(kEntities), std::end(kEntities), name,
+                                      [](const Entity& row, std::string_view wanted) { return row.name < wanted; });
+  return found != std::end(kEntities) && found->name == name ? found : nullptr;
+}
+
+std::u32string text_of(const Entity& entity) {
+  std::u32string text(1, entity.first);
+  if (entity.second != 0) text += entity.second;
+  return text;
+}
+
+/// Code points that a reference may name but no text may hold; they vanish.
+bool is_invalid(char32_t code) {
+  return (code >= 0x1 && code <= 0x8) || (code >= 0xB && code <= 0x1F && code != 0xC && code != 0xD) ||
+         (code >= 0x7F && code <= 0x9F) || (code >= 0xFDD0 && code <= 0xFDEF) || (code & 0xFFFE) == 0xFFFE;
+}
+
+std::u32string text_of(char32_t code) {
+  if (code >= 0x80 && code <= 0x9F) return {windows_1252(code)};
+  if (code == 0 || (code >= 0xD800 && code <= 0xDFFF) || code > 0x10FFFF) return {kReplacement};
+  return is_invalid(code) ? std::u32string() : std::u32string(1, code);
+}
+
+int digit_of(char32_t code, int base) {
+  if (code >= '0' && code <= '9') return static_cast<int>(code - '0');
+  const char32_t lower = code | 0x20;
+  return base == 16 && lower >= 'a' && lower <= 'f' ? static_cast<int>(lower - 'a') + 10 : -1;
+}
+
+struct Reference {
+  std::u32string text;
+  size_t length = 0;   // of what it replaces, from the '&' on
+  bool whole = false;  // up to its semicolon
+};
+
+/// text begins with "&#".
+std::optional<Reference> numeric_reference(std::u32string_view text) {
+  const bool hex = text.size() > 2 && (text[2] | 0x20) == 'x';
+  const int base = hex ? 16 : 10;
+  const size_t start = hex ? 3 : 2;
+  size_t at = start;
+  char32_t code = 0;
+  for (; at < text.size() && digit_of(text[at], base) >= 0; ++at) {
+    code = std::min<char32_t>(code * static_cast<char32_t>(base) + static_cast<char32_t>(digit_of(text[at], base)),
+                              0x110000);  // beyond Unicode, however many digits follow
+  }
+  if (at == start) return std::nullopt;
+  const bool whole = at < text.size() && text[at] == ';';
+  return Reference{text_of(code), at + (whole ? 1 : 0), whole};
+}
+
+/// text begins with '&'. The longest name that it goes on with.
+std::optional<Reference> named_reference(std::u32string_view text) {
+  constexpr size_t kLongest = 32;
+  std::string name;
+  size_t at = 1;
+  while (at < text.size() && at <= kLongest && text[at] < 0x80 &&
+         std::u32string_view(U"\t\n\f <&#;").find(text[at]) == std::u32string_view::npos)
+    name += static_cast<char>(text[at++]);
+  if (at < text.size() && text[at] == ';') {
+    if (const Entity* entity = find_entity(name + ";")) return Reference{text_of(*entity), at + 1, true};
+  }
+  for (; name.size() > 1; name.pop_back())
+    if (const Entity* entity = find_entity(name)) return Reference{text_of(*entity), name.size() + 1, false};
+  return std::nullopt;
+}
+
+std::u32string unescape(std::u32string_view text, bool whole_only) {
+  std::u32string result;
+  while (!text.empty()) {
+    std::optional<Reference> reference;
+    if (text[0] == '&') reference = text.size() > 1 && text[1] == '#' ? numeric_reference(text) : named_reference(text);
+    if (reference && (reference->whole || !whole_only)) {
+      result += reference->text;
+      text.remove_prefix(reference->length);
+    } else {
+      result += text[0];
+      text.remove_prefix(1);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+char32_t windows_1252(char32_t control) {
+  static constexpr std::array<char32_t, 32> kTable = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021,
+                                                      0x2C6,  0x2030, 0x160,  0x2039, 0x152,  0x8D,   0x17D,  0x8F,
+                                                      0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+                                                      0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E,  0x178};
+  return kTable[control - 0x80];
+}
+
+std::u32string unescape_html(std::u32string_view text) {
+  return unescape(text, false);
+}
+
+std::u32string unescape_whole_references(std::u32string_view text) {
+  return unescape(text, true);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,18 @@
+// HTML's character references in prompts (HTML 5, section 13.2.5.72 and after).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace sparsereel::models {
+
+/// Replaces them as Python's html.unescape does: "&amp;", "&#38;", "&#x26;", and names of old that may lack their
+/// semicolon, "&ampx". What is no reference stays.
+std::u32string unescape_html(std::u32string_view text);
+/// The same for those that end in a semicolon and are one as a whole: "a&notin b" stays.
+std::u32string unescape_whole_references(std::u32string_view text);
+
+/// What Windows-1252 has for a control character of U+0080 to U+009F, or the same where it has none.
+char32_t windows_1252(char32_t control);
+
+}  // namespace sparsereel::models

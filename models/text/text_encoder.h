@@ -1,0 +1,22 @@
+// What the pipeline knows of a text encoder, whatever its class.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sparsereel::models {
+
+class TextEncoder {
+ public:
+  virtual ~TextEncoder() = default;
+
+  /// ids int64 [B, L] -> hidden states [B, L, C] in the weights' dtype. Every token is attended to. Throws Error on ids
+  /// from vocab_size() on.
+  virtual at::Tensor forward(const at::Tensor& ids) const = 0;
+  virtual int64_t vocab_size() const = 0;
+  /// Of all weights, wherever they wait.
+  virtual uint64_t weight_bytes() const = 0;
+};
+
+}  // namespace sparsereel::models

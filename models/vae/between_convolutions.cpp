@@ -1,0 +1,53 @@
+// Residuals and larger pictures, by our own kernels where there are some.
+#include "models/vae/between_convolutions.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "models/vae/causal_conv3d.h"
+#ifdef SPARSEREEL_CUDA
+#include "models/vae/cuda_call.h"
+#endif
+
+namespace sparsereel::models {
+namespace {
+
+// Every pixel 2 x 2 times; [frames, channels, 2 height, 2 width], channels-last.
+at::Tensor repeat_pixels(const at::Tensor& x) {
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x)) return repeat_on_cuda(x, {}, 2, false).permute({0, 3, 1, 2});
+#endif
+  return at::upsample_nearest2d(x.permute({0, 3, 1, 2}), {2 * x.size(1), 2 * x.size(2)});
+}
+
+}  // namespace
+
+bool carries_biases([[maybe_unused]] const at::Tensor& x) {
+#ifdef SPARSEREEL_CUDA
+  return has_vae_kernels(x);
+#else
+  return false;
+#endif
+}
+
+void add_residual(at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias) {
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x) && has_vae_kernels(residual)) return add_residual_on_cuda(x, residual, bias);
+#endif
+  x.add_(residual);
+  if (bias.defined()) x.add_(bias);
+}
+
+at::Tensor upsample_pixels(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const int64_t frames = x.size(0), per_call = std::max<int64_t>(1, kMaxElementsPerCall / (4 * x[0].numel()));
+  std::vector<at::Tensor> parts;
+  for (int64_t start = 0; start < frames; start += per_call) {
+    const at::Tensor larger = repeat_pixels(x.narrow(0, start, std::min(per_call, frames - start)));
+    parts.push_back(convolve(larger, weight, bias, /*padding=*/{1, 1}).permute({0, 2, 3, 1}).contiguous());
+  }
+  return parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,44 @@
+// One pass for fp32 on a CPU; elsewhere torch's RMS norm and SiLU, one pass each on a GPU.
+#include "models/vae/rms_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/vae/norm_kernels.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr int64_t kValuesPerTask = int64_t{1} << 18;  // at least, for a thread of its own
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma) {
+  const int64_t channels = x.size(-1);
+  // torch adds its epsilon to the mean square: this one does nothing but keep a pixel of zeros zero.
+  const double eps = kLeastNorm * kLeastNorm / static_cast<double>(channels);
+  return at::rms_norm(x, {channels}, gamma, eps);
+}
+
+void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out) {
+  if (!x.is_cpu() || x.scalar_type() != at::kFloat) {
+    at::silu_out(out, rms_norm(x, gamma));
+    return;
+  }
+  const int64_t channels = x.size(-1), pixels = x.numel() / channels;
+  const at::Tensor scale = gamma * std::sqrt(static_cast<double>(channels));
+  const float *source = x.const_data_ptr<float>(), *factors = scale.const_data_ptr<float>();
+  auto* destination = out.mutable_data_ptr<float>();
+  at::parallel_for(0, pixels, std::max<int64_t>(1, kValuesPerTask / channels), [&](int64_t start, int64_t end) {
+    normalise_silu({.x = source + start * channels,
+                    .out = destination + start * channels,
+                    .scale = factors,
+                    .pixels = end - start,
+                    .channels = channels});
+  });
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,20 @@
+// What all decoders refuse.
+#include "models/vae/vae.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+
+void check_latents(const at::Tensor& latents, int64_t channels) {
+  if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(1) == channels && latents.numel() > 0) return;
+  std::ostringstream cause;
+  cause << "The VAE cannot decode latents of shape " << latents.sizes() << ": [1, " << channels
+        << ", frames, height, width] is needed";
+  throw bad_input(cause.str(), "Give the latents that this model's transformer made.");
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,68 @@
+// What loads the toy's components, beside those that the program has; and its decoder, which makes of each latent a
+// block of pixels.
+#include "models/components.h"
+#include "models/weights/weights.h"
+#include "tests/toy/toy_dit.h"
+
+namespace sparsereel::test {
+namespace {
+
+using namespace models;
+
+class ToyVae final : public VaeDecoder {
+ public:
+  ToyVae(const ToyVaeConfig& config, WeightReader& reader) : config_(config) {
+    const auto& [t, h, w] = config.stride;
+    block_.weights(reader.loads(), "decoder.block", 3 * t * h * w, config.channels);
+  }
+
+  // Each pixel is that of one latent: tiles make no difference.
+  at::Tensor decode(const at::Tensor& latents, bool /*tiled*/, const DecodeProgress& progress) override {
+    const auto& [t, h, w] = config_.stride;
+    const at::Tensor blocks = at::tanh(linear(latents.permute({0, 2, 3, 4, 1}), block_))  // [1, F, H, W, 3 t h w]
+                                  .unflatten(4, {3, t, h, w})
+                                  .permute({0, 4, 1, 5, 2, 6, 3, 7});
+    const at::Tensor video = blocks.flatten(6, 7).flatten(4, 5).flatten(2, 3);
+    if (progress) progress(1, 1);
+    return video.narrow(2, t - 1, frames_of(latents.size(2)));
+  }
+  int64_t frames_of(int64_t latent_frames) const override { return config_.stride[0] * (latent_frames - 1) + 1; }
+  uint64_t untiled_bytes(int64_t frames, int64_t height, int64_t width) const override {
+    const auto& [t, h, w] = config_.stride;
+    return static_cast<uint64_t>(4 * 3 * frames * t * height * h * width * w);
+  }
+
+ private:
+  ToyVaeConfig config_;
+  Linear block_;
+};
+
+std::unique_ptr<Denoiser> load_toy_dit(const Component& component, at::Device device, at::ScalarType dtype,
+                                       bool offload) {
+  const ToyConfig config = parse_toy_config(component.config, component.config_file);
+  return load_denoiser(std::make_unique<ToyDit>(config), component, device, dtype, offload);
+}
+
+std::unique_ptr<VaeDecoder> load_toy_vae(const Component& component, at::Device device, at::ScalarType dtype) {
+  WeightReader reader(component, device, dtype);
+  auto vae = std::make_unique<ToyVae>(parse_toy_vae_config(component.config, component.config_file), reader);
+  reader.check_complete();
+  return vae;
+}
+
+}  // namespace
+}  // namespace sparsereel::test
+
+namespace sparsereel::models {
+
+const ComponentLoaders& component_loaders() {
+  static const ComponentLoaders table = [] {
+    ComponentLoaders loaders = published_loaders();
+    loaders.transformers.emplace("ToyTransformer3DModel", test::load_toy_dit);
+    loaders.vaes.emplace("AutoencoderKLToy", test::load_toy_vae);
+    return loaders;
+  }();
+  return table;
+}
+
+}  // namespace sparsereel::models

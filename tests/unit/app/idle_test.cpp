@@ -1,0 +1,69 @@
+// Warnings of options without effect: which are given, and by whom.
+#include "app/idle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sparsereel::app {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const IdleCause kFull = {Idle::every_block, "attention", "with --attention full"};
+const IdleCause kNoGuidance = {Idle::no_guidance, "cfg_scale", "without guidance"};
+
+TEST(IdleWarnings, NameTheOptionsAndTheirPlaces) {
+  Settings settings;
+  settings.add(Source::command_line, {{"attention", "full"}, {"topk", "0.3"}, {"steps", "3"}});
+  EXPECT_THAT(idle_warnings(settings, {kFull, kNoGuidance}),
+              ElementsAre("--topk 0.3 has no effect with --attention full"));
+  EXPECT_THAT(idle_warnings(settings, {}), IsEmpty());
+  EXPECT_THAT(idle_warnings(settings, {{Idle::every_block, "attention", ""}}), IsEmpty());
+  Settings file;
+  file.add(Source::config_file, {{"attention", "full"}, {"cell", "32"}}, "my.yaml", {{"cell", {{2, 1}, {2, 7}}}});
+  EXPECT_THAT(idle_warnings(file, {kFull}), ElementsAre("my.yaml:2:7: cell 32 has no effect with --attention full"));
+}
+
+TEST(IdleWarnings, ComeOnceForAnOption) {
+  Settings settings;
+  settings.add(Source::command_line, {{"cell", "32"}});
+  const IdleCause no_means = {Idle::no_means, "dropped", "without means"};
+  EXPECT_THAT(idle_warnings(settings, {no_means, kFull}), ElementsAre("--cell 32 has no effect without means"));
+}
+
+TEST(IdleWarnings, AreSilentWhereAStrongerSourceChose) {
+  for (const auto& [weak, warned] : {std::pair{Source::matched_config, false}, std::pair{Source::recipe, false},
+                                     std::pair{Source::config_file, false}, std::pair{Source::command_line, true}}) {
+    Settings settings;
+    settings.add(weak, {{"topk", "0.3"}}, "a file");
+    settings.add(Source::command_line, {{"attention", "full"}});
+    EXPECT_EQ(!idle_warnings(settings, {kFull}).empty(), warned);
+  }
+}
+
+TEST(IdleWarnings, KnowThatConfigsAndRecipesKnowNoRun) {
+  for (const auto& [source, warned] : {std::pair{Source::matched_config, false}, std::pair{Source::recipe, false},
+                                       std::pair{Source::config_file, true}, std::pair{Source::row, true}}) {
+    Settings settings;
+    settings.add(source, {{"topk", "0.3"}}, "a file");
+    EXPECT_EQ(!idle_warnings(settings, {kFull}).empty(), warned);  // the mode is the device's default
+  }
+}
+
+TEST(IdleWarnings, AreNotForWhatAsksForNothing) {
+  Settings settings;
+  settings.add(Source::command_line, {{"dynamic_cfg", "false"}, {"negative_prompt", ""}, {"cfg_scale", "1"}});
+  EXPECT_THAT(idle_warnings(settings, {kNoGuidance}), IsEmpty());
+}
+
+TEST(IdleOptions, AreAllThatTheCausesLeaveWithoutEffect) {
+  EXPECT_THAT(idle_options({kFull}), Contains("dense_layers"));
+  EXPECT_THAT(idle_options({kFull}), Not(Contains("attention")));
+  EXPECT_THAT(idle_options({{Idle::no_guidance, "cfg_scale", ""}}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace sparsereel::app

@@ -1,0 +1,118 @@
+// What the option table says of options holds together, and the manuals say the same.
+#include "app/option_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+namespace sparsereel::app {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::set<std::string> taken_by(Command command) {
+  std::set<std::string> keys;
+  for (const OptionSpec& option : option_table())
+    if (takes(command, option)) keys.insert(option.key);
+  return keys;
+}
+
+TEST(OptionTable, KeysAreUniqueAndFoundByEveryLongName) {
+  std::set<std::string> keys;
+  for (const OptionSpec& option : option_table()) {
+    EXPECT_TRUE(keys.insert(option.key).second) << option.key;
+    EXPECT_EQ(find_option(option.key), &option);
+    EXPECT_THAT(option.help, Not(IsEmpty())) << option.key;
+    EXPECT_THAT(option.group, Not(IsEmpty())) << option.key;
+    EXPECT_EQ(option.choices.empty(), option.kind != ValueKind::choice) << option.key;
+  }
+  EXPECT_EQ(find_option("num_inference_steps")->key, "steps");
+  EXPECT_EQ(find_option("no_dynamic_cfg"), nullptr);
+  EXPECT_EQ(find_option("s"), nullptr);
+  EXPECT_EQ(find_option(""), nullptr);
+  EXPECT_EQ(option_name("max_sequence_length"), "--max-sequence-length");
+}
+
+TEST(OptionTable, CommandsTakeWhatMeansSomethingToThem) {
+  const std::set<std::string> decode = taken_by(Command::decode), batch = taken_by(Command::batch);
+  EXPECT_EQ(taken_by(Command::generate).size(), option_table().size());
+  EXPECT_THAT(decode, Contains("crf"));
+  EXPECT_THAT(decode, Not(Contains("steps")));
+  EXPECT_THAT(batch, Contains("steps"));
+  EXPECT_THAT(batch, Not(Contains("output")));
+  EXPECT_THAT(taken_by(Command::bench_quality), Not(Contains("topk")));  // its own is a list
+  EXPECT_THAT(taken_by(Command::tune), Not(Contains("profile")));        // which it writes
+  for (const Command command : {Command::decode, Command::bench_pipeline, Command::bench_quality, Command::tune})
+    for (const char* key : {"model", "random_weights", "device", "dtype", "threads", "report", "quiet", "json"})
+      EXPECT_THAT(taken_by(command), Contains(key));
+}
+
+TEST(OptionTable, ARecipeChoosesNothingThatIsReadOrWritten) {
+  for (const OptionSpec& option : option_table()) {
+    const bool is_file = option.kind == ValueKind::file;
+    EXPECT_FALSE(option.recipe == InRecipe::value && (is_file || option.kind == ValueKind::folder)) << option.key;
+    EXPECT_TRUE(is_file || option.recipe != InRecipe::file) << option.key;
+    EXPECT_TRUE(is_file || !option.written) << option.key;
+  }
+  EXPECT_EQ(find_option("report")->recipe, InRecipe::nothing);
+}
+
+/// "`dropped: none`", or "`topk`" where any value will do.
+std::string in_yaml(const std::string& key, const std::string& value) {
+  return "`" + key + (value.empty() ? "" : ": " + value) + "`";
+}
+
+bool is_value_of(const OptionSpec& option, const std::string& value) {
+  return value.empty() || std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end();
+}
+
+/// The lines of configs/README.md that the table calls for.
+std::vector<std::string> lines_of_contradictions() {
+  std::vector<std::string> lines;
+  for (const OptionSpec& option : option_table()) {
+    for (const Exclusion& each : option.excludes) {
+      const OptionSpec* other = find_option(each.other);
+      EXPECT_TRUE(other != nullptr && is_value_of(option, each.value) && is_value_of(*other, each.other_value))
+          << option.key << " and " << each.other;
+      lines.push_back("| " + in_yaml(option.key, each.value) + " | " + in_yaml(each.other, each.other_value) + " |\n");
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> lines_of_idle_options() {
+  std::vector<std::string> lines;
+  for (const auto& [cause, when] : idle_causes()) {
+    std::string keys;
+    for (const OptionSpec& option : option_table())
+      if (is_idle(option, cause)) keys += (keys.empty() ? "" : ", ") + in_yaml(option.key, "");
+    EXPECT_THAT(keys, Not(IsEmpty())) << when;
+    lines.push_back("| " + when + " | " + keys + " |\n");
+  }
+  return lines;
+}
+
+TEST(OptionTable, ManualListsWhatIsRefusedAndWhatIsWarnedOf) {
+  std::ifstream file(SPARSEREEL_SOURCE_DIR "/configs/README.md");
+  const std::string manual{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  size_t rows = 0;
+  for (const auto& lines : {lines_of_contradictions(), lines_of_idle_options()}) {
+    for (const std::string& line : lines) EXPECT_THAT(manual, HasSubstr(line));
+    rows += lines.size();
+  }
+  const size_t begin = manual.find("**Options without effect**"), end = manual.find("**The files of this folder**");
+  ASSERT_LT(begin, end);
+  size_t bars = 0;
+  for (size_t at = manual.find("\n| ", begin); at < end; at = manual.find("\n| ", at + 1)) ++bars;
+  EXPECT_EQ(bars, rows + 2);  // two headings
+}
+
+}  // namespace
+}  // namespace sparsereel::app

@@ -1,0 +1,47 @@
+// What a request resolves to, beyond what the command line's tests show.
+#include "models/request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::throws_error;
+using ::testing::Eq;
+using ::testing::Optional;
+
+ModelSpec spec_with(SamplerKind first, SamplerKind second) {
+  ModelSpec spec;
+  spec.samplers = {{.name = "a", .class_name = "First", .kind = first},
+                   {.name = "b", .class_name = "Second", .kind = second}};
+  spec.defaults = {.width = 8, .height = 8, .frames = 1, .steps = 4, .guidance = 4, .sampler = "First"};
+  spec.scheduler.flow_shift = 3;
+  spec.text_length = 4;
+  return spec;
+}
+
+TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  GenerateRequest request;
+  EXPECT_THAT(resolve_request(request, spec).flow_shift, Optional(Eq(3)));
+  request.scheduler = "b";
+  request.flow_shift = 5;
+  const GenerateSettings settings = resolve_request(request, spec);
+  EXPECT_EQ(scheduler_config(settings, spec).flow_shift, 5);
+  EXPECT_EQ(scheduler_config(settings, spec).kind, SamplerKind::flow_euler);
+  request.flow_shift = 0;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a finite number above 0"}));
+}
+
+TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {
+  const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::dpm_solver);
+  GenerateRequest request;
+  request.flow_shift = 5;
+  EXPECT_EQ(resolve_request(request, spec).flow_shift, std::nullopt);
+}
+
+}  // namespace
+}  // namespace sparsereel::models
