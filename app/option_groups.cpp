@@ -12,14 +12,10 @@ std::vector<Command> every() {
   return commands;
 }
 
-std::vector<std::string> sampler_choices() {
-  std::vector<std::string> names, classes;
-  for (const models::SamplerSpec& sampler : models::all_samplers()) {
-    names.push_back(sampler.name);
-    classes.push_back(sampler.class_name);
-  }
-  names.insert(names.end(), classes.begin(), classes.end());
-  return names;
+std::vector<std::string> samplers(std::string models::SamplerSpec::*member) {
+  std::vector<std::string> all;
+  for (const models::SamplerSpec& sampler : models::all_samplers()) all.push_back(sampler.*member);
+  return all;
 }
 
 }  // namespace
@@ -128,7 +124,7 @@ std::vector<OptionSpec> sampling() {
        .recipe = InRecipe::value},
       {.names = "--cfg-scale-2,--guidance-scale-2",
        .kind = number,
-       .help = "guidance by the second of two transformers (default: the model's, or --cfg-scale)",
+       .help = "guidance of the second of two transformers (default: the model's)",
        .commands = that_denoise(),
        .recipe = InRecipe::value,
        .idle = {Idle::one_transformer, Idle::no_guidance}},
@@ -140,7 +136,7 @@ std::vector<OptionSpec> sampling() {
        .idle = {Idle::no_guidance}},
       {.names = "--guidance-passes",
        .kind = choice,
-       .help = "in turn takes less memory, but longer (default batched)",
+       .help = "in turn: less memory, more time (default batched)",
        .choices = {"batched", "in-turn"},
        .commands = that_denoise(),
        .recipe = InRecipe::value,
@@ -148,12 +144,13 @@ std::vector<OptionSpec> sampling() {
       {.names = "--scheduler,--sample-solver",
        .kind = choice,
        .help = "sampler (default: the checkpoint's)",
-       .choices = sampler_choices(),
+       .choices = samplers(&models::SamplerSpec::name),
+       .more_choices = samplers(&models::SamplerSpec::class_name),
        .commands = that_denoise(),
        .recipe = InRecipe::value},
       {.names = "--flow-shift,--sample-shift",
        .kind = number,
-       .help = "of flow matching: larger spends more of the steps on noisy latents (default: the model's)",
+       .help = "larger dwells on noisy latents (default: the model's)",
        .commands = that_denoise(),
        .recipe = InRecipe::value,
        .idle = {Idle::no_flow}},
@@ -177,7 +174,7 @@ std::vector<OptionSpec> machine() {
        .recipe = InRecipe::value},
       {.names = "--vae-dtype",
        .kind = choice,
-       .help = "arithmetic of decoding (default auto: that of --dtype)",
+       .help = "of decoding (default auto: as --dtype)",
        .choices = {"auto", "fp32", "bf16", "fp16"},
        .commands = every(),
        .recipe = InRecipe::value},
@@ -189,7 +186,7 @@ std::vector<OptionSpec> machine() {
        .recipe = InRecipe::value},
       {.names = "--offload",
        .kind = flag,
-       .help = "keep the weights in the host's memory, on the GPU only what computes (slower; for small GPUs)",
+       .help = "keep the weights in the host's memory (slower; for small GPUs)",
        .commands = that_denoise(),
        .idle = {Idle::on_a_cpu}},
       {.names = "--threads",

@@ -154,12 +154,11 @@ std::vector<OptionSpec> selection() {
 std::vector<OptionSpec> attention() {
   using enum ValueKind;
   using enum Command;
-  std::vector<OptionSpec> options = {
-      {.names = "--attention",
-       .kind = choice,
-       .help = "how attention runs (default: sparse where it runs, else full: fp32 on a GPU)",
-       .choices = {"full", "quantized", "sparse", "check"},
-       .recipe = InRecipe::value}};
+  std::vector<OptionSpec> options = {{.names = "--attention",
+                                      .kind = choice,
+                                      .help = "mode (default: sparse where it runs)",
+                                      .choices = {"full", "quantized", "sparse", "check"},
+                                      .recipe = InRecipe::value}};
   for (OptionSpec& option : selection()) options.push_back(std::move(option));
   options.push_back({.names = "--token-order",
                      .kind = choice,

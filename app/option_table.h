@@ -46,10 +46,11 @@ struct OptionSpec {
   std::string names;       // as CLI11 takes them: "--steps,--num-inference-steps"
   ValueKind kind = ValueKind::text;
   std::string help;
-  std::vector<std::string> choices = {};  // of ValueKind::choice
-  std::vector<Command> commands = {};     // that take it, beside `generate`, which takes all, and `batch`: see takes()
-  InRecipe recipe = InRecipe::nothing;    // those of a value make the picture
-  bool written = false;                   // the run writes this file; it reads the others
+  std::vector<std::string> choices = {};       // of ValueKind::choice
+  std::vector<std::string> more_choices = {};  // that help does not list: other words for the same
+  std::vector<Command> commands = {};   // that take it, beside `generate`, which takes all, and `batch`: see takes()
+  InRecipe recipe = InRecipe::nothing;  // those of a value make the picture
+  bool written = false;                 // the run writes this file; it reads the others
   Scope scope = Scope::any;
   std::vector<Idle> idle = {};           // what leaves it without effect
   std::vector<Exclusion> excludes = {};  // it and the others exclude each other: said once, of the first of two

@@ -107,6 +107,7 @@ void check_value(const OptionSpec& spec, const std::string& what, const std::str
     case ValueKind::flag:
       return require_choice(what, value, {"true", "false", "on", "off", "yes", "no"}, help);
     case ValueKind::choice:
+      if (is_choice(value, spec.more_choices)) return;
       return require_choice(what, value, spec.choices, help);
   }
 }

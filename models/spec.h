@@ -69,6 +69,7 @@ struct ModelSpec {
   int64_t layers = 0, heads = 0, head_dim = 0;
   int64_t latent_channels = 0;
   int64_t text_length = 0;                 // most tokens of a prompt
+  bool joint_text = true;                  // these stand behind the video's in one sequence; else they are attended to
   std::array<int64_t, 3> patch{1, 1, 1};   // t, h, w of a token, in latents
   std::array<int64_t, 3> stride{1, 1, 1};  // t, h, w of a latent, in frames and pixels: frames = stride[0] k + 1
   bool decodes_pairs = false;              // an even number of latent frames decodes to stride[0] frames each
@@ -113,11 +114,11 @@ inline hilbert::Grid token_grid(const ModelSpec& spec, const LatentSize& size) {
   return {padded_frames(spec, size.frames) / spec.patch[0], size.height / spec.patch[1], size.width / spec.patch[2]};
 }
 
-/// Of one guidance pass, text included. A double, which no size overflows.
+/// Of the sequence of one guidance pass, text included where it is part of it. A double, which no size overflows.
 inline double token_count(const ModelSpec& spec, const LatentSize& size, int64_t text_tokens) {
   const hilbert::Grid grid = token_grid(spec, size);
   return static_cast<double>(grid.frames) * static_cast<double>(grid.height) * static_cast<double>(grid.width) +
-         static_cast<double>(text_tokens);
+         (spec.joint_text ? static_cast<double>(text_tokens) : 0.0);
 }
 
 }  // namespace sparsereel::models

@@ -110,6 +110,16 @@ bool names(const json& index, const std::string& component) {
   return entry != index.end() && *entry != json::array({nullptr, nullptr});
 }
 
+/// Throws where a family knows this checkpoint in another layout.
+void refuse_other_layouts(const fs::path& path) {
+  for (const Family& family : families()) {
+    const std::string repository = family.repository_of == nullptr ? "" : family.repository_of(path);
+    if (!repository.empty())
+      throw bad_file(path, "holds " + family.name + " in another layout than diffusers', which " + repository + " has",
+                     "get that: 'hf download " + repository + " --local-dir <folder>'");
+  }
+}
+
 }  // namespace
 
 json read_json(const fs::path& path, const std::string& given) {
@@ -154,6 +164,7 @@ uint64_t Component::bytes() const {
 
 ModelFolder ModelFolder::open(const fs::path& path) {
   std::error_code error;
+  if (fs::exists(path, error) && !fs::exists(path / "model_index.json", error)) refuse_other_layouts(path);
   if (!fs::is_directory(path, error))
     throw bad_file(path, "is not a folder",
                    "give a diffusers-layout folder; one comes with 'hf download <repository> --local-dir <folder>'");

@@ -73,6 +73,7 @@ ModelSpec describe_wan(const ModelFolder& folder) {
   spec.head_dim = config.attention_head_dim;
   spec.latent_channels = config.in_channels;
   spec.text_length = kTextLength;
+  spec.joint_text = false;
   spec.patch = config.patch_size;
   spec.stride = {vae.frames_a_latent(), vae.pixels_a_latent(), vae.pixels_a_latent()};
   spec.layout = LatentLayout::channels_first;
@@ -107,7 +108,8 @@ Family wan_family() {
                         .class_name = "FlowMatchEulerDiscreteScheduler",
                         .kind = SamplerKind::flow_euler,
                         .parse = parse_flow_euler_config}},
-          .describe = describe_wan};
+          .describe = describe_wan,
+          .repository_of = wan_repository};
 }
 
 }  // namespace sparsereel::models

@@ -1,10 +1,16 @@
 // Wan's row in the table of families: 2.1 T2V 1.3B and 14B, 2.2 T2V A14B and TI2V 5B (as text to video). No torch.
 #pragma once
 
+#include <filesystem>
+#include <string>
+
 #include "models/family.h"
 
 namespace sparsereel::models {
 
 Family wan_family();
+
+/// Family::repository_of.
+std::string wan_repository(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

@@ -21,6 +21,7 @@ models::ModelSpec describe_toy(const models::ModelFolder& folder) {
   spec.head_dim = config.head_dim;
   spec.latent_channels = config.channels;
   spec.text_length = 12;
+  spec.joint_text = false;
   spec.patch = config.patch;
   spec.stride = vae.stride;
   spec.layout = models::LatentLayout::channels_first;

@@ -1,0 +1,139 @@
+// What is known of a Wan checkpoint before its weights are read, and what is refused there.
+#include "models/families/wan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/model_folder.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::throws_error;
+using ::testing::ElementsAre;
+
+const fs::path kData = fs::path(SPARSEREEL_TEST_DATA) / "wan";
+
+class WanFamily : public ::testing::Test {
+ protected:
+  void take(const char* pipeline) { fs::copy(kData / pipeline, folder_ / "model", fs::copy_options::recursive); }
+  void edit(const std::string& file, const std::function<void(json&)>& change) {
+    json content = read_json(folder_ / "model" / file);
+    change(content);
+    std::ofstream(folder_ / "model" / file) << content;
+  }
+  ModelSpec spec() const { return describe(ModelFolder::open(folder_ / "model")); }
+  testing::AssertionResult refused(const std::vector<std::string>& parts) const {
+    return throws_error([this] { spec(); }, parts);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(WanFamily, OneTransformerIsOneExpert) {
+  take("pipeline");
+  const ModelSpec model = spec();
+  EXPECT_EQ(model.experts.size(), 1U);
+  EXPECT_THAT(model.stride, ElementsAre(4, 8, 8));
+  EXPECT_THAT(model.patch, ElementsAre(1, 2, 2));
+  EXPECT_EQ(model.layout, LatentLayout::channels_first);
+  EXPECT_EQ(model.noise, Precision::fp32);
+  EXPECT_EQ(model.text_length, 512);
+  EXPECT_EQ(token_count(model, latent_size(model, 9, 64, 48), 512), 3 * 4 * 3) << "text is no part of the sequence";
+  EXPECT_EQ(model.marks.at("boundary_ratio"), "null");
+  EXPECT_EQ(model.defaults.width, 832);
+  EXPECT_TRUE(model.prompt.cleaned);
+  EXPECT_FALSE(model.prompt.encodes_padding);
+}
+
+TEST_F(WanFamily, TwoTransformersShareTheTimestepsAtTheBoundary) {
+  take("pipeline_two_experts");
+  const ModelSpec model = spec();
+  ASSERT_EQ(model.experts.size(), 2U);
+  EXPECT_EQ(model.experts[0].role, "transformer");
+  EXPECT_EQ(model.experts[0].from_share, 0.75);
+  EXPECT_EQ(model.experts[1].role, "transformer_2");
+  EXPECT_EQ(model.experts[1].from_share, 0);
+  EXPECT_EQ(model.marks.at("boundary_ratio"), "0.75");
+}
+
+TEST_F(WanFamily, LatentsOf16PixelsAreAnotherLayout) {
+  take("pipeline_5b");
+  const ModelSpec model = spec();
+  EXPECT_THAT(model.stride, ElementsAre(4, 16, 16));
+  EXPECT_EQ(model.defaults.frames, 121);
+}
+
+TEST_F(WanFamily, AMissingExpertIsRefused) {
+  take("pipeline_two_experts");
+  edit("model_index.json", [](json& index) { index["transformer_2"] = json::array({nullptr, nullptr}); });
+  EXPECT_TRUE(refused({"model_index.json", "boundary_ratio is 0.75, but transformer_2 is missing"}));
+}
+
+TEST_F(WanFamily, AnExpertWithoutABoundaryIsRefused) {
+  take("pipeline_two_experts");
+  edit("model_index.json", [](json& index) { index.erase("boundary_ratio"); });
+  EXPECT_TRUE(refused({"model_index.json", "boundary_ratio is missing"}));
+  edit("model_index.json", [](json& index) { index["boundary_ratio"] = 875; });
+  EXPECT_TRUE(refused({"model_index.json", "875", "between 0 and 1"}));
+}
+
+TEST_F(WanFamily, ExpertsOfDifferentShapesAreRefused) {
+  take("pipeline_two_experts");
+  edit("transformer_2/config.json", [](json& config) { config["num_layers"] = 3; });
+  EXPECT_TRUE(refused({"transformer_2", "num_layers", "3", "2"}));
+}
+
+TEST_F(WanFamily, TheVaeOfAnotherVersionIsRefused) {
+  take("pipeline");
+  edit("vae/config.json", [](json& config) {
+    config["z_dim"] = 2;
+    config["latents_mean"] = config["latents_std"] = json::array({1.0, 1.0});
+  });
+  EXPECT_TRUE(refused({"vae", "z_dim", "2", "in_channels", "4"}));
+}
+
+TEST_F(WanFamily, ATextEncoderOfAnotherModelIsRefused) {
+  take("pipeline");
+  edit("text_encoder/config.json", [](json& config) { config["d_model"] = 48; });
+  EXPECT_TRUE(refused({"text_encoder", "d_model", "48", "text_dim", "32"}));
+}
+
+TEST_F(WanFamily, OtherLayoutsAreRefusedWithTheRepositoryThatFits) {
+  const fs::path model = folder_ / "model";
+  fs::create_directories(model);
+  const auto config = [&](int width) {
+    std::ofstream(model / "config.json") << json{{"_class_name", "WanModel"}, {"dim", width}};
+  };
+  config(1536);
+  EXPECT_TRUE(refused({"model", "holds Wan in another layout", "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
+  config(5120);
+  EXPECT_TRUE(refused({"Wan-AI/Wan2.1-T2V-14B-Diffusers"}));
+  config(3072);
+  EXPECT_TRUE(refused({"Wan-AI/Wan2.2-TI2V-5B-Diffusers"}));
+  fs::create_directories(model / "high_noise_model");
+  EXPECT_TRUE(refused({"Wan-AI/Wan2.2-T2V-A14B-Diffusers"}));
+}
+
+TEST_F(WanFamily, FilesOfComfyUiAreRefusedWithTheRepositoryThatFits) {
+  const fs::path model = folder_ / "model";
+  fs::create_directories(model);
+  const fs::path file = model / "wan2.1_t2v_1.3B_fp16.safetensors";
+  std::ofstream(file) << "x";
+  EXPECT_TRUE(refused({"Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
+  EXPECT_TRUE(throws_error([&] { ModelFolder::open(file); }, {file.string(), "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
+  EXPECT_EQ(wan_repository("wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors"), "Wan-AI/Wan2.2-T2V-A14B-Diffusers");
+  EXPECT_EQ(wan_repository("wan2.2_ti2v_5B_fp16.safetensors"), "Wan-AI/Wan2.2-TI2V-5B-Diffusers");
+  EXPECT_EQ(wan_repository("wan2.1_i2v_480p_14B_fp16.safetensors"), "") << "another task";
+  EXPECT_EQ(wan_repository("wandering_14b.safetensors"), "");
+}
+
+}  // namespace
+}  // namespace sparsereel::models
