@@ -123,20 +123,6 @@ void save_checkpoint(const fs::path& path, const models::DenoisingState& state, 
   models::write_safetensors(path, views, {{"identity", identity}, {"run", dump(run)}});
 }
 
-void keep_checkpoints(models::GenerateObserver& observer, const fs::path& path, const std::string& identity,
-                      int64_t every, const std::function<void(const models::DenoisingState&)>& saved,
-                      const std::function<void(const std::string&)>& warn) {
-  observer.checkpoint_every = every;
-  observer.checkpoint = [=, warned = false](const models::DenoisingState& state) mutable {
-    try {
-      save_checkpoint(path, state, identity);
-      if (saved) saved(state);
-    } catch (const Error& error) {
-      if (!std::exchange(warned, true)) warn(std::string("the denoising is not kept while it runs: ") + error.what());
-    }
-  };
-}
-
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
                                                               std::string& other) {
   if (!fs::exists(path)) return nullptr;

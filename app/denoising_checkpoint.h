@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,13 +17,6 @@ std::filesystem::path checkpoint_beside(const std::filesystem::path& output);
 /// Throws Error naming the file.
 void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
                      const std::string& identity);
-
-/// Has a run save its state to `path` after every `every` steps, and after the last. A checkpoint that cannot be
-/// written only costs time, and only where the run is cut short: `warn` hears of the first one. `saved`: may be empty.
-void keep_checkpoints(models::GenerateObserver& observer, const std::filesystem::path& path,
-                      const std::string& identity, int64_t every,
-                      const std::function<void(const models::DenoisingState&)>& saved,
-                      const std::function<void(const std::string&)>& warn);
 
 /// The state where the file exists and belongs to this recipe, else null. `other` says that it belongs to another, or
 /// is none; empty where nothing is wrong.

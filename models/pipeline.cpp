@@ -175,9 +175,9 @@ TokenIds Pipeline::token_ids(const char* name, const std::string& text, int64_t 
   return tokens;
 }
 
-at::Tensor Pipeline::encode_text(const GenerateRequest& request, std::vector<std::string>* warnings) {
+at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateSettings& settings,
+                                 std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
-  const GenerateSettings settings = resolve(request);
   std::unique_ptr<TextEncoder> streamed;
   if (!text_encoder_)
     streamed = models::load_text_encoder(folder_.component("text_encoder"), device_, dtype_, Residence::file);
@@ -203,16 +203,16 @@ bool Pipeline::streams_text_encoder() const {
 at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
   if (!streams_text_encoder()) load_text_encoder();
   result.seconds.load_text_encoder = meter.lap();
-  at::Tensor text = encode_text(request, &result.warnings);
+  at::Tensor text = encode_text(request, result.settings, &result.warnings);
   release_text_encoder();
   result.seconds.text = meter.lap();
   result.memory.text = meter.take_peak();
   return text;
 }
 
-std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const at::Tensor& text) {
+std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
+                                                     const at::Tensor& text) {
   const c10::InferenceMode guard;
-  const GenerateSettings settings = resolve(request);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
   const auto noise = [&] {
     return at::randn(latents_shape(spec_, settings.latent), generator,
@@ -246,10 +246,11 @@ void Pipeline::denoise_stage(Denoising& denoising, const GenerateObserver& obser
   result.warnings.insert(result.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
 }
 
-GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
+GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateSettings& settings,
+                                  const GenerateObserver& observer) {
   const c10::InferenceMode guard;
   GenerateResult result;
-  result.settings = resolve(request);
+  result.settings = settings;
   if (!experts_->any_loaded()) check_weights();
   const auto announce = [&](const char* stage) {
     if (observer.stage) observer.stage(stage);
@@ -258,7 +259,7 @@ GenerateResult Pipeline::generate(const GenerateRequest& request, const Generate
   if (!request.text.defined()) announce("text");
   const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
   announce("load");
-  const auto denoising = start_denoising(request, text);
+  const auto denoising = start_denoising(request, settings, text);
   if (request.resume) denoising->resume(*request.resume);
   denoising->load_expert();
   result.seconds.load_transformer = meter.lap();

@@ -154,7 +154,14 @@ class Pipeline {
   /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the field and,
   /// for impossible sizes, the two nearest possible values; also for a video that cannot fit into memory.
   GenerateSettings resolve(const GenerateRequest& request) const;
-  GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {});
+  /// `settings` here and below: what resolve() made of the request, or of one that differs in prompts, seed, attention
+  /// or what is given beside it (text, latents, a state to go on from) only. Nothing is checked again.
+  GenerateResult generate(const GenerateRequest& request, const GenerateSettings& settings,
+                          const GenerateObserver& observer = {});
+  /// Resolves the request first.
+  GenerateResult generate(const GenerateRequest& request, const GenerateObserver& observer = {}) {
+    return generate(request, resolve(request), observer);
+  }
   /// Latents as saved (the model's layout, diffusers' scale) -> frames as in GenerateResult.
   /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles. Throws Error where the frames
   /// hold NaN.
@@ -173,12 +180,14 @@ class Pipeline {
   void release_text_encoder();
   /// [B, L, C] as DenoisingStart::text. An encoder that is not loaded is streamed through the device layer by layer.
   /// With random weights there is no tokenizer: the ids are random too, drawn from a generator that the prompt seeds.
-  at::Tensor encode_text(const GenerateRequest& request, std::vector<std::string>* warnings = nullptr);
+  at::Tensor encode_text(const GenerateRequest& request, const GenerateSettings& settings,
+                         std::vector<std::string>* warnings = nullptr);
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   void release_transformer();
   /// It must not outlive the pipeline. Loads nothing.
-  std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const at::Tensor& text);
+  std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
+                                             const at::Tensor& text);
   void load_vae();
 
  private:

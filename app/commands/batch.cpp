@@ -13,13 +13,11 @@
 #include "app/clock.h"
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
-#include "app/commands/finish_video.h"
 #include "app/counted.h"
 #include "app/nearest.h"
 #include "app/outputs.h"
 #include "app/several.h"
 #include "app/text_file.h"
-#include "app/tiny_model.h"
 #include "hilbert/error.h"
 #include "models/device.h"
 
@@ -57,10 +55,10 @@ void make_folder(const std::filesystem::path& folder) {
 }
 
 /// Rows that one pipeline serves, in their order.
-std::vector<std::vector<PlannedRow*>> groups_of(std::vector<PlannedRow>& rows) {
+std::vector<std::vector<Video*>> groups_of(std::vector<Video>& rows) {
   std::vector<std::string> keys;
-  std::vector<std::vector<PlannedRow*>> groups;
-  for (PlannedRow& row : rows) {
+  std::vector<std::vector<Video*>> groups;
+  for (Video& row : rows) {
     const std::string key = pipeline_key(row);
     const auto place = static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
     if (place == keys.size()) {
@@ -73,9 +71,9 @@ std::vector<std::vector<PlannedRow*>> groups_of(std::vector<PlannedRow>& rows) {
 }
 
 /// Null where rows name a model or device of their own that cannot be had: they have failed then.
-std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows, Renderer& renderer) {
-  if (std::all_of(rows.begin(), rows.end(), [](const PlannedRow* row) { return !row->cause.empty(); })) {
-    for (const PlannedRow* row : rows) renderer.fail(*row);
+std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Renderer& renderer) {
+  if (std::all_of(rows.begin(), rows.end(), [](const Video* row) { return row->failure.has_value(); })) {
+    for (const Video* row : rows) renderer.failed(*row);
     return nullptr;
   }
   std::shared_ptr<models::Pipeline> pipeline;
@@ -84,15 +82,15 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<PlannedRow*>& rows,
 }
 
 /// The rows that are left to render.
-std::vector<PlannedRow*> pending(const std::vector<PlannedRow*>& rows, const models::Pipeline& pipeline,
-                                 const std::vector<ManifestEntry>& entries, const BatchOptions& options,
-                                 Renderer& renderer) {
-  std::vector<PlannedRow*> left;
-  for (PlannedRow* row : rows) {
-    resolve_row(*row, pipeline);
-    if (!row->cause.empty()) {
-      renderer.fail(*row);
-    } else if (const ManifestEntry* finished = find_finished(*row, entries, options.folder)) {
+std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipeline& pipeline,
+                            const std::vector<ManifestEntry>& entries, Renderer& renderer) {
+  std::vector<Video*> left;
+  LoadedLatents latents;
+  for (Video* row : rows) {
+    resolve_row(*row, pipeline, latents);
+    if (row->failure) {
+      renderer.failed(*row);
+    } else if (const ManifestEntry* finished = find_finished(*row, entries)) {
       renderer.skip(*row, *finished, entries);
     } else {
       left.push_back(row);
@@ -103,8 +101,11 @@ std::vector<PlannedRow*> pending(const std::vector<PlannedRow*>& rows, const mod
 
 void fill_report(RunReport& report, const Tally& tally, const Share& share, double seconds) {
   nlohmann::json failures = nlohmann::json::array();
-  for (const PlannedRow* row : tally.failed)
-    failures.push_back({{"row", row->index}, {"place", row->place}, {"cause", row->cause}, {"remedy", row->remedy}});
+  for (const Video* row : tally.failed)
+    failures.push_back({{"row", row->index},
+                        {"place", row->place},
+                        {"cause", row->failure->what()},
+                        {"remedy", row->failure->remedy()}});
   report.content["set"] = {{"rows", tally.rows},
                            {"share", tally.share},
                            {"rank", share.rank},
@@ -133,7 +134,8 @@ std::string summary(const Tally& tally, const BatchOptions& options, double seco
 void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
-  for (const PlannedRow* row : tally.failed) std::cerr << row->cause << "\n  remedy: " << row->remedy << "\n";
+  for (const Video* row : tally.failed)
+    std::cerr << row->failure->what() << "\n  remedy: " << row->failure->remedy() << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
 }
@@ -155,43 +157,8 @@ std::vector<PromptRow> repeated(const std::vector<PromptRow>& rows, int64_t coun
 /// The rows of one pipeline that are left to render.
 struct Group {
   std::shared_ptr<models::Pipeline> pipeline;
-  std::vector<PlannedRow*> rows;
+  std::vector<Video*> rows;
 };
-
-/// "set.csv:2: 8 frames where 5 were asked for", "set.csv:2 and 3 more rows: ..."
-std::vector<std::string> told_of_rows(const std::vector<Group>& groups) {
-  std::vector<std::string> texts;  // in the order of the first row of each
-  std::map<std::string, std::vector<const PlannedRow*>> rows_of;
-  for (const Group& group : groups) {
-    for (const PlannedRow* row : group.rows) {
-      for (const std::string& text : row->told) {
-        std::vector<const PlannedRow*>& rows = rows_of[text];
-        if (rows.empty()) texts.push_back(text);
-        rows.push_back(row);
-      }
-    }
-  }
-  for (std::string& text : texts) {
-    const std::vector<const PlannedRow*>& rows = rows_of.at(text);
-    const auto others = static_cast<int64_t>(rows.size()) - 1;
-    const std::string& place = rows.front()->place;
-    if (text.starts_with(place.substr(0, place.rfind(':') + 1))) continue;  // says where it comes from
-    text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
-  }
-  return texts;
-}
-
-/// Now, not when all the videos are there, and what several rows share once.
-void warn_early(const std::vector<Group>& groups, Tally& tally) {
-  tally.told = told_of_rows(groups);
-  std::map<std::filesystem::path, std::vector<std::string>> prompts;
-  for (const Group& group : groups)
-    for (const PlannedRow* row : group.rows) prompts[row->options.run.model].push_back(row->options.request.prompt);
-  for (const auto& [model, texts] : prompts)
-    if (const std::string warning = unknown_words_warning(model, texts); !warning.empty())
-      tally.told.push_back(warning);
-  print_warnings(tally.told);
-}
 
 }  // namespace
 
@@ -230,7 +197,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
     return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
   });
   const std::vector<PromptRow> rows = repeated(read_prompt_set(options.set), video_count(set.merged));
-  std::vector<PlannedRow> planned = plan_rows(rows, set, options, share);
+  std::vector<Video> planned = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
@@ -245,12 +212,16 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   Progress progress(!set.merged.flag("quiet"));
   Renderer renderer(manifest, progress, tally);
   std::vector<Group> groups;
-  for (const std::vector<PlannedRow*>& rows_of_one : groups_of(planned)) {
+  std::vector<Video*> left;
+  for (const std::vector<Video*>& rows_of_one : groups_of(planned)) {
     const auto pipeline = open_for(rows_of_one, renderer);
-    if (pipeline) groups.push_back({pipeline, pending(rows_of_one, *pipeline, entries, options, renderer)});
+    if (!pipeline) continue;
+    groups.push_back({pipeline, pending(rows_of_one, *pipeline, entries, renderer)});
+    left.insert(left.end(), groups.back().rows.begin(), groups.back().rows.end());
   }
   progress.clear();
-  warn_early(groups, tally);
+  tally.told = early_warnings(left);
+  print_warnings(tally.told);
   for (Group& group : groups) {
     renderer.render(group.rows, *group.pipeline);
     group.pipeline.reset();  // its weights make room for the next one's

@@ -14,8 +14,9 @@
 namespace sparsereel::app {
 namespace {
 
-nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Pipeline& pipeline) {
-  nlohmann::json settings = bench::run_settings(plan.run, plan.request, pipeline);
+nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::GenerateSettings& resolved,
+                               const models::Pipeline& pipeline) {
+  nlohmann::json settings = bench::run_settings(plan.run, plan.request, resolved, pipeline);
   settings["video_steps"] = plan.video_steps;
   settings["similarity"] = plan.request.attention_policy.defaults.similarity;
   return settings;
@@ -29,9 +30,10 @@ std::string render(const bench::PipelinePlan& plan, const std::vector<bench::Sta
          bench::stage_markdown(rows, plan.video_steps);
 }
 
-std::vector<bench::StageRow> measure(const bench::PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
+std::vector<bench::StageRow> measure(const bench::PipelinePlan& plan, const models::GenerateSettings& resolved,
+                                     models::Pipeline& pipeline, RunProgress& progress,
                                      const std::vector<bench::StageRow>& rivals, nlohmann::json& written_rows) {
-  bench::PipelineStages stages(plan, pipeline, progress);
+  bench::PipelineStages stages(plan, resolved, pipeline, progress);
   std::vector<bench::StageRow> rows;
   for (const auto stage : {&bench::PipelineStages::measure_text, &bench::PipelineStages::measure_steps,
                            &bench::PipelineStages::measure_decode, &bench::PipelineStages::measure_encode}) {
@@ -99,7 +101,8 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());
-  report.content["settings"] = settings_report(plan, *pipeline);
+  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
+  report.content["settings"] = settings_report(plan, resolved, *pipeline);
   report.content["architecture"] = bench::architecture_of(folder);
   std::vector<bench::StageRow> rivals;
   if (!options.against.empty()) rivals = bench::read_rival(options.against, report.content["settings"]);
@@ -109,7 +112,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   RunProgress progress(!plan.run.quiet, report,
                        "run the same command again; --json and --report hold the stages that were done");
   const std::vector<bench::StageRow> rows =
-      measure(plan, *pipeline, progress, rivals, report.content["rows"] = nlohmann::json::array());
+      measure(plan, resolved, *pipeline, progress, rivals, report.content["rows"] = nlohmann::json::array());
   progress.clear();
   if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, heat_maps(rows));
   deliver(render(plan, rows, report.content), options.output, output, rows.size(), report);

@@ -11,7 +11,6 @@
 #include "app/commands/bench/quality_runs.h"
 #include "app/commands/bench/run_settings.h"
 #include "app/commands/bench_plot.h"
-#include "app/commands/finish_video.h"
 #include "app/counted.h"
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"
@@ -75,10 +74,11 @@ void write_pictures(const fs::path& folder, const std::vector<bench::Picture>& p
   }
 }
 
-nlohmann::json settings_report(const QualityPlan& plan, const models::Pipeline& pipeline, bool judged) {
+nlohmann::json settings_report(const QualityPlan& plan, const models::GenerateSettings& resolved,
+                               const models::Pipeline& pipeline, bool judged) {
   models::GenerateRequest request = plan.request;
   request.attention_policy = plan.grid.combinations.front().policy;
-  nlohmann::json settings = bench::run_settings(plan.run, request, pipeline);
+  nlohmann::json settings = bench::run_settings(plan.run, request, resolved, pipeline);
   settings["prompts"] = plan.prompts.size();
   settings["dense_layers"] = request.attention_policy.dense_layers;
   settings["judge"] = judged ? nlohmann::json(plan.judge.string()) : nlohmann::json();
@@ -185,13 +185,14 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   report_left_out(plan.grid.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());
   report.content["architecture"] = bench::architecture_of(folder);
-  report.content["settings"] = settings_report(plan, *pipeline, judge.has_value());
+  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
+  report.content["settings"] = settings_report(plan, resolved, *pipeline, judge.has_value());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   RunProgress progress(!plan.run.quiet, report,
                        "run the same command again; --json and --report hold the stages that were done");
-  bench::QualityRuns runs(plan, *pipeline, progress, judge ? &*judge : nullptr);
+  bench::QualityRuns runs(plan, resolved, *pipeline, progress, judge ? &*judge : nullptr);
   measure(runs, report);
   progress.clear();
   if (!plan.plot.empty()) write_curves(plan.plot, curves_of(report.content, "this run"));

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "app/commands/finish_video.h"
+#include "app/job/write.h"
 #include "app/latents.h"
 #include "app/options.h"
 #include "app/report.h"

@@ -7,8 +7,9 @@
 #include <chrono>
 
 #include "app/clock.h"
-#include "app/commands/finish_video.h"
+#include "app/counted.h"
 #include "app/interrupt.h"
+#include "app/job/write.h"
 #include "app/latents.h"
 #include "app/outputs.h"
 #include "app/progress.h"

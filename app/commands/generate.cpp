@@ -1,31 +1,24 @@
-// `sparsereel generate`: checks everything first, then text, denoising, decoding, and the video file.
+// `sparsereel generate`: the videos of one prompt as a job; what is said and reported of each.
 #include "app/commands/generate.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <chrono>
-#include <iostream>
 #include <set>
 #include <utility>
 
 #include "app/clock.h"
-#include "app/commands/finish_video.h"
+#include "app/counted.h"
 #include "app/denoising_checkpoint.h"
-#include "app/interrupt.h"
-#include "app/latents.h"
-#include "app/outputs.h"
-#include "app/progress.h"
-#include "app/recipe.h"
-#include "app/tiny_model.h"
+#include "app/job/job.h"
 #include "attention/attention.h"
-#include "models/device.h"
-#include "models/frames.h"
 
 namespace sparsereel::app {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
 /// Of a run's ends, beside models::StageSeconds.
 struct EndSeconds {
@@ -42,35 +35,6 @@ nlohmann::json seconds_report(const models::StageSeconds& seconds, const EndSeco
           {"write", ends.write}, {"steps", seconds.steps},     {"total", ends.total}};
 }
 
-models::GenerateObserver observe_video(Progress& progress, int64_t steps,
-                                       const std::function<void(const models::GenerateResult&)>& latents) {
-  models::GenerateObserver observer = observe(progress, steps);
-  observer.stage = [&progress](const std::string& stage) {
-    if (stage == "denoise" && interrupted()) throw models::Cancelled{};  // before it is shown that steps have begun
-    progress.stage(stage);
-  };
-  observer.latents = latents;
-  observer.cancelled = interrupted;
-  return observer;
-}
-
-/// With --checkpoint-every: goes on from the checkpoint that an earlier run left, and writes new ones.
-void use_checkpoints(GenerateOptions& options, RunReport& report, models::GenerateObserver& observer,
-                     const std::function<void(const std::string&)>& warn) {
-  if (options.checkpoint_every == 0) return;
-  const fs::path path = checkpoint_beside(options.run.output);
-  const std::string identity = recipe_identity(report.content["recipe"], options);
-  std::string other;
-  options.request.resume = load_checkpoint(path, identity, other);
-  if (!other.empty()) warn(other);
-  if (options.request.resume) report.content["resumed_at_step"] = options.request.resume->step;
-  const auto saved = [&report, path](const models::DenoisingState& state) {
-    report.recovery =
-        "run the same command again: it goes on from step " + std::to_string(state.step) + " in " + path.string();
-  };
-  keep_checkpoints(observer, path, identity, options.checkpoint_every, saved, warn);
-}
-
 std::string attention_summary(const models::AttentionRun& run) {
   const std::string mode(attention::name(run.mode));
   if (run.mode == attention::Mode::full) return mode + " attention";
@@ -84,170 +48,139 @@ std::string attention_summary(const models::AttentionRun& run) {
   return text;
 }
 
-/// What is to be said of a video that is written. Its latents are let go unless something is wrong with it.
-std::vector<std::string> closing_warnings(const models::GenerateResult& result, const WrittenVideo& written,
-                                          const std::string& of_profile, KeptLatents& kept) {
-  std::vector<std::string> warnings = result.warnings;
-  for (const std::string& warning : {written.note, of_profile})
-    if (!warning.empty()) warnings.push_back(warning);
-  if (const std::string wrong = defect_warning(result.frames, kept); !wrong.empty()) warnings.push_back(wrong);
-  return warnings;
-}
-
-/// What the run took, in the report and its last line.
-void add_costs(RunReport& report, const GenerateOptions& options, const models::GenerateResult& result,
-               at::Device device, const EndSeconds& ends) {
-  report.content["device"] = device.str();
-  report.content["threads"] = at::get_num_threads();
-  report.content["seconds"] = seconds_report(result.seconds, ends);
-  report.content["attention"] = attention_report(result.attention, device);
-  report.content["memory"] = memory_report(device, result.memory);
+std::string summary(const GenerateOptions& options, const models::GenerateResult& result, const EndSeconds& ends,
+                    const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
-  report.last_line = output_summary(options.run, result.frames) + ", " + fixed(ends.total, 1) + " s (text " +
-                     fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " +
-                     fixed(seconds.denoise, 1) + ", decode " + fixed(seconds.decode, 1) + ", write " +
-                     fixed(ends.write, 1) + "), " + attention_summary(result.attention) + ", " +
-                     memory_summary(report.content["memory"]) +
-                     (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
+  return output_summary(options.run, result.frames) + ", " + fixed(ends.total, 1) + " s (text " +
+         fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " + fixed(seconds.denoise, 1) +
+         ", decode " + fixed(seconds.decode, 1) + ", write " + fixed(ends.write, 1) + "), " +
+         attention_summary(result.attention) + ", " + memory_summary(memory) +
+         (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
 }
 
-/// A video as the command line describes it, checked as far as that takes no model.
-struct Planned {
-  const Settings& settings;
-  GenerateOptions options;
+/// The videos of a command line, and what is reported of them.
+class Generation : private JobUser {
+ public:
+  Generation(const std::vector<Settings>& settings, RunReport& report);
+  void run();
+
+ private:
+  bool several() const { return videos_.size() > 1; }
+  void open();
+  void begin(const Video& video) override;
+  void warn(const Video& video, const std::string& warning) override;
+  void kept_checkpoint(const Video& video, int64_t step) override;
+  void kept_latents(const Video& video, const fs::path& latents) override;
+  void written(const Video& video, const Made& made) override;
+  void show();
+
+  RunReport& report_;
+  std::vector<Video> videos_;
+  std::shared_ptr<models::Pipeline> pipeline_;
+  std::string model_;                       // its folder, which may be moved from now on
+  Clock::time_point start_ = Clock::now();  // of this video; of the first one that of the command
+  double open_ = 0;
+  std::vector<std::string> early_;
+  std::set<std::string> told_;  // warnings
+  Progress progress_;
+  const nlohmann::json head_;                              // of the report
+  nlohmann::json video_, made_ = nlohmann::json::array();  // this video's part, and those that are there
 };
 
-std::vector<Planned> plan_videos(const std::vector<Settings>& settings) {
-  std::vector<Planned> videos;
+Generation::Generation(const std::vector<Settings>& settings, RunReport& report)
+    : report_(report), progress_(!settings.front().flag("quiet")), head_(report.content) {
   for (const Settings& each : settings) {
-    videos.push_back({each, read_generate_options(each)});
-    check_outputs(each, videos.back().options.run);
+    Video& video = videos_.emplace_back();
+    video.settings = each;
+    video.options = read_generate_options(each);
+    check_outputs(each, video.options.run);
   }
-  const fs::path& latents = videos.front().options.init_latents;
-  if (latents.empty()) return videos;
-  const at::Tensor initial = load_latents(latents).latents;
-  for (Planned& video : videos) video.options.request.init_latents = initial;
-  return videos;
 }
 
-/// What all videos of a prompt share.
-struct Common {
-  std::shared_ptr<models::Pipeline> pipeline;
-  std::string model;  // its folder, which may be moved from now on
-  std::chrono::steady_clock::time_point start =
-      std::chrono::steady_clock::now();  // of the next video; of the first one that of the command
-  at::Tensor text;                       // of several videos; a single one encodes its own
-  double text_seconds = 0;               // that no video has in its report yet
-  std::vector<std::string> text_warnings;
-  std::set<std::string> told;  // warnings
-};
-
-void open_common(Common& common, std::vector<Planned>& videos) {
-  const GenerateOptions& first = videos.front().options;
-  if (first.run.threads) at::set_num_threads(static_cast<int>(*first.run.threads));
-  common.pipeline = open_pipeline(first.run);
-  common.model = fs::canonical(first.run.model).string();
-  for (Planned& video : videos) settle_options(video.settings, video.options, *common.pipeline);
+void Generation::open() {
+  const RunOptions& run = videos_.front().options.run;
+  if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
+  pipeline_ = open_pipeline(run);
+  model_ = fs::canonical(run.model).string();
+  LoadedLatents latents;
+  for (Video& video : videos_) resolve_video(video, *pipeline_, latents);
+  open_ = seconds_since(start_);
 }
 
-/// Only the text: a denoiser that stayed for the next video might make the decoder work in tiles, and a video of
-/// several is the same as one that is made alone.
-void encode_once(Common& common, const models::GenerateRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
-  models::Pipeline& pipeline = *common.pipeline;
-  pipeline.resolve(request);
-  pipeline.check_weights();
-  if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
-  common.text = pipeline.encode_text(request, &common.text_warnings);
-  pipeline.release_text_encoder();
-  common.text_seconds = seconds_since(start);
+/// What the report says so far, whatever becomes of this video.
+void Generation::show() {
+  report_.content = head_;
+  if (several()) report_.content["videos"] = made_;
+  report_.content.update(video_);
 }
 
-void make_video(const Planned& video, Common& common, RunReport& report) {
-  const auto start = common.start;
-  const Settings& settings = video.settings;
-  GenerateOptions options = video.options;
-  options.request.text = common.text;
-  const std::shared_ptr<models::Pipeline>& pipeline = common.pipeline;
-  report.content["model"] = common.model;
-  const models::GenerateSettings resolved = pipeline->resolve(options.request);
-  report.content["recipe"] = make_recipe(options, resolved, *pipeline);
-  const std::string other_settings = profile_warning(options, resolved);
-  EndSeconds ends{.open = seconds_since(start)};
+void Generation::begin(const Video& video) {
+  video_ = {{"model", model_}, {"recipe", video.recipe}};
+  if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
+  show();
+}
 
-  // The latents are what costs time: they stay on the disk until the video is there.
-  KeptLatents kept(options.save_latents, options.run.output);
-  std::vector<std::string> warnings;
-  Progress progress(!options.run.quiet);
-  const auto warn = [&](const std::string& warning) {
-    progress.clear();
-    if (common.told.insert(warning).second) print_warnings({warning});  // now, while there is time to make room
-    warnings.push_back(warning);
-  };
-  nlohmann::json recipe = report.content["recipe"];
-  const auto save = [&](const models::GenerateResult& denoised) {
-    add_outcome(recipe, denoised);
-    const std::string warning = kept.save(denoised.latents, dump(recipe));
-    if (warning.empty()) {
-      report.recovery =
-          "the latents are kept; turn them into the video with: " + decode_command(settings, options.run, kept.saved());
-    } else {
-      warn(warning);
-    }
-  };
-  models::GenerateObserver observer = observe_video(progress, resolved.num_inference_steps, save);
-  use_checkpoints(options, report, observer, warn);
-  for (const std::string& idle : idle_warnings(settings, options.idle)) warn(idle);
-  for (const std::string& mismatch : recipe_mismatches(settings, report.content["recipe"])) warn(mismatch);
-  for (const std::string& cut : common.text_warnings) warn(cut);
-  for (const std::string& early :
-       {models::frame_count_warning(resolved), unknown_words_warning(options.run.model, {options.request.prompt})})
-    if (!early.empty()) warn(early);
-  models::GenerateResult result = pipeline->generate(options.request, observer);
-  result.seconds.text += std::exchange(common.text_seconds, 0);
+/// What several videos share comes once.
+void Generation::warn(const Video& /*video*/, const std::string& warning) {
+  progress_.clear();
+  if (told_.insert(warning).second) print_warnings({warning});
+}
 
-  progress.stage("write");
-  const auto write_start = std::chrono::steady_clock::now();
-  add_outcome(recipe, result);
-  const WrittenVideo written = write_outputs(options.run, result.frames, dump(recipe), options.request.prompt);
-  progress.clear();
-  const std::vector<std::string> last_warnings = closing_warnings(result, written, other_settings, kept);
-  print_warnings(last_warnings);
-  warnings.insert(warnings.end(), last_warnings.begin(), last_warnings.end());
-  ends.write = seconds_since(write_start);
-  ends.total = seconds_since(start);
+void Generation::written(const Video& video, const Made& made) {
+  progress_.clear();
+  const models::GenerateResult& result = made.result;
+  const double total = seconds_since(start_);
+  const EndSeconds ends{.open = open_, .write = seconds_since(made.write_start), .total = total};
+  report_.recovery.clear();
+  video_["recipe"] = video.recipe;
+  std::vector<std::string> warnings = early_;
+  warnings.insert(warnings.end(), video.warnings.begin(), video.warnings.end());
+  add_output_report(video_, video.options.run, result.frames, made.file, warnings);
+  video_["device"] = pipeline_->device().str();
+  video_["threads"] = at::get_num_threads();
+  video_["seconds"] = seconds_report(result.seconds, ends);
+  video_["attention"] = attention_report(result.attention, pipeline_->device());
+  video_["memory"] = memory_report(pipeline_->device(), result.memory);
+  show();
+  const std::string line = summary(video.options, result, ends, video_.at("memory"));
+  made.latents.check();
+  if (!several()) {
+    report_.last_line = line;
+    return;
+  }
+  report_.last_line += (made_.empty() ? "" : "\n") + line + ", seed " + std::to_string(video.options.request.seed);
+  made_.push_back(std::exchange(video_, nlohmann::json::object()));
+  show();
+  start_ = Clock::now();
+  open_ = 0;
+}
 
-  report.recovery.clear();
-  report.content["recipe"] = recipe;
-  add_output_report(report.content, options.run, result.frames, written, warnings);
-  add_costs(report, options, result, pipeline->device(), ends);
-  kept.check();
-  std::error_code ignored;  // while the latents that were asked for are missing, the checkpoint is their nearest
-  if (options.checkpoint_every > 0) fs::remove(checkpoint_beside(options.run.output), ignored);
+void Generation::kept_checkpoint(const Video& video, int64_t step) {
+  report_.recovery = "run the same command again: it goes on from step " + std::to_string(step) + " in " +
+                     checkpoint_beside(video.options.run.output).string();
+}
+
+void Generation::kept_latents(const Video& video, const fs::path& latents) {
+  report_.recovery = "the latents are kept; turn them into the video with: " +
+                     decode_command(video.settings, video.options.run, latents);
+}
+
+void Generation::run() {
+  open();
+  std::vector<Video*> videos;
+  for (Video& video : videos_) videos.push_back(&video);
+  begin(videos_.front());
+  early_ = early_warnings(videos);
+  for (const std::string& warning : early_) warn(videos_.front(), warning);
+  Job job(*this, progress_, false);
+  job.load(videos, *pipeline_);
+  job.run(videos, *pipeline_);
 }
 
 }  // namespace
 
 void generate(const std::vector<Settings>& settings, RunReport& report) {
-  Common common;
-  std::vector<Planned> videos = plan_videos(settings);
-  open_common(common, videos);
-  if (videos.size() == 1) return make_video(videos.front(), common, report);
-  encode_once(common, videos.front().options.request);
-  const nlohmann::json head = report.content;
-  nlohmann::json made = nlohmann::json::array();
-  std::string lines;
-  for (const Planned& video : videos) {
-    report.content["videos"] = made;  // those that are there, whatever becomes of this one
-    make_video(video, common, report);
-    common.start = std::chrono::steady_clock::now();
-    report.content.erase("videos");
-    for (const auto& [key, value] : head.items()) report.content.erase(key);
-    made.push_back(std::exchange(report.content, head));
-    lines += (lines.empty() ? "" : "\n") + report.last_line + ", seed " + made.back().at("recipe").at("seed").dump();
-  }
-  report.content["videos"] = made;
-  report.last_line = lines;
+  Generation(settings, report).run();
 }
 
 }  // namespace sparsereel::app

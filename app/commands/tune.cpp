@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/commands/finish_video.h"
 #include "app/commands/tune/session.h"
 #include "app/counted.h"
+#include "app/job/write.h"
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 using tuning::Found;
 using tuning::TunePlan;
 
-attention::ProfileSetting made_with(const TunePlan& plan, const models::Pipeline& pipeline) {
-  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+attention::ProfileSetting made_with(const TunePlan& plan, const models::GenerateSettings& settings,
+                                    const models::Pipeline& pipeline) {
   return {.width = settings.width,
           .height = settings.height,
           .frames = settings.num_frames,
@@ -55,11 +55,11 @@ nlohmann::json to_json(const attention::Policy& policy) {
 }
 
 /// Of all that the samples depend on: a search goes on only where that is the same.
-std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, const std::string& model) {
-  const attention::ProfileSetting setting = made_with(plan, pipeline);
-  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+std::string search_key(const TunePlan& plan, const models::GenerateSettings& settings,
+                       const models::Pipeline& pipeline) {
+  const attention::ProfileSetting setting = made_with(plan, settings, pipeline);
   const nlohmann::json key = {{"version", SPARSEREEL_VERSION},
-                              {"model", model},
+                              {"model", pipeline.model_hash()},
                               {"prompts", plan.prompts},
                               {"negative_prompt", *plan.request.negative_prompt},
                               {"seed", plan.request.seed},
@@ -83,8 +83,8 @@ std::string search_key(const TunePlan& plan, const models::Pipeline& pipeline, c
   return models::sha256(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-tuning::SearchLimits limits_of(const TunePlan& plan, const models::Pipeline& pipeline) {
-  const models::GenerateSettings settings = pipeline.resolve(plan.request);
+tuning::SearchLimits limits_of(const TunePlan& plan, const models::GenerateSettings& settings,
+                               const models::Pipeline& pipeline) {
   std::vector<int64_t> latents = models::latents_shape(pipeline.spec(), settings.latent);
   latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = settings.latent.frames;  // as they decode
   return {.layers = static_cast<size_t>(pipeline.spec().layers),
@@ -109,12 +109,12 @@ attention::Bounds kept_bounds(const TunePlan& plan, const attention::Profile& pr
   return {.l1 = rounded_up, .l2 = rounded_up};
 }
 
-attention::Profile make_profile(const TunePlan& plan, const models::Pipeline& pipeline, const Found& found,
-                                const std::string& model) {
+attention::Profile make_profile(const TunePlan& plan, const models::GenerateSettings& settings,
+                                const models::Pipeline& pipeline, const Found& found) {
   attention::Profile profile;
   profile.model = plan.run.model_name;
-  profile.model_sha256 = model;
-  profile.made_with = made_with(plan, pipeline);
+  profile.model_sha256 = pipeline.model_hash();
+  profile.made_with = made_with(plan, settings, pipeline);
   profile.sparsity = 1 - found.work;
   profile.untuned_sparsity = 1 - found.untuned_work;
   const double speedup = found.tuned && found.untuned && found.tuned->step_seconds > 0
@@ -291,25 +291,26 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
   check_sparse_runs(*pipeline);
-  const std::string& model = pipeline->model_hash();
+  pipeline->model_hash();  // before its files may change
   report_warnings(plan.warnings, report);
   report.content["machine"] = machine_report(pipeline->device());
+  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   const fs::path state_file = tuning::state_beside(plan.output);
   const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
-  tuning::TuneState state =
-      tuning::load_state(state_file, search_key(plan, *pipeline, model), fresh, limits_of(plan, *pipeline));
+  tuning::TuneState state = tuning::load_state(state_file, search_key(plan, resolved, *pipeline), fresh,
+                                               limits_of(plan, resolved, *pipeline));
   const size_t resumed_samples = state.sampled.size();
   RunProgress progress(
       !plan.run.quiet, report,
       "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");
   const tuning::Deadline deadline(start, plan.budget_seconds);
-  const Found found = tuning::Session(plan, *pipeline, progress, deadline, state).run();
+  const Found found = tuning::Session(plan, resolved, *pipeline, progress, deadline, state).run();
   progress.clear();
 
-  const attention::Profile profile = make_profile(plan, *pipeline, found, model);
+  const attention::Profile profile = make_profile(plan, resolved, *pipeline, found);
   const std::string missed = missed_floor(plan, found);
   const fs::path output = missed.empty() ? plan.output : tuning::missed_beside(plan.output);
   write_profile(output, profile);

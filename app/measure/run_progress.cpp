@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/commands/finish_video.h"
 #include "app/counted.h"
 #include "app/interrupt.h"
+#include "app/job/write.h"
 #include "app/machine.h"
 #include "app/measure/table.h"
 #include "models/pipeline.h"

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "app/commands/finish_video.h"
+#include "app/counted.h"
 
 namespace sparsereel::app {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "attention/attention.h"
 #include "hilbert/error.h"
+#include "models/request.h"
 
 namespace sparsereel::app {
 
@@ -23,7 +24,7 @@ std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vect
   std::vector<at::Tensor> texts;
   for (const models::GenerateRequest& request : requests) {
     before(static_cast<int64_t>(texts.size()));
-    texts.push_back(pipeline.encode_text(request).to(at::kCPU));
+    texts.push_back(pipeline.encode_text(request, models::resolve_request(request, pipeline.spec())).to(at::kCPU));
   }
   pipeline.release_text_encoder();
   progress.stage("load transformer");

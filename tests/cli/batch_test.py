@@ -1,16 +1,13 @@
-"""`batch`: prompt sets, manifests, resuming, and what is told on the way."""
+"""`batch`: prompt sets, rows that fail alone, and what is told on the way."""
 import json
 import os
 import pty
 import shutil
-import signal
 import subprocess
-import time
 import unittest
-from pathlib import Path
 
 from batch_support import BatchTest
-from support import FAMILY, MODEL, PROGRAM, PROMPT, limited, limited_memory, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, PROMPT, limited_memory
 
 ASKED, MADE = FAMILY.even_latents
 
@@ -237,13 +234,14 @@ class PromptSets(BatchTest):
 
     def test_rows_with_models_of_their_own_take_turns(self):
         other = self.copy_of_the_model()
-        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': str(other)}) + '\n{"prompt": "a", "dtype": "bf16"}\n{"prompt": "a", "model": "nowhere"}\n')
+        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': str(other)}) + '\n{"prompt": "a", "dtype": "bf16"}\n{"prompt": "a", "model": "nowhere"}\n{"prompt": "a", "vae_dtype": "bf16"}\n')
         result = self.batch(file, 'out', '--steps', '2')
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn('nowhere', result.stderr)
         lines = {line['row']: line for line in self.manifest()}
-        self.assertEqual([lines[row]['state'] for row in range(3)], ['done', 'done', 'failed'])
-        self.assertEqual([lines[row]['recipe']['dtype'] for row in range(2)], ['fp32', 'bf16'])
+        self.assertEqual([lines[row]['state'] for row in range(4)], ['done', 'done', 'failed', 'done'])
+        self.assertEqual([lines[row]['recipe']['dtype'] for row in (0, 1, 3)], ['fp32', 'bf16', 'fp32'])
+        self.assertEqual(lines[3]['recipe'].get('vae_dtype'), 'bf16')
 
     def model_of_mixed_up_weights(self):
         """A copy of the model that opens, but whose decoder's file holds the text encoder's tensors."""
@@ -292,182 +290,6 @@ class TwoBars(BatchTest):
         self.assertEqual(process.wait(timeout=60), 0)
         self.assertRegex(text, r'set \[\.+\] 0/2\r\n.*denoise \[#+\.*\] 1/3 .*s/it')
         self.assertRegex(text, r'set \[#+\.+\] 1/2  [0-9.]+ s/it  ETA [0-9:]+\r\n.*denoise')
-
-
-class Resuming(BatchTest):
-    def test_second_run_does_what_is_left_or_changed(self):
-        file = self.prompts(3)
-        self.succeed(self.batch(file, 'out', '--steps', '2'))
-        first = self.videos()
-        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 3)
-        name = sorted(first)[1]
-        (self.folder / 'out' / name).write_bytes(b'overwritten by somebody')
-        report = self.set_report(file, 'out', '--steps', '2')
-        self.assertEqual((report['rendered'], report['skipped']), (1, 2))
-        self.assertEqual(self.videos(), first)
-        rows = file.read_text().splitlines()
-        file.write_text('\n'.join([rows[0], rows[1], rows[2].replace('1234', '4321')]) + '\n')
-        report = self.set_report(file, 'out', '--steps', '2')
-        self.assertEqual((report['rendered'], report['skipped']), (1, 2))
-        self.check_consistent(3)
-
-    def test_encoding_is_part_of_what_a_row_is(self):
-        file = self.prompts(1)
-        self.succeed(self.batch(file, 'out', '--steps', '2'))
-        self.assertEqual(self.set_report(file, 'out', '--steps', '2', '--crf', '30')['rendered'], 1)
-
-    def test_row_is_not_finished_without_its_other_files(self):
-        self.succeed(self.batch(self.write('set.jsonl', '{"prompt": "a"}\n'), 'out', '--steps', '2'))
-        video = self.videos()
-        file = self.write('set.jsonl', '{"prompt": "a", "contact_sheet": "sheet.png", "save_latents": "a.safetensors"}\n')
-        for missing in ('sheet.png', 'a.safetensors'):
-            self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1, missing)
-            self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 1)
-            (self.folder / missing).unlink()
-        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
-        self.assertEqual(self.videos(), video)
-
-    def status(self):
-        report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)['set']
-        return report['rows'], report['done'], report['failed'], report['missing']
-
-    def test_status_is_that_of_the_set_as_it_is_now(self):
-        good, bad = '{"prompt": "a", "output": "a.mp4"}\n', '{"prompt": "a", "output": "a.mp4", "width": 100}\n'
-        other, new = '{"prompt": "b", "output": "b.mp4", "seed": 7}\n', '{"prompt": "c", "output": "c.mp4"}\n'
-        good, bad = (row.replace('}', ', "seed": 5}') for row in (good, bad))
-        for text, rendered, skipped, status in ((good + other, 2, 0, (2, 2, 0, 0)),
-                                                (bad + other, 0, 1, (2, 1, 1, 0)),
-                                                (good + other, 0, 2, (2, 2, 0, 0)),  # edited back
-                                                (new + good + other, 1, 2, (3, 3, 0, 0)),  # in front
-                                                (good + other, 0, 2, (2, 2, 0, 0)),
-                                                (good, 0, 1, (1, 1, 0, 0))):  # shorter
-            result = self.batch(self.write('set.jsonl', text), 'out', '--steps', '2', '--json')
-            report = json.loads(result.stdout)['set']
-            self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped), text)
-            self.assertEqual(self.status(), status, text)
-
-    def test_half_a_manifest_line_counts_for_nothing(self):
-        file = self.prompts(2)
-        self.succeed(self.batch(file, 'out', '--steps', '2'))
-        manifest = self.folder / 'out' / 'manifest.0.jsonl'
-        manifest.write_text(manifest.read_text()[:-30])
-        self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
-        self.check_consistent(2)
-
-    def test_manifest_is_a_file_that_may_be_written(self):
-        (self.folder / 'set.txt').write_text('a red ball\n')
-        manifest = self.folder / 'out' / 'manifest.0.jsonl'
-        manifest.parent.mkdir()
-        manifest.touch(0o444)
-        arguments = ['batch', 'set.txt', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 1]
-        self.fail_with(self.run_program(*arguments), 2, 'manifest.0.jsonl', 'read-only')
-        manifest.unlink()
-        os.mkfifo(manifest)
-        self.fail_with(self.run_program(*arguments, timeout=20), 2, 'manifest.0.jsonl', 'a device or a pipe')
-
-    def test_two_processes_cannot_write_one_manifest(self):
-        file = self.prompts(2)
-        process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '1000'))], cwd=self.folder)
-        try:
-            manifest = self.folder / 'out' / 'manifest.0.jsonl'
-            self.wait_for(lambda: manifest.exists() and f':{manifest.stat().st_ino} ' in Path('/proc/locks').read_text())
-            self.fail_with(self.batch(file, 'out', '--steps', '2'), 2, 'manifest.0.jsonl', 'another process')
-        finally:
-            process.kill()
-            process.wait()
-
-    def test_interrupted_set_keeps_its_videos_and_goes_on(self):
-        file = self.prompts(3)
-        process = subprocess.Popen([PROGRAM, *map(str, self.arguments(file, 'out', '--steps', '60'))], cwd=self.folder, stderr=subprocess.PIPE, text=True)
-        self.wait_for(lambda: list((self.folder / 'out').glob('*.mp4')))
-        process.send_signal(signal.SIGINT)
-        _, text = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, text)
-        self.assertIn('goes on where this run stopped', text)
-        finished = len(self.manifest())
-        self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), finished)
-        report = self.set_report(file, 'out', '--steps', '60')
-        self.assertEqual((report['skipped'], report['rendered']), (finished, 3 - finished))
-        self.check_consistent(3)
-
-    def test_video_that_cannot_be_written_leaves_the_others_alone(self):
-        file = self.prompts(2)
-        self.succeed(self.batch(file, 'out', '--steps', '2'))
-        first = self.videos()
-        longer = self.write('longer.jsonl', file.read_text() + '{"prompt": "more"}\n{"prompt": "less", "frames": 1, "size": "32x32", "crf": 51}\n')
-        result = self.batch(longer, 'out', '--steps', '2', **limited(8000))
-        self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn('could not be written', result.stderr)
-        self.assertIn('1 rendered, 2 were finished before, 1 failed', result.stderr)
-        for name, digest in first.items():
-            self.assertEqual(self.videos()[name], digest)
-        self.succeed(self.batch(longer, 'out', '--steps', '2'))
-        self.check_consistent(4)
-
-    def wait_for(self, condition, seconds=60):
-        end = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.02)
-
-
-class Checkpoints(BatchTest):
-    """A killed `generate` goes on from its last checkpoint, to the same bits."""
-
-    def run_to_step(self, step, *arguments):
-        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', 'clip.mp4', '--quiet', *arguments],
-                                   cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
-        end = time.monotonic() + 60
-        while time.monotonic() < end and process.poll() is None:
-            if checkpoint.exists() and json.loads(read_safetensors(checkpoint)['__metadata__']['run'])['step'] >= step:
-                break
-            time.sleep(0.001)
-        process.kill()
-        process.wait()
-        # The kill may have hit the writing of the next checkpoint: nothing of the process is left to remove that.
-        (self.folder / f'.clip.mp4.checkpoint.{process.pid}.partial.safetensors').unlink(missing_ok=True)
-        self.assertTrue(checkpoint.exists())
-        self.assertFalse((self.folder / 'clip.mp4').exists())
-
-    def test_killed_run_goes_on_to_the_same_video(self):
-        for scheduler in FAMILY.samplers:
-            options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1']
-            self.succeed(self.generate(*options, '-o', 'whole.mp4'))
-            self.run_to_step(10, '--checkpoint-every', '5', *options)
-            report = self.report(*options, '--checkpoint-every', '5', '-o', 'clip.mp4')
-            self.assertGreaterEqual(report['resumed_at_step'], 10)
-            self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes(), scheduler)
-            self.assertEqual(self.names(), ['clip.mp4', 'whole.mp4'])
-            (self.folder / 'clip.mp4').unlink()
-
-    def test_run_killed_while_decoding_makes_the_same_video(self):
-        options = ['--steps', '3', '--frames', '49', '--topk', '0.3', '--threads', '1']
-        self.succeed(self.generate(*options, '-o', 'whole.mp4'))
-        self.run_to_step(3, '--checkpoint-every', '1', *options)
-        whole, report = self.report(*options, '-o', 'again.mp4'), self.report(*options, '--checkpoint-every', '1', '-o', 'clip.mp4')
-        self.assertEqual(report['resumed_at_step'], 3)
-        self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
-        for field in ('kernel', 'sparsity', 'calls'):
-            self.assertEqual(report['attention'][field], whole['attention'][field], field)
-
-    def test_checkpoint_of_another_run_is_not_used(self):
-        self.run_to_step(2, '--checkpoint-every', '2', '--steps', '150')
-        result = self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
-        self.assertIn('other settings', result.stderr)
-
-    def test_checkpoint_that_cannot_be_written_is_a_warning(self):
-        for output in ('clip.mp4', 'out/0000-a.mp4'):
-            (self.folder / (output + '.checkpoint.safetensors') / 'x').mkdir(parents=True)
-        for result in (self.generate('--checkpoint-every', '1', '--steps', '3', '-o', 'clip.mp4'),
-                       self.batch(self.write('set.txt', 'a\n'), 'out', '--checkpoint-every', '1', '--steps', '3')):
-            self.succeed(result)
-            self.assertEqual(result.stderr.count('the denoising is not kept while it runs'), 1, result.stderr)
-
-    def test_damaged_checkpoint_is_not_used(self):
-        (self.folder / 'clip.mp4.checkpoint.safetensors').write_bytes(b'\x08\0\0\0\0\0\0\0{"a": 1}')
-        result = self.succeed(self.generate('--checkpoint-every', '2', '-o', 'clip.mp4'))
-        self.assertIn('clip.mp4.checkpoint.safetensors is not used', result.stderr)
 
 
 if __name__ == '__main__':

@@ -24,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error failure(const fs::path& path, int error) {
+/// What the set cannot go on after.
+models::DiskError failure(const fs::path& path, int error) {
   const Error plain = models::write_failure(path, error);
   return {plain.exit_code(), plain.what(), plain.remedy() + ", then run the same command again: finished videos stay"};
 }

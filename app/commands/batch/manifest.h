@@ -50,7 +50,8 @@ class ManifestWriter {
   ManifestWriter(const ManifestWriter&) = delete;
   ManifestWriter& operator=(const ManifestWriter&) = delete;
 
-  /// Appends one line and flushes it to the disk. Throws Error, and takes back what was written, when it does not fit.
+  /// Appends one line and flushes it to the disk. Throws models::DiskError, and takes back what was written, when it
+  /// does not fit.
   void append(const nlohmann::json& line);
 
  private:

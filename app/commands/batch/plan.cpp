@@ -13,16 +13,12 @@
 
 #include "app/commands/batch/names.h"
 #include "app/file_hash.h"
-#include "app/latents.h"
 #include "app/outputs.h"
-#include "app/recipe.h"
-#include "app/report.h"
 #include "app/text_file.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"
-#include "models/frames.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -30,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Runs a part of a row's planning; what is wrong becomes the row's.
-void attempt(PlannedRow& row, const std::function<void()>& part) {
-  if (!row.cause.empty()) return;
+void attempt(Video& row, const std::function<void()>& part) {
+  if (row.failure) return;
   try {
     part();
   } catch (const Error& error) {
@@ -55,16 +51,16 @@ bool has_own_seed(const PromptRow& row, const Settings& settings) {
 }
 
 /// Processes that share a machine's GPUs take one each, unless the device is named.
-void choose_device(PlannedRow& row, const Share& share) {
+void choose_device(Video& row, const Share& share) {
   const std::string device = row.settings.text("device", "auto");
   if (!share.local_rank || (device != "auto" && device != "cuda") || !models::cuda_available()) return;
   const auto count = at::detail::getCUDAHooks().deviceCount();
   row.options.run.device = "cuda:" + std::to_string(*share.local_rank % std::max<int64_t>(count, 1));
 }
 
-PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, const BatchOptions& options,
-                const Share& share) {
-  PlannedRow planned;
+Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const BatchOptions& options,
+           const Share& share) {
+  Video planned;
   planned.index = index;
   planned.place = name_of_input(options.set) + ":" + std::to_string(row.line);
   attempt(planned, [&] {
@@ -80,9 +76,9 @@ PlannedRow plan(const PromptRow& row, int64_t index, const SetSettings& set, con
     choose_device(planned, share);
   });
   const auto named = row.values.find("output");
-  const std::string prompt = planned.cause.empty() ? planned.options.request.prompt : "";
-  planned.output = named != row.values.end() ? named->second : video_name(index, prompt, "." + options.format);
-  planned.options.run.output = options.folder / planned.output;
+  const std::string prompt = planned.failure ? "" : planned.options.request.prompt;
+  planned.options.run.output =
+      options.folder / (named != row.values.end() ? named->second : video_name(index, prompt, "." + options.format));
   return planned;
 }
 
@@ -136,7 +132,7 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
 }
 
 /// By the row's own values: what is wrong with them may have kept them from being merged.
-void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned) {
+void add_files(FileTable& files, const PromptRow& row, const Video& planned) {
   for (const auto& [key, value] : row.values) {
     const OptionSpec& option = *find_option(key);
     if (is_read(option)) files.reads(planned.place + " " + key, value);
@@ -149,50 +145,39 @@ void add_files(FileTable& files, const PromptRow& row, const PlannedRow& planned
 
 }  // namespace
 
-void PlannedRow::fail(const Error& error) {
-  cause = settings.with_place(error).what();
-  const std::string file = place.substr(0, place.rfind(':') + 1);
-  if (!cause.starts_with(file)) cause.insert(0, place + ": ");
-  remedy = error.remedy();
-}
-
-std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
-                                  const BatchOptions& options, const Share& share) {
-  std::vector<PlannedRow> planned;
+std::vector<Video> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
+                             const Share& share) {
+  std::vector<Video> planned;
   FileTable files;
   add_files(files, set, options, share);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
-    PlannedRow row = plan(rows[i], index, set, options, share);
+    Video row = plan(rows[i], index, set, options, share);
     add_files(files, rows[i], row);
     if (index % share.size == share.rank) planned.push_back(std::move(row));
   }
   return planned;
 }
 
-std::string pipeline_key(const PlannedRow& row) {
+std::string pipeline_key(const Video& row) {
   const RunOptions& run = row.options.run;
-  if (!row.cause.empty()) return {};
-  return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + (run.offload ? "offload" : "");
+  if (row.failure) return {};
+  return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + run.vae_dtype + "\n" +
+         (run.offload ? "offload" : "");
 }
 
-void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
+std::string name_of(const Video& row) {
+  return row.options.run.output.filename().string();
+}
+
+void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& loaded) {
   attempt(row, [&] {
-    GenerateOptions& options = row.options;
+    const GenerateOptions& options = row.options;
     if (output_kind(options.run.output) == OutputKind::png_folder)
-      throw bad_input("the output " + row.output + " is a folder of PNGs",
+      throw bad_input("the output " + name_of(row) + " is a folder of PNGs",
                       "a set's videos are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
     check_outputs(row.settings, options.run);
-    settle_options(row.settings, options, pipeline);
-    row.told = idle_warnings(row.settings, options.idle);
-    models::GenerateRequest request = options.request;
-    if (!options.init_latents.empty()) request.init_latents = load_latents(options.init_latents).latents;
-    const models::GenerateSettings resolved = pipeline.resolve(request);
-    for (const std::string& warning : {profile_warning(options, resolved), models::frame_count_warning(resolved)})
-      if (!warning.empty()) row.told.push_back(warning);
-    row.recipe = make_recipe(options, resolved, pipeline);
-    for (const std::string& warning : recipe_mismatches(row.settings, row.recipe)) row.told.push_back(warning);
-    row.identity = recipe_identity(row.recipe, options);
+    resolve_video(row, pipeline, loaded);
     // Files beside the video make no other recipe, but the row is not finished without them.
     if (!options.run.contact_sheet.empty() || !options.save_latents.empty())
       row.identity = models::sha256(row.identity + "\n" + options.run.contact_sheet.string() + "\n" +
@@ -200,9 +185,8 @@ void resolve_row(PlannedRow& row, const models::Pipeline& pipeline) {
   });
 }
 
-const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
-                                   const fs::path& folder) {
-  const fs::path video = folder / row.output;
+const ManifestEntry* find_finished(const Video& row, const std::vector<ManifestEntry>& entries) {
+  const fs::path& video = row.options.run.output;
   std::error_code error;
   const uint64_t bytes = fs::file_size(video, error);
   if (error || row.identity.empty()) return nullptr;
@@ -210,7 +194,7 @@ const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<Mani
     if (!file.empty() && !fs::is_regular_file(file, error)) return nullptr;
   std::string hash;  // of the file, once it is worth reading
   const auto found = std::find_if(entries.rbegin(), entries.rend(), [&](const ManifestEntry& entry) {
-    if (entry.state != "done" || entry.output != row.output || entry.identity != row.identity || entry.bytes != bytes)
+    if (entry.state != "done" || entry.output != name_of(row) || entry.identity != row.identity || entry.bytes != bytes)
       return false;
     if (hash.empty()) hash = sha256_of_file(video);
     return entry.sha256 == hash;
@@ -218,9 +202,9 @@ const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<Mani
   return found == entries.rend() ? nullptr : &*found;
 }
 
-void remove_leftovers(const std::vector<PlannedRow>& rows) {
+void remove_leftovers(const std::vector<Video>& rows) {
   std::map<fs::path, std::set<std::string>> names;  // of the rows' files, by folder
-  for (const PlannedRow& row : rows) {
+  for (const Video& row : rows) {
     for (const fs::path& file : {row.options.run.output, row.options.run.contact_sheet, row.options.save_latents})
       if (!file.empty()) names[fs::absolute(file).parent_path()].insert(file.filename().string());
   }

@@ -1,16 +1,15 @@
-// Rows of a prompt set -> what each one's video will be, checked before anything is rendered.
+// Rows of a prompt set -> videos, checked before anything is rendered.
 #pragma once
 
 #include <filesystem>
-#include <memory>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/prompt_set.h"
 #include "app/commands/batch/share.h"
-#include "app/options.h"
+#include "app/job/video.h"
 
 namespace sparsereel::app::sets {
 
@@ -29,42 +28,27 @@ struct SetSettings {
   Settings merged;  // of the two and the model's config
 };
 
-struct PlannedRow {
-  int64_t index = 0;   // in the set, from 0
-  std::string place;   // "set.csv:3"
-  std::string output;  // the video's name in the folder
-  Settings settings;
-  GenerateOptions options;
-  nlohmann::json recipe;              // resolved; empty where the row is bad
-  std::string identity;               // likewise
-  at::Tensor text;                    // its embeddings, on the CPU
-  std::vector<std::string> told;      // warnings that come before the work
-  std::vector<std::string> warnings;  // and those of the work
-  int64_t resumed_at_step = 0;
-  std::string cause, remedy;  // why the row is bad, with the place of the row or of its value; empty: it is not
-
-  void fail(const Error& error);
-};
-
-/// Merges the settings of this share's rows and names their videos. Rows whose own values are impossible are kept with
-/// their cause. Throws Error for what concerns the whole set: a file that a row or the report would write and that
+/// The videos of this share's rows, with merged settings and a name each. Rows whose own values are impossible are kept
+/// as failed. Throws Error for what concerns the whole set: a file that a row or the report would write and that
 /// another row writes, or any reads. Nothing is written yet.
-std::vector<PlannedRow> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set,
-                                  const BatchOptions& options, const Share& share);
+std::vector<Video> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
+                             const Share& share);
 
 /// What only one pipeline at a time can serve: model, device, dtype and offload. Rows that are bad already share one.
-std::string pipeline_key(const PlannedRow& row);
+std::string pipeline_key(const Video& row);
 
-/// Checks the row against its model and fills in recipe and identity; an Error becomes the row's cause.
-void resolve_row(PlannedRow& row, const models::Pipeline& pipeline);
+/// Its name in the folder.
+std::string name_of(const Video& row);
+
+/// Checks the row's outputs and resolves it; an Error becomes its failure.
+void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& loaded);
 
 /// The line that says that this very video is finished, where its files are still there and the video is what was
 /// written; null where there is none.
-const ManifestEntry* find_finished(const PlannedRow& row, const std::vector<ManifestEntry>& entries,
-                                   const std::filesystem::path& folder);
+const ManifestEntry* find_finished(const Video& row, const std::vector<ManifestEntry>& entries);
 
 /// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents; nobody else may be
 /// rendering them.
-void remove_leftovers(const std::vector<PlannedRow>& rows);
+void remove_leftovers(const std::vector<Video>& rows);
 
 }  // namespace sparsereel::app::sets

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "app/commands/batch/manifest.h"
-#include "app/commands/finish_video.h"
 #include "app/counted.h"
+#include "app/job/write.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::sets {

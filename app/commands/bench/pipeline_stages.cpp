@@ -40,8 +40,9 @@ class TemporaryFolder {
 
 }  // namespace
 
-PipelineStages::PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress)
-    : plan_(plan), pipeline_(pipeline), progress_(progress) {
+PipelineStages::PipelineStages(const PipelinePlan& plan, const models::GenerateSettings& settings,
+                               models::Pipeline& pipeline, RunProgress& progress)
+    : plan_(plan), settings_(settings), pipeline_(pipeline), progress_(progress) {
   const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
   warmup_ = plan.warmup.value_or(cpu ? 1 : 2);
   repetitions_ = plan.repetitions.value_or(cpu ? 1 : 3);
@@ -72,7 +73,7 @@ StageRow PipelineStages::shared_row(const std::string& stage, const std::vector<
 void PipelineStages::measure_text() {
   progress_.stage("text");
   models::reset_peak_memory(pipeline_.device());
-  const auto encode = [this] { text_ = pipeline_.encode_text(plan_.request); };
+  const auto encode = [this] { text_ = pipeline_.encode_text(plan_.request, settings_); };
   if (pipeline_.streams_text_encoder()) {
     before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
     return;
@@ -95,7 +96,7 @@ void PipelineStages::attempt(Entry& entry, const std::function<void()>& call) {
 }
 
 void PipelineStages::restart(Entry& entry) {
-  entry.denoising = pipeline_.start_denoising(entry.request, text_);
+  entry.denoising = pipeline_.start_denoising(entry.request, settings_, text_);
 }
 
 void PipelineStages::warm_up(Entry& entry) {
@@ -143,7 +144,7 @@ void PipelineStages::measure_steps() {
     entries_.push_back(std::move(entry));
   }
   progress_.stage("denoise");
-  const int64_t steps = plan_.request.num_inference_steps.value_or(plan_.video_steps);
+  const int64_t steps = settings_.num_inference_steps;
   for (int64_t round = 0; round < repetitions_ * steps; ++round) {
     progress_.round(round, repetitions_ * steps);
     for (Entry* entry : running())

@@ -15,7 +15,9 @@ namespace sparsereel::app::bench {
 
 class PipelineStages {
  public:
-  PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress);
+  /// `settings`: what the plan's request resolved to.
+  PipelineStages(const PipelinePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
+                 RunProgress& progress);
 
   /// Loads and runs the text encoder, then lets it go.
   void measure_text();
@@ -57,6 +59,7 @@ class PipelineStages {
   std::vector<Entry*> running();
 
   const PipelinePlan& plan_;
+  models::GenerateSettings settings_;
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   int64_t warmup_, repetitions_;

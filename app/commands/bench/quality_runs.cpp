@@ -37,12 +37,9 @@ at::Tensor on_host(const at::Tensor& latents) {
 
 }  // namespace
 
-QualityRuns::QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Judge* judge)
-    : plan_(plan),
-      pipeline_(pipeline),
-      progress_(progress),
-      judge_(judge),
-      steps_(pipeline.resolve(plan.request).num_inference_steps) {
+QualityRuns::QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
+                         RunProgress& progress, const Judge* judge)
+    : plan_(plan), settings_(settings), pipeline_(pipeline), progress_(progress), judge_(judge) {
   for (const Combination& combination : plan.grid.combinations) entries_.emplace_back().row.combination = combination;
 }
 
@@ -61,15 +58,15 @@ void QualityRuns::encode_prompts() {
 }
 
 std::unique_ptr<models::Denoising> QualityRuns::start(const models::GenerateRequest& request, size_t prompt) {
-  return pipeline_.start_denoising(request, texts_[prompt].to(pipeline_.device()));
+  return pipeline_.start_denoising(request, settings_, texts_[prompt].to(pipeline_.device()));
 }
 
 std::unique_ptr<models::Denoising> QualityRuns::run(const models::GenerateRequest& request, size_t prompt) {
   const auto videos = static_cast<int64_t>(plan_.prompts.size() * (1 + entries_.size()));
-  const int64_t before = videos_++ * steps_;
+  const int64_t before = videos_++ * settings_.num_inference_steps;
   auto denoising = start(request, prompt);
   while (!denoising->finished()) {
-    progress_.round(before + denoising->done(), videos * steps_);
+    progress_.round(before + denoising->done(), videos * settings_.num_inference_steps);
     denoising->step();
   }
   return denoising;
@@ -102,10 +99,10 @@ void QualityRuns::denoise() {
 
 /// As many as asked for beyond the dense steps, so that both kinds of steps are among them.
 int64_t QualityRuns::rounds_to_time() const {
-  if (!plan_.timed_steps) return steps_;
+  if (!plan_.timed_steps) return settings_.num_inference_steps;
   int64_t dense = 0;
   for (const Entry& entry : entries_) dense = std::max(dense, entry.row.combination.policy.dense_steps);
-  return *plan_.timed_steps == 0 ? 0 : std::min(steps_, dense + *plan_.timed_steps);
+  return *plan_.timed_steps == 0 ? 0 : std::min(settings_.num_inference_steps, dense + *plan_.timed_steps);
 }
 
 /// A contender's run of the first prompt.
@@ -136,10 +133,11 @@ void QualityRuns::time_steps() {
       if (round >= 0) turns.milliseconds.push_back(taken);
     }
   }
-  full_step_ms_ = step_milliseconds(all.front().milliseconds, 0, steps_);
+  full_step_ms_ = step_milliseconds(all.front().milliseconds, 0, settings_.num_inference_steps);
   for (const Turns& turns : all) {
     if (turns.row == nullptr) continue;
-    turns.row->step_ms = step_milliseconds(turns.milliseconds, turns.row->combination.policy.dense_steps, steps_);
+    turns.row->step_ms =
+        step_milliseconds(turns.milliseconds, turns.row->combination.policy.dense_steps, settings_.num_inference_steps);
     turns.row->full_step_ms = full_step_ms_;
   }
 }

@@ -22,8 +22,9 @@ struct Picture {
 
 class QualityRuns {
  public:
-  /// `judge`: null where nobody judges.
-  QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Judge* judge);
+  /// `settings`: what the plan's request resolved to. `judge`: null where nobody judges.
+  QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
+              RunProgress& progress, const Judge* judge);
 
   void encode_prompts();
   /// For each prompt by full attention and by every combination, from one noise. What a combination cannot do becomes
@@ -57,10 +58,10 @@ class QualityRuns {
   std::optional<Verdict> judge(const at::Tensor& frames, size_t prompt) const;
 
   const QualityPlan& plan_;
+  models::GenerateSettings settings_;
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   const Judge* judge_;
-  int64_t steps_;
   int64_t videos_ = 0;             // begun
   std::vector<at::Tensor> texts_;  // CPU, one a prompt
   std::vector<at::Tensor> full_;   // latents, one a prompt

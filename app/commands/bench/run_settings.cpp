@@ -1,4 +1,4 @@
-// Resolves the request and names it; see run_settings.h.
+// Names what a run resolved to; see run_settings.h.
 #include "app/commands/bench/run_settings.h"
 
 #include "app/counted.h"
@@ -16,8 +16,7 @@ nlohmann::json architecture_of(const models::ModelFolder& folder) {
 }
 
 nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest& request,
-                            const models::Pipeline& pipeline) {
-  const models::GenerateSettings settings = pipeline.resolve(request);
+                            const models::GenerateSettings& settings, const models::Pipeline& pipeline) {
   const models::ModelSpec& spec = pipeline.spec();
   const double tokens = models::token_count(spec, settings.latent, settings.max_sequence_length);
   return {{"model", run.model_name},

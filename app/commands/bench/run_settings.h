@@ -13,7 +13,7 @@ nlohmann::json architecture_of(const models::ModelFolder& folder);
 
 /// Model, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy.
 nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest& request,
-                            const models::Pipeline& pipeline);
+                            const models::GenerateSettings& settings, const models::Pipeline& pipeline);
 
 /// "NVIDIA H200, random weights of some.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2), 4
 /// steps, seed 42"

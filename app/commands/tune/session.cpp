@@ -48,14 +48,14 @@ attention::Policy policy_with(const Found& found, const DenseStart& dense, const
 
 }  // namespace
 
-Session::Session(const TunePlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Deadline& deadline,
-                 TuneState& state)
+Session::Session(const TunePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
+                 RunProgress& progress, const Deadline& deadline, TuneState& state)
     : plan_(plan),
+      settings_(settings),
       pipeline_(pipeline),
       progress_(progress),
       deadline_(deadline),
       state_(state),
-      steps_(pipeline.resolve(plan.request).num_inference_steps),
       selection_rows_(plan.selection_rows(pipeline.device())) {}
 
 models::GenerateRequest Session::request_of(int64_t prompt) const {
@@ -81,7 +81,7 @@ bool Session::has_enough() const {
 /// Returns whether all samples that were planned are there.
 bool Session::sample_heads() {
   for (int64_t prompt = 0; prompt < static_cast<int64_t>(plan_.prompts.size()); ++prompt) {
-    std::vector<int64_t> missing = plan_.sampled_steps(static_cast<size_t>(prompt), steps_);
+    std::vector<int64_t> missing = plan_.sampled_steps(static_cast<size_t>(prompt), settings_.num_inference_steps);
     std::erase_if(missing, [&](int64_t step) { return state_.sampled.contains({prompt, step}); });
     const bool wants_video = prompt < plan_.videos && !state_.latents.contains(prompt);
     if (missing.empty() && !wants_video) continue;
@@ -97,10 +97,11 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
                   std::to_string(plan_.prompts.size()));
   models::GenerateRequest request = request_of(prompt);
   request.attention_mode = attention::Mode::full;
-  const auto denoising = pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)].to(pipeline_.device()));
+  const auto denoising =
+      pipeline_.start_denoising(request, settings_, texts_[static_cast<size_t>(prompt)].to(pipeline_.device()));
   HeadTrials trials(plan_.request.attention_policy, selection_rows_, [this] { poll(); });
   const HeadSearch fresh(plan_.request.attention_policy.defaults, plan_.bounds);
-  const int64_t end = to_the_end || steps.empty() ? steps_ : steps.back() + 1;
+  const int64_t end = to_the_end || steps.empty() ? settings_.num_inference_steps : steps.back() + 1;
   while (denoising->done() < end) {
     if (has_enough() && deadline_.elapsed() > kSamplingShare * deadline_.seconds()) return false;
     deadline_.check();
@@ -166,10 +167,11 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
       models::GenerateRequest request = request_of(prompt);
       request.attention_mode = attention::Mode::sparse;
       request.attention_policy = policy;
-      runs.push_back(pipeline_.start_denoising(request, texts_[static_cast<size_t>(prompt)].to(pipeline_.device())));
+      runs.push_back(
+          pipeline_.start_denoising(request, settings_, texts_[static_cast<size_t>(prompt)].to(pipeline_.device())));
     }
-    for (int64_t step = 0; step < steps_; ++step) {
-      progress_.round(prompt * steps_ + step, videos * steps_);
+    for (int64_t step = 0; step < settings_.num_inference_steps; ++step) {
+      progress_.round(prompt * settings_.num_inference_steps + step, videos * settings_.num_inference_steps);
       for (size_t i = 0; i < runs.size(); ++i) {
         deadline_.check();
         runs[i]->load_expert();  // no part of the step
@@ -182,7 +184,7 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
   for (VideoFigures& each : figures) {
     each.psnr /= count;
     each.ssim /= count;
-    each.step_seconds /= count * static_cast<double>(steps_);
+    each.step_seconds /= count * static_cast<double>(settings_.num_inference_steps);
   }
   if (!state_.untuned) state_.untuned = figures[0];
   return {.start = start, .figures = figures[1], .untuned_step_seconds = figures[0].step_seconds};
@@ -191,7 +193,8 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
 /// About what a check of that many videos takes: two runs of the denoiser for each that is decoded.
 double Session::check_seconds(int64_t videos) const {
   const double step = state_.untuned ? state_.untuned->step_seconds : state_.full_step_seconds;
-  return static_cast<double>(videos) * (2 * step * static_cast<double>(steps_) + decode_seconds_);
+  return static_cast<double>(videos) *
+         (2 * step * static_cast<double>(settings_.num_inference_steps) + decode_seconds_);
 }
 
 bool Session::passes(const VideoFigures& figures) const {
@@ -237,10 +240,12 @@ void Session::fall_back(Found& found, const std::string& reason) const {
 bool Session::compare_videos(Found& found) {
   progress_.stage("compare videos");
   const attention::Policy& untuned = plan_.request.attention_policy;
-  const DenseSearch untuned_search(attention::layer_work(untuned_choices(state_.heads)), steps_, 1);
+  const DenseSearch untuned_search(attention::layer_work(untuned_choices(state_.heads)), settings_.num_inference_steps,
+                                   1);
   found.untuned_work = untuned_search.work({.steps = untuned.dense_steps, .layers = untuned.dense_layers});
   // A floor that was asked for is worth any number of dense steps.
-  DenseSearch search(attention::layer_work(found.heads), steps_, plan_.floor_asked() ? 1 : found.untuned_work);
+  DenseSearch search(attention::layer_work(found.heads), settings_.num_inference_steps,
+                     plan_.floor_asked() ? 1 : found.untuned_work);
   found.work = search.work({});
   const auto samples = static_cast<int64_t>(state_.sampled.size());
   if (state_.checked_samples != samples) {  // with more samples the heads' choices are others

@@ -50,8 +50,9 @@ struct Found {
 
 class Session {
  public:
-  Session(const TunePlan& plan, models::Pipeline& pipeline, RunProgress& progress, const Deadline& deadline,
-          TuneState& state);
+  /// `settings`: what the plan's request resolved to.
+  Session(const TunePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
+          RunProgress& progress, const Deadline& deadline, TuneState& state);
 
   /// Throws Error where the budget ends before every head was measured once.
   Found run();
@@ -75,11 +76,12 @@ class Session {
   void save() const;
 
   const TunePlan& plan_;
+  models::GenerateSettings settings_;
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   const Deadline& deadline_;
   TuneState& state_;
-  int64_t steps_, selection_rows_;
+  int64_t selection_rows_;
   std::vector<at::Tensor> texts_;
   std::map<int64_t, at::Tensor> references_;  // prompt -> frames of full attention
   double decode_seconds_ = 0;

@@ -71,9 +71,23 @@ TEST(Pipeline, WarnsOfEachPromptThatIsCut) {
   request.negative_prompt = std::string(59, 'a') + "\u20ac and more";  // the 60th byte is inside a character
   request.max_sequence_length = 2;
   std::vector<std::string> warnings;
-  Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto")->encode_text(request, &warnings);
+  const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  pipeline->encode_text(request, pipeline->resolve(request), &warnings);
   EXPECT_THAT(warnings, ElementsAre("the negative prompt was cut to 2 tokens: \"" + std::string(59, 'a') + "...\"",
                                     StartsWith("the prompt was cut to 2 tokens: \"a red circle")));
+}
+
+TEST(Pipeline, ResolvesARequestOnce) {
+  const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  GenerateRequest request;
+  request.num_inference_steps = 1;
+  request.decode = false;
+  const GenerateSettings settings = pipeline->resolve(request);
+  request.width = request.height = request.num_frames = 1'000'000'001;  // no model's, and more than any memory
+  EXPECT_THROW(pipeline->generate(request), Error);
+  const GenerateResult result = pipeline->generate(request, settings);
+  EXPECT_EQ(result.settings.width, settings.width);
+  EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), settings.latent)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What `generate` and `decode` do alike once there are frames: write the outputs and say what was written.
+// Once there are frames: the outputs, and what to say of them.
 #pragma once
 
 #include <string>
@@ -27,7 +27,5 @@ std::string output_summary(const RunOptions& run, const at::Tensor& frames);
 /// "peak memory 1.3 GiB"
 std::string memory_summary(const nlohmann::json& memory);
 void print_warnings(const std::vector<std::string>& warnings);
-/// A number with `digits` decimals.
-std::string fixed(double value, int digits);
 
 }  // namespace sparsereel::app

@@ -1,10 +1,8 @@
-// Writes a run's outputs; see finish_video.h.
-#include "app/commands/finish_video.h"
+// Writes a run's outputs; see write.h.
+#include "app/job/write.h"
 
 #include <ATen/ATen.h>
 
-#include <array>
-#include <cstdio>
 #include <iostream>
 #include <set>
 
@@ -81,12 +79,6 @@ std::string memory_summary(const nlohmann::json& memory) {
 
 void print_warnings(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
-}
-
-std::string fixed(double value, int digits) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
 }
 
 }  // namespace sparsereel::app

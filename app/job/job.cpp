@@ -1,0 +1,197 @@
+// Text, denoising and writing of each video; see job.h.
+#include "app/job/job.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <utility>
+
+#include "app/clock.h"
+#include "app/denoising_checkpoint.h"
+#include "app/interrupt.h"
+#include "app/report.h"
+#include "models/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+template <typename Part>
+std::optional<Error> Job::attempt(const Part& part) const {
+  if (set_) return failure_of_part(part);
+  part();
+  return std::nullopt;
+}
+
+void Job::fail(Video& video, const Error& error, const fs::path& latents) {
+  collect();  // the user hears of one video at a time
+  video.fail(error, latents);
+  user_.failed(video);
+}
+
+void Job::warn(Video& video, const std::string& warning) {
+  video.warnings.push_back(warning);
+  user_.warn(video, warning);
+}
+
+void Job::load(const std::vector<Video*>& videos, models::Pipeline& pipeline) {
+  pipeline.check_weights();
+  progress_.stage("text");
+  models::reset_peak_memory(pipeline.device());
+  const auto start = Clock::now();
+  if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
+  models::synchronize(pipeline.device());
+  videos.front()->text_cost.load = seconds_since(start);
+  std::map<TextKey, const Video*> encoded;
+  for (size_t i = 0; i < videos.size(); ++i) {
+    if (set_ && interrupted()) throw models::Cancelled{};
+    const auto failure = attempt([&] { encode(*videos[i], encoded, pipeline); });
+    if (failure) fail(*videos[i], *failure, {});
+    progress_.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
+  }
+  pipeline.release_text_encoder();
+  videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());
+  if (!set_) return;
+  progress_.stage("load");
+  pipeline.load_transformer();
+  pipeline.load_vae();
+}
+
+/// The same text once; each of its videos has the warnings.
+void Job::encode(Video& video, std::map<TextKey, const Video*>& encoded, models::Pipeline& pipeline) {
+  const models::GenerateRequest& request = video.options.request;
+  const Video*& first = encoded[{request.prompt, *request.negative_prompt, video.resolved.max_sequence_length,
+                                 video.resolved.guidance_scale > 1}];
+  std::vector<std::string> warnings;
+  if (first == nullptr) {
+    const auto start = Clock::now();
+    video.text = pipeline.encode_text(request, video.resolved, &warnings).to(at::kCPU);
+    video.text_cost.encode = seconds_since(start);
+    first = &video;
+  } else {
+    video.text = first->text;
+    warnings = first->warnings;  // there are no others yet
+  }
+  for (const std::string& warning : warnings) warn(video, warning);
+}
+
+void Job::run(const std::vector<Video*>& videos, models::Pipeline& pipeline) {
+  try {
+    for (Video* video : videos)
+      if (video->text.defined()) make(*video, pipeline);
+    collect();
+  } catch (const models::Cancelled&) {
+    collect();  // throws where it was not the user who stopped the run, but a video that could not be written
+    throw;
+  }
+}
+
+void Job::make(Video& video, models::Pipeline& pipeline) {
+  const auto kept = std::make_shared<KeptLatents>(video.options.save_latents, video.options.run.output);
+  models::GenerateResult result;
+  const auto failure = attempt([&] { result = render(video, pipeline, *kept); });
+  video.text.reset();
+  if (failure) return fail(video, *failure, kept->saved());
+  collect();
+  written_ = std::async(set_ ? std::launch::async : std::launch::deferred,
+                        [this, &video, result = std::move(result), kept] { return write(video, result, *kept); });
+  if (!set_) collect();
+}
+
+models::GenerateResult Job::render(Video& video, models::Pipeline& pipeline, KeptLatents& kept) {
+  models::GenerateRequest request = video.options.request;
+  request.text = video.text;
+  request.keep_transformer = set_;
+  models::GenerateObserver observer = observe(video, kept);
+  use_checkpoints(video, request, observer);
+  user_.begin(video);
+  models::GenerateResult result = pipeline.generate(request, video.resolved, observer);
+  result.seconds.load_text_encoder = video.text_cost.load;
+  result.seconds.text = video.text_cost.encode;
+  result.memory.text = video.text_cost.bytes;
+  add_outcome(video.recipe, result);
+  return result;
+}
+
+models::GenerateObserver Job::observe(Video& video, KeptLatents& kept) {
+  models::GenerateObserver observer = app::observe(progress_, video.resolved.num_inference_steps);
+  observer.cancelled = [this] { return interrupted() || write_failed_; };
+  observer.stage = [this, cancelled = observer.cancelled](const std::string& stage) {
+    if (stage == "denoise" && cancelled()) throw models::Cancelled{};  // before it is shown that steps have begun
+    progress_.stage(stage);
+  };
+  // The latents are what costs time: they stay on the disk until the video is there.
+  observer.latents = [this, &video, &kept](const models::GenerateResult& denoised) {
+    add_outcome(video.recipe, denoised);
+    const std::string warning = kept.save(denoised.latents, dump(video.recipe));
+    if (!warning.empty()) return warn(video, warning);  // now, while there is time to make room
+    user_.kept_latents(video, kept.saved());
+  };
+  return observer;
+}
+
+/// Goes on from the checkpoint that an earlier run left, and writes new ones.
+void Job::use_checkpoints(Video& video, models::GenerateRequest& request, models::GenerateObserver& observer) {
+  if (!set_ && video.options.checkpoint_every == 0) return;
+  const fs::path path = checkpoint_beside(video.options.run.output);
+  std::string other;
+  request.resume = load_checkpoint(path, video.identity, other);
+  if (!other.empty() && !set_) warn(video, other);  // a set's row may have changed since
+  if (request.resume) video.resumed_at_step = request.resume->step;
+  observer.checkpoint_every = video.options.checkpoint_every;
+  // One that cannot be written only costs time, and only where the run is cut short.
+  observer.checkpoint = [this, &video, path, warned = false](const models::DenoisingState& state) mutable {
+    try {
+      save_checkpoint(path, state, video.identity);
+      user_.kept_checkpoint(video, state.step);
+    } catch (const Error& error) {
+      if (!std::exchange(warned, true))
+        warn(video, std::string("the denoising is not kept while it runs: ") + error.what());
+    }
+  };
+}
+
+Job::Written Job::write(Video& video, const models::GenerateResult& result, KeptLatents& kept) {
+  const c10::InferenceMode guard;
+  Written written{.video = &video, .warnings = {}};
+  try {
+    const auto failure = attempt([&] { written.warnings = write_files(video, result, kept); });
+    if (failure) video.fail(*failure, kept.saved());
+  } catch (...) {
+    write_failed_ = true;  // stops the video that is being denoised; collect() throws what happened
+    throw;
+  }
+  return written;
+}
+
+/// Returns the warnings that are to be told by another thread.
+std::vector<std::string> Job::write_files(Video& video, const models::GenerateResult& result, KeptLatents& kept) {
+  const auto start = Clock::now();
+  const RunOptions& run = video.options.run;
+  if (!set_) progress_.stage("write");
+  const WrittenVideo file = write_outputs(run, result.frames, dump(video.recipe), video.options.request.prompt);
+  std::vector<std::string> warnings = result.warnings;
+  for (const std::string& warning : {file.note, defect_warning(result.frames, kept)})
+    if (!warning.empty()) warnings.push_back(warning);
+  video.warnings.insert(video.warnings.end(), warnings.begin(), warnings.end());
+  if (!set_)
+    for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
+  user_.written(video, {result, file, kept, start});
+  std::error_code ignored;  // while the latents that were asked for are missing, the checkpoint is their nearest
+  if (set_ || video.options.checkpoint_every > 0) fs::remove(checkpoint_beside(run.output), ignored);
+  return warnings;
+}
+
+void Job::collect() {
+  if (!written_.valid()) return;
+  const Written written = written_.get();
+  if (written.video->failure) return user_.failed(*written.video);
+  for (const std::string& warning : written.warnings) user_.warn(*written.video, warning);
+  user_.done(*written.video);
+}
+
+}  // namespace sparsereel::app

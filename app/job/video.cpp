@@ -1,0 +1,69 @@
+// Resolves videos and says what is known before they are made; see video.h.
+#include "app/job/video.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+
+#include "app/counted.h"
+#include "app/latents.h"
+#include "app/recipe.h"
+#include "app/report.h"
+#include "app/tiny_model.h"
+#include "models/frames.h"
+
+namespace sparsereel::app {
+
+namespace fs = std::filesystem;
+
+void Video::fail(const Error& error, const fs::path& latents) {
+  const Error placed = settings.with_place(error);
+  std::string cause = placed.what();
+  if (!cause.starts_with(place.substr(0, place.rfind(':') + 1))) cause.insert(0, place + ": ");
+  failure = Error(placed.exit_code(), cause,
+                  placed.remedy() + (latents.empty() ? "" : "; its latents are in " + latents.string()));
+}
+
+void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents& loaded) {
+  GenerateOptions& options = video.options;
+  settle_options(video.settings, options, pipeline);
+  video.told = idle_warnings(video.settings, options.idle);
+  if (!options.init_latents.empty()) {
+    at::Tensor& latents = loaded[options.init_latents];
+    if (!latents.defined()) latents = load_latents(options.init_latents).latents;
+    options.request.init_latents = latents;
+  }
+  video.resolved = pipeline.resolve(options.request);
+  video.recipe = make_recipe(options, video.resolved, pipeline);
+  for (const std::string& warning :
+       {profile_warning(options, video.resolved), models::frame_count_warning(video.resolved)})
+    if (!warning.empty()) video.told.push_back(warning);
+  for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);
+  video.identity = recipe_identity(video.recipe, options);
+}
+
+std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
+  std::vector<std::string> texts;  // in the order of the first video of each
+  std::map<std::string, std::vector<const Video*>> videos_of;
+  std::map<fs::path, std::vector<std::string>> prompts;
+  for (const Video* video : videos) {
+    prompts[video->options.run.model].push_back(video->options.request.prompt);
+    for (const std::string& text : video->told) {
+      std::vector<const Video*>& same = videos_of[text];
+      if (same.empty()) texts.push_back(text);
+      same.push_back(video);
+    }
+  }
+  for (std::string& text : texts) {  // "set.csv:2: 8 frames where 5 were asked for", "set.csv:2 and 3 more rows: ..."
+    const std::vector<const Video*>& same = videos_of.at(text);
+    const auto others = static_cast<int64_t>(same.size()) - 1;
+    const std::string& place = same.front()->place;
+    if (text.starts_with(place.substr(0, place.rfind(':') + 1))) continue;  // names it, or there is none
+    text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
+  }
+  for (const auto& [model, of_model] : prompts)
+    if (const std::string warning = unknown_words_warning(model, of_model); !warning.empty()) texts.push_back(warning);
+  return texts;
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,235 @@
+"""Outputs: what may be written where, disks that are full, and what a run that failed leaves behind."""
+import json
+import os
+import shlex
+import struct
+import subprocess
+import unittest
+
+from support import MODEL, PROMPT, CommandLineTest, limited, read_safetensors
+
+
+class Outputs(CommandLineTest):
+    def test_names_too_long_are_refused_at_once(self):
+        for arguments in (['-o', 'x' * 300 + '.mp4'], ['-o', 'x' * 236 + '.mp4'], ['-o', 'x' * 240], ['-o', 'x' * 256],
+                          ['-o', 'x' * 256, '--save-latents', 'latents.safetensors'], ['--save-latents', 'x' * 250 + '.safetensors'],
+                          ['-o', 'x' * 248 + '.gif', '--save-latents', 'latents.safetensors'], ['--contact-sheet', 'x' * 255 + '.png']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.generate(*arguments), 2, 'too long')
+        self.assertEqual(self.names(), [])
+
+    def test_longest_names_work(self):
+        for name in ('x' * 251 + '.mp4', 'x' * 250):
+            self.succeed(self.generate('-o', name, '--steps', 1, '--save-latents', 'latents.safetensors'))
+        self.assertEqual(self.names(), ['latents.safetensors', 'x' * 250, 'x' * 250 + '.json', 'x' * 251 + '.mp4'])
+
+    def test_files_of_a_run_are_different_files(self):
+        (self.folder / 'report.json').write_text('old')
+        (self.folder / 'link.json').symlink_to('report.json')
+        (self.folder / 'dangling.json').symlink_to('b.safetensors')
+        for arguments in (['-o', 'a.safetensors', '--save-latents', 'a.safetensors'], ['-o', './a.mp4', '--report', 'a.mp4'],
+                          ['-o', 'a.gif', '--report', 'a.gif.json'], ['-o', 'a.gif', '--no-metadata', '--report', 'a.gif.json'],
+                          ['--contact-sheet', 'a.png', '--report', 'a.png'],
+                          ['-o', 'a', '--contact-sheet', 'a/'], ['--report', 'report.json', '--save-latents', 'link.json'],
+                          ['--report', 'dangling.json', '--save-latents', 'b.safetensors']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.generate(*arguments), 2, *[word for word in arguments if word in ('--report', '--save-latents')][:1])
+        self.assertEqual(self.names(), ['dangling.json', 'link.json', 'report.json'])
+        self.assertEqual((self.folder / 'report.json').read_text(), 'old')
+
+    def test_outputs_never_replace_what_is_read(self):
+        self.succeed(self.generate('--save-latents', 'latents.safetensors', '-o', 'a.mp4'))
+        before = (self.folder / 'latents.safetensors').read_bytes()
+        for result in (self.generate('--init-latents', 'latents.safetensors', '-o', 'latents.safetensors'),
+                       self.generate('--init-latents', 'latents.safetensors', '--save-latents', 'latents.safetensors'),
+                       self.generate('--init-latents', 'latents.safetensors', '--report', 'latents.safetensors'),
+                       self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'latents.safetensors')):
+            self.fail_with(result, 2, 'latents.safetensors', 'same file')
+        self.assertEqual((self.folder / 'latents.safetensors').read_bytes(), before)
+
+    def test_outputs_never_replace_the_config_file(self):
+        config = self.folder / 'my.yaml'
+        config.write_text('steps: 2\n')
+        (self.folder / 'link.yaml').symlink_to('my.yaml')
+        for arguments in (['--report', 'my.yaml'], ['--save-latents', './my.yaml'], ['--contact-sheet', 'link.yaml'], ['-o', 'my.yaml']):
+            with self.subTest(arguments=arguments):
+                self.fail_with(self.generate('--config', 'my.yaml', *arguments), 2, '--config', 'same file')
+        self.fail_with(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '--config', 'my.yaml', '--report', 'my.yaml'), 2, 'same file')
+        self.assertEqual(config.read_text(), 'steps: 2\n')
+        config.write_text('report: my.yaml\n')
+        self.fail_with(self.generate('--config', 'my.yaml'), 2, '--config', 'same file')
+
+    def test_latents_inside_of_the_folder_of_pngs(self):
+        (self.folder / 'frames').mkdir()
+        self.fail_with(self.generate('-o', 'frames', '--save-latents', 'frames/latents.safetensors'), 2, '--save-latents')
+
+    @unittest.skipIf(os.geteuid() == 0, 'root may write everywhere')
+    def test_unwritable_folder(self):
+        (self.folder / 'locked').mkdir(mode=0o500)
+        self.fail_with(self.generate('-o', 'locked/clip.mp4'), 2, 'locked')
+
+    def test_output_on_a_read_only_file_system(self):
+        self.fail_with(self.generate('-o', '/proc/clip.mp4'), 2, '/proc/clip.mp4')
+
+    def test_read_only_files_are_not_replaced(self):
+        for arguments in (['-o', 'old.y4m'], ['--report', 'old.json'], ['--save-latents', 'old.safetensors'], ['--contact-sheet', 'old.png'],
+                          ['-o', 'clip.gif']):
+            with self.subTest(arguments=arguments):
+                old = self.folder / arguments[1].replace('.gif', '.gif.json')  # a GIF's recipe counts too
+                old.write_text('old')
+                old.chmod(0o444)
+                self.fail_with(self.generate(*arguments), 2, 'cannot write', old.name, 'read-only')
+                self.assertEqual(old.read_text(), 'old')
+        self.assertEqual(self.names(), sorted(['old.y4m', 'old.json', 'old.safetensors', 'old.png', 'clip.gif.json']))
+
+    def test_output_on_a_device_or_a_pipe(self):
+        for name in ('/dev/null', '/dev/stdout', '/dev/stdout/'):  # stdout is a pipe here
+            with self.subTest(name=name):
+                self.fail_with(self.generate('-o', name), 2, name, 'choose another name')
+
+    def test_disk_too_small_for_the_latents_warns_and_leaves_nothing(self):
+        result = self.generate('-o', 'clip.safetensors', **limited(512))
+        self.assertEqual(result.returncode, 1)
+        warning, cause, remedy = result.stderr.splitlines()
+        self.assertRegex(warning, 'warning: .*clip.safetensors.latents.safetensors')
+        self.assertRegex(cause, 'error: .*clip.safetensors: ')
+        self.assertIn('file size limit', remedy)
+        self.assertNotIn('sparsereel decode', remedy)  # nothing is there to decode
+        self.assertEqual(self.names(), [])
+
+    def test_video_is_written_though_its_latents_found_no_room(self):
+        # 9 frames of 16 x 16 are far smaller as a GIF than their latents with the recipe of this long prompt.
+        video = ['generate', '-m', MODEL, '-p', PROMPT + ' ' * 9000, '--size', '16x16', '--steps', '1', '-o', 'clip.gif', '--no-metadata']
+        report = json.loads(self.succeed(self.run_program(*video, '--json', **limited(8000))).stdout)
+        self.assertIn('clip.gif.latents.safetensors', report['warnings'][0])
+        self.assertEqual(self.names(), ['clip.gif'])
+        # where they were asked for, that they are missing is a failure
+        result = self.run_program(*video, '--save-latents', 'latents.safetensors', '--json', **limited(8000))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        warning, cause, remedy = result.stderr.splitlines()
+        self.assertRegex(warning, 'warning: .*latents.safetensors')
+        self.assertRegex(cause, 'error: clip.gif is there, but cannot write .*latents.safetensors')
+        self.assertIn('file size limit', remedy)
+        self.assertEqual(json.loads(result.stdout)['output']['path'], 'clip.gif')
+        self.assertEqual(self.names(), ['clip.gif'])
+
+    def test_disk_too_small_for_the_video_keeps_the_latents_and_says_how_to_go_on(self):
+        result = self.generate('-o', 'clip.safetensors', **limited(65536))
+        self.fail_with(result, 1, 'clip.safetensors', 'sparsereel decode clip.safetensors.latents.safetensors -o clip.safetensors')
+        self.assertEqual(self.names(), ['clip.safetensors.latents.safetensors'])
+        self.assertNotIn('--fps', result.stderr)  # only what was asked for
+        command = result.stderr.split('sparsereel decode ')[1].split()
+        self.succeed(self.run_program('decode', *command))
+        self.succeed(self.generate('-o', 'direct.safetensors'))
+        self.assertEqual((self.folder / 'clip.safetensors').read_bytes(), (self.folder / 'direct.safetensors').read_bytes())
+
+    def test_latents_of_a_failed_run_go_once_the_video_is_there(self):
+        kept = 'clip.safetensors.latents.safetensors'
+        for more in ([], ['--save-latents', 'latents.safetensors']):
+            self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+            self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+            self.assertEqual(self.names(), [kept])  # which both have
+            self.succeed(self.generate('-o', 'clip.safetensors', '--seed', 5))
+            self.assertEqual(self.names(), ['clip.safetensors', kept])  # it is another video's
+            self.succeed(self.generate('-o', 'clip.safetensors', *more))
+            self.assertEqual(self.names(), ['clip.safetensors', *more[1:]])
+            (self.folder / 'clip.safetensors').unlink()
+
+    def test_latents_of_a_failed_run_stay_where_they_are_asked_for(self):
+        kept = 'clip.safetensors.latents.safetensors'
+        for spelling in (kept, './' + kept):
+            with self.subTest(spelling):
+                self.assertEqual(self.generate('-o', 'clip.safetensors', **limited(65536)).returncode, 1)
+                self.succeed(self.generate('-o', 'clip.safetensors', '--save-latents', spelling))
+                self.assertEqual(self.names(), ['clip.safetensors', kept])
+                self.assertNotIn('kept', read_safetensors(self.folder / kept)['__metadata__'])  # it is no leftover any more
+                for name in self.names():
+                    (self.folder / name).unlink()
+
+    def test_files_that_are_no_recipe_are_not_replaced_by_one(self):
+        for output, beside in (('frames', 'frames.json'), ('clip.gif', 'clip.gif.json'), ('clip.y4m', 'clip.y4m.json')):
+            for text in ('', '{"version": "1.0.0", "name": "a package"}', 'no JSON'):
+                with self.subTest(output=output, text=text):
+                    (self.folder / beside).write_text(text)
+                    self.fail_with(self.generate('-o', output), 2, beside, 'holds something else')
+                    self.assertFalse((self.folder / output).exists())
+                    self.assertEqual((self.folder / beside).read_text(), text)
+        self.succeed(self.generate('-o', 'clip.y4m', '--frames', 1, '--no-metadata'))
+        self.assertEqual((self.folder / 'clip.y4m.json').read_text(), 'no JSON')
+        (self.folder / 'clip.y4m.json').write_text('{"version": "1.0.0", "name": "a package"}')
+        self.succeed(self.generate('-o', 'clip.y4m', '--frames', 1, '--no-metadata'))
+        self.assertIn('clip.y4m.json', self.names())
+
+    def test_way_to_go_on_repeats_the_options_of_the_run(self):
+        name = 'my.yaml'
+        (self.folder / name).write_text('dtype: fp32\ncrf: 20\n')
+        result = self.generate('--config', name, '-o', 'clip.safetensors', '--steps', 1, '--fps', 12, '--vae-tiling', 'on', '--no-metadata',
+                               '--contact-sheet', 'a sheet.png', '--seed', 5, **limited(65536))
+        self.assertEqual(result.returncode, 1)
+        command = result.stderr.split('sparsereel decode ')[1].strip()
+        for words in ('--fps 12', '--vae-tiling on', '--no-metadata', "--contact-sheet 'a sheet.png'", '--dtype fp32', '--device cpu'):
+            self.assertIn(words, command)
+        self.assertNotIn('--crf', command)  # a .safetensors has none
+        self.assertNotIn('--seed', command)
+        self.succeed(self.run_program('decode', *shlex.split(command)))
+        self.assertIn('a sheet.png', self.names())
+
+    def test_full_file_system_leaves_the_old_video(self):
+        (self.folder / 'clip.y4m').write_text('old')
+        self.fail_with(self.generate('-o', 'clip.y4m', **limited(65536)), 1, 'clip.y4m')
+        self.assertEqual((self.folder / 'clip.y4m').read_text(), 'old')
+
+    @unittest.skipIf(os.geteuid() != 0, 'only root may mount')
+    def test_full_disk(self):
+        disk = self.folder / 'disk'
+        disk.mkdir()
+        if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=96k', 'tmpfs', disk], capture_output=True).returncode:
+            self.skipTest('this machine lets nobody mount a tmpfs')
+        self.addCleanup(subprocess.run, ['umount', disk], check=True)
+        for name in ('clip.y4m', 'frames', 'clip.safetensors'):
+            self.fail_with(self.generate('-o', f'disk/{name}', '--save-latents', 'latents.safetensors'), 1, name, 'free some space')
+            self.assertEqual(list(disk.iterdir()), [])
+
+    def test_files_that_were_opened_may_be_moved(self):
+        model = self.copy_of_the_model()
+        self.succeed(self.generate('-o', 'a.y4m', '--save-latents', 'noise.safetensors'))
+        options = ['generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '--steps', 150, '--init-latents', 'noise.safetensors']
+        self.succeed(self.run_program(*options, '-o', 'still.y4m'))
+        process, terminal = self.start_program(*map(str, options), '-o', 'moved.y4m', '--save-latents', 'latents.safetensors')
+        self.read_until(terminal, 's/it')
+        model.rename(self.folder / 'elsewhere')
+        (self.folder / 'noise.safetensors').unlink()
+        text = self.read_until(terminal, None)
+        self.assertEqual(process.wait(timeout=60), 0, text)
+        self.assertEqual((self.folder / 'moved.y4m').read_bytes(), (self.folder / 'still.y4m').read_bytes())
+        self.assertIn('latents.safetensors', self.names())
+
+    def test_failed_run_has_a_report(self):
+        result = self.generate('-o', 'clip.safetensors', '--report', 'report.json', '--json', **limited(65536))
+        self.assertEqual(result.returncode, 1)
+        report = json.loads((self.folder / 'report.json').read_text())
+        self.assertEqual((report['exit']['code'], report['exit']['state']), (1, 'failed'))
+        self.assertIn('clip.safetensors', report['exit']['cause'])
+        self.assertEqual(report, json.loads(result.stdout))
+
+    def test_report_that_cannot_be_written_does_not_change_how_a_run_failed(self):
+        result = self.generate('--steps', 0, '--report', 'report.json', '--json', **limited(16))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn('error: --steps 0', result.stderr)
+        self.assertRegex(result.stderr, 'warning: .*report.json')
+        self.assertEqual(json.loads(result.stdout)['exit']['code'], 2)
+        self.assertEqual(self.names(), [])
+
+    def test_report_that_cannot_be_written_fails_a_run_that_did_not(self):
+        latents = {'__metadata__': {'recipe': json.dumps({'prompt': 'x' * 9000})},
+                   'latents': {'dtype': 'F32', 'shape': [1, 1, 4, 2, 2], 'data_offsets': [0, 64]}}
+        text = json.dumps(latents).encode()
+        (self.folder / 'latents.safetensors').write_bytes(struct.pack('<Q', len(text)) + text + bytes(64))
+        result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.gif', '--no-metadata', '--json',
+                                  '--report', 'report.json', **limited(8000))
+        self.fail_with(result, 1, 'report.json')
+        self.assertEqual(json.loads(result.stdout)['exit']['code'], 1)
+
+
+if __name__ == '__main__':
+    unittest.main()
