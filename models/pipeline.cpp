@@ -259,7 +259,7 @@ GenerateResult Pipeline::generate(const GenerateRequest& request, const Generate
   if (!request.text.defined()) announce("text");
   const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
   announce("load");
-  const auto denoising = start_denoising(request, settings, text);
+  auto denoising = start_denoising(request, settings, text);
   if (request.resume) denoising->resume(*request.resume);
   denoising->load_expert();
   result.seconds.load_transformer = meter.lap();
@@ -267,6 +267,7 @@ GenerateResult Pipeline::generate(const GenerateRequest& request, const Generate
   announce("denoise");
   denoise_stage(*denoising, observer, result);
   const at::Tensor latents = denoising->latents();
+  denoising.reset();  // its memory is the decoder's
   if (!request.keep_transformer) release_transformer();
   result.latents = latents.to(at::kCPU).contiguous();
   result.seconds.denoise = meter.lap() - result.seconds.switch_transformer;
