@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """python tests/parity/make_pipeline.py: writes data/pipeline, a random-weights CogVideoX pipeline of some 100 KB (64x64, 9 frames),
 data/pipeline_cases.json, and data/pipeline_golden.safetensors, what diffusers makes of them. Needs torch, diffusers, transformers, sentencepiece, safetensors."""
+import contextlib
 import json
 import pathlib
 import shutil
@@ -23,9 +24,10 @@ def make_tokenizer(folder):
     corpus = folder / "corpus.txt"
     words = "a red green blue yellow white black gray circle square star moving to the right left up down on background blurry".split()
     corpus.write_text("\n".join(" ".join(words[i:] + words[:i]) for i in range(len(words))))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(corpus), model_prefix=str(folder / "spiece"), model_type="unigram", vocab_size=120, hard_vocab_limit=False, character_coverage=1.0,
-        normalization_rule_name="identity", required_chars="".join(map(chr, range(33, 127))), pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2, num_threads=1)
+    with contextlib.chdir(folder):  # the model remembers the paths that it was trained with
+        sentencepiece.SentencePieceTrainer.train(
+            input="corpus.txt", model_prefix="spiece", model_type="unigram", vocab_size=120, hard_vocab_limit=False, character_coverage=1.0,
+            normalization_rule_name="identity", required_chars="".join(map(chr, range(33, 127))), pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2, num_threads=1)
     corpus.unlink()
     (folder / "spiece.vocab").unlink()
     special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
