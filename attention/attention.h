@@ -18,13 +18,13 @@ namespace sparsereel::attention {
 struct Prologue {
   enum class Norm { none, layer, rms };
   Norm norm = Norm::none;
-  bool across_heads = false;  // normalise over all heads x head_dim (Wan) instead of per head (CogVideoX)
+  bool across_heads = false;  // normalise over all heads x head_dim instead of per head
   double eps = 1e-6;
   at::Tensor q_weight, q_bias;  // [D] or [H * D]; undefined: none
   at::Tensor k_weight, k_bias;
   at::Tensor rotary_cos,
       rotary_sin;  // fp32 [Nvideo, D] in the tokens' order; undefined: no rotary. The last text_tokens are untouched
-  bool interleaved = true;  // pairs (2i, 2i + 1) as CogVideoX; else (i, i + D / 2). A pair's entries are equal
+  bool interleaved = true;  // pairs (2i, 2i + 1); else (i, i + D / 2). A pair's entries are equal
   at::Tensor rotary_pairs;  // rotary_pairs() of the tables, which GPU kernels read; undefined: made anew by every call
 };
 

@@ -15,7 +15,7 @@
 namespace sparsereel::attention {
 
 /// Most relative L1, sum |o - o_full| / sum |o_full|, that a head may have: with its block selection alone, and with
-/// P.V skipped besides (SpargeAttn's l1 and pv_l1, with the values it gives for CogVideoX).
+/// P.V skipped besides (SpargeAttn's l1 and pv_l1, with published values).
 struct Bounds {
   double l1 = 0.06;
   double l2 = 0.065;
