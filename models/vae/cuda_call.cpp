@@ -6,6 +6,7 @@
 
 #include "attention/cuda_binding.h"
 #include "models/vae/cuda/launch.h"
+#include "models/vae/norm_kernels.h"
 
 namespace sparsereel::models {
 
@@ -65,6 +66,20 @@ void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Te
                                        .latent_width = static_cast<int>(y.size(2)),
                                        .element = element_of(x)};
   check_launch(cuda::modulate_silu(modulate, stream), "spatial norm");
+}
+
+void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,
+                           const at::Tensor& out) {
+  const c10::DeviceGuard guard(x.device());
+  const cuda::RmsNormSilu call = {.x = x.const_data_ptr(),
+                                  .input_bias = data_or_null(input_bias),
+                                  .gamma = gamma.const_data_ptr(),
+                                  .out = out.mutable_data_ptr(),
+                                  .pixels = x.numel() / x.size(3),
+                                  .channels = static_cast<int>(x.size(3)),
+                                  .least_norm = static_cast<float>(kLeastNorm),
+                                  .element = element_of(x)};
+  check_launch(cuda::rms_norm_silu(call, current_stream(x.device())), "RMS norm");
 }
 
 void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias) {

@@ -15,6 +15,10 @@ bool has_vae_kernels(const at::Tensor& x);
 void spatial_norm_silu_on_cuda(const SpatialNorm& norm, double eps, const at::Tensor& x, const at::Tensor& input_bias,
                                const at::Tensor& y, const at::Tensor& b, const at::Tensor& out);
 
+/// As rms_norm_silu() of rms_norm.h; input_bias [C] or undefined.
+void rms_norm_silu_on_cuda(const at::Tensor& x, const at::Tensor& input_bias, const at::Tensor& gamma,
+                           const at::Tensor& out);
+
 /// x += residual + bias; bias [C] or undefined.
 void add_residual_on_cuda(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& bias);
 

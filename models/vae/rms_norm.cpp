@@ -1,4 +1,4 @@
-// One pass for fp32 on a CPU; elsewhere torch's RMS norm and SiLU, one pass each on a GPU.
+// One pass for fp32 on a CPU and for half precision on a GPU; elsewhere torch's RMS norm and SiLU.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>
@@ -8,6 +8,9 @@
 #include <cmath>
 
 #include "models/vae/norm_kernels.h"
+#ifdef SPARSEREEL_CUDA
+#include "models/vae/cuda_call.h"
+#endif
 
 namespace sparsereel::models {
 namespace {
@@ -23,7 +26,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma) {
   return at::rms_norm(x, {channels}, gamma, eps);
 }
 
-void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out) {
+void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out, const at::Tensor& input_bias) {
+#ifdef SPARSEREEL_CUDA
+  if (has_vae_kernels(x)) return rms_norm_silu_on_cuda(x, input_bias, gamma, out);
+#endif
+  if (input_bias.defined()) return rms_norm_silu(x + input_bias, gamma, out);
   if (!x.is_cpu() || x.scalar_type() != at::kFloat) {
     at::silu_out(out, rms_norm(x, gamma));
     return;

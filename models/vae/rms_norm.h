@@ -8,7 +8,8 @@ namespace sparsereel::models {
 /// x / max(|x|, 1e-12) * sqrt(C) * gamma, |x| the Euclidean norm of a pixel's channels. x [.., C], gamma [C].
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma);
 
-/// out = silu(rms_norm(x, gamma)); x and out [F, H, W, C] contiguous, of one dtype.
-void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out);
+/// out = silu(rms_norm(x + input_bias, gamma)); x and out [F, H, W, C] contiguous, of one dtype. input_bias [C] or
+/// undefined: of the convolution before it, where carries_biases(x).
+void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out, const at::Tensor& input_bias = {});
 
 }  // namespace sparsereel::models

@@ -12,18 +12,20 @@ namespace sparsereel::models {
 namespace {
 
 // conv(silu(norm(x))); x is let go as soon as it is normalised, which frees it unless the caller holds it.
+// input_bias: that x still lacks; with_bias off: what comes out lacks conv's.
 at::Tensor convolve_normed(const at::Tensor& gamma, const CausalConv3d& conv, at::Tensor x, ConvHistory& history,
-                           bool with_bias = true) {
+                           const at::Tensor& input_bias = {}, bool with_bias = true) {
   const at::Tensor buffer = causal_buffer(x.size(0), x.size(1), x.size(2), x.size(3), x.options());
-  rms_norm_silu(x, gamma, new_frames(buffer));
+  rms_norm_silu(x, gamma, new_frames(buffer), input_bias);
   x.reset();
   return causal_conv3d(conv, buffer, history, with_bias);
 }
 
 at::Tensor residual_block(const WanResidualBlock& block, const at::Tensor& x, ConvHistory& history) {
-  const bool same_width = !block.shortcut.weight.defined(), carried = same_width && carries_biases(x);
-  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, history);
-  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), history, !carried);
+  const bool same_width = !block.shortcut.weight.defined(), carried = carries_biases(x);
+  at::Tensor hidden = convolve_normed(block.norm1, block.conv1, x, history, {}, !carried);
+  hidden = convolve_normed(block.norm2, block.conv2, std::move(hidden), history,
+                           carried ? block.conv1.bias : at::Tensor(), !(carried && same_width));
   if (same_width) {
     add_residual(hidden, x, carried ? block.conv2.bias : at::Tensor());
   } else {

@@ -205,17 +205,19 @@ class Bench:
     def decode_latents(self):
         return self.latents().permute(0, 2, 1, 3, 4)
 
+    tokenizer_folder = "pipeline/tokenizer"
+    index = {"_class_name": "CogVideoXPipeline", "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
+             "transformer": ["diffusers", "CogVideoXTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLCogVideoX"]}
+
     def save(self, folder):
         folder.mkdir(parents=True)
-        tokenizer = pathlib.Path(__file__).resolve().parents[1] / "parity" / "data" / "pipeline" / "tokenizer"
-        shutil.copytree(tokenizer, folder / "tokenizer")
+        data = pathlib.Path(__file__).resolve().parents[1] / "parity" / "data"
+        shutil.copytree(data / self.tokenizer_folder, folder / "tokenizer")
         for name in ("text_encoder", "transformer", "vae"):
             getattr(self, name)().save_pretrained(folder / name)
             self.free()
         self.scheduler().save_pretrained(folder / "scheduler")
-        index = {"_class_name": "CogVideoXPipeline", "scheduler": ["diffusers", self.settings["scheduler"]], "text_encoder": ["transformers", "T5EncoderModel"],
-                 "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "CogVideoXTransformer3DModel"],
-                 "vae": ["diffusers", "AutoencoderKLCogVideoX"]}
+        index = {**self.index, "scheduler": ["diffusers", self.settings["scheduler"]]}
         (folder / "model_index.json").write_text(json.dumps(index, indent=2))
 
     def write(self):
@@ -226,6 +228,9 @@ class Bench:
 
 class WanBench(Bench):
     """diffusers runs Wan's passes of guidance one after the other, each by itself."""
+    tokenizer_folder = "wan/pipeline/tokenizer"
+    index = {"_class_name": "WanPipeline", "text_encoder": ["transformers", "UMT5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
+             "transformer": ["diffusers", "WanTransformer3DModel"], "transformer_2": [None, None], "vae": ["diffusers", "AutoencoderKLWan"]}
 
     def transformer(self):
         return self.build(lambda: diffusers.WanTransformer3DModel.from_config(self.architecture["transformer"]))
@@ -259,6 +264,16 @@ class WanBench(Bench):
 
     def decode_latents(self):
         return self.latents().to(self.dtype)
+
+    def save(self, folder):
+        """Of two experts the second is the first one's files: a disk holds one of them where it would not hold both."""
+        boundary = self.architecture.get("boundary_ratio")
+        self.index = {**self.index, "boundary_ratio": boundary, "expand_timesteps": self.architecture.get("expand_timesteps", False)}
+        if boundary is not None:
+            self.index["transformer_2"] = self.index["transformer"]
+        super().save(folder)
+        if boundary is not None:
+            (folder / "transformer_2").symlink_to("transformer")
 
 
 @torch.inference_mode()

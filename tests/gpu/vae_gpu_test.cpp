@@ -11,6 +11,7 @@
 
 #include "models/device.h"
 #include "models/vae/causal_conv3d.h"
+#include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
 #include "models/vae/vae.h"
 #ifdef SPARSEREEL_CUDA
@@ -100,6 +101,35 @@ TEST_F(VaeOnGpu, SpatialNormStaysFiniteForHugeValuesAndPassesNanOn) {
   spatial_norm_silu(norm, x, z, out);
   EXPECT_TRUE(at::isnan(out.narrow(3, 0, 8)).all().item<bool>());
   EXPECT_FALSE(at::isnan(out.narrow(3, 8, 8)).any().item<bool>());
+}
+
+TEST_F(VaeOnGpu, RmsNormIsThatOfTheCpu) {
+  for (const int64_t channels : {8, 16, 40, 96, 192, 384, 512, 1024, 1032, 2048}) {
+    for (const auto dtype : kHalves) {
+      for (const bool biased : {false, true}) {
+        SCOPED_TRACE(testing::Message() << channels << " channels, " << dtype << biased);
+        at::Tensor x = rounded({3, 7, 9, channels}, dtype);
+        x[1][2][3].zero_();
+        x[2][6][8].mul_(100);
+        const at::Tensor gamma = rounded({channels}, dtype), expected = at::empty_like(x);
+        const at::Tensor bias = biased ? rounded({channels}, dtype) : at::Tensor();
+        rms_norm_silu(x, gamma, expected, bias);
+        const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
+        rms_norm_silu(x.to(at::kCUDA, dtype), gamma.to(at::kCUDA, dtype), out,
+                      biased ? bias.to(at::kCUDA, dtype) : bias);
+        EXPECT_TRUE(close_to(out, expected, tolerance_of(dtype)));
+      }
+    }
+  }
+}
+
+TEST_F(VaeOnGpu, RmsNormPassesNanOn) {
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor x = at::randn({1, 3, 5, 96}, options), out = at::empty_like(x);
+  x[0][1][2][95] = std::numeric_limits<float>::quiet_NaN();
+  rms_norm_silu(x, at::ones({96}, options), out);
+  EXPECT_TRUE(at::isnan(out[0][1][2]).all().item<bool>());
+  EXPECT_EQ(at::isnan(out).sum().item<int64_t>(), 96);
 }
 
 #ifdef SPARSEREEL_CUDA

@@ -46,6 +46,20 @@ struct ModulateSilu {
 
 const char* modulate_silu(const ModulateSilu& p, Stream stream);
 
+/// out = silu((x + input_bias) / max(|x + input_bias|, least_norm) * sqrt(channels) * gamma).
+struct RmsNormSilu {
+  const void* x = nullptr;           // Element [pixels, channels]
+  const void* input_bias = nullptr;  // Element [channels], null: none
+  const void* gamma = nullptr;       // Element [channels]
+  void* out = nullptr;               // as x; may be x
+  int64_t pixels = 0;
+  int channels = 0;  // at most kMaxStatisticsChannels
+  float least_norm = 0;
+  Element element = Element::bf16;
+};
+
+const char* rms_norm_silu(const RmsNormSilu& p, Stream stream);
+
 /// x += residual + bias.
 struct AddResidual {
   void* x = nullptr;               // Element [pixels, channels]
