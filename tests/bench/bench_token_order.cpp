@@ -28,11 +28,9 @@ void print(const Grid& grid) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::vector<Grid> grids{{.frames = 9, .height = 16, .width = 16},
-                          {.frames = 13, .height = 30, .width = 45},
-                          {.frames = 28, .height = 30, .width = 53},
-                          {.frames = 21, .height = 30, .width = 52},
-                          {.frames = 21, .height = 45, .width = 80}};
+  std::vector<Grid> grids{{.frames = 9, .height = 16, .width = 16},  {.frames = 13, .height = 30, .width = 45},
+                          {.frames = 28, .height = 30, .width = 53}, {.frames = 21, .height = 30, .width = 52},
+                          {.frames = 21, .height = 45, .width = 80}, {.frames = 31, .height = 22, .width = 40}};
   if (argc == 4) {
     grids = {{.frames = std::atoll(argv[3]), .height = std::atoll(argv[2]), .width = std::atoll(argv[1])}};
   } else if (argc != 1) {

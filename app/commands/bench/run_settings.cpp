@@ -4,6 +4,7 @@
 #include "app/counted.h"
 
 #include "models/device.h"
+#include "models/family.h"
 
 namespace sparsereel::app::bench {
 
@@ -11,6 +12,9 @@ nlohmann::json architecture_of(const models::ModelFolder& folder) {
   nlohmann::json architecture;
   for (const std::string& name : folder.roles()) {
     if (name != "tokenizer") architecture[name] = folder.config(name);
+  }
+  for (const std::string& name : models::architecture_keys()) {
+    if (const nlohmann::json setting = folder.setting(name); !setting.is_null()) architecture[name] = setting;
   }
   return architecture;
 }

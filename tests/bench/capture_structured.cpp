@@ -1,0 +1,93 @@
+// capture_structured FRAMES HEIGHT WIDTH HEADS HEAD_DIM OUT.safetensors: q, k and v of one call on a grid of tokens,
+// with the traits of a trained video model's, in the file of captured.h: for comparing token orders at any model's
+// size. Each head by itself, fp16, seed 42. With p = (t, y, x) the place of a token:
+//   q = smooth + a F(p) + mean_q            mean_q  ~ 0.5 N(0, 1) a channel
+//   k = smooth + a F(p) + mean_k            mean_k  ~ 2 N(0, 1) a channel
+//   v = smooth + mean_v                     mean_v  ~ 0.5 N(0, 1) a channel
+// smooth: unit variance, half of it shared by a cell of 2 x 4 x 4 tokens whose corner lies anywhere.
+// F(p): cos and sin of angles w t, w y and w x, a third of the channels each, periods spread evenly in the logarithm
+// from 4 tokens to 4 times the axis. F(p) . F(r) falls with the distance along each axis; `a` makes the logit's rise at
+// p = r between 4 (a diffuse head) and 16 (a local one).
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "app/measure/captured.h"
+#include "tests/bench/program.h"
+
+namespace {
+
+using namespace sparsereel;
+
+/// [frames, height, width, width of head]; a cell's corner is drawn anew for each head.
+at::Tensor smooth_tokens(const std::array<int64_t, 3>& size, int64_t head_dim) {
+  constexpr std::array<int64_t, 3> kCell{2, 4, 4};
+  std::array<int64_t, 3> cells{};
+  for (size_t i = 0; i < 3; ++i) cells[i] = size[i] / kCell[i] + 2;
+  at::Tensor shared = at::randn({cells[0], cells[1], cells[2], head_dim});
+  for (int64_t axis = 0; axis < 3; ++axis) {
+    const auto i = static_cast<size_t>(axis);
+    const int64_t corner = at::randint(kCell[i], {1}).item<int64_t>();
+    shared = shared.repeat_interleave(kCell[i], axis).narrow(axis, corner, size[i]);
+  }
+  return (shared + at::randn(shared.sizes())) * std::sqrt(0.5);
+}
+
+/// [frames, height, width, head_dim], of squared length 1.
+at::Tensor position_features(const std::array<int64_t, 3>& size, int64_t head_dim) {
+  const int64_t angles = head_dim / 6;  // of an axis
+  std::vector<at::Tensor> parts;
+  for (int64_t axis = 0; axis < 3; ++axis) {
+    const int64_t length = size[static_cast<size_t>(axis)];
+    const at::Tensor periods = at::logspace(std::log10(4.0), std::log10(4.0 * static_cast<double>(length)), angles);
+    const at::Tensor phase = at::arange(length, at::kFloat).unsqueeze(1) * (2 * M_PI / periods).unsqueeze(0);
+    std::vector<int64_t> shape{1, 1, 1, 2 * angles};
+    shape[static_cast<size_t>(axis)] = length;
+    parts.push_back(at::cat({phase.cos(), phase.sin()}, 1).view(shape).expand({size[0], size[1], size[2], 2 * angles}));
+  }
+  const at::Tensor features = at::cat(parts, -1) / std::sqrt(3.0 * static_cast<double>(angles));
+  return at::constant_pad_nd(features, {0, head_dim - features.size(3)});
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const c10::InferenceMode inference;
+  at::manual_seed(42);
+  const auto number = [&](size_t i) { return std::max<int64_t>(1, std::atoll(arguments[i].c_str())); };
+  const std::array<int64_t, 3> size{number(0), number(1), number(2)};
+  const int64_t heads = number(3), head_dim = std::max<int64_t>(6, number(4));
+  const at::Tensor features = position_features(size, head_dim);
+  std::vector<at::Tensor> q, k, v;
+  for (int64_t head = 0; head < heads; ++head) {
+    const double rise = 4 + 12 * at::rand({1}).item<double>();
+    const at::Tensor local = features * std::sqrt(rise * std::sqrt(static_cast<double>(head_dim)));
+    const auto mean = [&](double deviation) { return at::randn({head_dim}) * deviation; };
+    const auto add = [&](std::vector<at::Tensor>& list, const at::Tensor& values) {
+      list.push_back(values.flatten(0, 2).to(at::kHalf));
+    };
+    add(q, smooth_tokens(size, head_dim) + local + mean(0.5));
+    add(k, smooth_tokens(size, head_dim) + local + mean(2));
+    add(v, smooth_tokens(size, head_dim) + mean(0.5));
+  }
+  const auto together = [](const std::vector<at::Tensor>& list) { return at::stack(list, 1).unsqueeze(0); };
+  const app::Capture capture{.grid = {.frames = size[0], .height = size[1], .width = size[2]},
+                             .calls = {{.q = together(q), .k = together(k), .v = together(v)}}};
+  app::write_capture(arguments[5], capture, {{"data", "structured"}, {"seed", "42"}});
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() != 6) {
+    std::fprintf(stderr, "usage: %s FRAMES HEIGHT WIDTH HEADS HEAD_DIM OUT.safetensors\n", argv[0]);
+    return 2;
+  }
+  return bench::guarded([&] { return run(arguments); });
+}
