@@ -33,12 +33,13 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
                  {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
   for (const OptionSpec& option : option_table()) {
     if (option.scope == Scope::one_video && set.merged.has(option.key))
-      throw bad_input(set.merged.describe(option.key) + " is one video's, not a set's", "give it in a row of the set");
+      throw bad_option(option.key, *set.merged.text(option.key) + " is one video's, not a set's",
+                       "give it in a row of the set");
   }
   if (is_random_seed(set.merged.text("seed", "")))
-    throw bad_input(
-        set.merged.describe("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
-        "give a number; row i takes that many more");
+    throw bad_option("seed",
+                     *set.merged.text("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
+                     "give a number; row i takes that many more");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = files_of(Command::batch, set.merged);
   files.push_back({"--config", set.config_file});

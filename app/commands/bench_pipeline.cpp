@@ -97,7 +97,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
-  check_profile(settings, plan.profile, *pipeline);
+  if (plan.profile) check_profile(*plan.profile, plan.run.model, *pipeline);
   report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());

@@ -24,8 +24,7 @@ using bench::QualityPlan;
 using bench::QualityRow;
 
 void check_profiles(const QualityPlan& plan, const models::Pipeline& pipeline) {
-  for (const TunedProfile& profile : plan.profiles)
-    check_profile("--profile " + profile.file.string(), profile, plan.run.model, pipeline);
+  for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
 }
 
 /// The judge where one is there and a prompt tells something that it can see.
