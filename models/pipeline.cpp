@@ -22,9 +22,9 @@
 #include "models/memory_need.h"
 #include "models/request.h"
 #include "models/text/clean_prompt.h"
-#include "models/text/random_ids.h"
 #include "models/text/tokenizer.h"
 #include "models/text/unicode.h"
+#include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 

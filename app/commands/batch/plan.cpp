@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "app/commands/batch/names.h"
-#include "app/file_hash.h"
 #include "app/outputs.h"
 #include "app/text_file.h"
 #include "hilbert/error.h"
@@ -197,7 +196,7 @@ const ManifestEntry* find_finished(const Video& row, const std::vector<ManifestE
   const auto found = std::find_if(entries.rbegin(), entries.rend(), [&](const ManifestEntry& entry) {
     if (entry.state != "done" || entry.output != name_of(row) || entry.identity != row.identity || entry.bytes != bytes)
       return false;
-    if (hash.empty()) hash = sha256_of_file(video);
+    if (hash.empty()) hash = models::sha256_of_file(video);
     return entry.sha256 == hash;
   });
   return found == entries.rend() ? nullptr : &*found;
