@@ -288,10 +288,9 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
   else
     options.idle.push_back({Idle::no_means, "dropped",
                             models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
-  if (pipeline.spec().experts.size() == 1)
-    options.idle.push_back({Idle::one_transformer, "model", "for a model of one transformer"});
-  if (!models::has_flow_shift(options.request, pipeline.spec()))
-    options.idle.push_back({Idle::no_flow, "scheduler", "with a scheduler that is not of flow matching"});
+  const models::ModelSpec& spec = pipeline.spec();
+  options.idle.push_back({Idle::one_transformer, "model", models::why_idle_second_scale(spec)});
+  options.idle.push_back({Idle::no_flow, "scheduler", models::why_idle_flow_shift(options.request, spec)});
   if (options.random_seed)
     options.idle.push_back(
         {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});
