@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "app/commands/batch/status.h"
 #include "app/counted.h"
 #include "app/nearest.h"
+#include "app/option_group.h"
 #include "app/outputs.h"
 #include "app/several.h"
 #include "app/text_file.h"
@@ -164,16 +164,13 @@ struct Group {
 }  // namespace
 
 void add_batch_options(CLI::App& command, BatchOptions& options) {
-  const char* set = "Prompt set";
-  const char* output = find_option("output")->group.c_str();
-  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
-    command.add_option(names, value, help)->type_name(type)->group(group);
-  };
-  add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE", set);
-  add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
-  add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
-  add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);
-  add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors", output);
+  const OptionGroup set(command, "Prompt set");
+  const OptionGroup output(command, find_option("output")->group);
+  set.add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE");
+  set.add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n");
+  set.add("--status", options.status, "say what the manifests in this folder add up to", "DIR");
+  output.add("-o,--output", options.folder, "folder of the videos and manifests", "DIR");
+  output.add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors");
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {
