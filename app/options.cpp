@@ -32,7 +32,7 @@ std::string read_prompt_file(const Settings& settings) {
   const std::string content = read_input(file, models::kMostPromptBytes);
   std::string text(checked_text(content, name_of_input(file)));
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
-  if (text.empty()) throw bad_input(settings.describe("prompt_file") + " is empty", "write the prompt into it");
+  if (text.empty()) throw bad_option("prompt_file", file.string() + " is empty", "write the prompt into it");
   return text;
 }
 
@@ -119,23 +119,19 @@ TunedProfile describe_profile(const fs::path& file, const attention::Profile& pr
           .made_with = profile.made_with};
 }
 
-void check_profile(const std::string& given, const TunedProfile& profile, const fs::path& model,
-                   const models::Pipeline& pipeline) {
+void check_profile(const TunedProfile& profile, const fs::path& model, const models::Pipeline& pipeline) {
+  const std::string file = profile.file.string();
   const auto text = [](const models::HeadCount& count) {
     return counted(count.layers, "layer") + " of " + counted(count.heads, "head");
   };
   if (profile.model_sha256 != pipeline.model_hash())
-    throw bad_input(given + " was made for another model (" + profile.model +
-                        "): the hashes of configs and weight headers differ from those of " + model.string(),
-                    "use that model, or make a profile of this one with 'sparsereel tune'");
+    throw bad_option("profile",
+                     file + " was made for another model (" + profile.model +
+                         "): the hashes of configs and weight headers differ from those of " + model.string(),
+                     "use that model, or make a profile of this one with 'sparsereel tune'");
   if (profile.heads != pipeline.heads())
-    throw bad_input(given + " has " + text(profile.heads) + ", the model has " + text(pipeline.heads()),
-                    "it was changed after it was made: make it again with 'sparsereel tune'");
-}
-
-void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
-                   const models::Pipeline& pipeline) {
-  if (profile) check_profile(settings.describe("profile"), *profile, model_path(settings), pipeline);
+    throw bad_option("profile", file + " has " + text(profile.heads) + ", the model has " + text(pipeline.heads()),
+                     "it was changed after it was made: make it again with 'sparsereel tune'");
 }
 
 std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
@@ -251,7 +247,8 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   options.init_latents = settings.text("init_latents", "");
   options.checkpoint_every = settings.whole("checkpoint_every").value_or(0);
   if (options.checkpoint_every < 0)
-    throw bad_input(settings.describe("checkpoint_every") + " is below 0", "give a number of steps, or 0 for none");
+    throw bad_option("checkpoint_every", std::to_string(options.checkpoint_every) + " is below 0",
+                     "give a number of steps, or 0 for none");
   if (const auto mode = settings.text("attention")) options.attention_mode = attention::parse_mode(*mode);
 
   models::GenerateRequest& request = options.request;
@@ -284,17 +281,16 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
   const std::string every_block = models::why_idle(mode, named(settings, "attention", attention::name(mode)));
   options.idle.push_back({Idle::every_block, "attention", every_block});
   if (!every_block.empty()) options.profile.reset();
-  check_profile(settings, options.profile, pipeline);
+  if (options.profile) check_profile(*options.profile, options.run.model, pipeline);
   if (options.profile)
     options.idle.push_back(
         {Idle::profile, "profile", "with " + settings.describe("profile") + ", which has a policy for each head"});
   else
     options.idle.push_back({Idle::no_means, "dropped",
                             models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
-  if (pipeline.spec().experts.size() == 1)
-    options.idle.push_back({Idle::one_transformer, "model", "for a model of one transformer"});
-  if (!models::has_flow_shift(options.request, pipeline.spec()))
-    options.idle.push_back({Idle::no_flow, "scheduler", "with a scheduler that is not of flow matching"});
+  const models::ModelSpec& spec = pipeline.spec();
+  options.idle.push_back({Idle::one_transformer, "model", models::why_idle_second_scale(spec)});
+  options.idle.push_back({Idle::no_flow, "scheduler", models::why_idle_flow_shift(options.request, spec)});
   if (options.random_seed)
     options.idle.push_back(
         {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});

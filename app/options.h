@@ -85,12 +85,8 @@ attention::Profile read_profile(const std::filesystem::path& file);
 TunedProfile describe_profile(const std::filesystem::path& file, const attention::Profile& profile);
 
 /// Throws Error where the profile was made for another model than the pipeline's, or has policies for other heads than
-/// it has. `given`: how the error names the profile; `model`: the pipeline's.
-void check_profile(const std::string& given, const TunedProfile& profile, const std::filesystem::path& model,
-                   const models::Pipeline& pipeline);
-/// The same of --profile, where it is given.
-void check_profile(const Settings& settings, const std::optional<TunedProfile>& profile,
-                   const models::Pipeline& pipeline);
+/// it has. `model`: the pipeline's.
+void check_profile(const TunedProfile& profile, const std::filesystem::path& model, const models::Pipeline& pipeline);
 
 /// The policy of --topk and the like, whatever --profile says.
 attention::Policy read_untuned_policy(const Settings& settings);

@@ -83,8 +83,8 @@ void check_outputs(const Settings& settings, const RunOptions& run, const fs::pa
   if (!decoded.empty()) return;
   const fs::path latents = settings.text("save_latents", latents_beside(run.output).string());
   if (output_kind(run.output) == OutputKind::png_folder && same_file(fs::absolute(latents).parent_path(), run.output))
-    throw bad_input(settings.describe("save_latents") + " lies in the folder of the PNGs, which must be empty",
-                    "save the latents elsewhere");
+    throw bad_option("save_latents", latents.string() + " lies in the folder of the PNGs, which must be empty",
+                     "save the latents elsewhere");
   const models::AtomicFile probe(latents);
 }
 

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <utility>
 
-#include "app/file_hash.h"
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
 
@@ -132,7 +131,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
   if (options.run.threads) recipe["threads"] = *options.run.threads;
   if (!options.init_latents.empty()) {
     recipe["init_latents"] = options.init_latents.filename().string();
-    recipe["init_latents_sha256"] = sha256_of_file(options.init_latents);
+    recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
   }
   add_policy(recipe, request);
   if (options.profile) add_profile(recipe, *options.profile);

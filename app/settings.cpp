@@ -46,8 +46,9 @@ std::vector<Choice> excluded_by(const std::string& key, const std::string& value
 /// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
 std::string label(const std::string& key, Source source, const std::string& file, Mark mark = {}) {
   if (source == Source::command_line) return option_name(key);
-  const std::string position =
-      mark.line == 0 ? "" : ":" + std::to_string(mark.line) + ":" + std::to_string(mark.column);
+  std::string position;
+  for (const int64_t number : {mark.line, mark.column})
+    if (number > 0) position += ":" + std::to_string(number);
   return file + position + ": " + key;
 }
 
@@ -204,6 +205,7 @@ const Setting* Settings::find(const std::string& key) const {
 std::string Settings::describe(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return label(key, Source::command_line, {});
+  if (setting->source == Source::row) return key + " " + setting->value;
   return label(key, setting->source, setting->file, setting->mark) + " " + setting->value;
 }
 
@@ -225,17 +227,19 @@ Error Settings::with_place(const Error& error) const {
   if (const OptionSpec* option = error.field().empty() ? nullptr : find_option(error.field())) {
     const Setting* setting = find(option->key);
     const bool in_list = std::find(lists_.begin(), lists_.end(), option_name(option->key)) != lists_.end();
-    const std::string name = setting == nullptr || in_list
-                                 ? option_name(option->key)
-                                 : label(option->key, setting->source, setting->file, setting->mark);
-    return {error.exit_code(), name + " " + error.problem(), error.remedy()};
+    if (setting == nullptr || in_list)
+      return {error.exit_code(), option_name(option->key) + " " + error.problem(), error.remedy()};
+    const std::string name = label(option->key, setting->source, setting->file, setting->mark);
+    return {error.exit_code(), name + " " + error.problem(), error.remedy(), {.file = setting->file}};
   }
   if (error.file().empty() || error.exit_code() != 2) return error;
   std::string key;
   const Setting* setting = that_names(error.file(), key);
   if (setting == nullptr || setting->source == Source::command_line) return error;
-  return {error.exit_code(), label(key, setting->source, setting->file, setting->mark) + ": " + error.what(),
-          error.remedy()};
+  return {error.exit_code(),
+          label(key, setting->source, setting->file, setting->mark) + ": " + error.what(),
+          error.remedy(),
+          {.file = setting->file}};
 }
 
 std::optional<std::string> Settings::text(const std::string& key) const {
@@ -252,7 +256,7 @@ std::optional<int64_t> Settings::whole(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return std::nullopt;
   const auto value = parse<int64_t>(setting->value);
-  if (!value) throw bad_input(describe(key) + " is too large", "give a smaller number");
+  if (!value) throw bad_option(key, setting->value + " is too large", "give a smaller number");
   return value;
 }
 
@@ -260,7 +264,7 @@ std::optional<uint64_t> Settings::unsigned_whole(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return std::nullopt;
   const auto value = parse<uint64_t>(setting->value);
-  if (!value) throw bad_input(describe(key) + " is below 0", "give a number from 0 to 18446744073709551615");
+  if (!value) throw bad_option(key, setting->value + " is below 0", "give a number from 0 to 18446744073709551615");
   return value;
 }
 

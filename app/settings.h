@@ -27,9 +27,9 @@ enum class Source { matched_config, recipe, config_file, command_line, row };  /
 
 /// A position in a file, from 1; 0: unknown.
 struct Mark {
-  int line = 0, column = 0;
+  int64_t line = 0, column = 0;
 };
-/// Where a YAML file names an option, and where its value begins.
+/// Where a file names an option, and where its value begins. Only the lines are known of a row that is no YAML.
 struct Place {
   Mark key, value;
 };
@@ -38,8 +38,8 @@ using Places = std::map<std::string, Place>;
 struct Setting {
   std::string value;
   Source source = Source::command_line;
-  std::string file;  // unless it is the command line; a row's with its line
-  Mark mark;         // of a YAML value
+  std::string file;  // unless it is the command line
+  Mark mark;         // of a value in YAML or a prompt set
 };
 
 class Settings {
@@ -47,17 +47,18 @@ class Settings {
   /// Adds the values of one source. Throws Error naming option and file: unknown key, a value that its kind does not
   /// allow, the same option under two names, or two options of one source that exclude each other. A value of a
   /// stronger source replaces the weaker one's, and also removes what it excludes (--topk over a file's cdf). `places`:
-  /// of the values in a YAML file; errors then name line and column.
+  /// of the values in the file; errors then name line and column.
   void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {},
            const Places& places = {});
 
   const Setting* find(const std::string& key) const;
   bool has(const std::string& key) const { return find(key) != nullptr; }
-  /// How an error names a value: "--steps 0" or "my.yaml:3:8: steps 0".
+  /// How a warning names a value: "--steps 0" or "my.yaml:3:8: steps 0"; a row's, whose place stands before the whole
+  /// warning, "steps 0".
   std::string describe(const std::string& key) const;
   /// An error of later stages, which know fields and files only, in the user's words: with the option's name
   /// ("--frames 8 ..."), or the place in the file that gave the value ("my.yaml:3:9: frames 8 ...") or named the file
-  /// ("my.yaml:4:9: output: a.mp5: ...").
+  /// ("my.yaml:4:9: output: a.mp5: ..."); its file() is then that file.
   Error with_place(const Error& error) const;
   /// Options, as "--topk", that the command line gave as lists, which are no settings: errors about them stay as they
   /// are.

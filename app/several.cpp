@@ -14,8 +14,8 @@ int64_t video_count(const Settings& settings) {
   constexpr int64_t kMost = 10'000;
   const int64_t count = settings.whole("batch_count").value_or(1);
   if (count < 1 || count > kMost)
-    throw bad_input(settings.describe("batch_count") + " is outside 1 to " + std::to_string(kMost),
-                    "give the number of videos");
+    throw bad_option("batch_count", std::to_string(count) + " is outside 1 to " + std::to_string(kMost),
+                     "give the number of videos");
   return count;
 }
 

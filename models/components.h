@@ -6,7 +6,7 @@
 #include <string>
 
 #include "models/dit/denoiser.h"
-#include "models/text/text_encoder.h"
+#include "models/text/encoder/text_encoder.h"
 #include "models/vae/vae.h"
 #include "models/weights/layer_weights.h"
 

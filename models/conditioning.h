@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/spec.h"
-#include "models/text/text_encoder.h"
+#include "models/text/encoder/text_encoder.h"
 #include "models/text/tokenizer.h"
 
 namespace sparsereel::models {

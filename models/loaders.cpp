@@ -2,7 +2,7 @@
 #include "models/components.h"
 #include "models/dit/cogvideox.h"
 #include "models/dit/wan.h"
-#include "models/text/t5_encoder.h"
+#include "models/text/encoder/t5_encoder.h"
 #include "models/vae/cogvideox_vae.h"
 #include "models/vae/wan_vae.h"
 

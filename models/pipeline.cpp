@@ -22,9 +22,9 @@
 #include "models/memory_need.h"
 #include "models/request.h"
 #include "models/text/clean_prompt.h"
-#include "models/text/random_ids.h"
 #include "models/text/tokenizer.h"
 #include "models/text/unicode.h"
+#include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 
@@ -141,10 +141,12 @@ at::ScalarType Pipeline::stored_dtype() const {
 }
 
 void Pipeline::check_weights() const {
+  if (weights_checked_) return;
   models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
   for (const ExpertSpec& expert : spec_.experts) load_dit(folder_.component(expert.role), at::kMeta, dtype_);
   models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
   load_tokenizer();
+  weights_checked_ = true;
 }
 
 void Pipeline::load_tokenizer() const {
@@ -251,7 +253,7 @@ GenerateResult Pipeline::generate(const GenerateRequest& request, const Generate
   const c10::InferenceMode guard;
   GenerateResult result;
   result.settings = settings;
-  if (!experts_->any_loaded()) check_weights();
+  check_weights();
   const auto announce = [&](const char* stage) {
     if (observer.stage) observer.stage(stage);
   };

@@ -168,7 +168,7 @@ class Pipeline {
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {});
 
   /// Opens all files, which may be moved from then on, and checks names and shapes of all weights by their headers.
-  /// Throws Error: what does not fit is found before any time is spent.
+  /// Throws Error: what does not fit is found before any time is spent. A second call does nothing.
   void check_weights() const;
 
   /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
@@ -207,6 +207,7 @@ class Pipeline {
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
   bool offload_ = false;
   mutable std::string model_hash_;
+  mutable bool weights_checked_ = false;
   Component vae_component_;
   ModelSpec spec_;
   mutable std::unique_ptr<Tokenizer> tokenizer_;

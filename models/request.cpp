@@ -85,7 +85,8 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   settings.guidance_scale_2 = second_scale(request, spec);
   settings.guidance_passes = request.guidance_passes;
   settings.scheduler = sampler_class(request, spec);
-  if (has_flow_shift(request, spec)) settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
+  if (has_flow_shift(find_sampler(spec.samplers, settings.scheduler).kind))
+    settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
   settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
   settings.width = request.width.value_or(spec.defaults.width);
   settings.height = request.height.value_or(spec.defaults.height);
@@ -118,10 +119,6 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   settings.decoded_frames = decoded_frames(spec, settings.latent.frames);
   check_init_latents(request.init_latents, latents_shape(spec, settings.latent));
   return settings;
-}
-
-bool has_flow_shift(const GenerateRequest& request, const ModelSpec& spec) {
-  return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
 }
 
 SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
@@ -203,6 +200,15 @@ std::string why_idle(const attention::Policy& policy, const std::string& given) 
 
 std::string why_idle_without_guidance(double guidance_scale, const std::string& given) {
   return guidance_scale > 1 ? "" : "without guidance (" + given + ")";
+}
+
+std::string why_idle_second_scale(const ModelSpec& spec) {
+  return spec.experts.size() > 1 ? "" : "for a model of one transformer";
+}
+
+std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec) {
+  const bool flows = has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
+  return flows ? "" : "with a scheduler that is not of flow matching";
 }
 
 std::string why_idle_offload(at::Device device) {

@@ -34,9 +34,6 @@ struct PolicyOptions {
 /// ranking. Throws Error for values out of their range, and for options that exclude each other.
 attention::Policy make_policy(const PolicyOptions& options);
 
-/// Whether the request's sampler takes a flow_shift.
-bool has_flow_shift(const GenerateRequest& request, const ModelSpec& spec);
-
 /// auto, on, off
 VaeTiling parse_vae_tiling(const std::string& text);
 
@@ -52,6 +49,10 @@ std::string why_idle(attention::Mode mode, const std::string& given);
 std::string why_idle(const attention::Policy& policy, const std::string& given);
 /// Of guidance, the negative prompt among them.
 std::string why_idle_without_guidance(double guidance_scale, const std::string& given);
+/// Of a second guidance scale.
+std::string why_idle_second_scale(const ModelSpec& spec);
+/// Of flow_shift.
+std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec);
 /// Of offloading.
 std::string why_idle_offload(at::Device device);
 

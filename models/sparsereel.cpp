@@ -53,7 +53,7 @@ std::string text_of(bool flag) {
 
 /// A warning for each member that has no effect beside the others.
 std::vector<std::string> idle_members(const VideoRequest& from, const models::GenerateRequest& request,
-                                      double guidance_scale) {
+                                      const models::ModelSpec& spec, double guidance_scale) {
   std::vector<std::string> warnings;
   const auto add = [&warnings](const char* member, const auto& value, const std::string& why) {
     const std::string given = text_of(value);
@@ -74,7 +74,11 @@ std::vector<std::string> idle_members(const VideoRequest& from, const models::Ge
   const std::string guidance = models::why_idle_without_guidance(
       guidance_scale, from.cfg_scale ? "cfg_scale " + text_of(from.cfg_scale) : "the model's default");
   add("negative_prompt", from.negative_prompt, guidance);
+  const std::string one_transformer = models::why_idle_second_scale(spec);
+  add("cfg_scale_2", from.cfg_scale_2, one_transformer.empty() ? guidance : one_transformer);
+  add("guidance_passes", from.guidance_passes, guidance);
   add("dynamic_cfg", from.dynamic_cfg, guidance);
+  add("flow_shift", from.flow_shift, models::why_idle_flow_shift(request, spec));
   return warnings;
 }
 
@@ -105,6 +109,9 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.seed = from.seed;
   request.num_inference_steps = from.steps;
   request.guidance_scale = from.cfg_scale;
+  request.guidance_scale_2 = from.cfg_scale_2;
+  if (!from.guidance_passes.empty()) request.guidance_passes = models::parse_guidance_passes(from.guidance_passes);
+  request.flow_shift = from.flow_shift;
   request.use_dynamic_cfg = from.dynamic_cfg;
   request.scheduler = from.scheduler;
   request.max_sequence_length = from.max_sequence_length;
@@ -209,7 +216,7 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       const models::GenerateRequest asked = request_of(request, pipeline);
       const models::GenerateResult result = pipeline.generate(asked, watcher.observer());
       std::vector<std::string> warnings = state_->warnings;
-      for (std::string& idle : idle_members(request, asked, result.settings.guidance_scale))
+      for (std::string& idle : idle_members(request, asked, pipeline.spec(), result.settings.guidance_scale))
         warnings.push_back(std::move(idle));
       Video video = video_of(result);
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());

@@ -59,10 +59,12 @@ struct VideoRequest {
   std::optional<int64_t> steps = {};
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames; multiples as the model needs them
   std::optional<int64_t> max_sequence_length = {};              // tokens of the prompt; longer ones are cut
-  std::optional<double> cfg_scale = {};
+  std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // the second: of the second transformer, where there is one
+  std::string guidance_passes = {};                        // batched, in-turn; empty: batched
   bool dynamic_cfg = false;
-  std::string scheduler = {};  // empty: the checkpoint's
-  std::string attention = {};  // full, quantized, sparse, check; empty: sparse where it runs
+  std::string scheduler = {};             // empty: the checkpoint's
+  std::optional<double> flow_shift = {};  // of schedulers of flow matching
+  std::string attention = {};             // full, quantized, sparse, check; empty: sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
   std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`

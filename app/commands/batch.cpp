@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "app/commands/batch/status.h"
 #include "app/counted.h"
 #include "app/nearest.h"
+#include "app/option_group.h"
 #include "app/outputs.h"
 #include "app/several.h"
 #include "app/text_file.h"
@@ -33,12 +33,13 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
                  {"mp4", "mov", "mkv", "webm", "gif", "y4m", "safetensors"}, "see 'sparsereel batch --help'");
   for (const OptionSpec& option : option_table()) {
     if (option.scope == Scope::one_video && set.merged.has(option.key))
-      throw bad_input(set.merged.describe(option.key) + " is one video's, not a set's", "give it in a row of the set");
+      throw bad_option(option.key, *set.merged.text(option.key) + " is one video's, not a set's",
+                       "give it in a row of the set");
   }
   if (is_random_seed(set.merged.text("seed", "")))
-    throw bad_input(
-        set.merged.describe("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
-        "give a number; row i takes that many more");
+    throw bad_option("seed",
+                     *set.merged.text("seed") + ": a set goes on by the seeds of its videos, which must stay the same",
+                     "give a number; row i takes that many more");
   if (const auto threads = set.merged.whole("threads")) models::check_threads(*threads);
   std::vector<NamedFile> files = files_of(Command::batch, set.merged);
   files.push_back({"--config", set.config_file});
@@ -163,16 +164,13 @@ struct Group {
 }  // namespace
 
 void add_batch_options(CLI::App& command, BatchOptions& options) {
-  const char* set = "Prompt set";
-  const char* output = find_option("output")->group.c_str();
-  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
-    command.add_option(names, value, help)->type_name(type)->group(group);
-  };
-  add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE", set);
-  add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n", set);
-  add("--status", options.status, "say what the manifests in this folder add up to", "DIR", set);
-  add("-o,--output", options.folder, "folder of the videos and manifests", "DIR", output);
-  add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors", output);
+  const OptionGroup set(command, "Prompt set");
+  const OptionGroup output(command, find_option("output")->group);
+  set.add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE");
+  set.add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n");
+  set.add("--status", options.status, "say what the manifests in this folder add up to", "DIR");
+  output.add("-o,--output", options.folder, "folder of the videos and manifests", "DIR");
+  output.add("--format", options.format, "of videos (default mp4)", "mp4,mov,mkv,webm,gif,y4m,safetensors");
 }
 
 void batch(const SetSettings& set, const BatchOptions& options, RunReport& report) {

@@ -5,11 +5,10 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <CLI/CLI.hpp>
-
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/run_settings.h"
 #include "app/media/plot.h"
+#include "app/option_group.h"
 
 namespace sparsereel::app {
 namespace {
@@ -67,26 +66,22 @@ std::vector<HeatMap> heat_maps(const std::vector<bench::StageRow>& rows) {
 }  // namespace
 
 void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& options) {
-  const char* what = "What to measure";
-  const char* measuring = "Measuring";
-  const char* output = "Output and reports";
-  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
-    command.add_option(names, value, help)->type_name(type)->group(group);
-  };
-  add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES", what);
-  bench::add_selection_lists(command, options.sparse, what, "as generate");
-  add("--token-order", options.token_orders,
-      "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS", what);
-  command.add_flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out")
-      ->group(what);
-  add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE", output);
-  add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE", what);
-  add("--steps", options.steps,
-      "steps of each run, all of them timed; quality needs a model's usual number (default 4)", "N", measuring);
-  add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N", measuring);
-  add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N", measuring);
-  add("--format", options.format, "of the tables (default: by the output's ending, else md)", "md,csv,json", output);
-  add("-o,--output", options.output, "write the tables to this file in place of stdout", "FILE", output);
+  const OptionGroup what(command, "What to measure");
+  const OptionGroup measuring(command, "Measuring");
+  const OptionGroup output(command, "Output and reports");
+  what.add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES");
+  bench::add_selection_lists(what, options.sparse, "as generate");
+  what.add("--token-order", options.token_orders,
+           "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS");
+  what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
+  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
+  what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
+  measuring.add("--steps", options.steps,
+                "steps of each run, all of them timed; quality needs a model's usual number (default 4)", "N");
+  measuring.add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N");
+  measuring.add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N");
+  output.add("--format", options.format, "of the tables (default: by the output's ending, else md)", "md,csv,json");
+  output.add("-o,--output", options.output, "write the tables to this file in place of stdout", "FILE");
 }
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
@@ -97,7 +92,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
-  check_profile(settings, plan.profile, *pipeline);
+  if (plan.profile) check_profile(*plan.profile, plan.run.model, *pipeline);
   report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());

@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "app/commands/bench/quality_runs.h"
@@ -14,6 +13,7 @@
 #include "app/counted.h"
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"
+#include "app/option_group.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {
@@ -24,8 +24,7 @@ using bench::QualityPlan;
 using bench::QualityRow;
 
 void check_profiles(const QualityPlan& plan, const models::Pipeline& pipeline) {
-  for (const TunedProfile& profile : plan.profiles)
-    check_profile("--profile " + profile.file.string(), profile, plan.run.model, pipeline);
+  for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
 }
 
 /// The judge where one is there and a prompt tells something that it can see.
@@ -126,46 +125,40 @@ void measure(bench::QualityRuns& runs, RunReport& report) {
 }
 
 void add_lists(CLI::App& command, bench::QualityLists& lists) {
-  const char* group = "Comma lists, expanded to all combinations";
-  const auto add = [&](const char* name, std::optional<std::string>& value, const char* help, const char* type) {
-    command.add_option(name, value, help)->type_name(type)->group(group);
-  };
-  bench::add_selection_lists(command, lists.selection, group, "as generate");
-  add("--selection-rows", lists.selection.selection_rows,
-      "comma list: queries that share one selection, of 64, 128, 192", "N,N");
-  add("--similarity", lists.selection.similarity, "comma list: blocks less self-similar than this stay dense", "X,X");
-  add("--profile", lists.profile, "comma list: profiles of 'sparsereel tune', which say all of this for each head",
-      "FILE,FILE");
-  add("--dense-steps", lists.dense_steps, "comma list: the first steps keep every block", "N,N");
-  add("--token-order", lists.token_order, "comma list of hilbert, native, time-major, morton, random", "ORDERS");
+  const OptionGroup group(command, "Comma lists, expanded to all combinations");
+  bench::add_selection_lists(group, lists.selection, "as generate");
+  group.add("--selection-rows", lists.selection.selection_rows,
+            "comma list: queries that share one selection, of 64, 128, 192", "N,N");
+  group.add("--similarity", lists.selection.similarity, "comma list: blocks less self-similar than this stay dense",
+            "X,X");
+  group.add("--profile", lists.profile,
+            "comma list: profiles of 'sparsereel tune', which say all of this for each head", "FILE,FILE");
+  group.add("--dense-steps", lists.dense_steps, "comma list: the first steps keep every block", "N,N");
+  group.add("--token-order", lists.token_order, "comma list of hilbert, native, time-major, morton, random", "ORDERS");
 }
 
 }  // namespace
 
 void add_bench_quality_options(CLI::App& command, bench::QualityOptions& options) {
-  const char* measuring = "Measuring";
-  const char* output = "Output and reports";
-  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
-    command.add_option(names, value, help)->type_name(type)->group(group);
-  };
+  const OptionGroup measuring(command, "Measuring");
+  const OptionGroup output(command, "Output and reports");
   command
       .add_option("PROMPTS", options.prompts,
                   "a prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml; - is standard input")
       ->type_name("FILE")
       ->required();
   add_lists(command, options.lists);
-  add("--limit", options.limit, "only the first N prompts", "N", measuring);
-  add("--timed-steps", options.timed_steps,
-      "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N", measuring);
-  command
-      .add_flag("--no-rel-l1", options.no_rel_l1, "leave the error of attention out, for which each call is made twice")
-      ->group(measuring);
-  add("--judge", options.judge, "network that reads shapes off videos (default: the tiny model's for it)", "FILE",
-      measuring);
-  add("--plot", options.plot, "draw PSNR against the time of a step into this .png", "FILE", output);
-  add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR", output);
-  add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json", output);
-  add("-o,--output", options.output, "write the table to this file in place of stdout", "FILE", output);
+  measuring.add("--limit", options.limit, "only the first N prompts", "N");
+  measuring.add("--timed-steps", options.timed_steps,
+                "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N");
+  measuring.flag("--no-rel-l1", options.no_rel_l1,
+                 "leave the error of attention out, for which each call is made twice");
+  measuring.add("--judge", options.judge, "network that reads shapes off videos (default: the tiny model's for it)",
+                "FILE");
+  output.add("--plot", options.plot, "draw PSNR against the time of a step into this .png", "FILE");
+  output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
+  output.add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json");
+  output.add("-o,--output", options.output, "write the table to this file in place of stdout", "FILE");
 }
 
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {

@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 
@@ -15,6 +14,7 @@
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
+#include "app/option_group.h"
 #include "attention/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/sha256.h"
@@ -259,27 +259,24 @@ void check_profile_outputs(const TunePlan& plan) {
 }  // namespace
 
 void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
-  const char* search = "Search";
-  const char* output = "Output and reports";
-  const auto add = [&command](const char* names, auto& value, const char* help, const char* type, const char* group) {
-    command.add_option(names, value, help)->type_name(type)->group(group);
-  };
+  const OptionGroup search(command, "Search");
+  const OptionGroup output(command, "Output and reports");
   command
       .add_option("FILE", options.prompts,
                   "prompts to tune on: .txt, .jsonl, .csv or .yaml; - is standard input (else --prompt)")
       ->type_name("FILE");
-  add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME", search);
-  add("--l1", options.l1,
-      "most relative L1 of a head by its block selection (default 0.06, unless that makes it slower)", "X", search);
-  add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X", search);
-  add("--min-psnr", options.min_psnr,
-      "dB that whole videos must reach against full attention, else exit code 1 (default: the untuned policy's)", "X",
-      search);
-  add("--min-ssim", options.min_ssim, "likewise", "X", search);
-  add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N", search);
-  add("--videos", options.videos, "prompts of which whole videos are compared; 0: none (default 2)", "N", search);
-  add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE", output);
-  add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE", output);
+  search.add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME");
+  search.add("--l1", options.l1,
+             "most relative L1 of a head by its block selection (default 0.06, unless that makes it slower)", "X");
+  search.add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X");
+  search.add("--min-psnr", options.min_psnr,
+             "dB that whole videos must reach against full attention, else exit code 1 (default: the untuned policy's)",
+             "X");
+  search.add("--min-ssim", options.min_ssim, "likewise", "X");
+  search.add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N");
+  search.add("--videos", options.videos, "prompts of which whole videos are compared; 0: none (default 2)", "N");
+  output.add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE");
+  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE");
 }
 
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {

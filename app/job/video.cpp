@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 void Video::fail(const Error& error, const fs::path& latents) {
   const Error placed = settings.with_place(error);
   std::string cause = placed.what();
-  if (!cause.starts_with(place.substr(0, place.rfind(':') + 1))) cause.insert(0, place + ": ");
+  if (placed.file() != set) cause.insert(0, place + ": ");
   failure = Error(placed.exit_code(), cause,
                   placed.remedy() + (latents.empty() ? "" : "; its latents are in " + latents.string()));
 }
@@ -58,8 +58,7 @@ std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
     const std::vector<const Video*>& same = videos_of.at(text);
     const auto others = static_cast<int64_t>(same.size()) - 1;
     const std::string& place = same.front()->place;
-    if (text.starts_with(place.substr(0, place.rfind(':') + 1))) continue;  // names it, or there is none
-    text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
+    if (!place.empty()) text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
   }
   for (const auto& [model, of_model] : prompts)
     if (const std::string warning = unknown_words_warning(model, of_model); !warning.empty()) texts.push_back(warning);

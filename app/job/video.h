@@ -20,8 +20,8 @@ struct TextCost {
 
 /// Asked for, then resolved, then made: each stage fills in its part.
 struct Video {
-  int64_t index = 0;  // of the videos that were asked for, from 0
-  std::string place;  // where it was: "set.csv:3"; empty: on the command line
+  int64_t index = 0;       // of the videos that were asked for, from 0
+  std::string set, place;  // the file it stands in, and where: "set.csv:3"; empty: on the command line
   Settings settings;
   GenerateOptions options;
 

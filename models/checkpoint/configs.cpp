@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/config_fields.h"
+#include "models/checkpoint/model_folder.h"
 
 namespace sparsereel::models {
 
@@ -31,6 +32,15 @@ T5Config parse_t5_config(const nlohmann::json& json, const std::string& file) {
   if (config.relative_attention_max_distance <= config.relative_attention_num_buckets / 4)
     fields.fail("relative_attention_max_distance", "is not above a quarter of relative_attention_num_buckets");
   return config;
+}
+
+void check_text_encoder(const ModelFolder& folder, const std::string& model_type, const std::string& field,
+                        int64_t width) {
+  std::string file;
+  const nlohmann::json json = folder.config("text_encoder", &file);
+  const T5Config config = parse_t5_config(json, file);
+  ConfigFields(json, file).choice("model_type", "t5", {model_type});
+  check_fits(file, "d_model", config.d_model, field, width);
 }
 
 }  // namespace sparsereel::models

@@ -40,7 +40,7 @@ class Complaints {
       if (listed.first > kListed) cause += ", ...";
       separator = "; ";
     }
-    throw bad_input(cause, kDownloadAgain);
+    throw Error(2, cause, kDownloadAgain, {.file = file});
   }
 
  private:
@@ -97,10 +97,10 @@ Error no_weights(const fs::path& folder) {
       found += (found.empty() ? "" : ", ") + name;
   }
   const std::string cause =
-      folder.string() + ": no " + kWeightFiles[0] + " or " + kWeightFiles[1] + ", and no index of shards of either";
-  if (found.empty()) return bad_input(cause, kDownloadAgain);
-  return bad_input(
-      cause + " (found " + found + ")",
+      std::string("no ") + kWeightFiles[0] + " or " + kWeightFiles[1] + ", and no index of shards of either";
+  if (found.empty()) return bad_file(folder, cause, kDownloadAgain);
+  return bad_file(
+      folder, cause + " (found " + found + ")",
       "rename a variant to that name, or export the model with diffusers' save_pretrained(safe_serialization=True)");
 }
 
@@ -186,8 +186,11 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
     const std::vector<std::string>& known = family.part("transformer").classes;
     if (std::find(known.begin(), known.end(), transformer_class) == known.end()) continue;
     folder.index_["_class_name"] = family.pipeline_class;
-    for (const auto& [key, value] : architecture.items()) {
-      if (value.is_primitive()) folder.index_[key] = value;
+    for (const std::string& setting : family.settings) {
+      if (!architecture.contains(setting)) continue;
+      if (!architecture[setting].is_primitive())
+        throw bad_file(file, "architecture." + setting + " is not a single value", "write the value alone");
+      folder.index_[setting] = architecture[setting];
     }
     for (const auto& [name, classes, optional] : family.parts) {
       const bool described = architecture.contains(name) && architecture[name].is_object();
@@ -222,7 +225,7 @@ json ModelFolder::setting(const std::string& name) const {
 std::string ModelFolder::component_class(const std::string& name) const {
   const auto found = index_.find(name);
   if (found == index_.end())
-    throw bad_input((path_ / "model_index.json").string() + ": names no component " + in_quotes(name), kDownloadAgain);
+    throw bad_file(path_ / "model_index.json", "names no component " + in_quotes(name), kDownloadAgain);
   return found->at(1).get<std::string>();
 }
 
@@ -289,10 +292,8 @@ std::string check_model_index(const json& index, const std::string& file) {
       throw fail(name + " is not a pair [library, class]");
     const auto& class_name = entry->at(1).get_ref<const std::string&>();
     if (std::find(classes.begin(), classes.end(), class_name) != classes.end()) continue;
-    std::string cause = file;
-    cause.append(": ").append(name).append(": ").append(in_quotes(class_name)).append(" is not supported");
-    std::string remedy = "use a checkpoint whose ";
-    throw bad_input(cause, remedy.append(name).append(" is ").append(list_of(classes)));
+    throw bad_file(file, name + ": " + in_quotes(class_name) + " is not supported",
+                   "use a checkpoint whose " + name + " is " + list_of(classes));
   }
   return pipeline_class;
 }

@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "hilbert/error.h"
 
 namespace sparsereel::models {
 namespace {
@@ -89,6 +93,16 @@ std::string Sha256::hex() {
 std::string sha256(std::string_view text) {
   Sha256 hash;
   hash.update(text);
+  return hash.hex();
+}
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> buffer(1 << 20);
+  Sha256 hash;
+  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || file.gcount() > 0)
+    hash.update(buffer.data(), static_cast<size_t>(file.gcount()));
+  if (!file.eof()) throw bad_file(path, "cannot be read", "check the path and its permissions");
   return hash.hex();
 }
 

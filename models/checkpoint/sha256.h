@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -28,5 +29,7 @@ class Sha256 {
 };
 
 std::string sha256(std::string_view text);
+/// Throws Error naming the file when it cannot be read.
+std::string sha256_of_file(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

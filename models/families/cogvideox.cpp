@@ -24,13 +24,12 @@ std::string variant_of(const CogVideoXConfig& config) {
 }
 
 ModelSpec describe_cogvideox(const ModelFolder& folder) {
-  std::string file, vae_file, text_file;
+  std::string file, vae_file;
   const nlohmann::json transformer = folder.config("transformer", &file), vae_json = folder.config("vae", &vae_file);
   const CogVideoXConfig config = parse_cogvideox_config(transformer, file);
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
-  const T5Config text = parse_t5_config(folder.config("text_encoder", &text_file), text_file);
   const auto frames_a_latent = static_cast<int64_t>(vae.temporal_compression_ratio);
-  check_fits(text_file, "d_model", text.d_model, "text_embed_dim", config.text_embed_dim);
+  check_text_encoder(folder, "t5", "text_embed_dim", config.text_embed_dim);
   check_fits(vae_file, "latent_channels", vae.latent_channels, "in_channels", config.in_channels);
   check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
   if (transformer.contains("temporal_compression_ratio"))  // else it is only diffusers' default

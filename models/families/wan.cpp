@@ -20,9 +20,20 @@ constexpr double kGuidance = 5;
 
 constexpr const char* kSecond = "transformer_2";
 
-[[noreturn]] void refuse(const ModelFolder& folder, const std::string& cause) {
-  throw bad_file(folder.has_random_weights() ? folder.path() : folder.path() / "model_index.json", cause,
-                 "a model of two experts has boundary_ratio and transformer_2, all others neither");
+[[noreturn]] void refuse(
+    const ModelFolder& folder, const std::string& cause,
+    const char* remedy = "a model of two experts has boundary_ratio and transformer_2, all others neither") {
+  throw bad_file(folder.has_random_weights() ? folder.path() : folder.path() / "model_index.json", cause, remedy);
+}
+
+/// Version 2.2's small model alone has it, with a VAE of its own. Text to video has one timestep with it as without.
+void check_expand_timesteps(const ModelFolder& folder, const WanVaeConfig& vae) {
+  const nlohmann::json expand = folder.setting("expand_timesteps");
+  if (!expand.is_null() && !expand.is_boolean())
+    refuse(folder, "expand_timesteps is " + expand.dump(), "write true or false, or download the file again");
+  if (expand == true && !vae.is_residual)
+    refuse(folder, "expand_timesteps is true, but is_residual of the vae is false, as version 2.1 has it",
+           "use components of one checkpoint");
 }
 
 std::vector<ExpertSpec> read_experts(const ModelFolder& folder) {
@@ -55,15 +66,15 @@ std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
 }
 
 ModelSpec describe_wan(const ModelFolder& folder) {
-  std::string file, vae_file, text_file;
+  std::string file, vae_file;
   const nlohmann::json transformer = folder.config("transformer", &file), vae_json = folder.config("vae", &vae_file);
   const WanConfig config = parse_wan_config(transformer, file);
   const WanVaeConfig vae = parse_wan_vae_config(vae_json, vae_file);
-  const T5Config text = parse_t5_config(folder.config("text_encoder", &text_file), text_file);
-  check_fits(text_file, "d_model", text.d_model, "text_dim", config.text_dim);
+  check_text_encoder(folder, "umt5", "text_dim", config.text_dim);
   check_fits(vae_file, "z_dim", vae.z_dim, "in_channels", config.in_channels);
   check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
   ModelSpec spec;
+  check_expand_timesteps(folder, vae);
   spec.experts = read_experts(folder);
   if (spec.experts.size() > 1) check_second(folder, config, file);
   spec.variant = variant_of(spec, vae);

@@ -41,4 +41,9 @@ at::Tensor random_weight(const std::string& name, const std::vector<int64_t>& sh
   return tensor.normal_(0, deviation, generator_of(device, seed_of_name(name, seed)));
 }
 
+at::Tensor random_token_ids(const std::string& text, int64_t length, int64_t vocab_size) {
+  return at::randint(vocab_size, {length}, generator_of(at::kCPU, seed_of_name(text, 0)),
+                     at::TensorOptions().dtype(at::kLong));
+}
+
 }  // namespace sparsereel::models

@@ -18,4 +18,8 @@ uint64_t seed_of_name(const std::string& name, uint64_t seed);
 at::Tensor random_weight(const std::string& name, const std::vector<int64_t>& shape, at::Device device,
                          at::ScalarType dtype, uint64_t seed);
 
+/// Token ids for a text encoder that has no tokenizer, because its weights are random: int64 [length] in
+/// [0, vocab_size), evenly drawn from a generator that the text seeds. Other texts give other ids.
+at::Tensor random_token_ids(const std::string& text, int64_t length, int64_t vocab_size);
+
 }  // namespace sparsereel::models

@@ -139,7 +139,7 @@ class PromptSets(BatchTest):
         file = self.write('set.yaml', '- prompt: a\n- prompt: b\n- {prompt: c, topk: 0.3}\n')
         result = self.succeed(self.batch(file.name, 'out', '--attention', 'full', '--format', 'y4m', '--crf', 20, '--json'))
         warnings = ['set.yaml:1 and 2 more rows: --crf 20 has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm',
-                    'set.yaml:3:21: topk 0.3 has no effect with --attention full, which computes every block']
+                    'set.yaml:3: topk 0.3 has no effect with --attention full, which computes every block']
         self.assertEqual(result.stderr.splitlines(), [f'warning: {warning}' for warning in warnings])
         self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
 

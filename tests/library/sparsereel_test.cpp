@@ -19,8 +19,10 @@ namespace sparsereel {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pointwise;
 using ::testing::StartsWith;
 
 const std::string kModel = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
@@ -136,6 +138,7 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
       {[](auto& r) { r.max_sequence_length = 17; }, "max_sequence_length 17 exceeds the model's max_text_seq_length"},
       {[=](auto& r) { r.cfg_scale = nan; }, "cfg_scale nan is not a finite number from 0 up"},
       {[](auto& r) { r.cfg_scale = -1; }, "cfg_scale -1 is not a finite number from 0 up"},
+      {[](auto& r) { r.guidance_passes = "both"; }, "guidance_passes both: one of batched, in-turn is needed"},
       {[](auto& r) { r.scheduler = "euler"; }, "scheduler euler is unknown"},
       {[](auto& r) { r.topk = 0; }, "topk is 0.000000"},
       {[](auto& r) { r.topk = 1.5; }, "topk is 1.500000"},
@@ -196,9 +199,14 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
        [](auto& r) { r.cell = 32; },
        {"cell 32 has no effect with dropped none, which has no means"}},
       {[](auto& r) { r.cfg_scale = 0.5; },
-       [](auto& r) { r.negative_prompt = "blurry", r.dynamic_cfg = true; },
+       [](auto& r) { r.negative_prompt = "blurry", r.guidance_passes = "in-turn", r.dynamic_cfg = true; },
        {"negative_prompt blurry has no effect without guidance (cfg_scale 0.5)",
+        "guidance_passes in-turn has no effect without guidance (cfg_scale 0.5)",
         "dynamic_cfg true has no effect without guidance (cfg_scale 0.5)"}},
+      {none,
+       [](auto& r) { r.cfg_scale_2 = 3, r.flow_shift = 5; },
+       {"cfg_scale_2 3 has no effect for a model of one transformer",
+        "flow_shift 5 has no effect with a scheduler that is not of flow matching"}},
       {none, none, {}},
   };
   TextToVideo model(kModel, {.device = "cpu"});
@@ -272,6 +280,20 @@ TEST(Library, ObjectsRunInDifferentThreads) {
   EXPECT_EQ(second.generate(other).pixels, expected_other);
   thread.join();
   EXPECT_EQ(video.pixels, expected);
+}
+
+TEST(Library, GuidesAsAsked) {
+  TextToVideo model(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_two_experts", {.device = "cpu"});
+  VideoRequest request = small();
+  request.frames = 5;
+  const std::vector<float> usual = model.generate(request).pixels;
+  request.guidance_passes = "in-turn";  // the same arithmetic, in another order of sums
+  EXPECT_THAT(model.generate(request).pixels, Pointwise(FloatNear(1e-3), usual));
+  for (std::optional<double> VideoRequest::*member : {&VideoRequest::cfg_scale_2, &VideoRequest::flow_shift}) {
+    VideoRequest other = request;
+    other.*member = 1.5;
+    EXPECT_NE(model.generate(other).pixels, usual);
+  }
 }
 
 TEST(Library, ChoosesAttentionAsAsked) {

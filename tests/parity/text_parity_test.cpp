@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/text/t5_encoder.h"
+#include "models/text/encoder/t5_encoder.h"
 #include "models/text/tokenizer.h"
 #include "tests/support/golden.h"
 

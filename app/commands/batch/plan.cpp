@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "app/commands/batch/names.h"
-#include "app/file_hash.h"
 #include "app/outputs.h"
 #include "app/text_file.h"
 #include "hilbert/error.h"
@@ -39,7 +38,7 @@ void attempt(Video& row, const std::function<void()>& part) {
 void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
   const bool own = row.values.contains("model") || row.values.contains("random_weights") || row.values.contains("from");
   if (!own) settings = set.merged;
-  settings.add(Source::row, row.values, row.source(file), row.places);
+  settings.add(Source::row, row.values, file, row.places);
   if (own) collect_settings(settings, set.command_line, set.config_file);
 }
 
@@ -62,16 +61,17 @@ Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const Ba
            const Share& share) {
   Video planned;
   planned.index = index;
-  planned.place = name_of_input(options.set) + ":" + std::to_string(row.line);
+  planned.set = name_of_input(options.set);
+  planned.place = planned.set + ":" + std::to_string(row.line);
   attempt(planned, [&] {
-    merge(planned.settings, row, set, name_of_input(options.set));
+    merge(planned.settings, row, set, planned.set);
     if (is_standard_input(planned.settings.text("prompt_file", "")))
-      throw bad_input(planned.settings.describe("prompt_file") + ": a set's rows cannot share standard input",
-                      "give the set itself as -, or name a file");
+      throw bad_option("prompt_file", "-: a set's rows cannot share standard input",
+                       "give the set itself as -, or name a file");
     planned.options = read_generate_options(planned.settings);
     if (planned.options.random_seed)
-      throw bad_input(planned.settings.describe("seed") + ": a set goes on by the seeds of its videos",
-                      "give a number");
+      throw bad_option("seed", *planned.settings.text("seed") + ": a set goes on by the seeds of its videos",
+                       "give a number");
     planned.options.request.seed += static_cast<uint64_t>(has_own_seed(row, planned.settings) ? row.copy : index);
     choose_device(planned, share);
   });
@@ -196,7 +196,7 @@ const ManifestEntry* find_finished(const Video& row, const std::vector<ManifestE
   const auto found = std::find_if(entries.rbegin(), entries.rend(), [&](const ManifestEntry& entry) {
     if (entry.state != "done" || entry.output != name_of(row) || entry.identity != row.identity || entry.bytes != bytes)
       return false;
-    if (hash.empty()) hash = sha256_of_file(video);
+    if (hash.empty()) hash = models::sha256_of_file(video);
     return entry.sha256 == hash;
   });
   return found == entries.rend() ? nullptr : &*found;

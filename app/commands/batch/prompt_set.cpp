@@ -187,7 +187,11 @@ SetFormat set_format(const fs::path& file) {
 
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
   std::vector<PromptRow> rows = parse(checked_text(text, file), format, file);
-  for (const PromptRow& row : rows) Settings().add(Source::row, row.values, row.source(file), row.places);
+  for (PromptRow& row : rows) {
+    const Place line{.key = {.line = row.line}, .value = {.line = row.line}};
+    for (const auto& [key, value] : row.values) row.places.try_emplace(key, line);  // of .yaml they are known better
+    Settings().add(Source::row, row.values, file, row.places);
+  }
   return rows;
 }
 

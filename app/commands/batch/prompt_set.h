@@ -15,13 +15,8 @@ namespace sparsereel::app::sets {
 struct PromptRow {
   int64_t line = 0;                           // in the file, from 1
   std::map<std::string, std::string> values;  // option key -> text; what a row leaves empty is not given
-  Places places;                              // of the values in a .yaml
+  Places places;                              // of the values
   int64_t copy = 0;                           // of the videos that --batch-count makes of a row, from 0
-
-  /// What the row's values are known by: "set.csv:3"; of a .yaml, whose values have places of their own, "set.yaml".
-  std::string source(const std::string& file) const {
-    return places.empty() ? file + ":" + std::to_string(line) : file;
-  }
 };
 
 enum class SetFormat { txt, jsonl, csv, yaml };

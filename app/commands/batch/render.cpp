@@ -7,7 +7,7 @@
 
 #include "app/clock.h"
 #include "app/denoising_checkpoint.h"
-#include "app/file_hash.h"
+#include "models/checkpoint/sha256.h"
 
 namespace sparsereel::app::sets {
 namespace {
@@ -70,7 +70,7 @@ bool Renderer::prepare(const std::vector<Video*>& rows, const std::function<void
 void Renderer::written(const Video& row, const Made& made) {
   made.latents.check();
   nlohmann::json entry = line(row, "done");
-  entry["sha256"] = sha256_of_file(row.options.run.output);
+  entry["sha256"] = models::sha256_of_file(row.options.run.output);
   entry["bytes"] = fs::file_size(row.options.run.output);
   const models::StageSeconds& seconds = made.result.seconds;
   seconds_ = {{"denoise", seconds.denoise}, {"decode", seconds.decode}, {"write", seconds_since(made.write_start)}};

@@ -1,10 +1,10 @@
 // From lists to policies; see selection_lists.h.
 #include "app/commands/bench/selection_lists.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "app/commands/bench/lists.h"
+#include "app/option_group.h"
 #include "app/settings.h"
 #include "hilbert/error.h"
 
@@ -188,18 +188,15 @@ std::vector<std::string> SelectionLists::given() const {
   return names;
 }
 
-void add_selection_lists(CLI::App& command, SelectionLists& lists, const std::string& group,
-                         const std::string& topk_default) {
-  const auto add = [&](const char* name, auto& value, const std::string& help, const char* type) {
-    command.add_option(name, value, help)->type_name(type)->group(group);
-  };
+void add_selection_lists(const OptionGroup& group, SelectionLists& lists, const std::string& topk_default) {
   const auto list_of = [](const char* key) { return "comma list: " + find_option(key)->help; };
-  add("--topk", lists.topk, "comma list: fractions of the key blocks computed (default " + topk_default + ")", "X,X");
-  add("--cdf", lists.cdf, list_of("cdf"), "X,X");
-  add("--error", lists.error, list_of("error"), "X,X");
-  add("--dropped", lists.dropped, list_of("dropped"), "mean,none");
-  add("--select", lists.select, list_of("select"), "error,mass");
-  add("--cell", lists.cell, list_of("cell"), "16,32,64");
+  group.add("--topk", lists.topk, "comma list: fractions of the key blocks computed (default " + topk_default + ")",
+            "X,X");
+  group.add("--cdf", lists.cdf, list_of("cdf"), "X,X");
+  group.add("--error", lists.error, list_of("error"), "X,X");
+  group.add("--dropped", lists.dropped, list_of("dropped"), "mean,none");
+  group.add("--select", lists.select, list_of("select"), "error,mass");
+  group.add("--cell", lists.cell, list_of("cell"), "16,32,64");
 }
 
 Selections combine(const SelectionLists& lists, const Policy& base) {

@@ -7,8 +7,8 @@
 
 #include "attention/policy.h"
 
-namespace CLI {
-class App;
+namespace sparsereel::app {
+class OptionGroup;
 }
 
 namespace sparsereel::app::bench {
@@ -25,8 +25,7 @@ struct SelectionLists {
 };
 
 /// --topk, --cdf, --error, --dropped, --select and --cell; `topk_default` is what its help says of it.
-void add_selection_lists(CLI::App& command, SelectionLists& lists, const std::string& group,
-                         const std::string& topk_default);
+void add_selection_lists(const OptionGroup& group, SelectionLists& lists, const std::string& topk_default);
 
 struct Selections {
   std::vector<attention::Policy> policies;

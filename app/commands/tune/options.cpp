@@ -70,8 +70,8 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   TunePlan plan;
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
   if (given.random_seed)
-    throw bad_input(settings.describe("seed") + ": a search goes on by its seed, which must stay the same",
-                    "give a number");
+    throw bad_option("seed", *settings.text("seed") + ": a search goes on by its seed, which must stay the same",
+                     "give a number");
   plan.run = given.run;
   plan.request = given.request;
   plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`

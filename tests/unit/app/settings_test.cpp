@@ -156,6 +156,16 @@ TEST(Settings, ErrorsOfLaterStagesGetThePlaceThatGaveTheValue) {
   EXPECT_STREQ(settings.with_place(bad_input("frames 8 is wrong", "r")).what(), "frames 8 is wrong");
 }
 
+TEST(Settings, RowsOfASetAreKnownByTheirLine) {
+  Settings settings;
+  settings.add(Source::row, {{"frames", "8"}}, "set.csv", {{"frames", {.key = {.line = 3}, .value = {.line = 3}}}});
+  const Error placed = settings.with_place(bad_option("frames", "8 is wrong", "r"));
+  EXPECT_STREQ(placed.what(), "set.csv:3: frames 8 is wrong");
+  EXPECT_EQ(placed.file(), "set.csv");
+  EXPECT_EQ(settings.with_place(bad_option("steps", "0 is wrong", "r")).file(), "");
+  EXPECT_EQ(settings.describe("frames"), "frames 8") << "the row's place stands before its warnings";
+}
+
 /// The key that with_place() blames for an error about this file, all of these values being in a file; empty where it
 /// blames none.
 std::string blamed(const std::map<std::string, std::string>& values, const std::string& file,

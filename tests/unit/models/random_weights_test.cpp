@@ -8,8 +8,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/text/random_ids.h"
-#include "models/text/t5_encoder.h"
+#include "models/text/encoder/t5_encoder.h"
 #include "models/weights/weights.h"
 #include "tests/support/temporary_folder.h"
 

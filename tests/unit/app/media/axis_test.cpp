@@ -1,5 +1,5 @@
 // Ticks are round numbers, and labels keep out of each other's way.
-#include "app/media/axis.h"
+#include "app/media/with_libraries/axis.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "app/media/ffmpeg.h"
 #include "app/media/video.h"
+#include "app/media/with_libraries/ffmpeg.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {

@@ -100,8 +100,19 @@ TEST_F(WanFamily, TheVaeOfAnotherVersionIsRefused) {
   EXPECT_TRUE(refused({"vae", "z_dim", "2", "in_channels", "4"}));
 }
 
+TEST_F(WanFamily, TheSettingsOfAnotherVersionAreRefused) {
+  take("pipeline");
+  edit("model_index.json", [](json& index) { index["expand_timesteps"] = true; });
+  EXPECT_TRUE(refused({"model_index.json", "expand_timesteps is true", "is_residual of the vae is false"}));
+  edit("model_index.json", [](json& index) { index["expand_timesteps"] = "yes"; });
+  EXPECT_TRUE(refused({"model_index.json", "expand_timesteps is \"yes\""}));
+}
+
 TEST_F(WanFamily, ATextEncoderOfAnotherModelIsRefused) {
   take("pipeline");
+  edit("text_encoder/config.json", [](json& config) { config["model_type"] = "t5"; });
+  EXPECT_TRUE(refused({"text_encoder", "model_type \"t5\" is not supported"}));
+  edit("text_encoder/config.json", [](json& config) { config["model_type"] = "umt5"; });
   edit("text_encoder/config.json", [](json& config) { config["d_model"] = 48; });
   EXPECT_TRUE(refused({"text_encoder", "d_model", "48", "text_dim", "32"}));
 }

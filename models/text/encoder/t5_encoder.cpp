@@ -1,5 +1,5 @@
 // T5 v1.1 and UMT5 encoder forward pass; dtypes follow transformers' T5EncoderModel and UMT5EncoderModel.
-#include "models/text/t5_encoder.h"
+#include "models/text/encoder/t5_encoder.h"
 
 #include <ATen/ATen.h>
 

@@ -1,5 +1,5 @@
 // The plumbing of libav*: see ffmpeg.h.
-#include "app/media/ffmpeg.h"
+#include "app/media/with_libraries/ffmpeg.h"
 
 #include <array>
 #include <cstdarg>

@@ -1,5 +1,5 @@
 // PNG through FFmpeg's encoder: a folder of frames, and one image for the contact sheet.
-#include "app/media/png.h"
+#include "app/media/with_libraries/png.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <system_error>
 
-#include "app/media/ffmpeg.h"
+#include "app/media/with_libraries/ffmpeg.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"

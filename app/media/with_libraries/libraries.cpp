@@ -1,7 +1,7 @@
-// What the media libraries of this build are; no_libraries.cpp is its twin for a build without them.
+// What the media libraries of this build are; without_libraries/ has its twin for a build without them.
 #include <opencv2/core.hpp>
 
-#include "app/media/ffmpeg.h"
+#include "app/media/with_libraries/ffmpeg.h"
 #include "app/media/writers.h"
 
 namespace sparsereel::app {

@@ -1,5 +1,5 @@
 // The encoder's errors and the position buckets' shape; its values are compared in tests/parity.
-#include "models/text/t5_encoder.h"
+#include "models/text/encoder/t5_encoder.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>

@@ -5,7 +5,7 @@
 #include <opencv2/imgproc.hpp>
 
 #include "app/media/plot.h"
-#include "app/media/png.h"
+#include "app/media/with_libraries/png.h"
 
 namespace sparsereel::app {
 namespace {

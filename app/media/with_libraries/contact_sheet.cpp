@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "app/media/png.h"
+#include "app/media/with_libraries/png.h"
 #include "app/media/writers.h"
 
 namespace sparsereel::app {

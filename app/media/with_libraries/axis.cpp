@@ -1,5 +1,5 @@
 // Round ticks, and labels out of each other's way; see axis.h.
-#include "app/media/axis.h"
+#include "app/media/with_libraries/axis.h"
 
 #include <algorithm>
 #include <array>

@@ -8,8 +8,8 @@
 #include <limits>
 #include <opencv2/imgproc.hpp>
 
-#include "app/media/axis.h"
-#include "app/media/png.h"
+#include "app/media/with_libraries/axis.h"
+#include "app/media/with_libraries/png.h"
 
 namespace sparsereel::app {
 namespace {

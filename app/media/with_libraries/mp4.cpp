@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "app/media/ffmpeg.h"
+#include "app/media/with_libraries/ffmpeg.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
 

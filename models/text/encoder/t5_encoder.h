@@ -10,7 +10,7 @@
 #include "models/checkpoint/configs.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
-#include "models/text/text_encoder.h"
+#include "models/text/encoder/text_encoder.h"
 #include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {

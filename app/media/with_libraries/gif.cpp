@@ -4,7 +4,7 @@
 #include <opencv2/core.hpp>
 #include <set>
 
-#include "app/media/ffmpeg.h"
+#include "app/media/with_libraries/ffmpeg.h"
 #include "app/media/writers.h"
 
 namespace sparsereel::app {

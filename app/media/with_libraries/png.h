@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "app/media/ffmpeg.h"
+#include "app/media/with_libraries/ffmpeg.h"
 
 namespace sparsereel::app {
 

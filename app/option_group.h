@@ -1,0 +1,28 @@
+// The options of one command under a heading of its --help.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+
+namespace sparsereel::app {
+
+class OptionGroup {
+ public:
+  OptionGroup(CLI::App& command, std::string heading) : command_(command), heading_(std::move(heading)) {}
+
+  /// `type`: what --help calls the value, or the words that it may be.
+  template <typename Value>
+  void add(const char* names, Value& value, const std::string& help, const char* type) const {
+    command_.add_option(names, value, help)->type_name(type)->group(heading_);
+  }
+  void flag(const char* names, bool& value, const std::string& help) const {
+    command_.add_flag(names, value, help)->group(heading_);
+  }
+
+ private:
+  CLI::App& command_;
+  std::string heading_;
+};
+
+}  // namespace sparsereel::app
