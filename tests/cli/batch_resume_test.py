@@ -132,7 +132,8 @@ class Checkpoints(BatchTest):
     """A killed `generate` goes on from its last checkpoint, to the same bits."""
 
     def run_to_step(self, step, *arguments):
-        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', 'clip.mp4', '--quiet', *arguments],
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', 'clip.mp4', '--quiet',
+                                    *map(str, self.unless(arguments, *FAMILY.size)), *arguments],
                                    cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
         end = time.monotonic() + 60

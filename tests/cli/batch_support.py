@@ -3,7 +3,7 @@ import hashlib
 import json
 import os
 
-from support import MODEL, CommandLineTest
+from support import FAMILY, MODEL, CommandLineTest
 
 ROWS = int(os.environ.get('SPARSEREEL_BATCH_ROWS', '6'))
 KILLS = int(os.environ.get('SPARSEREEL_BATCH_KILLS', '4'))
@@ -25,7 +25,7 @@ class BatchTest(CommandLineTest):
         return self.write('set.jsonl', ''.join(json.dumps(row) + '\n' for row in rows))
 
     def arguments(self, file, folder, *more):
-        return ['batch', file, '-o', folder, '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet', *more]
+        return ['batch', file, '-o', folder, '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet', *self.unless(more, *FAMILY.size), *more]
 
     def batch(self, file, folder='out', *more, **options):
         return self.run_program(*self.arguments(file, folder, *more), **options)

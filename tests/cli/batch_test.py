@@ -145,7 +145,7 @@ class PromptSets(BatchTest):
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):
         model = self.model_whose_videos_are(float('nan'))
-        result = self.run_program('batch', self.write('set.txt', 'a red ball\n'), '-o', 'out', '-m', model, '--device', 'cpu', '--steps', 1)
+        result = self.batch(self.write('set.txt', 'a red ball\n'), 'out', '-m', model, '--steps', 1)
         self.assertEqual(result.returncode, 1)
         self.assertIn('frames hold NaN', result.stderr)
         latents, = (self.folder / 'out').glob('*.latents.safetensors')

@@ -8,6 +8,8 @@ from support import FAMILY, MODEL, PROMPT, ROOT, CommandLineTest, floats, read_s
 
 
 class Generate(CommandLineTest):
+    """What each family shows: run for all of them."""
+
     def test_writes_an_mp4_and_says_so_in_one_line(self):
         result = self.succeed(self.generate('-o', 'clip.mp4'))
         self.assertEqual(self.names(), ['clip.mp4'])
@@ -15,18 +17,6 @@ class Generate(CommandLineTest):
         for word in ('clip.mp4', f'{FAMILY.frames} frames 64x64', 'denoise', 'decode', 'sparsity', 'peak memory'):
             self.assertIn(word, result.stdout)
         self.assertEqual(result.stderr, '')  # no terminal, no bar
-
-    def test_every_kind_of_output(self):
-        for name in ('clip.gif', 'clip.y4m', 'clip.safetensors', 'frames'):
-            self.succeed(self.generate('-o', name))
-        self.assertEqual(self.names(), ['clip.gif', 'clip.gif.json', 'clip.safetensors', 'clip.y4m', 'clip.y4m.json', 'frames', 'frames.json'])
-        self.assertEqual(len(list((self.folder / 'frames').iterdir())), FAMILY.frames)
-        dtype, shape, _ = read_safetensors(self.folder / 'clip.safetensors')['frames']
-        self.assertEqual((dtype, shape), ('F32', [FAMILY.frames, 64, 64, 3]))
-
-    def frames(self, name, *arguments):
-        self.succeed(self.generate('-o', name, *arguments))
-        return floats(read_safetensors(self.folder / name)['frames'])
 
     def test_same_seed_gives_identical_frames_and_another_seed_does_not(self):
         first = self.frames('a.safetensors', '--seed', 5)
@@ -44,9 +34,6 @@ class Generate(CommandLineTest):
         again = self.report('--from', 'c.gif', '-o', 'd.gif')
         self.assertEqual(again['recipe'], recipes[1])
         self.assertEqual((self.folder / 'c.gif').read_bytes(), (self.folder / 'd.gif').read_bytes())
-
-    def test_seed_is_42_unless_given(self):
-        self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '--seed', 42))
 
     def test_options_change_the_video(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
@@ -67,14 +54,6 @@ class Generate(CommandLineTest):
         self.assertGreater(sparsity[1], 0.2)
         self.assertGreater(sparsity[2], sparsity[1] + 0.1)
         self.assertEqual(len(set(frames)), 3)
-
-    def test_one_step_of_the_default_model(self):
-        report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
-        self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
-        self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
-        self.assertEqual(report['recipe']['topk'], 0.5)  # of the config that matches it
-        self.assertGreater(report['attention']['sparsity'], 0)
-        self.assertEqual(len(report['attention']['layer_sparsity']), 6)
 
     def test_token_orders_agree_with_full_attention(self):
         native = self.frames('native.safetensors', '--attention', 'full', '--token-order', 'native')
@@ -134,6 +113,60 @@ class Generate(CommandLineTest):
             self.assertAlmostEqual(share, usually / 2)
         self.assertEqual(attention('--dense-steps', 2)[1], [0, 0])
 
+    def test_check_mode_reports_the_error_of_sparse_attention(self):
+        def errors(topk):
+            report = self.report('-o', 'clip.mp4', '--attention', 'check', '--size', '192x192', '--topk', topk, '--pv-threshold', 32, '--dropped', 'none')
+            return report['attention']['mean_relative_l1'], report['attention']['max_relative_l1']
+
+        mean, largest = errors(0.2)
+        self.assertGreater(largest, mean)
+        self.assertGreater(mean, 1e-3)
+        self.assertLess(errors(1)[1], 1e-4)
+
+    def test_latents_are_saved_decoded_and_started_from(self):
+        usual = self.frames('a.safetensors', '--save-latents', 'latents.safetensors')
+        saved = read_safetensors(self.folder / 'latents.safetensors')
+        self.assertEqual(saved['latents'][1], FAMILY.latents)
+        self.assertEqual(json.loads(saved['__metadata__']['recipe'])['prompt'], PROMPT)
+        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.safetensors'))
+        self.assertEqual(usual, floats(read_safetensors(self.folder / 'b.safetensors')['frames']))
+        started = self.frames('c.safetensors', '--init-latents', 'latents.safetensors')
+        self.assertNotEqual(usual, started)
+        self.assertEqual(started, self.frames('d.safetensors', '--init-latents', 'latents.safetensors', '--seed', 1))
+
+    def test_long_prompt_warns(self):
+        result = self.succeed(self.generate('-p', PROMPT * 4, '--max-sequence-length', 8, '--steps', 1, '-o', 'a.mp4'))
+        self.assertIn('warning: the prompt was cut', result.stderr)
+
+    def test_half_precision_runs(self):
+        self.assertEqual(self.report('-o', 'clip.mp4', '--dtype', 'bf16', '--attention', 'full')['recipe']['dtype'], 'bf16')
+
+    def test_tiling_is_recorded(self):
+        self.assertEqual(self.report('-o', 'clip.mp4', '--vae-tiling', 'on')['recipe']['vae_tiling'], 'on')
+
+
+class AnyFamily(CommandLineTest):
+    """What is the same whatever the model."""
+
+    def test_every_kind_of_output(self):
+        for name in ('clip.gif', 'clip.y4m', 'clip.safetensors', 'frames'):
+            self.succeed(self.generate('-o', name))
+        self.assertEqual(self.names(), ['clip.gif', 'clip.gif.json', 'clip.safetensors', 'clip.y4m', 'clip.y4m.json', 'frames', 'frames.json'])
+        self.assertEqual(len(list((self.folder / 'frames').iterdir())), FAMILY.frames)
+        dtype, shape, _ = read_safetensors(self.folder / 'clip.safetensors')['frames']
+        self.assertEqual((dtype, shape), ('F32', [FAMILY.frames, 64, 64, 3]))
+
+    def test_seed_is_42_unless_given(self):
+        self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '--seed', 42))
+
+    def test_one_step_of_the_default_model(self):
+        report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
+        self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
+        self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
+        self.assertEqual(report['recipe']['topk'], 0.5)  # of the config that matches it
+        self.assertGreater(report['attention']['sparsity'], 0)
+        self.assertEqual(len(report['attention']['layer_sparsity']), 6)
+
     def test_report_says_what_stood_for_dropped_blocks(self):
         attention = self.report('-o', 'clip.mp4', '--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32)['attention']
         self.assertEqual((attention['dropped'], attention['select'], attention['cell']), ('mean', 'mass', 32))
@@ -148,16 +181,6 @@ class Generate(CommandLineTest):
     def test_check_mode_says_its_error_in_its_last_line(self):
         result = self.succeed(self.generate('-o', 'clip.mp4', '--size', '192x192', '--attention', 'check', '--topk', 0.3, '--dropped', 'none'))
         self.assertRegex(result.stdout, r'check attention, sparsity \d+\.\d%, relative L1 0\.\d{4},')
-
-    def test_check_mode_reports_the_error_of_sparse_attention(self):
-        def errors(topk):
-            report = self.report('-o', 'clip.mp4', '--attention', 'check', '--size', '192x192', '--topk', topk, '--pv-threshold', 32, '--dropped', 'none')
-            return report['attention']['mean_relative_l1'], report['attention']['max_relative_l1']
-
-        mean, largest = errors(0.2)
-        self.assertGreater(largest, mean)
-        self.assertGreater(mean, 1e-3)
-        self.assertLess(errors(1)[1], 1e-4)
 
     def test_video_carries_its_recipe_unless_told_not_to(self):
         self.succeed(self.generate('-o', 'with.mp4', '--seed', 3))
@@ -181,17 +204,6 @@ class Generate(CommandLineTest):
         self.succeed(self.generate('-o', 'clip.mp4', '--contact-sheet', 'sheet.png'))
         self.assertEqual((self.folder / 'sheet.png').read_bytes()[:8], b'\x89PNG\r\n\x1a\n')
 
-    def test_latents_are_saved_decoded_and_started_from(self):
-        usual = self.frames('a.safetensors', '--save-latents', 'latents.safetensors')
-        saved = read_safetensors(self.folder / 'latents.safetensors')
-        self.assertEqual(saved['latents'][1], FAMILY.latents)
-        self.assertEqual(json.loads(saved['__metadata__']['recipe'])['prompt'], PROMPT)
-        self.succeed(self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'b.safetensors'))
-        self.assertEqual(usual, floats(read_safetensors(self.folder / 'b.safetensors')['frames']))
-        started = self.frames('c.safetensors', '--init-latents', 'latents.safetensors')
-        self.assertNotEqual(usual, started)
-        self.assertEqual(started, self.frames('d.safetensors', '--init-latents', 'latents.safetensors', '--seed', 1))
-
     def test_latents_of_earlier_runs_are_left_alone(self):
         (self.folder / 'clip.mp4.latents.safetensors').write_text('kept by hand')
         self.succeed(self.generate('-o', 'clip.mp4'))
@@ -207,7 +219,7 @@ class Generate(CommandLineTest):
 
     def test_black_videos_warn_once_and_keep_their_latents(self):
         model = self.model_whose_videos_are(-8192)
-        made = self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'))
+        made = self.succeed(self.generate('-m', model, '--steps', 1, '-o', 'clip.mp4'))
         self.assertEqual(self.names(), ['clip.mp4', 'clip.mp4.latents.safetensors', 'model'])
         decoded = self.succeed(self.run_program('decode', 'clip.mp4.latents.safetensors', '-m', model, '-o', 'b.mp4'))
         for result in (made, decoded):
@@ -218,7 +230,7 @@ class Generate(CommandLineTest):
     def test_videos_of_no_numbers_are_failures_that_keep_their_latents(self):
         model = self.model_whose_videos_are(float('nan'))
         words = ['frames hold NaN', "check that the checkpoint's weights are whole"]
-        self.fail_with(self.run_program('generate', '-m', model, '-p', PROMPT, '--steps', 1, '-o', 'clip.mp4'), 1, *words,
+        self.fail_with(self.generate('-m', model, '--steps', 1, '-o', 'clip.mp4'), 1, *words,
                        'sparsereel decode clip.mp4.latents.safetensors')
         self.fail_with(self.run_program('decode', 'clip.mp4.latents.safetensors', '-m', model, '-o', 'clip.mp4'), 1, *words)
         self.assertEqual(self.names(), ['clip.mp4.latents.safetensors', 'model'])
@@ -231,22 +243,12 @@ class Generate(CommandLineTest):
 
     def test_prompt_file(self):
         (self.folder / 'prompt.txt').write_text('\ufeff' + PROMPT + '\r\n', newline='')
-        self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '--steps', 2, '-o', 'a.safetensors'))
+        self.succeed(self.run_program('generate', '-m', MODEL, '--prompt-file', 'prompt.txt', '--steps', 2, *FAMILY.size, '-o', 'a.safetensors'))
         read = floats(read_safetensors(self.folder / 'a.safetensors')['frames'])
         self.assertEqual(read, self.frames('b.safetensors'))
 
     def test_empty_prompt_is_taken_when_given(self):
-        self.succeed(self.run_program('generate', '-m', MODEL, '-p', '', '--steps', 1, '-o', 'a.mp4'))
-
-    def test_long_prompt_warns(self):
-        result = self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT * 4, '--steps', 1, '-o', 'a.mp4'))
-        self.assertIn('warning: the prompt was cut', result.stderr)
-
-    def test_half_precision_runs(self):
-        self.assertEqual(self.report('-o', 'clip.mp4', '--dtype', 'bf16', '--attention', 'full')['recipe']['dtype'], 'bf16')
-
-    def test_tiling_is_recorded(self):
-        self.assertEqual(self.report('-o', 'clip.mp4', '--vae-tiling', 'on')['recipe']['vae_tiling'], 'on')
+        self.succeed(self.generate('-p', '', '--steps', 1, '-o', 'a.mp4'))
 
     def test_threads(self):
         self.assertEqual(self.report('-o', 'clip.mp4', '--threads', 1)['threads'], 1)
@@ -287,6 +289,8 @@ class RandomWeights(CommandLineTest):
                                             '  text_encoder: {feed_forward_proj: gated-gelu}\n  scheduler: {_class_name: CogVideoXDDIMScheduler}\n')
         self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.transformer', 'num_layers')
         self.fail_with(self.run_program('generate', '--random-weights', 'b.yaml', '-o', 'a.y4m'), 2, 'b.yaml')
+        (self.folder / 'a.yaml').write_text('match: {class: WanTransformer3DModel}\narchitecture:\n  boundary_ratio: {high: 0.5}\n')
+        self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '-o', 'a.y4m'), 2, 'a.yaml: architecture.boundary_ratio is not a single value')
         self.assertEqual(self.names(), ['a.yaml'])
 
     def test_components_that_do_not_fit_each_other_are_named(self):

@@ -3,7 +3,7 @@ import json
 import subprocess
 import unittest
 
-from support import MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
+from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
 
 
 class Options(CommandLineTest):
@@ -24,11 +24,10 @@ class Options(CommandLineTest):
 
     def test_defaults_come_from_checkpoint_and_program(self):
         rows = self.show()
-        self.assertEqual(rows['width'], ('64', 'checkpoint'))
-        self.assertEqual(rows['frames'], ('9', 'checkpoint'))
+        for key, value in zip(('width', 'height', 'frames', 'scheduler'), (*FAMILY.video, FAMILY.classes[1])):
+            self.assertEqual(rows[key], (str(value), 'checkpoint'))
         self.assertEqual(rows['steps'], ('50', 'default'))
         self.assertEqual(rows['seed'], ('42', 'default'))
-        self.assertEqual(rows['scheduler'], ('CogVideoXDDIMScheduler', 'checkpoint'))
 
     def test_config_file_beats_defaults_and_command_line_beats_config_file(self):
         name = self.config('steps: 7\nfps: 12.5\ndynamic_cfg: true\n')

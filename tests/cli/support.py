@@ -105,13 +105,21 @@ class CommandLineTest(unittest.TestCase):
 
     def generate(self, *arguments, **options):
         """`generate` on the small checkpoint: 2 steps, the model's frames of 64x64, unless the arguments say otherwise."""
-        return self.run_program('generate', '-m', MODEL, '-p', PROMPT, *self.unless(arguments, '--steps', '2'),
-                                *self.unless(arguments, '--device', 'cpu'), *arguments, **options)
+        return self.run_program('generate', '-m', MODEL, '-p', PROMPT, *self.unless(arguments, '--steps', '2', '--device', 'cpu', *FAMILY.size), *arguments, **options)
+
+    def frames(self, name, *arguments):
+        """The pixels of a video that `generate` makes."""
+        self.succeed(self.generate('-o', name, *arguments))
+        return floats(read_safetensors(self.folder / name)['frames'])
 
     @staticmethod
-    def unless(arguments, name, value):
-        names = {name, '--num-inference-steps', '--config'} if name == '--steps' else {name}
-        return [] if names & set(map(str, arguments)) else [name, value]
+    def unless(arguments, *options):
+        """The options, names and values in turn, that the arguments do not give."""
+        left = []
+        for name, value in zip(options[::2], options[1::2]):
+            names = {name, '--num-inference-steps', '--config'} if name == '--steps' else {name}
+            left += [] if names & set(map(str, arguments)) else [name, value]
+        return left
 
     def succeed(self, result):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)

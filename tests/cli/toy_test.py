@@ -5,16 +5,12 @@ import shutil
 import struct
 import unittest
 
-from support import MODEL, PROMPT, CommandLineTest, floats, read_safetensors
+from support import MODEL, PROMPT, CommandLineTest
 
 
 class Toy(CommandLineTest):
     def inspect(self, model):
         return json.loads(self.succeed(self.run_program('inspect', model, '--json')).stdout)
-
-    def frames(self, name, *arguments, prompt=PROMPT):
-        self.succeed(self.run_program('generate', '-m', MODEL, '-p', prompt, '--device', 'cpu', '-o', name, *arguments))
-        return floats(read_safetensors(self.folder / name)['frames'])
 
     def test_inspect_sees_every_transformer(self):
         summary = self.inspect(MODEL)
@@ -59,7 +55,7 @@ class Toy(CommandLineTest):
         self.assertIn('grey', recipe)
 
     def test_the_row_cleans_the_prompt(self):
-        self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', prompt='  ' + PROMPT.replace(' ', ' &nbsp; ')))
+        self.assertEqual(self.frames('a.safetensors'), self.frames('b.safetensors', '-p', '  ' + PROMPT.replace(' ', ' &nbsp; ')))
 
     def test_bench_pipeline(self):
         report = json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--modes', 'full,sparse',

@@ -17,8 +17,7 @@ SIZE = ['--size', '192x192', '--device', 'cpu']
 
 class Tune(CommandLineTest):
     def tune(self, *arguments, model=MODEL):
-        usual = [word for name, value in (('--steps', '3'), ('--budget', '60s'), ('--samples', '2'))
-                 for word in self.unless(arguments, name, value)]
+        usual = self.unless(arguments, '--steps', 3, '--budget', '60s', '--samples', 2)
         size = SIZE if '--size' not in arguments else SIZE[2:]
         return self.run_program('tune', '-m', model, *size, *usual, *arguments)
 

@@ -1,4 +1,4 @@
-// What a decode really takes, beside what the decoder says beforehand.
+// What every decoder promises.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "models/vae/vae.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::test {
 
@@ -25,6 +26,14 @@ class AllocatedBytes : public c10::MemoryReportingInfoBase {
   int64_t live = 0, peak = 0;
 };
 
+/// Of a decoder of four channels.
+inline void expect_other_latents_refused(models::VaeDecoder& vae) {
+  for (const at::Tensor& latents :
+       {at::zeros({1, 16, 2, 4, 4}), at::zeros({2, 4, 2, 4, 4}), at::zeros({4, 2, 4, 4}), at::zeros({1, 4, 0, 4, 4})})
+    EXPECT_TRUE(throws_error([&] { vae.decode(latents, false); }, {"[1, 4, frames, height, width]"}));
+}
+
+/// Beside what the decoder says beforehand.
 inline void expect_peak_memory(models::VaeDecoder& vae, const at::Tensor& latents) {
   const auto allocated = std::make_shared<AllocatedBytes>();
   {
