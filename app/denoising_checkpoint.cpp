@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char* kLatents = "latents";
 constexpr const char* kGenerator = "generator";
 constexpr const char* kHistory = "scheduler.";  // and the name that the sampler gives it
+constexpr const char* kCache = "cache.";        // and the name that the cache gives it
 constexpr const char* kBlocks = "attention.blocks";
 constexpr const char* kMeasured = "attention.measured";
 
@@ -86,16 +87,22 @@ std::vector<std::vector<attention::Statistics>> statistics(const models::Safeten
   return per_step;
 }
 
+/// Those whose names begin so, by the rest of their names.
+std::map<std::string, at::Tensor> tensors(const models::SafetensorsFile& file, const std::string& beginning) {
+  std::map<std::string, at::Tensor> found;
+  for (const models::TensorEntry& entry : file.header().entries)
+    if (entry.name.starts_with(beginning)) found[entry.name.substr(beginning.size())] = tensor(file, entry);
+  return found;
+}
+
 /// Throws Error where the file is not one that save_checkpoint() wrote.
 std::shared_ptr<const models::DenoisingState> read_state(const models::SafetensorsFile& file) {
   models::DenoisingState state;
   state.latents = tensor(file, *file.find(kLatents));
   state.generator = tensor(file, kGenerator, at::kByte, 1);
   state.per_step = statistics(file);
-  for (const models::TensorEntry& entry : file.header().entries) {
-    if (entry.name.starts_with(kHistory))
-      state.scheduler[entry.name.substr(std::string(kHistory).size())] = tensor(file, entry);
-  }
+  state.scheduler = tensors(file, kHistory);
+  state.cache = tensors(file, kCache);
   const std::string remedy = "remove the file: the run then begins at its first step";
   const nlohmann::json run = models::parse_json(file.header().metadata.at("run"), file.path().string(), remedy);
   state.step = run.at("step").get<int64_t>();
@@ -116,6 +123,7 @@ void save_checkpoint(const fs::path& path, const models::DenoisingState& state, 
   std::vector<models::TensorView> views = {view_of(kLatents, state.latents), view_of(kGenerator, state.generator),
                                            view_of(kBlocks, statistics.first), view_of(kMeasured, statistics.second)};
   for (const auto& [name, history] : state.scheduler) views.push_back(view_of(kHistory + name, history));
+  for (const auto& [name, remembered] : state.cache) views.push_back(view_of(kCache + name, remembered));
   const nlohmann::json run = {{"step", state.step},
                               {"redone_steps", state.redone_steps},
                               {"kernel", state.kernel},

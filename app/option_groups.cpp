@@ -154,6 +154,11 @@ std::vector<OptionSpec> sampling() {
        .commands = that_denoise(),
        .recipe = InRecipe::value,
        .idle = {Idle::no_flow}},
+      {.names = "--cache",
+       .kind = text,
+       .help = "reuse steps that change little: 0.1, forecast:0.1 (default 0: none)",
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_reuse}},
   };
 }
 
@@ -208,7 +213,7 @@ std::vector<OptionSpec> latents() {
        .scope = Scope::one_video},
       {.names = "--checkpoint-every",
        .kind = whole,
-       .help = "save the denoising every N steps: the same command then goes on from there (default 0: never)",
+       .help = "save every N steps; the same command goes on from there (default 0)",
        .idle = {Idle::random_seed}},
       {.names = "--init-latents",
        .kind = file,

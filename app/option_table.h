@@ -27,6 +27,7 @@ enum class Idle {
   no_guidance,      // is asked for
   one_transformer,  // is all that the model has
   no_flow,          // matching is what the sampler does
+  no_reuse,         // is possible
   on_a_cpu,         // it runs
   not_encoded,      // the output
   no_frame_rate,    // has the output

@@ -270,6 +270,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.attention_policy = read_untuned_policy(settings);
   if (settings.has("profile")) options.profile = apply_profile(settings, request.attention_policy);
   request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
+  if (const auto cache = settings.text("cache")) request.cache = models::parse_cache_rule(*cache);
   request.vae_tiling = options.run.vae_tiling;
   options.idle = causes_of_denoising(settings, options);
   return options;
@@ -291,6 +292,9 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
   const models::ModelSpec& spec = pipeline.spec();
   options.idle.push_back({Idle::one_transformer, "model", models::why_idle_second_scale(spec)});
   options.idle.push_back({Idle::no_flow, "scheduler", models::why_idle_flow_shift(options.request, spec)});
+  const std::string no_reuse = models::why_idle_cache(options.request, spec);
+  options.idle.push_back({Idle::no_reuse, "steps", no_reuse});
+  if (!no_reuse.empty()) options.request.cache = {};
   if (options.random_seed)
     options.idle.push_back(
         {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});

@@ -9,6 +9,7 @@
 
 #include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
+#include "models/denoising.h"
 
 namespace sparsereel::app {
 namespace {
@@ -134,6 +135,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
   }
   add_policy(recipe, request);
+  if (request.cache.on()) recipe["cache"] = models::name(request.cache);
   if (options.profile) add_profile(recipe, *options.profile);
   return recipe;
 }
@@ -200,6 +202,12 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
     report["step_layer_relative_l1"] = of_steps(run.per_step, error);
   }
   return report;
+}
+
+nlohmann::json cache_report(const models::CacheRule& rule, const models::AttentionRun& run) {
+  const std::vector<int64_t> reused = models::reused_steps(run);
+  return {
+      {"rule", models::name(rule)}, {"computed_steps", run.per_step.size() - reused.size()}, {"reused_steps", reused}};
 }
 
 nlohmann::json memory_report(at::Device device, const models::StageMemory& stages) {

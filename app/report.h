@@ -44,6 +44,9 @@ std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& option
 /// the steps that were redone with full attention.
 nlohmann::json attention_report(const models::AttentionRun& run, at::Device device);
 
+/// How many steps ran all blocks, and which ones did without.
+nlohmann::json cache_report(const models::CacheRule& rule, const models::AttentionRun& run);
+
 /// Bytes: the process's peak resident memory (VmHWM), and where there is a GPU its peak of allocated memory, over all
 /// and by stage.
 nlohmann::json memory_report(at::Device device, const models::StageMemory& stages);

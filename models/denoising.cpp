@@ -17,6 +17,17 @@ void add_layers(std::vector<attention::Statistics>& sum, const std::vector<atten
   for (size_t layer = 0; layer < layers.size(); ++layer) sum[layer] += layers[layer];
 }
 
+using Tensors = std::map<std::string, at::Tensor>;
+
+void place_on(at::Device device, Tensors& tensors) {
+  for (auto& [name, tensor] : tensors) tensor = tensor.to(device).contiguous();
+}
+
+/// Of a step's counts.
+bool is_reused(const std::vector<attention::Statistics>& layers) {
+  return layers.back().calls < layers.front().calls;
+}
+
 bool all_finite(const at::Tensor& tensor) {
   return at::isfinite(tensor).all().item<bool>();
 }
@@ -25,7 +36,7 @@ bool all_finite(const at::Tensor& tensor) {
 
 Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const GenerateRequest& request,
                      const GenerateSettings& settings, DenoisingStart start)
-    : experts_(std::move(experts)), settings_(settings), state_(std::move(start)) {
+    : experts_(std::move(experts)), settings_(settings), state_(std::move(start)), cache_rule_(request.cache) {
   for (size_t expert = 0; expert < experts_->size(); ++expert) {
     const double scale = expert == 0 ? settings.guidance_scale : settings.guidance_scale_2.value();
     guidance_.emplace_back(scale, request.use_dynamic_cfg, settings.num_inference_steps, settings.guidance_passes);
@@ -35,15 +46,18 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
   attention_.policy = request.attention_policy;
   attention_.token_order = request.token_order;
   attention_.collects = false;
+  forget_steps();
 }
 
-at::Tensor Denoising::predict(double timestep, AttentionRun& run) const {
+at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   const size_t expert = experts_->at(timestep);
   Denoiser& denoiser = experts_->load(expert);
+  StepCache* cache = cache_ ? &*cache_ : nullptr;
+  if (cache != nullptr) cache->begin_step();
   return guidance_[expert].predict(
       state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
         const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
-        return denoiser.forward(latents, text, timesteps, run);
+        return denoiser.forward(latents, text, timesteps, run, cache);
       });
 }
 
@@ -54,7 +68,7 @@ at::Tensor Denoising::predict_guarded(double timestep) {
   const bool finite = all_finite(prediction);
   experts_->load(experts_->at(timestep)).collect(attention_);
   if (finite) return prediction;
-  if (attention_.mode != attention::Mode::full) {
+  if (attention_.mode != attention::Mode::full || is_reused(attention_.per_layer)) {
     prediction = redo_with_full_attention(timestep);
     if (all_finite(prediction)) return prediction;
   }
@@ -62,8 +76,11 @@ at::Tensor Denoising::predict_guarded(double timestep) {
                     nan_remedy(state_.latents.scalar_type()));
 }
 
-/// What counts is what is committed: the step's counts become those of full attention.
+/// What counts is what is committed: the step's counts become those of full attention. What its first try has left in
+/// the caches may be NaN too.
 at::Tensor Denoising::redo_with_full_attention(double timestep) {
+  const bool reused = is_reused(attention_.per_layer);
+  forget_steps();
   AttentionRun full;
   full.token_order = attention_.token_order;
   full.step = done_;
@@ -71,8 +88,13 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
   attention_.per_layer = std::move(full.per_layer);
   attention_.redone_steps.push_back(done_);
   warnings_.push_back("step " + std::to_string(done_ + 1) + " gave NaN or Inf with " +
-                      std::string(name(attention_.mode)) + " attention and was redone with full attention");
+                      std::string(name(attention_.mode)) + " attention" + (reused ? " and a cache" : "") +
+                      " and was redone with full attention");
   return prediction;
+}
+
+void Denoising::forget_steps() {
+  if (cache_rule_.on()) cache_.emplace(cache_rule_);
 }
 
 /// What GPU kernels counted until a step failed must not become the next run's.
@@ -92,6 +114,7 @@ void Denoising::add_up_layers() {
 /// Changes latents and steps done at its end, where nothing throws any more; step() puts back the rest.
 void Denoising::take_step() {
   attention_.step = done_;
+  if (done_ > 0 && experts_->at(timestep()) != experts_->at(timestep(done_ - 1))) forget_steps();
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const at::Tensor prediction = predict_guarded(timestep());
   at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
@@ -115,6 +138,7 @@ void Denoising::step() {
   // A step may fail anywhere, out of memory for one: its sampler has drawn or changed its history by then.
   AttentionRun attention = attention_;
   std::vector<std::string> warnings = warnings_;
+  std::optional<StepCache> cache = cache_;
   at::Generator generator = state_.generator.clone();
   const std::map<std::string, at::Tensor> history = sampler_->state();
   try {
@@ -123,6 +147,7 @@ void Denoising::step() {
     discard_counts();
     attention_ = std::move(attention);
     warnings_ = std::move(warnings);
+    cache_ = std::move(cache);
     state_.generator = std::move(generator);
     sampler_->restore(history);
     throw;
@@ -133,12 +158,14 @@ DenoisingState Denoising::state() const {
   DenoisingState state{.step = done_,
                        .latents = state_.latents.to(at::kCPU).contiguous(),
                        .scheduler = sampler_->state(),
+                       .cache = cache_ ? cache_->state() : Tensors{},
                        .generator = state_.generator.get_state(),
                        .per_step = attention_.per_step,
                        .redone_steps = attention_.redone_steps,
                        .kernel = attention_.kernel,
                        .warnings = warnings_};
-  for (auto& [name, tensor] : state.scheduler) tensor = tensor.to(at::kCPU).contiguous();
+  place_on(at::kCPU, state.scheduler);
+  place_on(at::kCPU, state.cache);
   return state;
 }
 
@@ -149,9 +176,12 @@ void Denoising::resume(const DenoisingState& state) {
                     "remove it: the run then begins at its first step");
   const at::Device device = state_.latents.device();
   state_.latents = state.latents.to(device);
-  std::map<std::string, at::Tensor> history = state.scheduler;
-  for (auto& [name, tensor] : history) tensor = tensor.to(device);
+  Tensors history = state.scheduler;
+  place_on(device, history);
   sampler_->restore(history);
+  Tensors remembered = state.cache;
+  place_on(device, remembered);
+  if (cache_) cache_->restore(remembered);
   state_.generator.set_state(state.generator);
   attention_.per_step = state.per_step;
   attention_.redone_steps = state.redone_steps;
@@ -166,6 +196,13 @@ void Denoising::resume(const DenoisingState& state) {
 at::Tensor Denoising::latents() const {
   const int64_t axis = frames_axis(state_.layout), frames = settings_.latent.frames;
   return state_.latents.narrow(axis, state_.latents.size(axis) - frames, frames);
+}
+
+std::vector<int64_t> reused_steps(const AttentionRun& run) {
+  std::vector<int64_t> steps;
+  for (size_t step = 0; step < run.per_step.size(); ++step)
+    if (is_reused(run.per_step[step])) steps.push_back(static_cast<int64_t>(step));
+  return steps;
 }
 
 }  // namespace sparsereel::models

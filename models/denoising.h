@@ -4,7 +4,9 @@
 #include <ATen/core/Generator.h>
 
 #include <memory>
+#include <optional>
 
+#include "models/dit/step_cache.h"
 #include "models/experts.h"
 #include "models/guidance.h"
 #include "models/pipeline.h"
@@ -25,6 +27,7 @@ struct DenoisingState {
   int64_t step = 0;                             // steps done
   at::Tensor latents;                           // in the model's layout
   std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
+  std::map<std::string, at::Tensor> cache;      // StepCache::state()
   at::Tensor generator;                         // uint8, as libtorch keeps it
   // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
   std::vector<std::vector<attention::Statistics>> per_step;
@@ -59,14 +62,16 @@ class Denoising {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
-  at::Tensor predict(double timestep, AttentionRun& run) const;
+  at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
   at::Tensor redo_with_full_attention(double timestep);
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
+  void forget_steps();
 
-  double timestep() const { return sampler_->timesteps().at(static_cast<size_t>(done_)); }
+  double timestep() const { return timestep(done_); }
+  double timestep(int64_t step) const { return sampler_->timesteps().at(static_cast<size_t>(step)); }
 
   std::shared_ptr<Experts> experts_;
   GenerateSettings settings_;
@@ -74,8 +79,13 @@ class Denoising {
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
   AttentionRun attention_;
+  CacheRule cache_rule_;
+  std::optional<StepCache> cache_;  // where the rule is on; of the expert of the last step
   std::vector<std::string> warnings_;
   int64_t done_ = 0;
 };
+
+/// The steps whose first blocks alone ran.
+std::vector<int64_t> reused_steps(const AttentionRun& run);
 
 }  // namespace sparsereel::models

@@ -13,6 +13,7 @@
 #include "hilbert/token_order.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/attend.h"
+#include "models/dit/cache_rule.h"
 #include "models/guidance.h"
 #include "models/spec.h"
 
@@ -39,6 +40,7 @@ struct GenerateRequest {
   attention::Mode attention_mode = attention::Mode::full;
   attention::Policy attention_policy;
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  CacheRule cache;  // of steps whose later blocks are left out
   VaeTiling vae_tiling = VaeTiling::automatic;
   at::Tensor init_latents;                       // in the model's layout, in place of noise; consumes no draw
   at::Tensor text;                               // what encode_text() gave for this request; undefined: it is encoded

@@ -211,6 +211,12 @@ std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec&
   return flows ? "" : "with a scheduler that is not of flow matching";
 }
 
+std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec) {
+  if (request.num_inference_steps.value_or(spec.defaults.steps) == 1)
+    return "with one step, after which there is none to reuse";
+  return spec.layers == 1 ? "for a model of one block, which always runs" : "";
+}
+
 std::string why_idle_offload(at::Device device) {
   return device.is_cpu() ? "on a CPU, whose memory is the host's" : "";
 }

@@ -53,6 +53,8 @@ std::string why_idle_without_guidance(double guidance_scale, const std::string& 
 std::string why_idle_second_scale(const ModelSpec& spec);
 /// Of flow_shift.
 std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec);
+/// Of a cache.
+std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec);
 /// Of offloading.
 std::string why_idle_offload(at::Device device);
 

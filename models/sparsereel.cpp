@@ -79,6 +79,7 @@ std::vector<std::string> idle_members(const VideoRequest& from, const models::Ge
   add("guidance_passes", from.guidance_passes, guidance);
   add("dynamic_cfg", from.dynamic_cfg, guidance);
   add("flow_shift", from.flow_shift, models::why_idle_flow_shift(request, spec));
+  add("cache", from.cache, models::why_idle_cache(request, spec));
   return warnings;
 }
 
@@ -121,6 +122,7 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.attention_mode = mode_of(from.attention, pipeline);
   request.attention_policy = policy_of(from);
   request.token_order = hilbert::parse_token_order(from.token_order);
+  if (!from.cache.empty()) request.cache = models::parse_cache_rule(from.cache);
   request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
   request.keep_transformer = true;
   return request;

@@ -60,8 +60,13 @@ const json& rows_of(const json& report, const std::string& file) {
   return *rows;
 }
 
-/// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"
+bool is_full(const json& row) {
+  return text_of(row, "mode") == attention::name(attention::Mode::full);
+}
+
+/// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"; the cache of full attention
 std::string label_of(const json& row) {
+  if (is_full(row)) return text_of(row, "cache");
   const std::string value = bench::value_name(row);
   return value.empty() ? std::filesystem::path(text_of(row, "profile")).stem().string() : value;
 }
@@ -69,7 +74,7 @@ std::string label_of(const json& row) {
 /// ", cell 16, token_order native": of the settings beside the method those in which the drawn rows differ.
 std::string settings_of(const json& row, const std::vector<json>& drawn) {
   std::string text;
-  for (const char* key : {"cell", "selection_rows", "similarity", "dense_steps", "token_order"}) {
+  for (const char* key : {"cell", "selection_rows", "similarity", "dense_steps", "token_order", "cache"}) {
     const json value = row.value(key, json());
     const bool same =
         std::all_of(drawn.begin(), drawn.end(), [&](const json& other) { return other.value(key, json()) == value; });
@@ -81,6 +86,7 @@ std::string settings_of(const json& row, const std::vector<json>& drawn) {
 
 /// "dropped mean, select error", and what settings_of() says.
 std::string method_of(const json& row, const std::vector<json>& drawn) {
+  if (is_full(row)) return "full attention with a cache";
   return "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select") + settings_of(row, drawn);
 }
 
@@ -89,12 +95,8 @@ bool has_error(const json& row) {
   return row.is_object() && !row.contains("stage") && number_of(row, "ms") && number_of(row, "rel_l1").value_or(0) > 0;
 }
 
-/// What full attention takes is a mark, and its error the rounding of the result.
-bool is_full(const json& row) {
-  return text_of(row, "mode") == attention::name(attention::Mode::full);
-}
-
-/// The rows of `bench attention` that leave something out, if there are any.
+/// The rows of `bench attention` that leave something out, if there are any: what full attention takes is a mark, and
+/// its error the rounding of the result.
 std::vector<json> rows_with_errors(const json& report, const std::string& file) {
   std::vector<json> drawn;
   bool sparse = false;

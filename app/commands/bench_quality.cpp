@@ -135,6 +135,8 @@ void add_lists(CLI::App& command, bench::QualityLists& lists) {
             "comma list: profiles of 'sparsereel tune', which say all of this for each head", "FILE,FILE");
   group.add("--dense-steps", lists.dense_steps, "comma list: the first steps keep every block", "N,N");
   group.add("--token-order", lists.token_order, "comma list of hilbert, native, time-major, morton, random", "ORDERS");
+  group.add("--cache", lists.cache, "comma list: as generate; 0 is none (default 0)", "CACHES");
+  group.add("--modes", lists.modes, "comma list of full, sparse (default sparse)", "MODES");
 }
 
 }  // namespace
@@ -153,8 +155,7 @@ void add_bench_quality_options(CLI::App& command, bench::QualityOptions& options
                 "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N");
   measuring.flag("--no-rel-l1", options.no_rel_l1,
                  "leave the error of attention out, for which each call is made twice");
-  measuring.add("--judge", options.judge, "network that reads shapes off videos (default: the tiny model's for it)",
-                "FILE");
+  measuring.add("--judge", options.judge, "network that reads shapes off videos (default: the tiny model's)", "FILE");
   output.add("--plot", options.plot, "draw PSNR against the time of a step into this .png", "FILE");
   output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
   output.add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json");
@@ -172,7 +173,9 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
   check_profiles(plan, *pipeline);
-  check_sparse_runs(*pipeline);
+  const std::vector<bench::Combination>& combinations = plan.grid.combinations;
+  if (std::any_of(combinations.begin(), combinations.end(), [](const auto& each) { return !each.full; }))
+    check_sparse_runs(*pipeline);
   pipeline->check_weights();
   report_warnings(plan.warnings, report);
   report_left_out(plan.grid.left_out, report);

@@ -140,6 +140,8 @@ void Generation::written(const Video& video, const Made& made) {
   video_["threads"] = at::get_num_threads();
   video_["seconds"] = seconds_report(result.seconds, ends);
   video_["attention"] = attention_report(result.attention, pipeline_->device());
+  if (const models::CacheRule& cache = video.options.request.cache; cache.on())
+    video_["cache"] = cache_report(cache, result.attention);
   video_["memory"] = memory_report(pipeline_->device(), result.memory);
   show();
   const std::string line = summary(video.options, result, ends, video_.at("memory"));

@@ -1,4 +1,4 @@
-// The loop that runs every family's transformer: its blocks stream, are watched and counted here.
+// The loop that runs every family's transformer: its blocks stream, are watched, counted and left out here.
 #include "models/dit/denoiser.h"
 
 #include <ATen/ATen.h>
@@ -21,13 +21,15 @@ class BlockLoop final : public Denoiser {
             const at::TensorOptions& options)
       : dit_(std::move(dit)), layers_(std::move(layers)), weight_bytes_(weight_bytes), options_(options) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
-                     AttentionRun& run) override;
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps, AttentionRun& run,
+                     StepCache* cache) override;
   void collect(AttentionRun& run) override;
   uint64_t weight_bytes() const override { return weight_bytes_; }
 
  private:
   const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order);
+  void run_blocks(size_t first, size_t end, Tokens& tokens, Attend& attend);
+  void run_blocks(Tokens& tokens, Attend& attend, StepCache& cache);
 
   std::unique_ptr<Dit> dit_;
   std::unique_ptr<LayerWeights> layers_;  // those of dit_
@@ -45,19 +47,38 @@ const TokenPlan& BlockLoop::plan(const hilbert::Grid& grid, hilbert::TokenOrder 
   return found->second;
 }
 
+void BlockLoop::run_blocks(size_t first, size_t end, Tokens& tokens, Attend& attend) {
+  for (size_t layer = first; layer < end; ++layer) {
+    layers_->visit(layer);
+    attend.begin_layer(layer);
+    dit_->block(layer, tokens, attend);
+  }
+}
+
+/// What the first block adds to the video's tokens decides; what the others add is remembered of all tokens.
+void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
+  const auto video = [&] {
+    return tokens.hidden.value().narrow(1, 0, tokens.hidden.value().size(1) - tokens.text_tokens);
+  };
+  at::Tensor first;
+  if (cache.undecided()) first = video().clone();  // the blocks change it in place
+  run_blocks(0, 1, tokens, attend);
+  if (cache.undecided()) cache.decide(first.neg_().add_(video()));
+  if (cache.reuses()) return tokens.hidden.add(cache.recall());
+  at::Tensor rest = tokens.hidden.value().clone();
+  run_blocks(1, dit_->layers(), tokens, attend);
+  cache.remember(rest.neg_().add_(tokens.hidden.value()));
+}
+
 at::Tensor BlockLoop::forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
-                              AttentionRun& run) {
+                              AttentionRun& run, StepCache* cache) {
   const DitInput input = {
       .latents = latents.to(options_), .text = text.to(options_), .timesteps = timesteps.to(options_.device())};
   const TokenPlan& tokens_plan = plan(dit_->grid_of(input), run.token_order);
   run.per_layer.resize(dit_->layers());
   Tokens tokens = dit_->embed(input, tokens_plan);
   Attend attend(run, tokens_plan, tokens.text_tokens, workspace_);
-  for (size_t layer = 0; layer < dit_->layers(); ++layer) {
-    layers_->visit(layer);
-    attend.begin_layer(layer);
-    dit_->block(layer, tokens, attend);
-  }
+  cache != nullptr ? run_blocks(tokens, attend, *cache) : run_blocks(0, dit_->layers(), tokens, attend);
   at::Tensor prediction = dit_->head(tokens, tokens_plan).to(latents.scalar_type());
   if (run.collects) collect(run);
   return prediction;

@@ -38,7 +38,7 @@ class LayerWeights {
  public:
   virtual ~LayerWeights() = default;
   /// Makes the layer's tensors its weights, for work that is enqueued on the current stream before the next call. Call
-  /// it for the layers in turn: any other order is right, but waits.
+  /// it for the layers in turn: any other order is right, but waits, unless it is the first one over and over.
   virtual void visit(size_t layer) = 0;
 };
 

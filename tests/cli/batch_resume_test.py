@@ -150,7 +150,7 @@ class Checkpoints(BatchTest):
 
     def test_killed_run_goes_on_to_the_same_video(self):
         for scheduler in FAMILY.samplers:
-            options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1']
+            options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1', '--cache', 'forecast:0.5']
             self.succeed(self.generate(*options, '-o', 'whole.mp4'))
             self.run_to_step(10, '--checkpoint-every', '5', *options)
             report = self.report(*options, '--checkpoint-every', '5', '-o', 'clip.mp4')

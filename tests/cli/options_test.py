@@ -90,6 +90,7 @@ class Options(CommandLineTest):
                  [f'--{option} has no effect without guidance (--cfg-scale 1)' for option in ('negative-prompt blurry', 'dynamic-cfg true', 'guidance-passes in-turn')]),
                 ([], ['--crf', '20', '--codec', 'libx265'],
                  [f'--{option} has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm' for option in ('crf 20', 'codec libx265')]),
+                ([], ['--cache', '0.1'], ['--cache 0.1 has no effect with one step, after which there is none to reuse']),
                 ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
             with self.subTest(idle):
                 made = []

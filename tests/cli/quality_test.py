@@ -12,7 +12,7 @@ TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
 METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
 LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # of four blocks
-FIELDS = {'topk', 'cdf', 'error_bound', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'psnr', 'psnr_lowest', 'ssim',
+FIELDS = {'topk', 'cdf', 'error_bound', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'mode', 'cache', 'computed_steps', 'psnr', 'psnr_lowest', 'ssim',
           'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'full_step_ms', 'speedup', 'judge', 'kernel', 'prompts'}
 
 
@@ -79,6 +79,24 @@ class BenchQuality(CommandLineTest):
         (self.folder / 'dog.jsonl').write_text('{"prompt": "a dog"}\n')
         self.assertEqual(self.report(*arguments, '--seed', 43, prompts='dog.jsonl')['rows'][0]['prompts'], both['prompts'][1:])
         self.assertEqual(both['judge'], None)  # this model has none beside it
+
+    def test_caches_reuse_steps_of_full_attention_and_of_sparse(self):
+        arguments = [*LARGER[:6], '--steps', 6, '--quiet', '--limit', 1]
+        report = self.report(*arguments, *METHOD, '--topk', 1, '--modes', 'full,sparse', '--cache', '0,1e-9,first-block:5,forecast:5', '--no-rel-l1')
+        rows = report['rows']
+        caches = [None, 'first-block:1e-09', 'first-block:5', 'forecast:5']
+        self.assertEqual([(row['mode'], row['cache']) for row in rows], [('full', cache) for cache in caches[1:]] + [('sparse', cache) for cache in caches])
+        for row in rows:
+            self.assertEqual(row['topk'], None if row['mode'] == 'full' else 1)
+            self.assertEqual([prompt['computed_steps'] for prompt in row['prompts']], [row['computed_steps']])
+            if row['cache'] in caches[:2]:
+                self.assertEqual(row['computed_steps'], 6)
+                self.assertGreater(row['psnr'], 80)
+            else:
+                self.assertLess(row['computed_steps'], 6)
+                self.assertLess(row['psnr'], 80)
+        never = self.bench(*arguments, '--modes', 'full')
+        self.fail_with(never, 2, '--modes full', '--cache')
 
     def test_dense_steps_alone_change_nothing_but_those_steps(self):
         rows = self.report(*LARGER, *METHOD, '--limit', 1, '--topk', 0.2, '--dense-steps', '0,1,2', '--timed-steps', 1)['rows']

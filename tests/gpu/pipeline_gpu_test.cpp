@@ -8,6 +8,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/denoising.h"
 #include "models/device.h"
 #include "models/pipeline.h"
 #include "models/weights/upload.h"
@@ -95,6 +96,24 @@ TEST_F(PipelineOnGpu, OffloadedBlocksComputeTheSame) {
       Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = true});
   const GenerateResult first = resident->generate(wanted), second = offloaded->generate(wanted);
   EXPECT_TRUE(second.latents.equal(first.latents));
+}
+
+TEST_F(PipelineOnGpu, BlocksThatAreLeftOutDoNotDisturbTheirStreaming) {
+  GenerateRequest wanted = request();
+  wanted.num_inference_steps = 12;
+  wanted.decode = false;
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+    wanted.cache = {.kind = kind, .threshold = 1.2};
+    const auto run = [&](bool offload) {
+      return Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = offload})
+          ->generate(wanted);
+    };
+    const GenerateResult resident = run(false), offloaded = run(true);
+    EXPECT_FALSE(reused_steps(resident.attention).empty());
+    EXPECT_LT(reused_steps(resident.attention).size(), 11U);
+    EXPECT_EQ(reused_steps(offloaded.attention), reused_steps(resident.attention));
+    EXPECT_TRUE(offloaded.latents.equal(resident.latents));
+  }
 }
 
 TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {

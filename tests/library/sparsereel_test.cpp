@@ -160,6 +160,8 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
       {[](auto& r) { r.attention = "dense"; }, "attention dense: one of full, quantized, sparse, check is needed"},
       {[](auto& r) { r.token_order = "peano"; },
        "token_order peano: one of hilbert, native, time-major, morton, random is needed"},
+      {[](auto& r) { r.cache = "teacache:0.1"; }, "cache teacache:0.1: teacache is no kind of cache"},
+      {[](auto& r) { r.cache = "forecast:-1"; }, "cache forecast:-1: a finite number from 0 up is needed"},
       {[](auto& r) { r.vae_tiling = "maybe"; }, "vae_tiling maybe: one of auto, on, off is needed"},
   };
   TextToVideo model(kModel, {.device = "cpu"});
@@ -207,6 +209,9 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
        [](auto& r) { r.cfg_scale_2 = 3, r.flow_shift = 5; },
        {"cfg_scale_2 3 has no effect for a model of one transformer",
         "flow_shift 5 has no effect with a scheduler that is not of flow matching"}},
+      {[](auto& r) { r.steps = 1; },
+       [](auto& r) { r.cache = "0.1"; },
+       {"cache 0.1 has no effect with one step, after which there is none to reuse"}},
       {none, none, {}},
   };
   TextToVideo model(kModel, {.device = "cpu"});

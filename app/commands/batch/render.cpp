@@ -7,6 +7,7 @@
 
 #include "app/clock.h"
 #include "app/denoising_checkpoint.h"
+#include "app/report.h"
 #include "models/checkpoint/sha256.h"
 
 namespace sparsereel::app::sets {
@@ -77,6 +78,8 @@ void Renderer::written(const Video& row, const Made& made) {
   entry["recipe"] = row.recipe;
   entry["seconds"] = seconds_;
   entry["sparsity"] = made.result.attention.statistics.sparsity();
+  if (const models::CacheRule& cache = row.options.request.cache; cache.on())
+    entry["cache"] = cache_report(cache, made.result.attention);
   entry["encoder"] = made.file.encoder;
   entry["warnings"] = row.told;
   for (const std::string& warning : row.warnings) entry["warnings"].push_back(warning);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "app/commands/bench/lists.h"
+#include "app/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {
@@ -29,25 +30,8 @@ std::string words_of(const SelectionCells& cells) {
   return {};
 }
 
-}  // namespace
-
-SelectionCells Combination::selection() const {
-  return profile.empty() ? cells_of(policy) : cells_of_profile(policy);
-}
-
-std::string Combination::name() const {
-  const SelectionCells cells = selection();
-  std::string text = profile.empty() ? words_of(cells) : std::filesystem::path(profile).stem().string();
-  text += ", " + cells.dropped + ", " + cells.select;
-  if (cells.cell) text += ", cell " + std::to_string(*cells.cell);
-  if (profile.empty() && policy.defaults.similarity >= 0)
-    text += ", similarity " + chosen_text(policy.defaults.similarity);
-  if (policy.dense_steps > 0) text += ", " + counted(policy.dense_steps, "dense step");
-  return text + ", " + std::string(hilbert::name(order));
-}
-
-QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::TokenOrder base_order,
-                   const std::vector<ProfilePolicy>& profiles) {
+QualityGrid expand_sparse(const QualityLists& lists, const Policy& base, hilbert::TokenOrder base_order,
+                          const std::vector<ProfilePolicy>& profiles) {
   std::vector<int64_t> dense_steps;
   if (lists.dense_steps) dense_steps = parse_wholes("--dense-steps", *lists.dense_steps, 0, 1000);
   std::vector<hilbert::TokenOrder> orders = {base_order};
@@ -65,6 +49,52 @@ QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::Token
     for (const Policy& policy : selections.policies) add(policy, {});
     for (const ProfilePolicy& profile : profiles) add(profile.policy, profile.file);
   }
+  return grid;
+}
+
+}  // namespace
+
+SelectionCells Combination::selection() const {
+  if (full) return {};
+  return profile.empty() ? cells_of(policy) : cells_of_profile(policy);
+}
+
+std::string Combination::name() const {
+  const std::string reuse = cache.on() ? ", cache " + models::name(cache) : "";
+  if (full) return "full" + reuse;
+  const SelectionCells cells = selection();
+  std::string text = profile.empty() ? words_of(cells) : std::filesystem::path(profile).stem().string();
+  text += ", " + cells.dropped + ", " + cells.select;
+  if (cells.cell) text += ", cell " + std::to_string(*cells.cell);
+  if (profile.empty() && policy.defaults.similarity >= 0)
+    text += ", similarity " + chosen_text(policy.defaults.similarity);
+  if (policy.dense_steps > 0) text += ", " + counted(policy.dense_steps, "dense step");
+  return text + ", " + std::string(hilbert::name(order)) + reuse;
+}
+
+QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::TokenOrder base_order,
+                   const std::vector<ProfilePolicy>& profiles) {
+  const std::vector<std::string> modes = parse_words("--modes", lists.modes, {"full", "sparse"});
+  const auto caches = parse_list<models::CacheRule>(lists.cache, models::parse_cache_rule);
+  QualityGrid grid;
+  if (is_choice("sparse", modes)) {
+    grid = expand_sparse(lists, base, base_order, profiles);
+  } else {
+    for (const std::string& option : lists.selection.given())
+      grid.warnings.push_back(option + " has no effect with --modes " + lists.modes);
+  }
+  std::vector<Combination> methods = std::move(grid.combinations);
+  if (is_choice("full", modes)) methods.insert(methods.begin(), Combination{.order = base_order, .full = true});
+  grid.combinations.clear();
+  for (Combination& method : methods) {
+    for (const models::CacheRule& cache : caches) {
+      method.cache = cache;
+      if (!method.full || cache.on()) grid.combinations.push_back(method);
+    }
+  }
+  if (grid.combinations.empty())
+    throw bad_input("--modes " + lists.modes + ": full attention without a cache is what all are compared with",
+                    "give a cache, as with --cache 0.1,0.2");
   return grid;
 }
 

@@ -1,4 +1,5 @@
-// What `bench quality` compares with full attention: lists of options, expanded to all their combinations. No torch.
+// What `bench quality` compares with full attention and no cache: lists of options, expanded to all their combinations.
+// No torch.
 #pragma once
 
 #include <optional>
@@ -9,6 +10,7 @@
 #include "app/commands/bench/selections.h"
 #include "attention/policy.h"
 #include "hilbert/token_order.h"
+#include "models/dit/cache_rule.h"
 
 namespace sparsereel::app::bench {
 
@@ -17,15 +19,18 @@ struct QualityLists {
   SelectionLists selection = {};
   std::optional<std::string> profile = {};  // in place of a selection, or beside its rows
   std::optional<std::string> dense_steps = {}, token_order = {};
+  std::string modes = "sparse", cache = "0";
 };
 
-/// One way to leave blocks out.
+/// One way to leave blocks or steps out.
 struct Combination {
-  attention::Policy policy;
+  attention::Policy policy{};
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
-  std::string profile;  // the file that the policy comes from; empty: none
+  std::string profile{};  // the file that the policy comes from; empty: none
+  bool full = false;      // attention, whatever the policy says
+  models::CacheRule cache{};
 
-  bool has_means() const { return policy.dropped == attention::Dropped::mean; }
+  bool has_means() const { return !full && policy.dropped == attention::Dropped::mean; }
   SelectionCells selection() const;
   /// "topk 0.3, mean, error, cell 16, hilbert": for errors and pictures.
   std::string name() const;
@@ -34,7 +39,7 @@ struct Combination {
 /// A profile's policy, and the file that it stands in.
 struct ProfilePolicy {
   std::string file;
-  attention::Policy policy;
+  attention::Policy policy{};
 };
 
 struct QualityGrid {
@@ -46,9 +51,10 @@ struct QualityGrid {
 /// Why options of the selection have no effect where all combinations are profiles.
 constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has a selection of its own";
 
-/// The policies of combine() and those of the profiles, in each token order and with each number of dense steps. A
-/// profile has a selection of its own: it meets none of the other lists. Throws Error naming the option that is out of
-/// range, and where nothing is left.
+/// Full attention, the policies of combine() and those of the profiles, each with every cache; the policies in each
+/// token order and with each number of dense steps. A profile has a selection of its own: it meets none of the other
+/// lists. Full attention without a cache is what all are compared with, and no row. Throws Error naming the option that
+/// is out of range, and where nothing is left.
 QualityGrid expand(const QualityLists& lists, const attention::Policy& base, hilbert::TokenOrder base_order,
                    const std::vector<ProfilePolicy>& profiles);
 

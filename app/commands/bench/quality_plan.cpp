@@ -47,9 +47,10 @@ models::GenerateRequest QualityPlan::request_of(size_t prompt) const {
 models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination& combination,
                                                 attention::Mode mode) const {
   models::GenerateRequest result = request_of(prompt);
-  result.attention_mode = mode;
+  result.attention_mode = combination.full ? attention::Mode::full : mode;
   result.attention_policy = combination.policy;
   result.token_order = combination.order;
+  result.cache = combination.cache;
   return result;
 }
 
@@ -59,6 +60,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
   plan.request = given.request;
+  plan.request.cache = {};  // the combinations'
   plan.prompts = read_first_prompts(options);
   std::vector<ProfilePolicy> profiles;
   const attention::Policy untuned = read_untuned_policy(settings);

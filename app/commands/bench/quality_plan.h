@@ -40,7 +40,7 @@ struct QualityPlan {
 
   /// Full attention; the seed grows by one from prompt to prompt, as in `batch`.
   models::GenerateRequest request_of(size_t prompt) const;
-  /// From the same noise, blocks left out.
+  /// From the same noise, blocks left out by this mode, or steps.
   models::GenerateRequest request_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 

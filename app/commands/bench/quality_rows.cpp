@@ -44,8 +44,17 @@ QualityColumn varying(const QualityColumn& column, const std::vector<QualityRow>
                  : QualityColumn::text(column.title, column.name, [](const QualityRow&) { return std::string(); });
 }
 
+std::string cache_text(const QualityRow& row) {
+  return row.combination.cache.on() ? models::name(row.combination.cache) : "";
+}
+
+std::string mode_text(const QualityRow& row) {
+  return row.combination.full ? "full" : "sparse";
+}
+
 Columns method_columns() {
   Columns columns = selection_columns<QualityRow>([](const QualityRow& row) { return row.combination.selection(); });
+  columns.push_back(QualityColumn::text("", "mode", mode_text));
   columns.push_back(
       QualityColumn::text("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }));
   return columns;
@@ -62,7 +71,11 @@ Columns setting_columns() {
               [](const QualityRow& row) { return of_policy(row, row.combination.policy.defaults.similarity); }),
           chosen("dense steps", "dense_steps", &attention::Policy::dense_steps),
           QualityColumn::text("order", "token_order",
-                              [](const QualityRow& row) { return std::string(name(row.combination.order)); })};
+                              [](const QualityRow& row) { return std::string(name(row.combination.order)); }),
+          QualityColumn::text("cache", "cache", [](const QualityRow& row) { return cache_text(row); }),
+          QualityColumn::number("computed", "computed_steps", 3, [](const QualityRow& row) {
+            return row.prompts.empty() ? std::nullopt : std::optional(row.mean(&PromptFigures::computed_steps));
+          })};
 }
 
 Columns figure_columns() {
@@ -103,7 +116,8 @@ nlohmann::json to_json(const PromptFigures& figures) {
                          {"rel_l1", or_null(figures.rel_l1)},
                          {"predicted_error", or_null(figures.predicted_error)},
                          {"sparsity", figures.sparsity},
-                         {"mean_share", figures.mean_share}};
+                         {"mean_share", figures.mean_share},
+                         {"computed_steps", figures.computed_steps}};
   if (figures.verdict) json["judge"] = traits_json(*figures.verdict);
   return json;
 }
@@ -117,6 +131,9 @@ nlohmann::json to_json(const QualityRow& row) {
       {"similarity", or_null(of_policy(row, policy.defaults.similarity))},
       {"dense_steps", policy.dense_steps},
       {"token_order", hilbert::name(row.combination.order)},
+      {"mode", mode_text(row)},
+      {"cache", row.combination.cache.on() ? nlohmann::json(cache_text(row)) : nlohmann::json()},
+      {"computed_steps", measured ? nlohmann::json(row.mean(&PromptFigures::computed_steps)) : nlohmann::json()},
       {"psnr", or_null(row.mean(&PromptFigures::psnr))},
       {"psnr_lowest", or_null(row.lowest_psnr())},
       {"ssim", or_null(row.mean(&PromptFigures::ssim))},

@@ -18,8 +18,9 @@ struct PromptFigures {
   std::optional<double> psnr, ssim;  // of the frames
   std::optional<double> rel_l1;      // of attention: mean over its calls, against exact attention on the same inputs
   std::optional<double> predicted_error;
-  double sparsity = 0;    // share of attention's work left out, the means' cost not counted
-  double mean_share = 0;  // what the means cost, as a share of full attention's work
+  double sparsity = 0;        // share of attention's work left out, the means' cost not counted
+  double mean_share = 0;      // what the means cost, as a share of full attention's work
+  double computed_steps = 0;  // that were not reused
   std::optional<Verdict> verdict;
 };
 
@@ -27,7 +28,7 @@ struct PromptFigures {
 struct QualityRow {
   Combination combination;
   std::vector<PromptFigures> prompts;
-  std::optional<double> step_ms, full_step_ms;  // medians, of steps that took turns
+  std::optional<double> step_ms, full_step_ms;  // medians, of steps that took turns; with a cache the mean
   std::string kernel;
   std::string note;  // why there is no figure, or what to know about them
 

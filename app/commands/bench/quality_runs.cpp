@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "app/measure/quality.h"
 #include "app/measure/timing.h"
@@ -21,14 +22,22 @@ at::Tensor some_frames(const at::Tensor& frames) {
 }
 
 /// But for what the frames tell.
-PromptFigures figures_of(const std::string& prompt, const attention::Statistics& statistics, bool checked) {
+PromptFigures figures_of(const std::string& prompt, const models::AttentionRun& run) {
+  const attention::Statistics& statistics = run.statistics;
   PromptFigures figures;
   figures.prompt = prompt;
   figures.sparsity = statistics.sparsity();
   figures.mean_share = statistics.mean_share();
-  if (checked) figures.rel_l1 = statistics.mean_relative_l1();
+  figures.computed_steps = static_cast<double>(run.per_step.size() - models::reused_steps(run).size());
+  if (run.mode == attention::Mode::check) figures.rel_l1 = statistics.mean_relative_l1();
   if (statistics.predicted_tiles > 0) figures.predicted_error = statistics.predicted_error();
   return figures;
+}
+
+/// Of a run's every step: a few do not tell how many are reused.
+std::optional<double> mean_of_all(const std::vector<double>& milliseconds, int64_t steps) {
+  if (static_cast<int64_t>(milliseconds.size()) < steps) return {};
+  return std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0) / static_cast<double>(steps);
 }
 
 at::Tensor on_host(const at::Tensor& latents) {
@@ -76,7 +85,7 @@ void QualityRuns::run(Entry& entry, size_t prompt) {
   const attention::Mode mode = plan_.check ? attention::Mode::check : attention::Mode::sparse;
   const auto denoising = run(plan_.request_of(prompt, entry.row.combination, mode), prompt);
   const models::AttentionRun& attention = denoising->attention();
-  entry.row.prompts.push_back(figures_of(plan_.prompts[prompt], attention.statistics, plan_.check));
+  entry.row.prompts.push_back(figures_of(plan_.prompts[prompt], attention));
   entry.row.kernel = attention.kernel;
   if (!denoising->warnings().empty()) entry.row.note = denoising->warnings().front();
   entry.latents.push_back(on_host(denoising->latents()));
@@ -136,8 +145,11 @@ void QualityRuns::time_steps() {
   full_step_ms_ = step_milliseconds(all.front().milliseconds, 0, settings_.num_inference_steps);
   for (const Turns& turns : all) {
     if (turns.row == nullptr) continue;
-    turns.row->step_ms =
-        step_milliseconds(turns.milliseconds, turns.row->combination.policy.dense_steps, settings_.num_inference_steps);
+    const Combination& combination = turns.row->combination;
+    const int64_t steps = settings_.num_inference_steps;
+    turns.row->step_ms = combination.cache.on()
+                             ? mean_of_all(turns.milliseconds, steps)
+                             : step_milliseconds(turns.milliseconds, combination.policy.dense_steps, steps);
     turns.row->full_step_ms = full_step_ms_;
   }
 }

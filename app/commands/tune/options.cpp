@@ -74,6 +74,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
                      "give a number");
   plan.run = given.run;
   plan.request = given.request;
+  plan.request.cache = {};                                        // every step is looked at
   plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`
   std::vector<IdleCause> idle = given.idle;
   if (plan.request.attention_policy.dropped == attention::Dropped::none)

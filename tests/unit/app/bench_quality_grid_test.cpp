@@ -55,6 +55,26 @@ TEST(QualityGrid, MethodsAreOutermostAndValuesInnermost) {
   EXPECT_THAT(grid.left_out, IsEmpty());
 }
 
+TEST(QualityGrid, CachesComeWithFullAttentionAndWithEveryPolicy) {
+  const auto grid = [](const std::string& modes, const std::string& cache) {
+    return expand({.selection = {.topk = "0.5,0.3"}, .modes = modes, .cache = cache},
+                  base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {});
+  };
+  EXPECT_THAT(names(grid("full,sparse", "0,0.1,forecast:0.2")),
+              ElementsAre("full, cache first-block:0.1", "full, cache forecast:0.2", "topk 0.5, none, mass, hilbert",
+                          "topk 0.5, none, mass, hilbert, cache first-block:0.1",
+                          "topk 0.5, none, mass, hilbert, cache forecast:0.2", "topk 0.3, none, mass, hilbert",
+                          "topk 0.3, none, mass, hilbert, cache first-block:0.1",
+                          "topk 0.3, none, mass, hilbert, cache forecast:0.2"));
+  const QualityGrid full = grid("full", "0.1,first-block:0.1");
+  EXPECT_THAT(names(full), ElementsAre("full, cache first-block:0.1"));
+  EXPECT_FALSE(full.combinations.front().has_means());
+  EXPECT_THAT(full.warnings, ElementsAre(HasSubstr("--topk has no effect with --modes full")));
+  EXPECT_TRUE(throws_error([&] { grid("full", "0"); }, {"--modes full"}));
+  EXPECT_TRUE(throws_error([&] { grid("full,quantized", "0.1"); }, {"--modes full,quantized"}));
+  EXPECT_TRUE(throws_error([&] { grid("sparse", "0.1,x"); }, {"x: a finite number"}));
+}
+
 TEST(QualityGrid, AnItemGivenTwiceCountsOnce) {
   EXPECT_THAT(expanded({.topk = "0.5, 0.5,0.50"}).combinations, SizeIs(1));
 }

@@ -80,8 +80,28 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
   native.combination.order = hilbert::TokenOrder::native;
   EXPECT_THAT(quality_markdown({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
   EXPECT_THAT(quality_csv({native}),
-              HasSubstr("topk,cdf,error_bound,dropped,select,cell,profile,selection_rows,similarity,"
-                        "dense_steps,token_order,psnr,psnr_lowest,ssim,rel_l1"));
+              HasSubstr("topk,cdf,error_bound,dropped,select,cell,mode,profile,selection_rows,similarity,"
+                        "dense_steps,token_order,cache,computed_steps,psnr,psnr_lowest,ssim,rel_l1"));
+}
+
+TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
+  QualityRow cached = row(0.5, attention::Dropped::none, 50);
+  cached.combination.full = true;
+  cached.combination.cache.threshold = 0.1;
+  for (PromptFigures& figures : cached.prompts) figures.computed_steps = 20;
+  const std::vector<QualityRow> rows = {row(0.5, attention::Dropped::none, 50), cached};
+  EXPECT_THAT(quality_markdown(rows), HasSubstr("| cache | computed |"));
+  const nlohmann::json json = quality_json(rows);
+  EXPECT_EQ(json[0].at("mode"), "sparse");
+  EXPECT_TRUE(json[0].at("cache").is_null());
+  EXPECT_EQ(json[1].at("mode"), "full");
+  EXPECT_TRUE(json[1].at("topk").is_null());
+  EXPECT_EQ(json[1].at("cache"), "first-block:0.1");
+  EXPECT_EQ(json[1].at("computed_steps"), 20);
+  const CurvesData data = curves_of({{"rows", json}}, "r.json");
+  ASSERT_EQ(data.curves.size(), 2U);
+  EXPECT_EQ(data.curves[1].name, "full attention with a cache");
+  EXPECT_EQ(data.curves[1].points.front().label, "first-block:0.1");
 }
 
 TEST(QualityCurves, AreOneAMethod) {

@@ -28,7 +28,8 @@ class FaultyDenoiser final : public Denoiser {
   FaultyDenoiser(int64_t faulty_step, float fault, bool full_fails = false)
       : faulty_step_(faulty_step), fault_(fault), full_fails_(full_fails) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run) override {
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+                     StepCache*) override {
     run.per_layer.resize(2);
     run.kernel = "of the test";
     for (attention::Statistics& layer : run.per_layer)
@@ -49,7 +50,8 @@ class FaultyDenoiser final : public Denoiser {
 /// Counts on the device as GPU kernels do, and fails once in the middle of a step.
 class BreakingDenoiser final : public Denoiser {
  public:
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run) override {
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+                     StepCache*) override {
     run.per_layer.resize(1);
     run.per_layer[0].total_blocks += 10;
     device_kept_ += 4;
@@ -72,9 +74,9 @@ class MisshapenDenoiser final : public Denoiser {
  public:
   explicit MisshapenDenoiser(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
-                     AttentionRun& run) override {
-    const at::Tensor prediction = sound_.forward(latents, text, timesteps, run);
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps, AttentionRun& run,
+                     StepCache* cache) override {
+    const at::Tensor prediction = sound_.forward(latents, text, timesteps, run, cache);
     const bool now = run.step == faulty_step_ && run.mode == Mode::full && !std::exchange(broken_, true);
     return now ? at::cat({prediction, prediction, prediction}, 2) : prediction;
   }
@@ -87,12 +89,45 @@ class MisshapenDenoiser final : public Denoiser {
   bool broken_ = false;
 };
 
+/// Its second layer is left out wherever the cache allows that; a step goes wrong there, once: it gives NaN, which the
+/// cache gets to see, or throws with the cache changed.
+class CachingDenoiser final : public Denoiser {
+ public:
+  enum class Fault { none, nan, exception };
+  CachingDenoiser(Fault fault, int64_t faulty_step) : fault_(fault), faulty_step_(faulty_step) {}
+
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+                     StepCache* cache) override {
+    run.per_layer.resize(2);
+    ++run.per_layer[0].calls;
+    const bool now = run.step == faulty_step_ && !std::exchange(broken_, true);
+    // Of four steps the first and the third are computed.
+    if (cache->undecided()) cache->decide(at::full({1, 1, 1}, run.step < 2 ? 1.0 : 2.0));
+    at::Tensor rest = cache->reuses() ? cache->recall() : latents * 0.25;
+    if (now && fault_ == Fault::nan) rest = rest * std::nanf("");
+    if (!cache->reuses()) {
+      cache->remember(rest);
+      ++run.per_layer[1].calls;
+    }
+    if (now && fault_ == Fault::exception) throw run_failure("out of GPU memory", "");
+    return latents * 0.5 + rest;
+  }
+  void collect(AttentionRun&) override {}
+  uint64_t weight_bytes() const override { return 0; }
+
+ private:
+  Fault fault_;
+  int64_t faulty_step_;
+  bool broken_ = false;
+};
+
 std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
-                                 Mode mode = Mode::sparse) {
+                                 Mode mode = Mode::sparse, CacheRule cache = {}) {
   SchedulerConfig config;
   config.kind = scheduler;
   GenerateRequest request;
   request.attention_mode = mode;
+  request.cache = cache;
   GenerateSettings settings;
   settings.num_inference_steps = 4;
   settings.guidance_scale = 6;
@@ -221,6 +256,57 @@ TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
     EXPECT_THAT(denoising->warnings(), IsEmpty());
   }
 }
+
+class Cached : public Guard {
+ protected:
+  using Fault = CachingDenoiser::Fault;
+  std::unique_ptr<Denoising> begin(Fault fault, int64_t step, Mode mode = Mode::sparse) {
+    return start(std::make_shared<CachingDenoiser>(fault, step), GetParam(), mode, {.threshold = 0.5});
+  }
+};
+
+TEST_P(Cached, TellsWhichStepsAreReused) {
+  const auto sound = begin(Fault::none, -1);
+  finish(*sound);
+  EXPECT_THAT(reused_steps(sound->attention()), ElementsAre(1, 3));
+}
+
+TEST_P(Cached, AReusedStepIsRedoneAndForgottenEvenWithFullAttention) {
+  for (const Mode mode : {Mode::sparse, Mode::full}) {
+    const auto denoising = begin(Fault::nan, 1, mode);
+    EXPECT_TRUE(at::isfinite(finish(*denoising)).all().item<bool>());
+    EXPECT_THAT(reused_steps(denoising->attention()), ElementsAre(3));
+    EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(1));
+    ASSERT_THAT(denoising->warnings(), SizeIs(1));
+    EXPECT_THAT(denoising->warnings()[0], HasSubstr("attention and a cache and was redone"));
+  }
+}
+
+TEST_P(Cached, NaNIsNotRemembered) {
+  const auto denoising = begin(Fault::nan, 2);
+  EXPECT_TRUE(at::isfinite(finish(*denoising)).all().item<bool>());
+  EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(2));
+  EXPECT_THAT(reused_steps(denoising->attention()), ElementsAre(1, 3));
+}
+
+TEST_P(Cached, IsAsBeforeWhereAStepThrew) {
+  const auto sound = begin(Fault::none, -1);
+  const at::Tensor expected = finish(*sound);
+  for (const int64_t step : {0, 1, 2, 3}) {
+    const auto broken = begin(Fault::exception, step);
+    while (broken->done() < step) broken->step();
+    const DenoisingState before = broken->state();
+    EXPECT_ANY_THROW(broken->step());
+    const DenoisingState after = broken->state();
+    ASSERT_EQ(after.cache.size(), before.cache.size()) << step;
+    for (const auto& [name, tensor] : before.cache) EXPECT_TRUE(after.cache.at(name).equal(tensor)) << name;
+    EXPECT_TRUE(finish(*broken).equal(expected)) << step;
+    EXPECT_THAT(reused_steps(broken->attention()), ElementsAre(1, 3));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Samplers, Cached, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
+                         [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
 
 INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
                          [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });

@@ -1,0 +1,87 @@
+// The test and the memory; see step_cache.h.
+#include "models/dit/step_cache.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <utility>
+
+namespace sparsereel::models {
+namespace {
+
+/// (sum |x|^p)^(1/p), in fp32 whatever x is.
+at::Tensor size_of(const at::Tensor& x, int p) {
+  return at::linalg_vector_norm(x, p, c10::nullopt, /*keepdim=*/false, at::kFloat);
+}
+
+/// How many times y is in x: the multiple that is nearest to x, times the share of x's square that it explains. Less is
+/// known of what differs otherwise. By norms of sums, since products of fp16 could overflow.
+at::Tensor share_of(const at::Tensor& y, const at::Tensor& x) {
+  const at::Tensor yy = size_of(y, 2).square(), xx = size_of(x, 2).square();
+  const at::Tensor multiple = (size_of(x + y, 2).square() - size_of(x - y, 2).square()) / (4 * yy);
+  return multiple.pow(3) * yy / xx;
+}
+
+std::string rest_name(size_t forward) {
+  return "rest." + std::to_string(forward);
+}
+
+}  // namespace
+
+void StepCache::begin_step() {
+  forward_ = 0;
+  reuses_ = false;
+}
+
+/// NaN is no reason to leave anything out: what comes of it is for the steps' guard.
+void StepCache::decide(const at::Tensor& first) {
+  if (first_.last.defined()) {
+    const at::Tensor difference = first - first_.last, change = size_of(difference, 1) / size_of(first_.last, 1);
+    const at::Tensor along = first_.change.defined() ? share_of(first_.change, difference) : at::zeros_like(change);
+    const at::Tensor figures = at::stack({change, along}).to(at::kCPU, at::kDouble);
+    reuses_ = figures[0].item<double>() < rule_.threshold;
+    along_ = figures[1].item<double>();
+    if (!std::isfinite(along_)) along_ = 0;
+  }
+  if (!reuses_) first_ = updated(first_, first);
+}
+
+at::Tensor StepCache::recall() {
+  const Memory& rest = rests_.at(forward_++);
+  return rest.change.defined() ? at::add(rest.last, rest.change, along_) : rest.last;
+}
+
+void StepCache::remember(const at::Tensor& rest) {
+  if (forward_ == rests_.size()) rests_.emplace_back();
+  rests_[forward_] = updated(rests_[forward_], rest);
+  ++forward_;
+}
+
+StepCache::Memory StepCache::updated(const Memory& before, const at::Tensor& now) const {
+  if (rule_.kind == CacheKind::first_block || !before.last.defined()) return {.last = now, .change = {}};
+  return {.last = now, .change = now - before.last};
+}
+
+std::map<std::string, at::Tensor> StepCache::state() const {
+  std::map<std::string, at::Tensor> tensors;
+  const auto add = [&tensors](const std::string& name, const Memory& memory) {
+    if (memory.last.defined()) tensors[name] = memory.last;
+    if (memory.change.defined()) tensors[name + ".change"] = memory.change;
+  };
+  add("first", first_);
+  for (size_t forward = 0; forward < rests_.size(); ++forward) add(rest_name(forward), rests_[forward]);
+  return tensors;
+}
+
+void StepCache::restore(const std::map<std::string, at::Tensor>& state) {
+  *this = StepCache(rule_);
+  const auto find = [&state](const std::string& name) {
+    const auto found = state.find(name);
+    return found == state.end() ? at::Tensor() : found->second;
+  };
+  first_ = {.last = find("first"), .change = find("first.change")};
+  for (size_t forward = 0; state.contains(rest_name(forward)); ++forward)
+    rests_.push_back({.last = find(rest_name(forward)), .change = find(rest_name(forward) + ".change")});
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,56 @@
+// First-block caching of a denoiser's steps: where the first block adds nearly what it added before, the blocks after
+// it are left out, and what they added then is added again. The test is that of ParaAttention's first-block cache.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/dit/cache_rule.h"
+
+namespace sparsereel::models {
+
+/// Of one denoising by one transformer. A step's first forward decides for its other ones, which are passes of guidance
+/// in turn; the rows of a batch decide together: passes that decide each for itself drift apart, and guidance enlarges
+/// what they differ in. A copy is cheap: tensors are replaced, never changed.
+class StepCache {
+ public:
+  explicit StepCache(CacheRule rule) : rule_(rule) {}
+
+  void begin_step();
+
+  // Of each forward, in this order.
+  /// Whether decide() is to be told what the first block added: [B, N, C].
+  bool undecided() const { return forward_ == 0; }
+  /// Waits for the device, once.
+  void decide(const at::Tensor& first);
+  /// Whether the other blocks are left out.
+  bool reuses() const { return reuses_; }
+  /// What stands for what they add, where they are left out.
+  at::Tensor recall();
+  /// What they added, where they ran.
+  void remember(const at::Tensor& rest);
+
+  /// By name; empty before the first step.
+  std::map<std::string, at::Tensor> state() const;
+  void restore(const std::map<std::string, at::Tensor>& state);
+
+ private:
+  /// At the last step that was computed, and how it differed from the computed step before; undefined: there was none,
+  /// or nobody asks.
+  struct Memory {
+    at::Tensor last, change;
+  };
+  Memory updated(const Memory& before, const at::Tensor& now) const;
+
+  CacheRule rule_;
+  size_t forward_ = 0;   // of the step
+  bool reuses_ = false;  // the step
+  double along_ = 0;     // its first block's last change, how many times
+  Memory first_;
+  std::vector<Memory> rests_;  // one a forward
+};
+
+}  // namespace sparsereel::models

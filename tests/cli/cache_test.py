@@ -1,0 +1,41 @@
+"""`--cache`: what it leaves out, and what it leaves alone."""
+import json
+import unittest
+
+from batch_support import BatchTest
+from support import PROMPT
+
+REUSING = ['--cache', 'forecast:5', '--steps', 6]  # of random weights every step differs
+
+
+class Cache(BatchTest):
+    def video(self, name):
+        return (self.folder / name).read_bytes()
+
+    def test_report_and_recipe_say_what_was_reused(self):
+        for rule, said in (('forecast:5', 'forecast:5'), ('5', 'first-block:5'), ('first-block:5', 'first-block:5')):
+            report = self.report('-o', 'a.gif', '--steps', 6, '--cache', rule)
+            reused = report['cache']['reused_steps']
+            self.assertEqual((report['recipe']['cache'], report['cache']['rule'], report['cache']['computed_steps']), (said, said, 6 - len(reused)))
+            self.assertTrue(reused)
+            self.assertNotIn(0, reused)
+            again = self.report('--from', 'a.gif', '-o', 'b.gif')
+            self.assertEqual((again['recipe'], self.video('b.gif')), (report['recipe'], self.video('a.gif')))
+
+    def test_none_and_zero_are_the_same(self):
+        none = self.report('-o', 'a.gif', '--steps', 3)
+        zero = self.report('-o', 'b.gif', '--steps', 3, '--cache', 0)
+        self.assertEqual((zero['recipe'], self.video('b.gif')), (none['recipe'], self.video('a.gif')))
+        self.assertNotIn('cache', zero)
+
+    def test_batch_makes_the_video_that_generate_makes(self):
+        for passes in ('batched', 'in-turn'):
+            options = [*REUSING, '--guidance-passes', passes]
+            self.succeed(self.generate('--seed', 7, '--threads', 1, *options, '-o', 'one.mp4'))
+            file = self.write('set.jsonl', json.dumps({'prompt': 'a dog', 'seed': 3}) + '\n' + json.dumps({'prompt': PROMPT, 'seed': 7, 'output': f'{passes}.mp4'}) + '\n')
+            self.succeed(self.batch(file, f'out-{passes}', *options))
+            self.assertEqual(self.video(f'out-{passes}/{passes}.mp4'), self.video('one.mp4'))
+
+
+if __name__ == '__main__':
+    unittest.main()

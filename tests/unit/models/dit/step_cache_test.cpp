@@ -1,0 +1,235 @@
+// The rule on residuals made by hand, and the loop that leaves blocks out by it.
+#include "models/dit/step_cache.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/dit/denoiser.h"
+#include "tests/support/golden.h"
+#include "tests/toy/toy_dit.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(CacheRule, IsReadByThresholdAndByName) {
+  EXPECT_DOUBLE_EQ(parse_cache_rule("0.1").threshold, 0.1);
+  EXPECT_EQ(parse_cache_rule("first-block:0.25"), parse_cache_rule("0.25"));
+  EXPECT_EQ(name(parse_cache_rule("0.25")), "first-block:0.25");
+  EXPECT_FALSE(parse_cache_rule("0").on());
+}
+
+TEST(CacheRule, RefusesWhatIsNone) {
+  for (const char* text : {"", "x", "-0.1", "inf", "nan", "1e999", "0.1x", "first-block", "first-block:", ":0.1"}) {
+    try {
+      parse_cache_rule(text);
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.field(), "cache") << text;
+      EXPECT_EQ(error.exit_code(), 2) << text;
+    }
+  }
+  try {
+    parse_cache_rule("teacache:0.1");
+    FAIL() << "read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("teacache is no kind of cache"));
+    EXPECT_THAT(error.remedy(), HasSubstr("first-block"));
+  }
+}
+
+class Rule : public ::testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::Tensor of(double first, double second) const {
+    return at::tensor({first, second}).to(GetParam()).view({2, 1, 1});
+  }
+  /// Whether a step of one forward whose first block adds this is reused.
+  bool reuses(const at::Tensor& first, const at::Tensor& rest = {}) {
+    cache_.begin_step();
+    cache_.decide(first);
+    if (!cache_.reuses())
+      cache_.remember(rest.defined() ? rest : first);
+    else
+      cache_.recall();
+    return cache_.reuses();
+  }
+
+  StepCache cache_{{.threshold = 0.25}};
+};
+
+TEST_P(Rule, ComparesTheRelativeChangeWithTheThreshold) {
+  const std::vector<std::pair<at::Tensor, bool>> cases = {{of(3, -1), true},
+                                                          {of(3, -1.5), true} /* 0.5 of 4 */,
+                                                          {of(3, -2), false} /* the threshold */,
+                                                          {of(2, -2), false}};
+  for (const auto& [next, expected] : cases) {
+    cache_ = StepCache({.threshold = 0.25});
+    EXPECT_FALSE(reuses(of(3, -1)));  // there is nothing to reuse
+    EXPECT_EQ(reuses(next), expected) << next;
+  }
+}
+
+TEST_P(Rule, ComparesWithTheLastStepThatWasComputed) {
+  EXPECT_FALSE(reuses(of(4, 4), of(5, 6)));
+  EXPECT_TRUE(reuses(of(4.5, 4.5)));
+  EXPECT_FALSE(reuses(of(5, 5), of(7, 8)));  // though the step before was near
+  cache_.begin_step();
+  cache_.decide(of(5.5, 5.5));
+  ASSERT_TRUE(cache_.reuses());
+  EXPECT_TRUE(cache_.recall().equal(of(7, 8)));
+}
+
+TEST_P(Rule, TheFirstForwardDecidesForTheStep) {
+  cache_.begin_step();
+  EXPECT_TRUE(cache_.undecided());
+  cache_.decide(of(4, 4));
+  for (const double rest : {1.0, 2.0}) {
+    EXPECT_FALSE(cache_.reuses());
+    cache_.remember(of(rest, rest));
+    EXPECT_FALSE(cache_.undecided());
+  }
+  cache_.begin_step();
+  cache_.decide(of(4, 4));
+  for (const double rest : {1.0, 2.0}) {
+    EXPECT_TRUE(cache_.reuses());
+    EXPECT_TRUE(cache_.recall().equal(of(rest, rest)));
+    EXPECT_FALSE(cache_.undecided());
+  }
+}
+
+TEST_P(Rule, NothingIsLeftOutForNaNOrInf) {
+  for (const double value : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_FALSE(reuses(of(1, 1)));
+    EXPECT_FALSE(reuses(of(value, 1))) << value;
+  }
+  EXPECT_FALSE(reuses(of(0, 0)));
+  EXPECT_FALSE(reuses(of(0, 0)));  // 0 of 0
+}
+
+TEST_P(Rule, SumsOfFp16DoNotOverflow) {
+  const at::Tensor large = at::full({1, 64, 64}, 1000).to(GetParam());
+  EXPECT_FALSE(reuses(large));
+  EXPECT_TRUE(reuses(large * 1.125));
+  EXPECT_FALSE(reuses(large * 1.5));
+}
+
+TEST_P(Rule, GoesOnFromItsState) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+    cache_ = StepCache({.kind = kind, .threshold = 0.25});
+    EXPECT_TRUE(cache_.state().empty());
+    EXPECT_FALSE(reuses(of(2, -1), of(4, 4)));
+    EXPECT_FALSE(reuses(of(3, -1), of(5, 6)));
+    StepCache other({.kind = kind, .threshold = 0.25});
+    other.restore(cache_.state());
+    for (StepCache* each : {&cache_, &other}) {
+      each->begin_step();
+      each->decide(of(3.5, -1));
+      ASSERT_TRUE(each->reuses());
+    }
+    EXPECT_TRUE(other.recall().equal(cache_.recall()));
+    other.restore({});
+    other.begin_step();
+    other.decide(of(3, -1));
+    EXPECT_FALSE(other.reuses());
+  }
+}
+
+TEST_P(Rule, AForecastGoesAlongWithTheFirstBlock) {
+  cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
+  EXPECT_FALSE(reuses(of(8, 0), of(10, 20)));
+  EXPECT_TRUE(reuses(of(9, 0)));  // nothing is known of a change yet
+  EXPECT_FALSE(reuses(of(12, 0), of(14, 16)));
+  const std::vector<std::pair<at::Tensor, at::Tensor>> cases = {
+      {of(14, 0), of(16, 14)},      // half of the change from 8 to 12: half of the others' change
+      {of(12, 2), of(14, 16)},      // a change that has nothing to do with that one
+      {of(13, 1), of(14.5, 15.5)},  // a quarter of it, which explains half
+      {of(11, 0), of(13, 17)},      // back
+      {of(12, 0), of(14, 16)}};
+  for (const auto& [first, expected] : cases) {
+    cache_.begin_step();
+    cache_.decide(first);
+    ASSERT_TRUE(cache_.reuses()) << first;
+    EXPECT_TRUE(test::close_to(cache_.recall(), expected, 1e-6)) << first;
+  }
+}
+
+TEST_P(Rule, AForecastReusesNothingOfNaN) {
+  cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
+  EXPECT_FALSE(reuses(of(1, 1), of(5, 6)));
+  cache_.begin_step();
+  cache_.decide(of(2, 2));
+  ASSERT_FALSE(cache_.reuses());
+  cache_.remember(of(7, 8));
+  cache_.begin_step();
+  cache_.decide(of(std::nan(""), 2));
+  EXPECT_FALSE(cache_.reuses());
+  cache_.remember(of(7, 8));
+  EXPECT_FALSE(reuses(of(4, 4), of(9, 9)));  // of NaN nothing is reused
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Rule, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
+                         [](const auto& each) { return c10::toString(each.param); });
+
+class CachedLoop : public ::testing::Test {
+ protected:
+  static Component random_component() {
+    Component component;
+    component.random_seed = 5;
+    return component;
+  }
+  at::Tensor forward(const at::Tensor& latents, double time, StepCache* cache) {
+    run_ = {};
+    if (cache != nullptr) cache->begin_step();
+    return denoiser_->forward(latents, text_, at::full({2}, time), run_, cache);
+  }
+  std::vector<int64_t> calls() const {
+    std::vector<int64_t> counts;
+    for (const attention::Statistics& layer : run_.per_layer) counts.push_back(layer.calls);
+    return counts;
+  }
+
+  c10::InferenceMode inference_;
+  std::unique_ptr<Denoiser> denoiser_ =
+      load_denoiser(std::make_unique<test::ToyDit>(), random_component(), at::kCPU, at::kFloat);
+  at::Tensor latents_ = at::randn({2, 4, 2, 4, 3}), text_ = at::zeros({2, 1, 8});
+  AttentionRun run_;
+};
+
+TEST_F(CachedLoop, AComputedForwardIsThatWithoutACache) {
+  StepCache cache({.threshold = 1e-30});
+  for (const double time : {0.2, 0.3}) {
+    EXPECT_TRUE(forward(latents_, time, &cache).equal(forward(latents_, time, nullptr))) << time;
+    EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
+  }
+}
+
+TEST_F(CachedLoop, AReusedForwardAddsWhatTheOtherBlocksAdded) {
+  StepCache cache({.threshold = 0.5});
+  const at::Tensor once = forward(latents_, 0.2, &cache);
+  EXPECT_THAT(calls(), ElementsAre(1, 1, 1));
+  EXPECT_TRUE(test::close_to(forward(latents_, 0.2, &cache), once, 1e-5));
+  EXPECT_THAT(calls(), ElementsAre(1, 0, 0));
+  // The toy's embedding, first block and head stand for themselves: their change is that of the whole.
+  const at::Tensor next = forward(latents_, 0.21, &cache), exact = forward(latents_, 0.21, nullptr);
+  EXPECT_FALSE(next.equal(once));
+  EXPECT_LT((next - exact).abs().mean().item<double>(), (once - exact).abs().mean().item<double>());
+}
+
+TEST_F(CachedLoop, WhatIsRememberedOutlivesLaterForwards) {
+  StepCache first({.threshold = 0.5}), second({.threshold = 0.5});
+  const at::Tensor once = forward(latents_, 0.2, &first);
+  forward(-latents_, 0.9, &second);
+  EXPECT_TRUE(test::close_to(forward(latents_, 0.2, &first), once, 1e-5));
+}
+
+}  // namespace
+}  // namespace sparsereel::models
