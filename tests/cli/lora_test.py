@@ -103,6 +103,22 @@ class Lora(CommandLineTest):
         (self.folder / 'my.yaml').write_text('lora: a.safetensors:x\n')
         self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:1:7: lora', 'no finite number')
 
+    def test_noise_levels_of_few_steps_are_part_of_the_recipe(self):
+        flow = ['-m', FILES.parent / 'wan' / 'pipeline', '--device', 'cpu', '--quiet']
+        first = ['generate', *flow, '-p', PROMPT, '--size', '64x64', '--frames', 1, '--cfg-scale', 1, '--scheduler', 'euler', '--sigmas']
+        self.succeed(self.run_program(*first, '1, 0.5', '--flow-shift', 5, '-o', 'a.mp4'))
+        recipe = self.recipe('a.mp4')
+        self.assertEqual((recipe['sigmas'], recipe['flow_shift'], recipe.get('steps')), ('1.0,0.5', 5, None))
+        self.succeed(self.run_program('generate', *flow, '--from', 'a.mp4', '-o', 'b.mp4'))
+        self.assertEqual((self.folder / 'b.mp4').read_bytes(), (self.folder / 'a.mp4').read_bytes())
+        self.succeed(self.run_program('generate', *flow, '--from', 'a.mp4', '--steps', 2, '-o', 'c.mp4'))
+        self.assertNotIn('sigmas', self.recipe('c.mp4'))
+        for levels, words in (('0.5,1', ['--sigmas', 'do not fall']), ('2', ['--sigmas']), ('a', ['--sigmas', 'a list of numbers'])):
+            self.fail_with(self.run_program(*first, levels), 2, *words)
+        self.fail_with(self.run_program(*first, '1', '--steps', 1), 2, '--sigmas', '--steps')
+        idle = self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--sigmas', 1, '--frames', 1, '--size', '32x32', '-o', 'd.gif')
+        self.assertIn('--sigmas 1 has no effect', self.succeed(idle).stderr)
+
     def test_inspect_says_what_one_is_for(self):
         text = self.succeed(self.run_program('inspect', STYLE)).stdout
         for words in ('LoRA', 'CogVideoX', 'diffusers', 'inner width 32', '2 blocks', 'rank 4', '1.5', '0.75', 'transformer_blocks.*.attn1.to_q'):
