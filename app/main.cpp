@@ -94,15 +94,18 @@ void add_options(CLI::App& command, CommandLine& line, Command which) {
           spec.names, [&line, key](const std::string& value) { line.values[key] = value; }, spec.help);
       std::string choices;
       for (const std::string& choice : spec.choices) choices += (choices.empty() ? "" : ",") + choice;
-      option->type_name(!choices.empty()                 ? choices
-                        : spec.kind == ValueKind::file   ? "FILE"
-                        : spec.kind == ValueKind::folder ? "FOLDER"
-                        : spec.kind == ValueKind::whole  ? "N"
-                        : spec.kind == ValueKind::seed   ? "N"
-                        : spec.kind == ValueKind::size   ? "WxH"
-                        : spec.kind == ValueKind::number ? "X"
-                                                         : "TEXT");
+      option->type_name(!choices.empty()                  ? choices
+                        : spec.kind == ValueKind::file    ? "FILE"
+                        : spec.kind == ValueKind::folder  ? "FOLDER"
+                        : spec.kind == ValueKind::loras   ? "FILE[:SCALE]"
+                        : spec.kind == ValueKind::whole   ? "N"
+                        : spec.kind == ValueKind::seed    ? "N"
+                        : spec.kind == ValueKind::size    ? "WxH"
+                        : spec.kind == ValueKind::number  ? "X"
+                        : spec.kind == ValueKind::numbers ? "X,X,.."
+                                                          : "TEXT");
     }
+    if (spec.kind == ValueKind::loras) option->join(',');
     option->group(spec.group);
   }
   command.add_option("--config", line.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
@@ -115,10 +118,11 @@ class Help : public CLI::Formatter {
   }
 };
 
-/// Scripts put what they want behind what they are given: the last of a repeated option wins.
+/// Scripts put what they want behind what they are given: the last of a repeated option wins, but for what
+/// add_options() joins.
 void let_the_last_win(CLI::App& command) {
   for (CLI::Option* option : command.get_options([](const CLI::Option* each) { return !each->get_positional(); }))
-    option->take_last();
+    if (option->get_multi_option_policy() != CLI::MultiOptionPolicy::Join) option->take_last();
   for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*below);
 }
 

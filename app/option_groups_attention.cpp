@@ -49,8 +49,7 @@ std::string select_help() {
 }
 
 std::string cell_help() {
-  return "tokens that share one mean: fewer err less and cost more" +
-         default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only");
+  return "tokens a mean stands for" + default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only");
 }
 
 std::string similarity_help() {

@@ -8,7 +8,7 @@
 
 namespace sparsereel::app {
 
-enum class ValueKind { text, file, folder, whole, number, size, seed, flag, choice };
+enum class ValueKind { text, file, folder, loras, whole, number, numbers, size, seed, flag, choice };
 
 /// The commands that take options of the table.
 enum class Command { generate, batch, decode, bench_pipeline, bench_quality, tune };

@@ -170,9 +170,11 @@ models::ModelFolder open_model(const RunOptions& run) {
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
-  return models::Pipeline::open(
-      std::move(folder),
-      {.device = run.device, .dtype = run.dtype, .vae_dtype = run.vae_dtype, .offload = run.offload});
+  return models::Pipeline::open(std::move(folder), {.device = run.device,
+                                                    .dtype = run.dtype,
+                                                    .vae_dtype = run.vae_dtype,
+                                                    .offload = run.offload,
+                                                    .loras = run.loras});
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
@@ -233,6 +235,7 @@ RunOptions read_run_options(const Settings& settings) {
   run.dtype = settings.text("dtype", "auto");
   run.vae_dtype = settings.text("vae_dtype", "auto");
   run.offload = settings.flag("offload");
+  run.loras = models::parse_loras(settings.text("lora", ""));
   run.vae_tiling = models::parse_vae_tiling(settings.text("vae_tiling", "auto"));
   run.threads = settings.whole("threads");
   if (run.threads) models::check_threads(*run.threads);
@@ -260,6 +263,7 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   request.guidance_scale = settings.number("cfg_scale");
   request.guidance_scale_2 = settings.number("cfg_scale_2");
   request.flow_shift = settings.number("flow_shift");
+  request.sigmas = settings.numbers("sigmas");
   request.use_dynamic_cfg = settings.flag("dynamic_cfg");
   request.guidance_passes = models::parse_guidance_passes(settings.text("guidance_passes", "batched"));
   request.scheduler = settings.text("scheduler", "");

@@ -33,6 +33,7 @@ struct RunOptions {
   std::string device = "auto";
   std::string dtype = "auto", vae_dtype = "auto";
   bool offload = false;
+  std::vector<models::LoraChoice> loras;
   models::VaeTiling vae_tiling = models::VaeTiling::automatic;
   std::optional<int64_t> threads;
   bool quiet = false;

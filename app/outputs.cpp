@@ -56,15 +56,17 @@ bool same_file(const fs::path& a, const fs::path& b) {
 std::vector<NamedFile> files_of(Command command, const Settings& settings) {
   std::vector<NamedFile> files;
   for (const OptionSpec& option : option_table())
-    if (option.kind == ValueKind::file && takes(command, option))
-      files.push_back({option_name(option.key), settings.text(option.key, "")});
+    if (takes(command, option))
+      for (const fs::path& file : files_in(option, settings.text(option.key, "")))
+        files.push_back({option_name(option.key), file});
   return files;
 }
 
 void check_distinct(const std::vector<NamedFile>& files) {
   for (size_t i = 0; i < files.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (!files[i].path.empty() && !files[j].path.empty() && same_file(files[i].path, files[j].path))
+      const bool both = !files[i].path.empty() && !files[j].path.empty() && files[i].option != files[j].option;
+      if (both && same_file(files[i].path, files[j].path))
         throw Error(2, files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
                     "give each file a name of its own", {.file = files[i].path.string()});
     }

@@ -31,8 +31,10 @@ bool is_fact(const std::string& key) {
 }
 
 /// Hashes of what it knows by name, for recipe_mismatches().
-const std::map<std::string, const char*, std::less<>> kHashes = {
-    {"model_sha256", "model"}, {"init_latents_sha256", "file of --init-latents"}, {"profile_sha256", "profile"}};
+const std::map<std::string, const char*, std::less<>> kHashes = {{"model_sha256", "model"},
+                                                                 {"init_latents_sha256", "file of --init-latents"},
+                                                                 {"profile_sha256", "profile"},
+                                                                 {"lora_sha256", "LoRA"}};
 
 std::string text_of(const nlohmann::json& recipe, const std::string& field) {
   const auto place = recipe.find(field);
@@ -137,6 +139,9 @@ std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohm
   if (const std::string version = text_of(then, "version"); version != SPARSEREEL_VERSION)
     warnings.push_back(*video + " was made by version " + version + " of the program, and this is " +
                        SPARSEREEL_VERSION + ": the new video may differ");
+  const std::string loras = text_of(then, "lora");
+  if (!loras.empty() && text_of(recipe, "lora") != loras)
+    warnings.push_back(*video + " was made with " + loras + ": the new video differs");
   for (const auto& [key, what] : kHashes) {
     const std::string hash = text_of(then, key), now = text_of(recipe, key);
     if (!hash.empty() && !now.empty() && hash != now)

@@ -121,12 +121,21 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
                            {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
   if (settings.guidance_scale_2 && settings.guidance_scale > 1) recipe["cfg_scale_2"] = *settings.guidance_scale_2;
   if (settings.flow_shift) recipe["flow_shift"] = *settings.flow_shift;
+  if (!settings.sigmas.empty()) {  // as many as there are steps
+    const std::string list = nlohmann::json(settings.sigmas).dump();
+    recipe["sigmas"] = list.substr(1, list.size() - 2);
+    recipe.erase("steps");
+  }
   if (pipeline.vae_dtype() != pipeline.dtype()) recipe["vae_dtype"] = models::dtype_name(pipeline.vae_dtype());
   if (settings.guidance_scale <= 1) {  // without guidance these have no effect
     recipe.erase("negative_prompt");
     recipe.erase("dynamic_cfg");
   } else if (settings.guidance_passes != models::GuidancePasses::batched) {  // rounds otherwise
     recipe["guidance_passes"] = models::name(settings.guidance_passes);
+  }
+  if (!pipeline.loras().empty()) {
+    recipe["lora"] = models::text_of(pipeline.loras(), /*whole_paths=*/false);
+    recipe["lora_sha256"] = pipeline.lora_hash();
   }
   set_encoding(recipe, options.run);
   if (options.run.threads) recipe["threads"] = *options.run.threads;

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "app/nearest.h"
+#include "app/split.h"
+#include "models/checkpoint/lora.h"
 
 namespace sparsereel::app {
 namespace {
@@ -96,6 +98,13 @@ void check_value(const OptionSpec& spec, const std::string& what, const std::str
     case ValueKind::folder:
     case ValueKind::size:  // expand_size() reads it
       return;
+    case ValueKind::loras:
+      try {
+        models::parse_loras(value);
+      } catch (const Error& error) {
+        throw bad_input(what.substr(0, what.size() - value.size()) + error.problem(), error.remedy());
+      }
+      return;
     case ValueKind::seed:
       if (value == kRandomSeed) return;
       return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number, or random,");
@@ -105,6 +114,9 @@ void check_value(const OptionSpec& spec, const std::string& what, const std::str
       const auto number = parse<double>(value);
       return require(number && std::isfinite(*number), "a number");
     }
+    case ValueKind::numbers:
+      for (const std::string& each : split(value, ',')) require(parse<double>(each).has_value(), "a list of numbers");
+      return;
     case ValueKind::flag:
       return require_choice(what, value, {"true", "false", "on", "off", "yes", "no"}, help);
     case ValueKind::choice:
@@ -202,6 +214,14 @@ const Setting* Settings::find(const std::string& key) const {
   return place == values_.end() ? nullptr : &place->second;
 }
 
+std::vector<fs::path> files_in(const OptionSpec& option, const std::string& value) {
+  std::vector<fs::path> files;
+  if (option.kind == ValueKind::file && !value.empty()) files.emplace_back(value);
+  if (option.kind == ValueKind::loras)
+    for (const models::LoraChoice& lora : models::parse_loras(value)) files.push_back(lora.file);
+  return files;
+}
+
 std::string Settings::describe(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return label(key, Source::command_line, {});
@@ -272,6 +292,13 @@ std::optional<double> Settings::number(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return std::nullopt;
   return parse<double>(setting->value);
+}
+
+std::vector<double> Settings::numbers(const std::string& key) const {
+  std::vector<double> values;
+  if (!has(key)) return values;
+  for (const std::string& each : split(text(key, ""), ',')) values.push_back(parse<double>(each).value());
+  return values;
 }
 
 bool Settings::flag(const std::string& key, bool fallback) const {

@@ -42,6 +42,9 @@ struct Setting {
   Mark mark;         // of a value in YAML or a prompt set
 };
 
+/// That an option's value, which its kind allows, names; none of an option that names no file.
+std::vector<std::filesystem::path> files_in(const OptionSpec& option, const std::string& value);
+
 class Settings {
  public:
   /// Adds the values of one source. Throws Error naming option and file: unknown key, a value that its kind does not
@@ -73,6 +76,7 @@ class Settings {
   std::optional<int64_t> whole(const std::string& key) const;
   std::optional<uint64_t> unsigned_whole(const std::string& key) const;
   std::optional<double> number(const std::string& key) const;
+  std::vector<double> numbers(const std::string& key) const;
   bool flag(const std::string& key, bool fallback = false) const;
 
  private:

@@ -21,6 +21,13 @@ struct Part {
   bool optional = false;             // model_index.json may leave it out, or name [null, null]
 };
 
+/// How LoRA files name the layers of a family's transformers.
+struct LoraNames {
+  std::string blocks;                                   // "blocks.", what a block's number follows
+  std::vector<std::string> layers;                      // matrices of a block; the first takes the block's width
+  std::string (*original)(std::string name) = nullptr;  // as the authors of the model name it; null: alike
+};
+
 struct Family {
   std::string pipeline_class;           // of model_index.json
   std::string name;                     // for people
@@ -28,6 +35,7 @@ struct Family {
   std::vector<std::string> settings{};  // scalars of model_index.json that describe() reads
   std::vector<std::string> marks{};     // keys of ModelSpec::marks
   PromptRules prompt{};
+  LoraNames lora{};
   std::vector<SamplerSpec> samplers;  // one of each class of the part "scheduler"
   /// Reads the configs of all parts but the scheduler's, and nothing else; describe() adds what the row says. Throws
   /// Error naming file and field where one is impossible, or where two do not fit each other.

@@ -73,7 +73,9 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
     : folder_(std::move(folder)),
       device_(resolve_device(options.device)),
       offload_(options.offload && !device_.is_cpu()),
+      loras_(options.loras),
       spec_(describe(folder_)) {
+  add_loras(folder_, spec_, loras_);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
@@ -91,6 +93,11 @@ Pipeline::~Pipeline() = default;
 const std::string& Pipeline::model_hash() const {
   if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
   return model_hash_;
+}
+
+const std::string& Pipeline::lora_hash() const {
+  if (lora_hash_.empty()) lora_hash_ = hash_of(loras_);
+  return lora_hash_;
 }
 
 GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {

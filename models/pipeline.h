@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hilbert/token_order.h"
+#include "models/checkpoint/lora.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/attend.h"
 #include "models/dit/cache_rule.h"
@@ -35,6 +36,7 @@ struct GenerateRequest {
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;             // class or name of one of the model's samplers; empty: the checkpoint's
   std::optional<double> flow_shift;  // of samplers that have one; unset: the checkpoint's
+  std::vector<double> sigmas;        // of these: noise levels before the shift, one a step; empty: evenly spaced
   std::optional<int64_t> max_sequence_length;
   std::optional<int64_t> width, height, num_frames;  // pixels, frames
   attention::Mode attention_mode = attention::Mode::full;
@@ -58,6 +60,7 @@ struct GenerateSettings {
   GuidancePasses guidance_passes = GuidancePasses::batched;
   std::string scheduler;
   std::optional<double> flow_shift;  // of a sampler that has one
+  std::vector<double> sigmas;        // likewise
   int64_t max_sequence_length = 0;
   int64_t width = 0, height = 0, num_frames = 0;
   LatentSize latent;
@@ -128,6 +131,7 @@ struct PipelineOptions {
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
   /// host while it computes; automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
+  std::vector<LoraChoice> loras{};  // added to the weights in this order
 };
 
 class Experts;
@@ -152,7 +156,9 @@ class Pipeline {
   at::ScalarType vae_dtype() const { return vae_dtype_; }
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
-  const std::string& model_hash() const;  // of checkpoint/model_hash.h
+  const std::string& model_hash() const;  // of checkpoint/model_hash.h: the LoRAs are no part of it
+  const std::vector<LoraChoice>& loras() const { return loras_; }
+  const std::string& lora_hash() const;  // hash_of(loras())
   /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the field and,
   /// for impossible sizes, the two nearest possible values; also for a video that cannot fit into memory.
   GenerateSettings resolve(const GenerateRequest& request) const;
@@ -208,7 +214,8 @@ class Pipeline {
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
   bool offload_ = false;
-  mutable std::string model_hash_;
+  std::vector<LoraChoice> loras_;
+  mutable std::string model_hash_, lora_hash_;
   mutable bool weights_checked_ = false;
   Component vae_component_;
   ModelSpec spec_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <sstream>
 
@@ -76,6 +77,25 @@ void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& s
   throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
 }
 
+/// Of a sampler that takes them.
+void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
+  if (request.sigmas.empty()) return;
+  const auto refuse = [](const std::string& problem) {
+    return bad_option("sigmas", problem, "give falling numbers above 0 up to 1, such as 1,0.75,0.5,0.25");
+  };
+  for (const double sigma : request.sigmas)
+    if (!(sigma > 0 && sigma <= 1)) throw refuse("hold " + std::to_string(sigma));
+  if (std::ranges::adjacent_find(request.sigmas, std::less_equal()) != request.sigmas.end())
+    throw refuse("do not fall from each to the next");
+  const auto count = static_cast<int64_t>(request.sigmas.size());
+  if (request.num_inference_steps.value_or(count) != count)
+    throw bad_option("sigmas",
+                     "are " + std::to_string(count) + ", and steps are " + std::to_string(*request.num_inference_steps),
+                     "leave the steps out");
+  settings.sigmas = request.sigmas;
+  settings.num_inference_steps = count;
+}
+
 }  // namespace
 
 GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec) {
@@ -85,8 +105,10 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   settings.guidance_scale_2 = second_scale(request, spec);
   settings.guidance_passes = request.guidance_passes;
   settings.scheduler = sampler_class(request, spec);
-  if (has_flow_shift(find_sampler(spec.samplers, settings.scheduler).kind))
+  if (has_flow_shift(find_sampler(spec.samplers, settings.scheduler).kind)) {
     settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
+    take_sigmas(request, settings);
+  }
   settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
   settings.width = request.width.value_or(spec.defaults.width);
   settings.height = request.height.value_or(spec.defaults.height);
@@ -125,6 +147,7 @@ SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSp
   SchedulerConfig config = spec.scheduler;
   config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
   config.flow_shift = settings.flow_shift.value_or(config.flow_shift);
+  config.sigmas = settings.sigmas;
   return config;
 }
 

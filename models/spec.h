@@ -34,6 +34,7 @@ struct SamplerSpec {
 /// A transformer that denoises some of the timesteps.
 struct ExpertSpec {
   std::string role = "transformer";  // of its part
+  std::string name = {};             // where there are several: "high" or "low", the noise that it is for
   double from_share = 0;             // of the timesteps of training: where its own end, coming from the noisiest
   std::optional<double> guidance{};  // its default scale; unset: the first's
 };

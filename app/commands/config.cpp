@@ -48,6 +48,10 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
+  if (std::vector<models::LoraChoice> loras = options.run.loras; !loras.empty()) {
+    for (models::LoraChoice& lora : loras) lora.file = std::filesystem::absolute(lora.file);
+    values["lora"] = models::text_of(loras, /*whole_paths=*/true);
+  }
   if (options.random_seed) values["seed"] = kRandomSeed;  // the run draws its own
   for (const OptionSpec& option : option_table()) {
     const std::string path = option.kind == ValueKind::file ? settings.text(option.key, "") : "";

@@ -1,13 +1,17 @@
 // `sparsereel inspect`: reads headers and metadata only; no weights are loaded.
 #include "app/commands/inspect.h"
 
+#include <algorithm>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/counted.h"
 #include "app/media/video.h"
 #include "app/report.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/lora.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/checkpoint/summary.h"
 
@@ -52,16 +56,86 @@ void inspect_checkpoint(const fs::path& path, bool json) {
               << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations) << ")\n";
 }
 
+/// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"
+std::string in_any_block(std::string name) {
+  constexpr const char* kDigits = "0123456789";
+  const size_t begin = name.find_first_of(kDigits);
+  if (begin == std::string::npos) return name;
+  return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
+}
+
+bool may_be_lora(const models::SafetensorsFile& file) {
+  return std::ranges::any_of(file.header().entries, [](const models::TensorEntry& entry) {
+    const auto has = [&](const char* part) { return entry.name.find(part) != std::string::npos; };
+    return has("lora_") || has(".diff") || has("hada_w") || has("lokr_w");
+  });
+}
+
+/// What a LoRA is for; "problem" in place of it where it cannot be used.
+nlohmann::json describe_lora(const fs::path& path) {
+  try {
+    const models::LoraFile lora = models::read_lora(path);
+    const models::LoraOrigin origin = models::origin_of(lora);
+    std::set<int64_t> ranks;
+    std::set<double> scales;
+    std::map<std::string, int64_t> targets;
+    for (const models::LoraLayer& layer : lora.layers) {
+      if (layer.down != nullptr) {
+        ranks.insert(layer.rank());
+        scales.insert(layer.strength);
+      }
+      ++targets[(layer.part.empty() ? "" : layer.part + ".") + in_any_block(layer.name)];
+    }
+    return {{"family", origin.family == nullptr ? "" : origin.family->name},
+            {"naming", origin.naming},
+            {"width", origin.width},
+            {"blocks", origin.blocks},
+            {"expert", origin.expert},
+            {"layers", lora.layers.size()},
+            {"ranks", ranks},
+            {"scales", scales},
+            {"targets", targets}};
+  } catch (const Error& error) {
+    return {{"problem", error.what()}, {"remedy", error.remedy()}};
+  }
+}
+
+void print_lora(const nlohmann::json& lora) {
+  if (lora.contains("problem")) {
+    std::cout << "  LoRA that cannot be used: " << lora["problem"].get<std::string>() << "\n";
+    return;
+  }
+  const auto text = [&](const char* key) { return lora[key].get<std::string>(); };
+  const auto number = [&](const char* key) { return lora[key].get<int64_t>(); };
+  const auto list = [&](const char* key) {
+    const std::string all = dump(lora[key]);
+    return all.substr(1, all.size() - 2);
+  };
+  std::cout << "  LoRA of " << counted(number("layers"), "layer") << " for "
+            << (text("family").empty() ? "no model that is known" : text("family")) << ", " << text("naming")
+            << " naming\n";
+  if (number("width") > 0)
+    std::cout << "  made for inner width " << number("width") << " and " << counted(number("blocks"), "block") << "\n";
+  if (!text("expert").empty())
+    std::cout << "  by its file name for the transformer of " << text("expert") << " noise\n";
+  if (!lora["ranks"].empty()) std::cout << "  rank " << list("ranks") << ", alpha over rank " << list("scales") << "\n";
+  for (const auto& [target, count] : lora["targets"].items())
+    std::cout << "  " << target << "  " << count.get<int64_t>() << "\n";
+}
+
 void inspect_safetensors(const fs::path& path, bool json) {
   const models::SafetensorsFile file(path);
   nlohmann::json tensors = nlohmann::json::array();
   for (const models::TensorEntry& entry : file.header().entries)
     tensors.push_back({{"name", entry.name}, {"dtype", models::name(entry.dtype)}, {"shape", entry.shape}});
   if (json) {
-    std::cout << dump({{"path", path.string()}, {"metadata", file.header().metadata}, {"tensors", tensors}}, 2) << "\n";
+    nlohmann::json summary = {{"path", path.string()}, {"metadata", file.header().metadata}, {"tensors", tensors}};
+    if (may_be_lora(file)) summary["lora"] = describe_lora(path);
+    std::cout << dump(summary, 2) << "\n";
     return;
   }
   std::cout << path.string() << ": " << counted(static_cast<int64_t>(tensors.size()), "tensor") << "\n";
+  if (may_be_lora(file)) print_lora(describe_lora(path));
   for (const nlohmann::json& tensor : tensors)
     std::cout << "  " << tensor["name"].get<std::string>() << "  " << tensor["dtype"].get<std::string>() << " "
               << dump(tensor["shape"]) << "\n";

@@ -249,6 +249,14 @@ const Component& ModelFolder::component(const std::string& name) const {
   return found != opened_.end() ? found->second : opened_.emplace(name, open_component(name)).first->second;
 }
 
+void ModelFolder::add(const std::string& name, const WeightDeltas& deltas) {
+  component(name);
+  for (const auto& [tensor, added] : deltas) {
+    std::vector<WeightDelta>& all = opened_.at(name).deltas[tensor];
+    all.insert(all.end(), added.begin(), added.end());
+  }
+}
+
 Component ModelFolder::open_component(const std::string& name) const {
   Component component;
   component.class_name = component_class(name);

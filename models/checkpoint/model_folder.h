@@ -26,6 +26,17 @@ std::string check_model_index(const nlohmann::json& index, const std::string& fi
 /// entry; a shard must be the plain name of a file in that folder.
 std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index, const std::string& file);
 
+/// What is added to a tensor when it is read: scale x up x down, matrices [out, rank] and [rank, in].
+struct WeightDelta {
+  std::shared_ptr<const SafetensorsFile> file;
+  const TensorEntry* up = nullptr;
+  const TensorEntry* down = nullptr;  // null: `up` is the difference itself, in the tensor's shape
+  double scale = 1;
+};
+
+/// By the tensor's name, each in the order in which they are added.
+using WeightDeltas = std::map<std::string, std::vector<WeightDelta>>;
+
 /// One component (transformer, vae, text_encoder): its config and its memory-mapped weights, single or sharded, or
 /// random ones.
 struct Component {         // NOLINT(bugprone-exception-escape): json asserts inside its noexcept move
@@ -36,6 +47,7 @@ struct Component {         // NOLINT(bugprone-exception-escape): json asserts in
   std::vector<std::shared_ptr<SafetensorsFile>> files;                   // one, or the shards in order
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors;  // name -> (index into files, entry)
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
+  WeightDeltas deltas = {};                  // to its tensors
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
@@ -65,6 +77,8 @@ class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
   /// *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees with the files:
   /// one Error. What was opened once stays open: the folder may then be moved.
   const Component& component(const std::string& name) const;
+  /// From now on its weights are read with these added.
+  void add(const std::string& component, const WeightDeltas& deltas);
   /// config.json of a component (scheduler_config.json of the scheduler) without touching weights.
   nlohmann::json config(const std::string& name, std::string* file = nullptr) const;
 

@@ -93,6 +93,9 @@ Family cogvideox_family() {
                     {"transformer", {"CogVideoXTransformer3DModel"}},
                     {"vae", {"AutoencoderKLCogVideoX"}}},
           .marks = {"patch_size_t"},
+          .lora = {.blocks = "transformer_blocks.",
+                   .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "norm1.linear",
+                              "norm2.linear", "ff.net.0.proj", "ff.net.2"}},
           .samplers = {sampler("ddim", "CogVideoXDDIMScheduler", SamplerKind::ddim),
                        sampler("dpm", "CogVideoXDPMScheduler", SamplerKind::dpm_solver)},
           .describe = describe_cogvideox};

@@ -44,7 +44,8 @@ std::vector<ExpertSpec> read_experts(const ModelFolder& folder) {
   if (!second) refuse(folder, "boundary_ratio is " + boundary.dump() + ", but transformer_2 is missing");
   if (!boundary.is_number() || boundary.get<double>() <= 0 || boundary.get<double>() >= 1)
     refuse(folder, "boundary_ratio is " + boundary.dump() + ", which is no number between 0 and 1");
-  return {{.role = "transformer", .from_share = boundary.get<double>()}, {.role = kSecond}};
+  return {{.role = "transformer", .name = "high", .from_share = boundary.get<double>()},
+          {.role = kSecond, .name = "low"}};
 }
 
 /// Both experts take the same latents, text and positions.
@@ -111,6 +112,10 @@ Family wan_family() {
           .settings = {"boundary_ratio", "expand_timesteps"},
           .marks = {"boundary_ratio"},
           .prompt = {.cleaned = true, .encodes_padding = false},
+          .lora = {.blocks = "blocks.",
+                   .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "attn2.to_q", "attn2.to_k",
+                              "attn2.to_v", "attn2.to_out.0", "ffn.net.0.proj", "ffn.net.2"},
+                   .original = wan_original_name},
           .samplers = {{.name = "unipc",
                         .class_name = "UniPCMultistepScheduler",
                         .kind = SamplerKind::unipc,

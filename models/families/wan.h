@@ -13,4 +13,7 @@ Family wan_family();
 /// Family::repository_of.
 std::string wan_repository(const std::filesystem::path& path);
 
+/// LoraNames::original.
+std::string wan_original_name(std::string name);
+
 }  // namespace sparsereel::models

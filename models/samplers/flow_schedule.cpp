@@ -37,14 +37,18 @@ at::Tensor with_clean_end(std::vector<double> sigmas) {
 FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
   const auto train_steps = static_cast<double>(config.num_train_timesteps);
   // The reference spaces the run between the ends of a table that is shifted already, then shifts once more.
+  std::vector<double> sigmas;
+  FlowSchedule schedule;
+  const auto add = [&](double sigma) {
+    sigmas.push_back(sigma);
+    schedule.timesteps.push_back(static_cast<float>(sigma) * static_cast<float>(train_steps));
+  };
   const double first = shifted(1.0F, config.flow_shift);
   const double last = shifted(1.0F / static_cast<float>(train_steps), config.flow_shift);
-  std::vector<double> sigmas = linspace(first * train_steps, last * train_steps, num_inference_steps);
-  FlowSchedule schedule;
-  for (double& sigma : sigmas) {
-    sigma = shifted(sigma / train_steps, config.flow_shift);
-    schedule.timesteps.push_back(static_cast<float>(sigma) * static_cast<float>(train_steps));
-  }
+  for (const double sigma : config.sigmas) add(shifted(static_cast<float>(sigma), config.flow_shift));
+  if (sigmas.empty())
+    for (const double timestep : linspace(first * train_steps, last * train_steps, num_inference_steps))
+      add(shifted(timestep / train_steps, config.flow_shift));
   schedule.sigmas = with_clean_end(std::move(sigmas));
   return schedule;
 }
@@ -52,8 +56,11 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
 FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
   constexpr double kLeastSignal = 1e-6;  // pure noise has no finite log-SNR
   const auto train_steps = static_cast<double>(config.num_train_timesteps);
-  std::vector<double> sigmas = linspace(1, 1 / train_steps, num_inference_steps + 1);
-  sigmas.pop_back();
+  std::vector<double> sigmas = config.sigmas;
+  if (sigmas.empty()) {
+    sigmas = linspace(1, 1 / train_steps, num_inference_steps + 1);
+    sigmas.pop_back();
+  }
   for (double& sigma : sigmas) sigma = shifted(sigma, config.flow_shift);
   if (std::abs(sigmas.front() - 1) < kLeastSignal) sigmas.front() -= kLeastSignal;
   FlowSchedule schedule;

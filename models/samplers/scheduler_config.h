@@ -14,7 +14,7 @@ constexpr bool has_flow_shift(SamplerKind kind) {
   return kind == SamplerKind::flow_euler || kind == SamplerKind::unipc;
 }
 
-/// diffusers' discrete schedulers or, with the last two fields and no betas, those of flow matching. Not read:
+/// diffusers' discrete schedulers or, with the last three fields and no betas, those of flow matching. Not read:
 /// clip_sample and clip_sample_range, as none of them ever clips.
 struct SchedulerConfig {
   SamplerKind kind = SamplerKind::ddim;
@@ -30,6 +30,7 @@ struct SchedulerConfig {
   bool rescale_betas_zero_snr = true;
   double snr_shift_scale = 3.0;
   double flow_shift = 1.0;                 // UniPC's flow_shift, FlowMatchEuler's shift
+  std::vector<double> sigmas;              // a flow's noise levels before the shift, one a step; empty: evenly spaced
   std::vector<int64_t> disable_corrector;  // UniPC's steps, from 0, whose result stays uncorrected
 };
 

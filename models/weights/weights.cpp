@@ -109,15 +109,35 @@ at::Tensor WeightReader::read_named(const std::string& name, const std::vector<i
                                     ", not as F32, F16 or BF16");
 
   if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
+  file.prefetch(entry);
+  if (const auto changed = component_.deltas.find(name); changed != component_.deltas.end()) {
+    at::Tensor weight = copied(file, entry, at::kFloat);
+    add(changed->second, weight);
+    return weight.to(dtype);
+  }
   at::Tensor source = alias(file, entry, *stored);
   const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
-  file.prefetch(entry);
-  if (device_.is_cpu() && *stored == dtype && aligned) return source;
+  return device_.is_cpu() && *stored == dtype && aligned ? source : copied(file, entry, dtype);
+}
+
+at::Tensor WeightReader::copied(const SafetensorsFile& file, const TensorEntry& entry, at::ScalarType dtype) {
+  const at::ScalarType stored = *readable(entry.dtype);
   // To a GPU the stored bytes travel and are converted there: converting first would make a second copy on the host.
-  at::Tensor result = device_.is_cpu() ? at::empty(shape, dtype).copy_(source)
-                                       : uploader_.upload(file.data(entry)).view(*stored).view(shape).to(dtype);
+  at::Tensor result = device_.is_cpu() ? at::empty(entry.shape, dtype).copy_(alias(file, entry, stored))
+                                       : uploader_.upload(file.data(entry)).view(stored).view(entry.shape).to(dtype);
   file.release(entry);
   return result;
+}
+
+/// In fp32, which `weight` is in: of many small changes bf16 would lose some.
+void WeightReader::add(const std::vector<WeightDelta>& deltas, at::Tensor& weight) {
+  for (const WeightDelta& delta : deltas) {
+    const at::Tensor up = copied(*delta.file, *delta.up, at::kFloat);
+    if (delta.down == nullptr)
+      weight.add_(up, delta.scale);
+    else
+      weight.addmm_(up, copied(*delta.file, *delta.down, at::kFloat), 1, delta.scale);
+  }
 }
 
 void WeightReader::check_complete() const {

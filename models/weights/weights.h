@@ -24,9 +24,10 @@ at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format);
 class WeightReader {
  public:
   /// Tensors come back on `device` in `dtype` (converted from fp32, fp16 or bf16 while they are copied; no second host
-  /// copy). On a CPU a tensor that is stored in `dtype` is the file's mapping itself: read-only memory, kept alive by
-  /// the tensor. Random weights are made on the device (random_weights.h). On the meta device nothing is read but the
-  /// headers: what a check of names and shapes needs. `component` must outlive this.
+  /// copy), the component's deltas added in fp32 before. On a CPU a tensor that is stored in `dtype` and not changed is
+  /// the file's mapping itself: read-only memory, kept alive by the tensor. Random weights are made on the device
+  /// (random_weights.h). On the meta device nothing is read but the headers: what a check of names and shapes needs.
+  /// `component` must outlive this.
   WeightReader(const Component& component, at::Device device, at::ScalarType dtype);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
@@ -47,6 +48,9 @@ class WeightReader {
 
  private:
   at::Tensor read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype);
+  /// On the device.
+  at::Tensor copied(const SafetensorsFile& file, const TensorEntry& entry, at::ScalarType dtype);
+  void add(const std::vector<WeightDelta>& deltas, at::Tensor& weight);
 
   const Component& component_;
   at::Device device_;

@@ -116,6 +116,21 @@ TEST_F(PipelineOnGpu, BlocksThatAreLeftOutDoNotDisturbTheirStreaming) {
   }
 }
 
+TEST_F(PipelineOnGpu, LorasAreMergedAlikeHoweverTheWeightsArrive) {
+  GenerateRequest wanted = request();
+  wanted.decode = false;
+  const auto run = [&](const char* device, const char* dtype, bool offload, const std::string& loras) {
+    const PipelineOptions options{.device = device, .dtype = dtype, .offload = offload, .loras = parse_loras(loras)};
+    return Pipeline::open(ModelFolder::open(folder()), options)->generate(wanted).latents;
+  };
+  const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/lora/";
+  const std::string loras = data + "metadata.safetensors:0.8," + data + "text.safetensors:-0.5";
+  const at::Tensor resident = run("cuda", "bf16", false, loras);
+  EXPECT_TRUE(run("cuda", "bf16", true, loras).equal(resident));
+  EXPECT_FALSE(run("cuda", "bf16", false, "").equal(resident));
+  EXPECT_TRUE(run("cuda", "fp32", false, loras).allclose(run("cpu", "fp32", false, loras), 1e-3, 1e-3));
+}
+
 TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {
   const ModelFolder files = ModelFolder::open(folder());
   nlohmann::json architecture;

@@ -3,6 +3,7 @@
 that diffusers uses for flow-matching models, on a small latent with a made-up model. Needs torch, diffusers 0.42, safetensors."""
 import json
 
+import numpy
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler, UniPCMultistepScheduler
 from make_schedulers import DATA, SEED, SHAPE
@@ -20,7 +21,7 @@ def config_of(short, shift, **change):
 
 
 def cases():
-    """(name, class, config, steps, dtype of the predictions)"""
+    """(name, class, config, steps or noise levels, dtype of the predictions)"""
     for short in CLASSES:
         for shift in SHIFTS:
             for steps in (1, 2, 3, 10):
@@ -32,13 +33,19 @@ def cases():
         yield f"{short}_few_train_steps", short, config_of(short, 3.0, num_train_timesteps=37), 6, torch.float32
         yield f"{short}_bf16", short, config_of(short, 3.0), 10, torch.bfloat16
         yield f"{short}_fp16", short, config_of(short, 3.0), 10, torch.float16
+        yield f"{short}_sigmas", short, config_of(short, 5.0), [1.0, 0.75, 0.5, 0.25], torch.float32  # of models distilled to four steps
+        yield f"{short}_odd_sigmas", short, config_of(short, 2.7), [0.9, 0.83, 0.31, 0.3, 0.001], torch.float32
+        yield f"{short}_one_sigma", short, config_of(short, 1.0), [0.7], torch.float32
     for name, steps in {"first": [0], "some": [0, 1, 4], "all": list(range(8))}.items():
         yield f"unipc_disable_corrector_{name}", "unipc", config_of("unipc", 3.0, disable_corrector=steps), 8, torch.float32
 
 
 def sample(scheduler, steps, dtype, direction):
     """The denoising loop of diffusers' WanPipeline without guidance, the model's place taken by a formula. Returns every step's latents."""
-    scheduler.set_timesteps(steps)
+    if isinstance(steps, list):
+        scheduler.set_timesteps(sigmas=numpy.array(steps))
+    else:
+        scheduler.set_timesteps(steps)
     generator = torch.Generator().manual_seed(SEED)
     start = latents = torch.randn(SHAPE, generator=generator)
     trajectory = []
@@ -78,7 +85,8 @@ def main():
         assert torch.isfinite(trajectory).all(), name
         golden |= {f"{name}.timesteps": scheduler.timesteps, f"{name}.latents": trajectory, f"{name}.next_draw": next_draw}
         golden["start.torch.float32"] = start
-        listing.append({"name": name, "config": {"_class_name": CLASSES[short].__name__, **config}, "steps": steps, "dtype": "torch.float32", "prediction_dtype": str(dtype)})
+        steps = {"steps": len(steps), "sigmas": steps} if isinstance(steps, list) else {"steps": steps}
+        listing.append({"name": name, "config": {"_class_name": CLASSES[short].__name__, **config}, **steps, "dtype": "torch.float32", "prediction_dtype": str(dtype)})
     save_file({key: value.contiguous() for key, value in golden.items()}, DATA / "flow_schedulers_golden.safetensors")
     (DATA / "flow_schedulers_cases.json").write_text("[\n" + ",\n".join(map(json.dumps, listing)) + "\n]\n")
 

@@ -1,5 +1,5 @@
 // Each family's pipeline against diffusers on random-weights checkpoints; CogVideoX's comes from make_pipeline.py,
-// Wan's from make_wan_pipeline.py.
+// Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py.
 #include "models/pipeline.h"
 
 #include <ATen/ATen.h>
@@ -37,6 +37,7 @@ GenerateRequest request_of(const nlohmann::json& content) {
       {"flow_shift", [&](const auto& value) { request.flow_shift = value.template get<double>(); }},
       {"max_sequence_length", [&](const auto& value) { request.max_sequence_length = value.template get<int64_t>(); }},
       {"folder", [](const auto&) {}},  // open()'s
+      {"lora", [](const auto&) {}},    // likewise
       {"width", [&](const auto& value) { request.width = value.template get<int64_t>(); }},
       {"height", [&](const auto& value) { request.height = value.template get<int64_t>(); }},
       {"num_frames", [&](const auto& value) { request.num_frames = value.template get<int64_t>(); }}};
@@ -46,8 +47,10 @@ GenerateRequest request_of(const nlohmann::json& content) {
 
 /// The checkpoint of a case: "pipeline" unless it names another.
 std::shared_ptr<Pipeline> open(const test::ParityFamily& family, const nlohmann::json& content) {
-  const std::string folder = family.folder + content.value("folder", "pipeline");
-  return Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/" + folder, "cpu", "fp32");
+  const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/" + family.folder;
+  PipelineOptions options{.device = "cpu", .dtype = "fp32", .loras = parse_loras(content.value("lora", ""))};
+  for (LoraChoice& lora : options.loras) lora.file = data + lora.file.string();
+  return Pipeline::open(ModelFolder::open(data + content.value("folder", "pipeline")), options);
 }
 
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
@@ -63,6 +66,23 @@ TEST_P(PipelineParity, MatchesDiffusers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PipelineParity, ::testing::ValuesIn(test::parity_cases("pipeline_cases.json")),
+                         test::case_name);
+
+class LoraParity : public ::testing::TestWithParam<test::ParityCase> {};
+
+TEST_P(LoraParity, MatchesDiffusers) {
+  const test::ParityCase& one = GetParam();
+  GenerateRequest request = request_of(one.content);
+  request.decode = false;
+  const at::Tensor expected = test::Golden(one.family->folder + "lora_golden")[one.name + ".latents"];
+  EXPECT_TRUE(test::close_to(open(*one.family, one.content)->generate(request).latents, expected, kTolerance));
+  nlohmann::json without = one.content;
+  without.erase("lora");
+  const at::Tensor plain = open(*one.family, without)->generate(request).latents;
+  EXPECT_FALSE(test::close_to(plain, expected, 100 * kTolerance)) << "the LoRA changes nothing";
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LoraParity, ::testing::ValuesIn(test::parity_cases("lora_cases.json")),
                          test::case_name);
 
 /// What holds of every family, shown by the first of its cases.

@@ -62,7 +62,11 @@ class SchedulersParity : public ::testing::TestWithParam<nlohmann::json> {
   at::Tensor golden(const std::string& key) const { return golden_[GetParam()["name"].get<std::string>() + "." + key]; }
   at::ScalarType dtype() const { return dtype_of(GetParam()["dtype"]); }
   at::ScalarType prediction_dtype() const { return dtype_of(GetParam().value("prediction_dtype", "torch.float32")); }
-  std::unique_ptr<Sampler> scheduler() const { return make_sampler(parse(GetParam()["config"]), GetParam()["steps"]); }
+  std::unique_ptr<Sampler> scheduler() const {
+    SchedulerConfig config = parse(GetParam()["config"]);
+    config.sigmas = GetParam().value("sigmas", std::vector<double>());
+    return make_sampler(config, GetParam()["steps"]);
+  }
   bool is_flow() const { return GetParam()["golden"] == "flow_schedulers_golden"; }
   /// What the made-up model predicts, as in the scripts.
   at::Tensor predict(const at::Tensor& latents, int64_t index) const {

@@ -82,10 +82,6 @@ Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const Ba
   return planned;
 }
 
-bool is_read(const OptionSpec& option) {
-  return option.kind == ValueKind::file && !option.written;
-}
-
 /// Names that differ only in case are one file on some systems.
 std::string folded(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -121,7 +117,9 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
   if (!is_standard_input(options.set)) files.reads("the prompt set", options.set);
   files.reads("--config", set.config_file);
   for (const OptionSpec& option : option_table())
-    if (is_read(option)) files.reads(option_name(option.key), set.merged.text(option.key, ""));
+    if (!option.written)
+      for (const fs::path& file : files_in(option, set.merged.text(option.key, "")))
+        files.reads(option_name(option.key), file);
   const fs::path own = manifest_path(options.folder, share.rank);
   files.writes("the manifest", own);
   if (fs::is_directory(options.folder)) {
@@ -135,7 +133,8 @@ void add_files(FileTable& files, const SetSettings& set, const BatchOptions& opt
 void add_files(FileTable& files, const PromptRow& row, const Video& planned) {
   for (const auto& [key, value] : row.values) {
     const OptionSpec& option = *find_option(key);
-    if (is_read(option)) files.reads(planned.place + " " + key, value);
+    if (!option.written)
+      for (const fs::path& file : files_in(option, value)) files.reads(planned.place + " " + key, file);
     if (option.written && key != "output") files.writes(planned.place + " " + key, value);
   }
   const fs::path& output = planned.options.run.output;
@@ -163,7 +162,7 @@ std::string pipeline_key(const Video& row) {
   const RunOptions& run = row.options.run;
   if (row.failure) return {};
   return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + run.vae_dtype + "\n" +
-         (run.offload ? "offload" : "");
+         (run.offload ? "offload" : "") + "\n" + models::text_of(run.loras, /*whole_paths=*/true);
 }
 
 std::string name_of(const Video& row) {

@@ -57,8 +57,10 @@ TEST(OptionTable, CommandsTakeWhatMeansSomethingToThem) {
 TEST(OptionTable, ARecipeChoosesNothingThatIsReadOrWritten) {
   for (const OptionSpec& option : option_table()) {
     const bool is_file = option.kind == ValueKind::file;
-    EXPECT_FALSE(option.recipe == InRecipe::value && (is_file || option.kind == ValueKind::folder)) << option.key;
-    EXPECT_TRUE(is_file || option.recipe != InRecipe::file) << option.key;
+    EXPECT_FALSE(option.recipe == InRecipe::value &&
+                 (is_file || option.kind == ValueKind::folder || option.kind == ValueKind::loras))
+        << option.key;
+    EXPECT_TRUE(is_file || option.kind == ValueKind::loras || option.recipe != InRecipe::file) << option.key;
     EXPECT_TRUE(is_file || !option.written) << option.key;
   }
   EXPECT_EQ(find_option("report")->recipe, InRecipe::nothing);

@@ -43,5 +43,29 @@ TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {
   EXPECT_EQ(resolve_request(request, spec).flow_shift, std::nullopt);
 }
 
+TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  GenerateRequest request;
+  request.sigmas = {1, 0.5, 0.25};
+  const GenerateSettings settings = resolve_request(request, spec);
+  EXPECT_EQ(settings.num_inference_steps, 3);
+  EXPECT_EQ(scheduler_config(settings, spec).sigmas, request.sigmas);
+  request.num_inference_steps = 4;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas are 3, and steps are 4"}));
+  request.scheduler = "b";  // has none
+  EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
+  EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
+}
+
+TEST(Request, NoiseLevelsFall) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  for (const std::vector<double>& sigmas :
+       std::vector<std::vector<double>>{{1.1}, {0}, {-1}, {NAN}, {0.5, 0.5}, {0.2, 0.4}}) {
+    GenerateRequest request;
+    request.sigmas = sigmas;
+    EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas"}));
+  }
+}
+
 }  // namespace
 }  // namespace sparsereel::models

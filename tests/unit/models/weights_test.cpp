@@ -75,6 +75,31 @@ INSTANTIATE_TEST_SUITE_P(Weights, WeightDtypes,
                          ::testing::Combine(::testing::Values(at::kFloat, at::kHalf, at::kBFloat16, at::kDouble),
                                             ::testing::Values(at::kFloat, at::kHalf, at::kBFloat16)));
 
+TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
+  const TemporaryFolder folder;
+  const at::Tensor weight = at::randn({6, 5}).to(at::kBFloat16), bias = at::randn({6}), up = at::randn({6, 2}),
+                   down = at::randn({2, 5}).to(at::kHalf), diff = at::randn({6});
+  write(folder.path(), {{"w", weight}, {"b", bias}, {"plain", bias}, {"up", up}, {"down", down}, {"diff", diff}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  component.deltas["w"] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.5},
+                           {.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = -2}};
+  component.deltas["b"] = {{.file = component.files[0], .up = entry("diff"), .scale = 3}};
+  WeightReader weights(component, at::kCPU, at::kBFloat16);
+  const at::Tensor sum = weight.to(at::kFloat) - 1.5 * at::matmul(up, down.to(at::kFloat));
+  EXPECT_TRUE(weights.read(parameter("w", {6, 5}, /*fp32=*/true)).allclose(sum, 1e-6, 1e-6));
+  EXPECT_TRUE(weights.tensor("w", {6, 5}).equal(weights.read(parameter("w", {6, 5}, true)).to(at::kBFloat16)));
+  EXPECT_TRUE(weights.tensor("w", {6, 5}).equal(weights.tensor("w", {6, 5}))) << "each reading adds anew";
+  WeightReader wide(component, at::kCPU, at::kFloat);
+  EXPECT_TRUE(wide.tensor("b", {6}).allclose(bias + 3 * diff));
+  EXPECT_FALSE(inside(wide.tensor("b", {6}), component));
+  EXPECT_TRUE(inside(wide.tensor("plain", {6}), component)) << "no copy of what nothing is added to";
+  const at::Tensor packed = wide.read({.names = {"b", "plain"}, .stored = {6}, .shape = {12}});
+  EXPECT_TRUE(packed.allclose(at::cat({bias + 3 * diff, bias}))) << "one part of a packed tensor";
+  WeightReader described(component, at::kMeta, at::kFloat);
+  EXPECT_TRUE(described.tensor("w", {6, 5}).is_meta());
+}
+
 TEST(Weights, TensorsOutliveTheComponent) {
   const TemporaryFolder folder;
   write(folder.path(), {{"w", at::full({4}, 7.0)}});

@@ -1,0 +1,337 @@
+// Finds the tensors that a LoRA's layers mean; see lora.h.
+#include "models/checkpoint/lora.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/config_fields.h"
+#include "models/checkpoint/json_text.h"
+#include "models/checkpoint/sha256.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr size_t kListed = 20;
+constexpr const char* kTextEncoder = "text_encoder";
+
+std::string underscored(std::string name) {
+  std::ranges::replace(name, '.', '_');
+  return name;
+}
+
+/// As diffusers names it, and as the model's authors do.
+std::vector<std::string> spellings(const std::string& name, const LoraNames& names) {
+  if (names.original == nullptr) return {name};
+  return {name, names.original(name)};
+}
+
+std::string layer_of(const std::string& tensor) {
+  for (const std::string_view end : {".weight", ".bias"})
+    if (tensor.ends_with(end)) return tensor.substr(0, tensor.size() - end.size());
+  return tensor;
+}
+
+/// The names of a component's layers in every spelling.
+class Layers {
+ public:
+  Layers(const Component& component, const LoraNames& names) : component_(component) {
+    for (const auto& [tensor, place] : component.tensors) {
+      const std::string layer = layer_of(tensor);
+      for (const std::string& spelled : spellings(layer, names)) {
+        dotted_.emplace(spelled, layer);
+        flat_.emplace(underscored(spelled), layer);
+      }
+    }
+  }
+
+  /// The tensor that holds the layer's weight or bias; empty: there is none.
+  std::string tensor(const LoraLayer& layer, const char* kind) const {
+    const auto& names = layer.underscores ? flat_ : dotted_;
+    const auto found = names.find(layer.name);
+    if (found == names.end()) return {};
+    if (component_.tensors.contains(found->second + kind)) return found->second + kind;
+    const bool bare = component_.tensors.contains(found->second) && kind == std::string_view(".weight");
+    return bare ? found->second : "";
+  }
+  const std::vector<int64_t>& shape(const std::string& tensor) const {
+    return component_.tensors.at(tensor).second->shape;
+  }
+
+ private:
+  const Component& component_;
+  std::map<std::string, std::string> dotted_, flat_;  // spelled -> as the checkpoint names it
+};
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+/// The number of the block that a layer belongs to, and its name with number 0; nothing where it is in none.
+std::optional<int64_t> take_block(std::string& name, const std::string& blocks) {
+  if (!name.starts_with(blocks)) return std::nullopt;
+  int64_t number = 0;
+  const char* start = name.data() + blocks.size();
+  const auto [end, error] = std::from_chars(start, name.data() + name.size(), number);
+  if (error != std::errc{} || number < 0 || number >= kMaxLayers) return std::nullopt;
+  name.replace(blocks.size(), static_cast<size_t>(end - start), "0");
+  return number;
+}
+
+/// How a family spells a layer of its first block -> which of LoraNames::layers it is, and the naming's.
+using Spelled = std::map<std::string, std::pair<size_t, const char*>>;
+
+Spelled spelled_layers(const LoraNames& names) {
+  Spelled all;
+  for (size_t i = 0; i < names.layers.size(); ++i) {
+    const std::vector<std::string> both = spellings(names.blocks + "0." + names.layers[i], names);
+    for (size_t form = 0; form < both.size(); ++form) {
+      all.emplace(both[form], std::pair(i, form == 0 ? "diffusers" : "original"));
+      all.emplace(underscored(both[form]), std::pair(i, "kohya"));
+    }
+  }
+  return all;
+}
+
+/// How many of the file's layers are the family's, and what they tell.
+size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origin) {
+  const Spelled known = spelled_layers(family.lora);
+  origin.family = &family;
+  size_t count = 0;
+  for (const LoraLayer& layer : lora.layers) {
+    std::string name = layer.name;
+    const auto block = take_block(name, layer.underscores ? underscored(family.lora.blocks) : family.lora.blocks);
+    const auto found = block ? known.find(name) : known.end();
+    if (found == known.end()) continue;
+    ++count;
+    origin.naming = found->second.second;
+    origin.blocks = std::max(origin.blocks, *block + 1);
+    if (found->second.first == 0 && layer.down != nullptr) origin.width = layer.down->shape[1];
+  }
+  return count;
+}
+
+std::string expert_in(std::string file) {
+  std::erase_if(file, [](char c) { return c == '_' || c == '-'; });
+  std::ranges::transform(file, file.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const char* name : {"high", "low"})
+    if (file.find(std::string(name) + "noise") != std::string::npos) return name;
+  return {};
+}
+
+/// What is wrong with a file's layers, all of it in one error.
+struct Complaints {
+  std::vector<std::string> unknown, misshaped;
+
+  std::string text() const {
+    std::string all;
+    const auto add = [&](const std::vector<std::string>& list, const char* kind) {
+      if (list.empty()) return;
+      all += (all.empty() ? "" : "; ") + std::to_string(list.size()) + kind;
+      for (size_t i = 0; i < std::min(list.size(), kListed); ++i) all += (i > 0 ? ", " : "") + list[i];
+      if (list.size() > kListed) all += ", ...";
+    };
+    add(unknown, " layers that this model has not: ");
+    add(misshaped, " of another shape: ");
+    return all;
+  }
+};
+
+/// "it was made for inner width 5120, and this transformer has 1536"; empty where nothing tells.
+std::string difference(const LoraOrigin& origin, const Family& family, const ModelSpec& spec) {
+  if (origin.family == nullptr) return "its layers are those of no model that this program knows";
+  if (origin.family->name != family.name)
+    return "it seems made for " + origin.family->name + ", and this checkpoint is " + family.name;
+  const auto differs = [](const std::string& there, int64_t here) {
+    return "it was made for " + there + ", and this transformer has " + std::to_string(here);
+  };
+  const int64_t width = spec.heads * spec.head_dim;
+  if (origin.width != 0 && origin.width != width) return differs("inner width " + std::to_string(origin.width), width);
+  if (origin.blocks > spec.layers) return differs(std::to_string(origin.blocks) + " blocks", spec.layers);
+  return {};
+}
+
+/// One file's way into the folder.
+class Adding {
+ public:
+  Adding(ModelFolder& folder, const ModelSpec& spec, const LoraChoice& choice)
+      : folder_(folder),
+        family_(*find_family(folder.pipeline_class())),
+        spec_(spec),
+        choice_(choice),
+        lora_(read_lora(choice.file)) {}
+
+  void run() {
+    const std::string expert = expert_in(choice_.file.filename().string());
+    if (!expert.empty() && choice_.expert.empty() && spec_.experts.size() > 1)
+      throw bad_option("lora", text_of({choice_}, true) + ": its name says that it is for one transformer of two",
+                       "write @" + expert + " behind the file, or give it twice, for @high and for @low");
+    for (const LoraLayer& layer : lora_.layers) {
+      const std::vector<std::string> roles = roles_of(layer);
+      if (roles.empty()) complaints_.unknown.push_back(in_quotes(layer.part + "." + layer.name));
+      for (const std::string& role : roles) add(layer, role);
+    }
+    refuse_if_any();
+    if (choice_.scale == 0) return;
+    for (const auto& [role, deltas] : deltas_) folder_.add(role, deltas);
+  }
+
+ private:
+  /// The components that have the layer.
+  std::vector<std::string> roles_of(const LoraLayer& layer) const {
+    std::vector<std::string> roles;
+    for (const ExpertSpec& expert : spec_.experts) {
+      const bool chosen = choice_.expert.empty() || choice_.expert == expert.name;
+      // The first one's name is that of all: files are saved under it whichever they are for.
+      const bool named = layer.part.empty() || layer.part == spec_.experts.front().role || layer.part == expert.role;
+      if (chosen && named) roles.push_back(expert.role);
+    }
+    if (layer.part == kTextEncoder && choice_.expert.empty()) roles.push_back(kTextEncoder);
+    return roles;
+  }
+
+  void add(const LoraLayer& layer, const std::string& role) {
+    const auto found = layers_.try_emplace(role, folder_.component(role), family_.lora).first;
+    const Layers& layers = found->second;
+    const auto take = [&](const TensorEntry* entry, const TensorEntry* down, const char* kind, double strength) {
+      if (entry == nullptr) return;
+      const std::string tensor = layers.tensor(layer, kind);
+      if (tensor.empty()) return note(complaints_.unknown, in_quotes(entry->name));
+      std::vector<int64_t> shape = entry->shape;
+      if (down != nullptr) shape = {entry->shape[0], down->shape[1]};
+      if (shape != layers.shape(tensor))
+        note(complaints_.misshaped, in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) +
+                                        " is " + shape_text(layers.shape(tensor)));
+      deltas_[role][tensor].push_back(
+          {.file = lora_.file, .up = entry, .down = down, .scale = choice_.scale * strength});
+    };
+    take(layer.up, layer.down, ".weight", layer.strength);
+    take(layer.bias, nullptr, ".bias", layer.strength);
+    take(layer.diff, nullptr, ".weight", 1);
+    take(layer.diff_bias, nullptr, ".bias", 1);
+  }
+
+  /// Once, though two experts lack the same.
+  static void note(std::vector<std::string>& list, const std::string& complaint) {
+    if (std::ranges::find(list, complaint) == list.end()) list.push_back(complaint);
+  }
+
+  void refuse_if_any() const {
+    const std::string listed = complaints_.text();
+    if (listed.empty()) return;
+    const std::string why = difference(origin_of(lora_), family_, spec_);
+    throw bad_file(choice_.file, (why.empty() ? "does not fit this model" : why) + ": " + listed,
+                   "use a LoRA that was trained on this model; 'sparsereel inspect' shows what one is for");
+  }
+
+  ModelFolder& folder_;
+  const Family& family_;
+  const ModelSpec& spec_;
+  const LoraChoice& choice_;
+  LoraFile lora_;
+  std::map<std::string, Layers> layers_;        // by role
+  std::map<std::string, WeightDeltas> deltas_;  // likewise
+  Complaints complaints_;
+};
+
+void check_expert(const LoraChoice& choice, const ModelSpec& spec) {
+  if (choice.expert.empty()) return;
+  std::vector<std::string> names;
+  for (const ExpertSpec& expert : spec.experts) names.push_back(expert.name);
+  if (std::ranges::find(names, choice.expert) != names.end()) return;
+  const std::string given = text_of({choice}, true);
+  if (names.size() == 1)
+    throw bad_option("lora", given + ": this model has one transformer", "leave @" + choice.expert + " out");
+  throw bad_option("lora", given + ": no transformer is called " + choice.expert, "use " + list_of(names));
+}
+
+LoraChoice parse_lora(const std::string& text) {
+  const auto refuse = [&](const std::string& problem) {
+    return bad_option("lora", text + ": " + problem, "write FILE, FILE:0.8, or FILE@high:0.8 for one of two experts");
+  };
+  LoraChoice choice;
+  std::string rest = text;
+  const size_t colon = rest.rfind(':');
+  if (colon != std::string::npos && rest.find('/', colon) == std::string::npos) {
+    const char* end = rest.data() + rest.size();
+    const auto [stop, error] = std::from_chars(rest.data() + colon + 1, end, choice.scale);
+    if (error != std::errc{} || stop != end || !std::isfinite(choice.scale))
+      throw refuse("what follows the colon is no finite number");
+    rest.resize(colon);
+  }
+  const size_t at = rest.rfind('@');
+  if (at != std::string::npos && rest.find_first_of("./", at) == std::string::npos) {
+    choice.expert = rest.substr(at + 1);
+    rest.resize(at);
+  }
+  if (rest.empty()) throw refuse("names no file");
+  choice.file = rest;
+  return choice;
+}
+
+}  // namespace
+
+std::vector<LoraChoice> parse_loras(const std::string& text) {
+  std::vector<LoraChoice> loras;
+  std::istringstream pieces(text);
+  for (std::string piece; std::getline(pieces, piece, ',');) {
+    const size_t begin = piece.find_first_not_of(" \t"), end = piece.find_last_not_of(" \t");
+    loras.push_back(parse_lora(begin == std::string::npos ? "" : piece.substr(begin, end + 1 - begin)));
+  }
+  return loras;
+}
+
+std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths) {
+  std::ostringstream text;
+  for (const LoraChoice& lora : loras) {
+    text << (text.tellp() > 0 ? "," : "");
+    text << (whole_paths ? lora.file : lora.file.filename()).string();
+    if (!lora.expert.empty()) text << "@" << lora.expert;
+    if (lora.scale != 1) text << ":" << nlohmann::json(lora.scale).dump();  // the shortest that reads back alike
+  }
+  return text.str();
+}
+
+std::string hash_of(const std::vector<LoraChoice>& loras) {
+  std::string hashes;
+  for (const LoraChoice& lora : loras) {
+    const SafetensorsFile file(lora.file);
+    Sha256 hash;
+    hash.update(file.bytes().data(), file.bytes().size());
+    hashes += (hashes.empty() ? "" : ",") + hash.hex();
+  }
+  return hashes;
+}
+
+LoraOrigin origin_of(const LoraFile& lora) {
+  LoraOrigin best;
+  size_t most = 0;
+  for (const Family& family : families()) {
+    LoraOrigin origin;
+    const size_t known = count_known(lora, family, origin);
+    if (known > most) best = origin;
+    most = std::max(most, known);
+  }
+  best.expert = expert_in(lora.file->path().filename().string());
+  if (best.naming.empty()) best.naming = lora.layers.front().underscores ? "kohya" : "diffusers";
+  return best;
+}
+
+void add_loras(ModelFolder& folder, const ModelSpec& spec, const std::vector<LoraChoice>& loras) {
+  if (loras.empty()) return;
+  if (folder.has_random_weights())
+    throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
+  for (const LoraChoice& choice : loras) {
+    check_expert(choice, spec);
+    Adding(folder, spec, choice).run();
+  }
+}
+
+}  // namespace sparsereel::models

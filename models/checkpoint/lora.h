@@ -1,0 +1,43 @@
+// The LoRAs of a run: which files, how strong, and what they add to which tensors of the checkpoint. No torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/lora_file.h"
+#include "models/checkpoint/model_folder.h"
+#include "models/family.h"
+#include "models/spec.h"
+
+namespace sparsereel::models {
+
+struct LoraChoice {
+  std::filesystem::path file;
+  std::string expert = {};  // ExpertSpec::name of the transformer that it is for; empty: all that there are
+  double scale = 1;         // 0: it changes nothing
+};
+
+/// "style.safetensors:0.8,fast.safetensors@high": FILE, FILE:SCALE, FILE@EXPERT or FILE@EXPERT:SCALE, with commas
+/// between. Throws Error for a scale that is no finite number.
+std::vector<LoraChoice> parse_loras(const std::string& text);
+/// The same as text, whole paths or file names alone.
+std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths);
+/// SHA-256 of each file, with commas between. Reads them to their ends.
+std::string hash_of(const std::vector<LoraChoice>& loras);
+
+/// What the layers' names and shapes tell of the model that a file was made for.
+struct LoraOrigin {
+  const Family* family = nullptr;  // null: none that is known
+  std::string naming;              // "diffusers", "kohya", "original"
+  int64_t width = 0, blocks = 0;   // of the transformer, as far as its blocks tell; 0: they do not
+  std::string expert;              // "high" or "low" where the file's name has "high_noise" or "low_noise"
+};
+LoraOrigin origin_of(const LoraFile& lora);
+
+/// Lets the folder's weights be read with the LoRAs added. Only headers are read. Throws one Error a file that lists
+/// all layers that the checkpoint has not, or has in another shape, and says what the file seems to be made for.
+void add_loras(ModelFolder& folder, const ModelSpec& spec, const std::vector<LoraChoice>& loras);
+
+}  // namespace sparsereel::models

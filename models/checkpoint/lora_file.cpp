@@ -1,0 +1,301 @@
+// Sorts a file's tensors into layers; see lora_file.h.
+#include "models/checkpoint/lora_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/config_fields.h"
+#include "models/checkpoint/json_text.h"
+#include "models/family.h"
+
+namespace sparsereel::models {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kMetadata = "lora_adapter_metadata";  // diffusers' key
+constexpr const char* kExportAgain =
+    "export the LoRA again: each layer has lora_A and lora_B, or lora_down and lora_up, and may have an alpha";
+
+enum class Piece { down, up, bias, alpha, diff, diff_bias };
+
+struct Suffix {
+  std::string_view text;
+  Piece piece;
+  std::string_view instead = {};  // what the layer's name has in its place
+};
+constexpr Suffix kSuffixes[] = {{".lora_A.weight", Piece::down},
+                                {".lora_B.weight", Piece::up},
+                                {".lora_B.bias", Piece::bias},
+                                {".lora_A.default.weight", Piece::down},
+                                {".lora_B.default.weight", Piece::up},
+                                {".lora_B.default.bias", Piece::bias},
+                                {".lora_down.weight", Piece::down},
+                                {".lora_up.weight", Piece::up},
+                                {".lora.down.weight", Piece::down},
+                                {".lora.up.weight", Piece::up},
+                                {".alpha", Piece::alpha},
+                                {".diff", Piece::diff},
+                                {".diff_b", Piece::diff_bias},
+                                {".diff_m", Piece::diff, ".modulation"}};
+
+/// What else is trained and published under the same name.
+constexpr std::pair<std::string_view, const char*> kOthers[] = {{"dora_scale", "DoRA"},
+                                                                {"lora_magnitude_vector", "DoRA"},
+                                                                {"hada_w", "LoHa"},
+                                                                {"lokr_w", "LoKr"},
+                                                                {"oft_blocks", "OFT"},
+                                                                {"oft_R", "OFT"},
+                                                                {"lora_mid", "LoCon, a LoRA of convolutions"},
+                                                                {"lora_embedding_", "a LoRA of an embedding"}};
+
+/// Where a tensor belongs.
+struct Place {
+  std::string part, layer;
+  bool underscores = false;
+  Piece piece = Piece::down;
+};
+
+bool take_prefix(std::string& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return false;
+  name.erase(0, prefix.size());
+  return true;
+}
+
+/// Strips what says which part of the model the layer is of.
+void take_part(Place& place) {
+  if (take_prefix(place.layer, "model.diffusion_model.") || take_prefix(place.layer, "diffusion_model.")) return;
+  const std::pair<const char*, const char*> kUnderscored[] = {
+      {"lora_unet_", ""}, {"lora_transformer_", ""}, {"lora_te_", "text_encoder"}, {"lora_te1_", "text_encoder"}};
+  for (const auto& [prefix, part] : kUnderscored) {
+    if (!take_prefix(place.layer, prefix)) continue;
+    place.layer.erase(0, place.layer.find_first_not_of('_'));  // some write two
+    place.part = part;
+    place.underscores = true;
+    return;
+  }
+  for (const Family& family : families())
+    for (const Part& part : family.parts)
+      if (take_prefix(place.layer, part.role + ".")) {
+        place.part = part.role;
+        return;
+      }
+}
+
+std::optional<Place> place_of(const std::string& tensor) {
+  for (const Suffix& suffix : kSuffixes) {
+    if (!tensor.ends_with(suffix.text)) continue;
+    Place place;
+    place.layer = tensor.substr(0, tensor.size() - suffix.text.size()).append(suffix.instead);
+    place.piece = suffix.piece;
+    take_part(place);
+    return place;
+  }
+  return std::nullopt;
+}
+
+bool is_floating(Dtype dtype) {
+  return dtype == Dtype::f64 || dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
+}
+
+float from_half(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  float value = 0;
+  if (exponent == 31)
+    value = mantissa == 0 ? INFINITY : NAN;
+  else
+    value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                          : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
+template <typename Number>
+Number number_at(std::span<const std::byte> data) {
+  Number value;
+  std::memcpy(&value, data.data(), sizeof value);
+  return value;
+}
+
+/// The number that a tensor of one element holds; nothing where its dtype is no number's.
+std::optional<double> scalar(const SafetensorsFile& file, const TensorEntry& entry) {
+  const std::span<const std::byte> data = file.data(entry);
+  switch (entry.dtype) {
+    case Dtype::f64:
+      return number_at<double>(data);
+    case Dtype::f32:
+      return number_at<float>(data);
+    case Dtype::f16:
+      return from_half(number_at<uint16_t>(data));
+    case Dtype::bf16: {
+      const uint32_t bits = static_cast<uint32_t>(number_at<uint16_t>(data)) << 16;
+      float value = 0;
+      std::memcpy(&value, &bits, sizeof value);
+      return value;
+    }
+    case Dtype::i64:
+      return static_cast<double>(number_at<int64_t>(data));
+    case Dtype::i32:
+      return number_at<int32_t>(data);
+    default:
+      return std::nullopt;
+  }
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : path_(path.string()) {
+    result_.file = std::make_shared<SafetensorsFile>(path);
+  }
+
+  LoraFile read() {
+    read_metadata();
+    for (const TensorEntry& entry : result_.file->header().entries) sort(entry);
+    if (!strangers_.empty()) refuse_strangers();
+    for (auto& [key, layer] : layers_) {
+      finish(layer);
+      result_.layers.push_back(layer);
+    }
+    if (result_.layers.empty()) fail("holds no layer", kExportAgain);
+    return std::move(result_);
+  }
+
+ private:
+  using Key = std::tuple<std::string, std::string, bool>;
+
+  [[noreturn]] void fail(const std::string& cause, const std::string& remedy) const {
+    throw bad_file(path_, cause, remedy);
+  }
+  [[noreturn]] void fail(const TensorEntry& entry, const std::string& cause) const {
+    fail(in_quotes(entry.name) + " " + cause, kExportAgain);
+  }
+
+  void read_metadata() {
+    const auto& metadata = result_.file->header().metadata;
+    const auto found = metadata.find(kMetadata);
+    if (found == metadata.end()) return;
+    metadata_ = parse_json(found->second, path_ + ": " + kMetadata, kExportAgain);
+    if (!metadata_.is_object()) fail(std::string(kMetadata) + " is not a JSON object", kExportAgain);
+  }
+
+  void sort(const TensorEntry& entry) {
+    for (const auto& [mark, kind] : kOthers)
+      if (entry.name.find(mark) != std::string::npos)
+        fail(in_quotes(entry.name) + " makes it " + kind + ", which is not supported",
+             "use a plain LoRA, or a checkpoint into which this was merged");
+    if (entry.name.starts_with("base_model.model."))
+      fail(in_quotes(entry.name) + " is PEFT's own name, and the alpha that belongs to it is not in this file",
+           "save it with save_lora_weights() of diffusers' pipeline, whose files hold the alpha");
+    const auto place = place_of(entry.name);
+    if (!place) return strangers_.push_back(entry.name);
+    LoraLayer& layer = layers_[{place->part, place->layer, place->underscores}];
+    layer.part = place->part;
+    layer.name = place->layer;
+    layer.underscores = place->underscores;
+    if (place->piece == Piece::alpha) return read_alpha(entry, layer);
+    if (!is_floating(entry.dtype))
+      fail(entry, "is stored as " + std::string(models::name(entry.dtype)) + ", not as F32, F16 or BF16");
+    const std::map<Piece, const TensorEntry* LoraLayer::*> kMembers = {{Piece::down, &LoraLayer::down},
+                                                                       {Piece::up, &LoraLayer::up},
+                                                                       {Piece::bias, &LoraLayer::bias},
+                                                                       {Piece::diff, &LoraLayer::diff},
+                                                                       {Piece::diff_bias, &LoraLayer::diff_bias}};
+    const TensorEntry*& member = layer.*kMembers.at(place->piece);
+    if (member != nullptr) fail(entry, "stands beside " + in_quotes(member->name) + ", which means the same");
+    member = &entry;
+  }
+
+  void read_alpha(const TensorEntry& entry, const LoraLayer& layer) {
+    const bool one = entry.bytes == size_of(entry.dtype);
+    const std::optional<double> value = one ? scalar(*result_.file, entry) : std::nullopt;
+    if (!value || !std::isfinite(*value)) fail(entry, "is not one finite number");
+    alphas_[{layer.part, layer.name, layer.underscores}] = *value;
+  }
+
+  void refuse_strangers() const {
+    std::string names;
+    constexpr size_t kListed = 20;
+    for (size_t i = 0; i < std::min(strangers_.size(), kListed); ++i)
+      names += (i > 0 ? ", " : "") + in_quotes(strangers_[i]);
+    fail(std::to_string(strangers_.size()) + " of " + std::to_string(result_.file->header().entries.size()) +
+             " tensors are no LoRA's: " + names + (strangers_.size() > kListed ? ", ..." : ""),
+         "give a LoRA file, whose tensors end in lora_A.weight and lora_B.weight, or lora_down and lora_up");
+  }
+
+  void finish(LoraLayer& layer) {
+    if (layer.down == nullptr && layer.up == nullptr) {
+      if (layer.diff == nullptr && layer.diff_bias == nullptr)
+        fail("the layer " + in_quotes(layer.name) + " has nothing but an alpha or a bias", kExportAgain);
+      return;
+    }
+    if (layer.down == nullptr) fail(*layer.up, "has no A (lora_A, lora_down) beside it");
+    if (layer.up == nullptr) fail(*layer.down, "has no B (lora_B, lora_up) beside it");
+    if (layer.diff != nullptr) fail(*layer.diff, "stands beside " + in_quotes(layer.up->name));
+    for (const TensorEntry* matrix : {layer.down, layer.up})
+      if (matrix->shape.size() != 2)
+        fail(in_quotes(matrix->name) + " has " + std::to_string(matrix->shape.size()) +
+                 " dimensions: a LoRA of convolutions is not supported",
+             "use a LoRA of linear layers, or a checkpoint into which this was merged");
+    if (layer.rank() < 1 || layer.up->shape[1] != layer.rank())
+      fail(*layer.up, "has rank " + std::to_string(layer.up->shape[1]) + ", and " + in_quotes(layer.down->name) +
+                          " has " + std::to_string(layer.rank()));
+    layer.alpha = alpha_of(layer);
+    const auto rank = static_cast<double>(layer.rank());
+    layer.strength = layer.alpha / (flag(layer, "use_rslora") ? std::sqrt(rank) : rank);
+    if (flag(layer, "use_dora"))
+      fail(std::string(kMetadata) + " says use_dora, which is not supported",
+           "use a plain LoRA, or a checkpoint into which this was merged");
+  }
+
+  /// The tensor's, else that of the metadata, else the rank.
+  double alpha_of(const LoraLayer& layer) const {
+    const auto found = alphas_.find({layer.part, layer.name, layer.underscores});
+    if (found != alphas_.end()) return found->second;
+    const json* pattern = field(layer, "alpha_pattern");
+    if (pattern != nullptr && pattern->is_object()) {
+      for (const auto& [name, alpha] : pattern->items()) {
+        if (name.find_first_of("\\^$*+?()[]{}|") != std::string::npos)
+          fail(std::string(kMetadata) + ": alpha_pattern " + in_quotes(name) + " is a regular expression",
+               "write the names of the layers out");
+        if (layer.name == name || layer.name.ends_with("." + name)) return number(alpha, "alpha_pattern");
+      }
+    }
+    const json* alpha = field(layer, "lora_alpha");
+    return alpha == nullptr ? static_cast<double>(layer.rank()) : number(*alpha, "lora_alpha");
+  }
+
+  double number(const json& value, const char* name) const {
+    if (!value.is_number() || !std::isfinite(value.get<double>()))
+      fail(std::string(kMetadata) + ": " + name + " is not a finite number", kExportAgain);
+    return value.get<double>();
+  }
+
+  const json* field(const LoraLayer& layer, const char* name) const {
+    const auto found = metadata_.find(layer.part.empty() ? name : layer.part + "." + name);
+    return found == metadata_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  bool flag(const LoraLayer& layer, const char* name) const {
+    const json* value = field(layer, name);
+    return value != nullptr && value->is_boolean() && value->get<bool>();
+  }
+
+  std::string path_;
+  LoraFile result_;
+  json metadata_ = json::object();
+  std::map<Key, LoraLayer> layers_;
+  std::map<Key, double> alphas_;
+  std::vector<std::string> strangers_;
+};
+
+}  // namespace
+
+LoraFile read_lora(const std::filesystem::path& path) {
+  return Reader(path).read();
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,143 @@
+"""`--lora`: what it changes, where it may stand, what recipes and reports say of it, and what is refused."""
+import json
+import shutil
+import unittest
+
+from support import MODEL, PROMPT, ROOT, CommandLineTest, read_safetensors
+
+FILES = ROOT / 'tests' / 'parity' / 'data' / 'lora'
+STYLE, OTHER = FILES / 'metadata.safetensors', FILES / 'plain.safetensors'
+ONE = ['--frames', 1, '--steps', 1, '--quiet']
+
+
+class Lora(CommandLineTest):
+    def latents(self, *arguments):
+        """The latents that a run ends with."""
+        self.succeed(self.generate(*ONE, '-o', 'a.gif', '--save-latents', 'a.safetensors', *arguments))
+        return read_safetensors(self.folder / 'a.safetensors')['latents']
+
+    def recipe(self, name):
+        return json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe']
+
+    def changed(self, file):
+        """The same layers, other numbers."""
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
+
+    def test_a_scale_of_zero_is_none(self):
+        none = self.latents()
+        self.assertNotEqual(self.latents('--lora', STYLE), none)
+        self.assertEqual(self.latents('--lora', f'{STYLE}:0'), none)
+        self.assertEqual(self.latents('--lora', f'{STYLE}:0', '--lora', f'{STYLE}:-0.0,{OTHER}:0'), none)
+        self.assertEqual(self.latents('--lora', ''), none)
+
+    def test_several_may_be_given_one_by_one_or_in_a_list(self):
+        both = self.latents('--lora', STYLE, '--lora', f'{OTHER}:-0.5')
+        self.assertNotEqual(both, self.latents('--lora', STYLE))
+        self.assertEqual(self.latents('--lora', f'{STYLE}:1,{OTHER}:-0.5'), both)
+        (self.folder / 'my.yaml').write_text(f'lora: {STYLE},{OTHER}:-0.5\nsteps: 1\n')
+        self.assertEqual(self.latents('--config', 'my.yaml'), both)
+        self.assertEqual(self.latents('--config', 'my.yaml', '--lora', STYLE), self.latents('--lora', STYLE))
+
+    def test_the_text_encoder_has_its_own(self):
+        self.assertNotEqual(self.latents('--lora', FILES / 'text.safetensors'), self.latents())
+        self.assertEqual(self.latents('--lora', FILES / 'kohya.safetensors'), self.latents('--lora', STYLE))
+
+    def test_bf16_takes_the_sum(self):
+        bf16 = ('--dtype', 'bf16', '--attention', 'full')
+        self.assertNotEqual(self.latents('--lora', STYLE, *bf16), self.latents(*bf16))
+        self.assertEqual(self.latents('--lora', f'{STYLE}:0', *bf16), self.latents(*bf16))
+
+    def test_recipes_know_files_hashes_and_scales(self):
+        style = shutil.copy(STYLE, self.folder / 'style.safetensors')
+        self.succeed(self.generate(*ONE, '-o', 'a.mp4', '--lora', f'style.safetensors:0.8,{OTHER}', '--report', 'report.json'))
+        recipe = self.recipe('a.mp4')
+        self.assertEqual(recipe['lora'], 'style.safetensors:0.8,plain.safetensors')
+        self.assertEqual([len(each) for each in recipe['lora_sha256'].split(',')], [64, 64])
+        self.assertEqual(json.loads((self.folder / 'report.json').read_text())['recipe']['lora'], recipe['lora'])
+        again = ('generate', '--quiet', '--from', 'a.mp4', '-m', MODEL, '-o', 'b.mp4')
+        self.fail_with(self.run_program(*again), 2, '--from a.mp4', 'style.safetensors:0.8,plain.safetensors', '--lora')
+        result = self.succeed(self.run_program(*again, '--lora', f'style.safetensors:0.8,{OTHER}'))
+        self.assertEqual(result.stderr, '')
+        self.assertEqual((self.folder / 'b.mp4').read_bytes(), (self.folder / 'a.mp4').read_bytes())
+        other_scale = self.succeed(self.run_program(*again[:-1], 'c.mp4', '--lora', f'style.safetensors,{OTHER}'))
+        self.assertIn('a.mp4 was made with style.safetensors:0.8,plain.safetensors', other_scale.stderr)
+        self.changed(style)
+        changed = self.succeed(self.run_program(*again[:-1], 'd.mp4', '--lora', f'style.safetensors:0.8,{OTHER}'))
+        self.assertIn('the LoRA is not the one that a.mp4 was made with', changed.stderr)
+
+    def test_config_show_prints_what_can_be_read_again(self):
+        shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--lora', f'{STYLE}:0.5')).stdout
+        self.assertIn(f'lora: "{STYLE}:0.5"', shown)
+        (self.folder / 'shown.yaml').write_text(shown)
+        self.assertIn(f'lora: "{STYLE}:0.5"', self.succeed(self.run_program('config', 'show', '--config', 'shown.yaml')).stdout)
+
+    def test_rows_of_a_set_have_their_own(self):
+        (self.folder / 'set.jsonl').write_text('\n'.join(json.dumps({'prompt': PROMPT, **row}) for row in (
+            {'output': 'none.mp4', 'seed': 42}, {'output': 'style.mp4', 'seed': 42, 'lora': 'style.safetensors:0.8'},
+            {'output': 'missing.mp4', 'lora': 'missing.safetensors'})))
+        style = shutil.copy(STYLE, self.folder / 'style.safetensors')
+        batch = ('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', *ONE)
+        self.assertIn('missing.safetensors', self.run_program(*batch).stderr)
+        for name, lora in (('none', []), ('style', ['--lora', 'style.safetensors:0.8'])):
+            self.succeed(self.generate(*ONE, '-o', f'{name}.mp4', *lora))
+            self.assertEqual((self.folder / f'{name}.mp4').read_bytes(), (self.folder / 'out' / f'{name}.mp4').read_bytes(), name)
+        self.assertIn('0 rendered, 2 were finished', self.run_program(*batch).stderr)
+        self.changed(style)
+        self.assertIn('1 rendered, 1 were finished', self.run_program(*batch).stderr, 'a changed LoRA is another video')
+
+    def test_what_cannot_be_is_refused_before_anything_is_made(self):
+        wan = FILES.parent / 'wan' / 'lora' / 'kohya.safetensors'
+        for lora, words in ((wan, ['it seems made for Wan, and this checkpoint is CogVideoX', '20 layers']),
+                            ('none.safetensors', ['none.safetensors', 'No such file']),
+                            (f'{STYLE}:x', ['--lora', 'no finite number']),
+                            (f'{STYLE}@high', ['--lora', 'one transformer'])):
+            with self.subTest(lora):
+                self.fail_with(self.generate('-o', 'a.mp4', '--lora', lora), 2, *words)
+                self.assertFalse((self.folder / 'a.mp4').exists())
+        self.fail_with(self.run_program('generate', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '--lora', STYLE), 2, '--lora',
+                       '--random-weights')
+        copy = shutil.copy(STYLE, self.folder / 'a.safetensors')
+        self.fail_with(self.generate('-o', 'a.safetensors', '--lora', copy), 2, '--lora', '--output', 'same file')
+        (self.folder / 'my.yaml').write_text('lora: a.safetensors:x\n')
+        self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:1:7: lora', 'no finite number')
+
+    def test_noise_levels_of_few_steps_are_part_of_the_recipe(self):
+        flow = ['-m', FILES.parent / 'wan' / 'pipeline', '--device', 'cpu', '--quiet']
+        first = ['generate', *flow, '-p', PROMPT, '--size', '64x64', '--frames', 1, '--cfg-scale', 1, '--scheduler', 'euler', '--sigmas']
+        self.succeed(self.run_program(*first, '1, 0.5', '--flow-shift', 5, '-o', 'a.mp4'))
+        recipe = self.recipe('a.mp4')
+        self.assertEqual((recipe['sigmas'], recipe['flow_shift'], recipe.get('steps')), ('1.0,0.5', 5, None))
+        self.succeed(self.run_program('generate', *flow, '--from', 'a.mp4', '-o', 'b.mp4'))
+        self.assertEqual((self.folder / 'b.mp4').read_bytes(), (self.folder / 'a.mp4').read_bytes())
+        self.succeed(self.run_program('generate', *flow, '--from', 'a.mp4', '--steps', 2, '-o', 'c.mp4'))
+        self.assertNotIn('sigmas', self.recipe('c.mp4'))
+        for levels, words in (('0.5,1', ['--sigmas', 'do not fall']), ('2', ['--sigmas']), ('a', ['--sigmas', 'a list of numbers'])):
+            self.fail_with(self.run_program(*first, levels), 2, *words)
+        self.fail_with(self.run_program(*first, '1', '--steps', 1), 2, '--sigmas', '--steps')
+        idle = self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--sigmas', 1, '--frames', 1, '--size', '32x32', '-o', 'd.gif')
+        self.assertIn('--sigmas 1 has no effect', self.succeed(idle).stderr)
+
+    def test_inspect_says_what_one_is_for(self):
+        text = self.succeed(self.run_program('inspect', STYLE)).stdout
+        for words in ('LoRA', 'CogVideoX', 'diffusers', 'inner width 32', '2 blocks', 'rank 4', '1.5', '0.75', 'transformer_blocks.*.attn1.to_q'):
+            self.assertIn(words, text)
+        lora = json.loads(self.succeed(self.run_program('inspect', FILES.parent / 'wan' / 'lora' / 'kohya.safetensors', '--json')).stdout)['lora']
+        self.assertEqual((lora['family'], lora['naming'], lora['layers'], lora['ranks'], lora['scales']), ('Wan', 'kohya', 20, [2], [0.5]))
+        self.assertEqual(lora['targets']['blocks_*_self_attn_q'], 2)
+        copy = shutil.copy(OTHER, self.folder / 'wan_high_noise.safetensors')
+        self.assertEqual(json.loads(self.succeed(self.run_program('inspect', copy, '--json')).stdout)['lora']['expert'], 'high')
+
+    def test_inspect_shows_files_that_are_no_lora_as_before(self):
+        self.latents()
+        self.assertNotIn('LoRA', self.succeed(self.run_program('inspect', 'a.safetensors')).stdout)
+        broken = self.folder / 'dora.safetensors'
+        broken.write_bytes(STYLE.read_bytes().replace(b'lora_A.weight', b'hada_w1_a.xyz'))
+        shown = self.succeed(self.run_program('inspect', broken)).stdout
+        self.assertIn('cannot be used', shown)
+        self.assertIn('LoHa', shown)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,292 @@
+// Which LoRA files are read, what they mean for a checkpoint, and how the others are refused.
+#include "models/checkpoint/lora.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using test::throws_error;
+using ::testing::ElementsAre;
+
+const fs::path kData = SPARSEREEL_TEST_DATA;
+const std::string kQuery = "transformer.transformer_blocks.0.attn1.to_q";
+
+struct Tensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  float value = 1;
+  Dtype dtype = Dtype::f32;
+};
+
+class Lora : public ::testing::Test {
+ protected:
+  fs::path write(const std::vector<Tensor>& tensors, const std::map<std::string, std::string>& metadata = {}) const {
+    std::vector<std::vector<float>> data;
+    std::vector<TensorView> views;
+    for (const Tensor& tensor : tensors) {
+      size_t count = 1;
+      for (const int64_t size : tensor.shape) count *= static_cast<size_t>(size);
+      data.emplace_back(count, tensor.value);
+      views.push_back({tensor.name, tensor.dtype, tensor.shape, {}});
+    }
+    for (size_t i = 0; i < views.size(); ++i) views[i].data = std::as_bytes(std::span(data[i]));
+    write_safetensors(folder_ / "a.safetensors", views, metadata);
+    return folder_ / "a.safetensors";
+  }
+  testing::AssertionResult refused(const std::vector<Tensor>& tensors, const std::vector<std::string>& parts,
+                                   const std::map<std::string, std::string>& metadata = {}) const {
+    const fs::path file = write(tensors, metadata);
+    std::vector<std::string> all = parts;
+    all.push_back(file.string());
+    return throws_error([&] { read_lora(file); }, all);
+  }
+  /// What is added to the checkpoint's component.
+  static WeightDeltas added(const std::string& model, const std::string& loras, const std::string& component) {
+    ModelFolder folder = ModelFolder::open(kData / model);
+    add_loras(folder, describe(folder), parse_loras(loras));
+    return folder.component(component).deltas;
+  }
+  static testing::AssertionResult does_not_fit(const std::string& model, const std::string& loras,
+                                               const std::vector<std::string>& parts) {
+    return throws_error([&] { added(model, loras, "transformer"); }, parts);
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(Lora, ChoicesAreFileExpertAndScale) {
+  const std::vector<LoraChoice> loras =
+      parse_loras("a.safetensors, b/c@2.safetensors@high:-0.5,d:e/f.safetensors:1e-3");
+  ASSERT_EQ(loras.size(), 3U);
+  EXPECT_EQ(loras[0].file, "a.safetensors");
+  EXPECT_EQ(loras[0].scale, 1);
+  EXPECT_EQ(loras[1].file, "b/c@2.safetensors");
+  EXPECT_EQ(loras[1].expert, "high");
+  EXPECT_EQ(loras[1].scale, -0.5);
+  EXPECT_EQ(loras[2].file, "d:e/f.safetensors");
+  EXPECT_EQ(loras[2].scale, 0.001);
+  EXPECT_EQ(text_of(loras, true), "a.safetensors,b/c@2.safetensors@high:-0.5,d:e/f.safetensors:0.001");
+  EXPECT_EQ(text_of(loras, false), "a.safetensors,c@2.safetensors@high:-0.5,f.safetensors:0.001");
+  EXPECT_TRUE(parse_loras("").empty());
+  for (const char* text : {"a:", "a:o.8", "a:nan", "a:inf", ":1", "@high", "a,,b"})
+    EXPECT_TRUE(throws_error([&] { parse_loras(text); }, {"lora "})) << text;
+}
+
+TEST_F(Lora, TheScaleOfALayerIsAlphaOverRank) {
+  const std::vector<Tensor> pair = {{kQuery + ".lora_A.weight", {4, 8}}, {kQuery + ".lora_B.weight", {8, 4}}};
+  EXPECT_EQ(read_lora(write(pair)).layers.at(0).strength, 1);
+  std::vector<Tensor> with_alpha = pair;
+  with_alpha.push_back({kQuery + ".alpha", {}, 2});
+  EXPECT_EQ(read_lora(write(with_alpha)).layers.at(0).strength, 0.5);
+  const auto strength = [&](const std::string& metadata, const std::vector<Tensor>& tensors) {
+    return read_lora(write(tensors, {{"lora_adapter_metadata", metadata}})).layers.at(0).strength;
+  };
+  EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8})", pair), 2);
+  EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8, "transformer.use_rslora": true})", pair), 4);
+  EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8, "transformer.alpha_pattern": {"attn1.to_q": 1}})", pair), 0.25);
+  EXPECT_EQ(strength(R"({"text_encoder.lora_alpha": 8})", pair), 1) << "another part's";
+  EXPECT_EQ(strength(R"({"transformer.lora_alpha": 8})", with_alpha), 0.5) << "the tensor's is nearer";
+}
+
+TEST_F(Lora, AlphasMayBeStoredInHalf) {
+  const std::vector<uint16_t> ones(16, 0), half = {0x4200}, small = {0x8001}, bfloat = {0x40a0};
+  const auto alpha = [&](const std::vector<uint16_t>& bits, Dtype dtype) {
+    const auto bytes = [](const auto& data) { return std::as_bytes(std::span(data)); };
+    write_safetensors(folder_ / "a.safetensors", {{kQuery + ".lora_A.weight", Dtype::f16, {2, 8}, bytes(ones)},
+                                                  {kQuery + ".lora_B.weight", Dtype::f16, {8, 2}, bytes(ones)},
+                                                  {kQuery + ".alpha", dtype, {1}, bytes(bits)}});
+    return read_lora(folder_ / "a.safetensors").layers.at(0).alpha;
+  };
+  EXPECT_EQ(alpha(half, Dtype::f16), 3);
+  EXPECT_EQ(alpha(small, Dtype::f16), -std::ldexp(1, -24));
+  EXPECT_EQ(alpha(bfloat, Dtype::bf16), 5);
+}
+
+TEST_F(Lora, NamesInEverySpelling) {
+  for (const char* base :
+       {"transformer.blocks.0.attn1.to_q", "blocks.0.self_attn.q", "diffusion_model.blocks.0.self_attn.q",
+        "lora_unet_blocks_0_self_attn_q", "lora_unet__blocks_0_attn1_to_q"}) {
+    const std::string name = base;
+    for (const auto& [down, up] : {std::pair{".lora_A.weight", ".lora_B.weight"},
+                                   {".lora_down.weight", ".lora_up.weight"},
+                                   {".lora_A.default.weight", ".lora_B.default.weight"}}) {
+      const fs::path file = write({{name + down, {2, 32}}, {name + up, {32, 2}}});
+      EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").count("blocks.0.attn1.to_q.weight"), 1U) << name;
+    }
+  }
+}
+
+TEST_F(Lora, OriginalNamesAreThoseOfEveryLayer) {
+  std::vector<Tensor> tensors;
+  for (const char* name : {"blocks.1.cross_attn.o", "blocks.1.ffn.2", "head.head", "patch_embedding",
+                           "time_projection.1", "text_embedding.0", "time_embedding.2", "blocks.0.norm3"})
+    tensors.push_back({"diffusion_model." + std::string(name) + ".diff_b", {1}});
+  tensors.push_back({"diffusion_model.blocks.0.diff_m", {1}});
+  // Every layer is found: all that is wrong are the shapes.
+  EXPECT_TRUE(does_not_fit(
+      "wan/pipeline", write(tensors).string(),
+      {"9 of another shape", "\"blocks.1.attn2.to_out.0.bias\" is [32]", "\"blocks.1.ffn.net.2.bias\"",
+       "\"proj_out.bias\"", "\"patch_embedding.bias\"", "\"condition_embedder.time_proj.bias\" is [192]",
+       "\"condition_embedder.text_embedder.linear_1.bias\"", "\"condition_embedder.time_embedder.linear_2.bias\"",
+       "\"blocks.0.norm2.bias\"", "\"blocks.0.scale_shift_table\" is [1, 6, 32]"}));
+}
+
+TEST_F(Lora, ScalesMultiplyAndZeroIsNone) {
+  const std::string file = (kData / "lora/metadata.safetensors").string();
+  const WeightDeltas deltas = added("pipeline", file + ":0.5", "transformer");
+  EXPECT_EQ(deltas.size(), 8U);
+  EXPECT_EQ(deltas.at("transformer_blocks.0.attn1.to_q.weight").at(0).scale, 0.5 * 6 / 4);
+  EXPECT_EQ(deltas.at("transformer_blocks.0.attn1.to_v.weight").at(0).scale, 0.5 * 3 / 4);
+  EXPECT_TRUE(added("pipeline", file + ":0", "transformer").empty());
+  EXPECT_EQ(added("pipeline", file + "," + file, "transformer").at("transformer_blocks.0.attn1.to_q.weight").size(),
+            2U);
+}
+
+TEST_F(Lora, AnExpertIsChosenByItsName) {
+  const std::string file = (kData / "wan/lora/kohya.safetensors").string(), model = "wan/pipeline_two_experts";
+  EXPECT_EQ(added(model, file, "transformer").size(), 20U);
+  EXPECT_EQ(added(model, file, "transformer_2").size(), 20U);
+  EXPECT_EQ(added(model, file + "@high", "transformer").size(), 20U);
+  EXPECT_TRUE(added(model, file + "@high", "transformer_2").empty());
+  EXPECT_TRUE(added(model, file + "@low:2", "transformer").empty());
+  EXPECT_EQ(added(model, file + "@low:2", "transformer_2").size(), 20U);
+  EXPECT_TRUE(does_not_fit(model, file + "@middle", {"no transformer is called middle"}));
+  EXPECT_TRUE(does_not_fit("wan/pipeline", file + "@high", {"this model has one transformer"}));
+}
+
+TEST_F(Lora, AFileOfOneExpertDoesNotBecomeBoth) {
+  const fs::path file = folder_ / "a-HighNoise.safetensors";
+  fs::copy(kData / "wan/lora/kohya.safetensors", file);
+  EXPECT_TRUE(does_not_fit("wan/pipeline_two_experts", file.string(), {"for one transformer of two"}));
+  EXPECT_EQ(added("wan/pipeline_two_experts", file.string() + "@low", "transformer_2").size(), 20U);
+  EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").size(), 20U);
+}
+
+TEST_F(Lora, ThePartOfTheTextEncoderIsItsOwn) {
+  const std::string file = (kData / "lora/text.safetensors").string();
+  EXPECT_EQ(added("pipeline", file, "text_encoder").size(), 2U);
+  EXPECT_TRUE(added("pipeline", file, "transformer").empty());
+  const std::string kohya = "lora_te_encoder_block_0_layer_0_SelfAttention_q";
+  const fs::path flat = write({{kohya + ".lora_down.weight", {2, 32}}, {kohya + ".lora_up.weight", {32, 2}}});
+  EXPECT_EQ(added("pipeline", flat.string(), "text_encoder").count("encoder.block.0.layer.0.SelfAttention.q.weight"),
+            1U);
+}
+
+TEST_F(Lora, WhatFitsNothingIsListedOnce) {
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < 25; ++i) {
+    const std::string layer = "transformer.transformer_blocks." + std::to_string(10 + i) + ".attn1.to_q";
+    tensors.push_back({layer + ".lora_A.weight", {1, 32}});
+    tensors.push_back({layer + ".lora_B.weight", {32, 1}});
+  }
+  EXPECT_TRUE(does_not_fit("pipeline", write(tensors).string(),
+                           {"a.safetensors", "it was made for 35 blocks, and this transformer has 2",
+                            "25 layers that this model has not", "transformer_blocks.29.attn1.to_q", ", ..."}));
+}
+
+TEST_F(Lora, AFileForAnotherModelSaysSo) {
+  const fs::path wide = write({{kQuery + ".lora_A.weight", {2, 1920}}, {kQuery + ".lora_B.weight", {1920, 2}}});
+  EXPECT_TRUE(does_not_fit("pipeline", wide.string(),
+                           {"it was made for inner width 1920, and this transformer has 32",
+                            "is for [1920, 1920], \"transformer_blocks.0.attn1.to_q.weight\" is [32, 32]"}));
+  for (const char* file : {"kohya", "original", "diffusers"})
+    EXPECT_TRUE(does_not_fit("pipeline", (kData / "wan/lora" / file).string() + ".safetensors",
+                             {"it seems made for Wan, and this checkpoint is CogVideoX"}));
+  EXPECT_TRUE(does_not_fit("wan/pipeline", (kData / "lora/metadata.safetensors").string(),
+                           {"it seems made for CogVideoX, and this checkpoint is Wan"}));
+  const std::string other = "unet.down_blocks.0.proj";
+  const fs::path foreign = write({{other + ".lora_A.weight", {2, 8}}, {other + ".lora_B.weight", {8, 2}}});
+  EXPECT_TRUE(
+      does_not_fit("pipeline", foreign.string(), {"no model that this program knows", "unet.down_blocks.0.proj"}));
+}
+
+TEST_F(Lora, HalfALayerIsRefused) {
+  const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
+  EXPECT_TRUE(refused({down}, {kQuery + ".lora_A.weight", "has no B"}));
+  EXPECT_TRUE(refused({up}, {kQuery + ".lora_B.weight", "has no A"}));
+  EXPECT_TRUE(refused({{kQuery + ".alpha", {}}}, {"nothing but an alpha"}));
+  EXPECT_TRUE(refused({down, {kQuery + ".lora_B.weight", {32, 3}}}, {"has rank 3", "lora_A.weight\" has 2"}));
+  EXPECT_TRUE(refused({down, up, {kQuery + ".lora_down.weight", {2, 32}}}, {"which means the same"}));
+  EXPECT_TRUE(refused({down, up, {kQuery + ".diff", {32, 32}}}, {kQuery + ".diff", "stands beside"}));
+  EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {0, 32}}, {kQuery + ".lora_B.weight", {32, 0}}}, {"has rank 0"}));
+  EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {2, 32}, 1, Dtype::i32}, up}, {"is stored as I32"}));
+}
+
+TEST_F(Lora, ImpossibleAlphasAreRefused) {
+  const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
+  for (const float alpha : {INFINITY, -INFINITY, NAN})
+    EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {}, alpha}}, {kQuery + ".alpha", "not one finite number"}));
+  EXPECT_TRUE(refused({down, up, {kQuery + ".alpha", {2}}}, {"not one finite number"}));
+  const auto metadata = [](const char* text) {
+    return std::map<std::string, std::string>{{"lora_adapter_metadata", text}};
+  };
+  EXPECT_TRUE(
+      refused({down, up}, {"lora_alpha is not a finite number"}, metadata(R"({"transformer.lora_alpha": "8"})")));
+  EXPECT_TRUE(refused({down, up}, {"regular expression"}, metadata(R"({"transformer.alpha_pattern": {"to_.*": 2}})")));
+  EXPECT_TRUE(refused({down, up}, {"lora_adapter_metadata"}, metadata("{")));
+  EXPECT_TRUE(refused({down, up}, {"not a JSON object"}, metadata("[1]")));
+}
+
+TEST_F(Lora, OtherAdaptersAreRefusedByTheirNames) {
+  const Tensor down{kQuery + ".lora_A.weight", {2, 32}}, up{kQuery + ".lora_B.weight", {32, 2}};
+  EXPECT_TRUE(refused({down, up, {kQuery + ".dora_scale", {32}}}, {"DoRA", "not supported"}));
+  EXPECT_TRUE(refused({{kQuery + ".hada_w1_a", {2, 2}}}, {"LoHa"}));
+  EXPECT_TRUE(refused({{kQuery + ".lokr_w1", {2, 2}}}, {"LoKr"}));
+  EXPECT_TRUE(refused({{kQuery + ".lora_mid.weight", {2, 2, 3, 3}}}, {"LoCon"}));
+  EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {2, 4, 2, 2}}, {kQuery + ".lora_B.weight", {32, 2, 1, 1}}},
+                      {"a LoRA of convolutions"}));
+  EXPECT_TRUE(refused({down, up}, {"use_dora"}, {{"lora_adapter_metadata", R"({"transformer.use_dora": true})"}}));
+  EXPECT_TRUE(refused({{"base_model.model.blocks.0.lora_A.weight", {2, 2}}}, {"PEFT's own"}));
+  EXPECT_TRUE(refused({{"transformer_blocks.0.attn1.to_q.weight", {2, 2}}}, {"1 of 1 tensors are no LoRA's"}));
+}
+
+TEST_F(Lora, TruncatedAndMissingFilesAreRefused) {
+  const fs::path file = write({{kQuery + ".lora_A.weight", {2, 32}}, {kQuery + ".lora_B.weight", {32, 2}}});
+  fs::resize_file(file, fs::file_size(file) - 4);
+  EXPECT_TRUE(throws_error([&] { read_lora(file); }, {file.string(), "end outside of the file"}));
+  EXPECT_TRUE(throws_error([&] { read_lora(folder_ / "none"); }, {"none"}));
+}
+
+TEST_F(Lora, AFileTellsWhatItIsFor) {
+  const auto origin = [](const char* file) { return origin_of(read_lora(kData / file)); };
+  const LoraOrigin metadata = origin("lora/metadata.safetensors"), original = origin("wan/lora/original.safetensors");
+  EXPECT_EQ(metadata.family->name, "CogVideoX");
+  EXPECT_EQ(metadata.naming, "diffusers");
+  EXPECT_EQ(metadata.width, 32);
+  EXPECT_EQ(metadata.blocks, 2);
+  EXPECT_EQ(original.family->name, "Wan");
+  EXPECT_EQ(original.naming, "original");
+  EXPECT_EQ(origin("wan/lora/kohya.safetensors").naming, "kohya");
+  EXPECT_EQ(origin("wan/lora/kohya.safetensors").family->name, "Wan");
+  EXPECT_EQ(origin("wan/lora/kohya.safetensors").width, 32);
+}
+
+TEST_F(Lora, TheRowsNameLayersThatTheCheckpointsHave) {
+  for (const char* model : {"pipeline", "wan/pipeline"}) {
+    const ModelFolder folder = ModelFolder::open(kData / model);
+    const LoraNames& names = find_family(folder.pipeline_class())->lora;
+    for (const std::string& layer : names.layers)
+      EXPECT_TRUE(folder.component("transformer").tensors.contains(names.blocks + "1." + layer + ".weight")) << layer;
+  }
+}
+
+TEST_F(Lora, TheHashIsOfTheWholeFile) {
+  const fs::path file = write({{kQuery + ".diff", {1}, 1}});
+  const std::string one = hash_of({{.file = file}});
+  EXPECT_EQ(one.size(), 64U);
+  EXPECT_EQ(hash_of({{.file = file}, {.file = file, .scale = 0}}), one + "," + one);
+  write({{kQuery + ".diff", {1}, 2}});
+  EXPECT_NE(hash_of({{.file = file}}), one);
+}
+
+}  // namespace
+}  // namespace sparsereel::models
