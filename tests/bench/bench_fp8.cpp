@@ -101,6 +101,12 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       linear(hidden, b.down);
     };
   };
+  const auto product = [](const Linear& layer, const Activation& x8, bool fast) {
+    return [&layer, rows = x8.values.flatten(0, 1), scale = x8.scale, fast] {
+      at::_scaled_mm(rows, layer.weight.t(), scale, layer.scale.unsqueeze(0), layer.bias, {}, at::kBFloat16, fast);
+    };
+  };
+  const Activation wide8 = models::quantize_rows(wide);
   const auto block = [&](const Block& b) {
     return [&b, &s, &v, &x] {
       models::Residual hidden(x, s.tokens - s.text);
@@ -110,7 +116,9 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
   const auto video = s.tokens - s.text;
   return {
       {"products, bf16", products(bf16, x, wide)},
-      {"products, fp8", products(fp8, models::quantize_rows(x), models::quantize_rows(wide))},
+      {"products, fp8", products(fp8, models::quantize_rows(x), wide8)},
+      {"feed forward out, fp8", product(fp8.down, wide8, true)},
+      {"feed forward out, fp8, slow sums", product(fp8.down, wide8, false)},
       {"copy of C channels", [&] { update.copy_(x); }},
       {"gated add + norm + modulate, bf16",
        [&s, &v, &x, &update, video] {

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
   float most = 0;
 #pragma unroll
   for (int i = 0; i < kPacks; ++i) {
-    if (p.gelu) x[i] = gelu(x[i]);
+    if (p.gelu && column(i) < p.channels) x[i] = gelu(x[i]);
     most = fmaxf(most, largest_of(x[i]));
   }
   const float scale = e4m3_scale(kWarps == 1 ? warp_max(most) : block_max(most)), inverse = __frcp_rn(scale);
@@ -80,6 +80,7 @@ void launch_type(const QuantizeRows& p, Stream stream) {
   if (p.channels <= 8 * warp) return launch<T, 1, 8>(p, stream);
   if (p.channels <= 2 * block) return launch<T, kBlockWarps, 2>(p, stream);
   if (p.channels <= 4 * block) return launch<T, kBlockWarps, 4>(p, stream);
+  if (p.channels <= 6 * block) return launch<T, kBlockWarps, 6>(p, stream);
   return launch<T, kBlockWarps, kMaxQuantizeChannels / block>(p, stream);
 }
 
