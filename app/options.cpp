@@ -173,6 +173,8 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::M
   return models::Pipeline::open(std::move(folder), {.device = run.device,
                                                     .dtype = run.dtype,
                                                     .vae_dtype = run.vae_dtype,
+                                                    .weights = run.weights,
+                                                    .text_weights = run.text_weights,
                                                     .offload = run.offload,
                                                     .loras = run.loras});
 }
@@ -234,6 +236,8 @@ RunOptions read_run_options(const Settings& settings) {
   run.device = settings.text("device", "auto");
   run.dtype = settings.text("dtype", "auto");
   run.vae_dtype = settings.text("vae_dtype", "auto");
+  run.weights = settings.text("weights", "auto");
+  run.text_weights = settings.text("text_weights", "auto");
   run.offload = settings.flag("offload");
   run.loras = models::parse_loras(settings.text("lora", ""));
   run.vae_tiling = models::parse_vae_tiling(settings.text("vae_tiling", "auto"));

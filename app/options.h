@@ -32,6 +32,7 @@ struct RunOptions {
   bool metadata = true;
   std::string device = "auto";
   std::string dtype = "auto", vae_dtype = "auto";
+  std::string weights = "auto", text_weights = "auto";
   bool offload = false;
   std::vector<models::LoraChoice> loras;
   models::VaeTiling vae_tiling = models::VaeTiling::automatic;

@@ -127,6 +127,8 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
     recipe.erase("steps");
   }
   if (pipeline.vae_dtype() != pipeline.dtype()) recipe["vae_dtype"] = models::dtype_name(pipeline.vae_dtype());
+  if (pipeline.fp8_weights()) recipe["weights"] = "fp8";
+  if (pipeline.fp8_text_weights()) recipe["text_weights"] = "fp8";
   if (settings.guidance_scale <= 1) {  // without guidance these have no effect
     recipe.erase("negative_prompt");
     recipe.erase("dynamic_cfg");

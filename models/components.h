@@ -14,12 +14,12 @@ namespace sparsereel::models {
 
 /// By class.
 struct ComponentLoaders {
-  template <typename Kind, typename... More>
-  using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, at::ScalarType, More...)>;
+  template <typename Kind, typename... How>
+  using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, How...)>;
 
-  Map<TextEncoder, Residence> text_encoders;
-  Map<Denoiser, bool> transformers;
-  Map<VaeDecoder> vaes;
+  Map<TextEncoder, WeightFormat, Residence> text_encoders;
+  Map<Denoiser, WeightFormat, bool> transformers;
+  Map<VaeDecoder, at::ScalarType> vaes;
 };
 
 /// Of every class in the rows of families(); listed in loaders.cpp.
@@ -30,11 +30,11 @@ ComponentLoaders published_loaders();
 
 /// Residence::file, for an encoder that is used once: its layers are read while it runs, and the component must outlive
 /// it.
-std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence = Residence::device);
 
 /// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
-std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format,
                                    bool offload = false);
 
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype);

@@ -19,6 +19,7 @@
 #include "models/experts.h"
 #include "models/family.h"
 #include "models/frames.h"
+#include "models/layers/fp8.h"
 #include "models/memory_need.h"
 #include "models/request.h"
 #include "models/text/clean_prompt.h"
@@ -53,6 +54,15 @@ class StageMeter {
 
 namespace {
 
+/// `field`: the option's.
+bool wants_fp8(const std::string& field, const std::string& text, at::Device device) {
+  if (text == "auto") return false;
+  if (text != "fp8") throw bad_option(field, text + ": auto or fp8 is needed", "use one of these");
+  if (const std::string reason = why_no_fp8(device); !reason.empty())
+    throw bad_option(field, "fp8 cannot run on " + device.str() + ": " + reason, "use auto");
+  return true;
+}
+
 /// video [1, 3, F, H, W] in about [-1, 1] -> fp32 CPU [F, H, W, 3] in 0..1. Converted where the video is, a few frames
 /// at a time: the device has the bandwidth, but not always the room.
 at::Tensor host_frames(const at::Tensor& video) {
@@ -72,6 +82,8 @@ at::Tensor host_frames(const at::Tensor& video) {
 Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
     : folder_(std::move(folder)),
       device_(resolve_device(options.device)),
+      fp8_weights_(wants_fp8("weights", options.weights, device_)),
+      fp8_text_weights_(wants_fp8("text_weights", options.text_weights, device_)),
       offload_(options.offload && !device_.is_cpu()),
       loras_(options.loras),
       spec_(describe(folder_)) {
@@ -79,7 +91,7 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
-        return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, dtype_, offload_));
+        return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, transformer_format(), offload_));
       },
       [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
@@ -107,7 +119,8 @@ GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
 }
 
 void Pipeline::load_text_encoder() {
-  if (!text_encoder_) text_encoder_ = models::load_text_encoder(folder_.component("text_encoder"), device_, dtype_);
+  if (!text_encoder_)
+    text_encoder_ = models::load_text_encoder(folder_.component("text_encoder"), device_, text_format());
 }
 
 void Pipeline::load_transformer() {
@@ -120,7 +133,7 @@ void Pipeline::release_transformer() {
 
 /// A quarter of the free memory stays free for what the steps hold.
 bool Pipeline::fits_beside(const std::string& role) const {
-  const uint64_t bytes = load_dit(folder_.component(role), at::kMeta, dtype_)->weight_bytes();
+  const uint64_t bytes = load_dit(folder_.component(role), at::kMeta, transformer_format())->weight_bytes();
   return bytes <= free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
 }
 
@@ -132,6 +145,7 @@ void Pipeline::load_vae() {
 
 at::ScalarType Pipeline::stored_dtype() const {
   if (folder_.has_random_weights()) return at::kBFloat16;
+  at::ScalarType stored = at::kFloat;
   for (const auto& [name, place] : folder_.component(spec_.experts.front().role).tensors) {
     switch (place.second->dtype) {
       case Dtype::f16:
@@ -140,17 +154,21 @@ at::ScalarType Pipeline::stored_dtype() const {
         return at::kBFloat16;
       case Dtype::f32:
         return at::kFloat;
+      case Dtype::f8_e4m3:
+        stored = at::kBFloat16;  // unless something else is stored in 16 bits or more
+        break;
       default:
         break;
     }
   }
-  return at::kFloat;
+  return stored;
 }
 
 void Pipeline::check_weights() const {
   if (weights_checked_) return;
-  models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
-  for (const ExpertSpec& expert : spec_.experts) load_dit(folder_.component(expert.role), at::kMeta, dtype_);
+  models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, text_format());
+  for (const ExpertSpec& expert : spec_.experts)
+    load_dit(folder_.component(expert.role), at::kMeta, transformer_format());
   models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
   load_tokenizer();
   weights_checked_ = true;
@@ -189,7 +207,7 @@ at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateS
   const c10::InferenceMode guard;
   std::unique_ptr<TextEncoder> streamed;
   if (!text_encoder_)
-    streamed = models::load_text_encoder(folder_.component("text_encoder"), device_, dtype_, Residence::file);
+    streamed = models::load_text_encoder(folder_.component("text_encoder"), device_, text_format(), Residence::file);
   const TextEncoder& encoder = text_encoder_ ? *text_encoder_ : *streamed;
   std::vector<TokenIds> prompts;
   const auto add = [&](const char* name, const std::string& text) {
@@ -205,7 +223,7 @@ at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateS
 /// stays free) it passes through layer by layer.
 bool Pipeline::streams_text_encoder() const {
   if (device_.is_cpu() || offload_) return offload_;
-  const auto described = models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, dtype_);
+  const auto described = models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, text_format());
   return described->weight_bytes() > free_memory(device_) / 4 * 3;
 }
 

@@ -16,6 +16,7 @@
 #include "models/dit/attend.h"
 #include "models/dit/cache_rule.h"
 #include "models/guidance.h"
+#include "models/layers/parameters.h"
 #include "models/spec.h"
 
 namespace sparsereel::models {
@@ -128,6 +129,9 @@ struct PipelineOptions {
   std::string device = "auto";  // as in device.h
   std::string dtype = "auto";
   std::string vae_dtype = "auto";  // auto: the model's, which most share with the run
+  /// fp8: the large matrices of the denoiser's blocks or of the text encoder in 8-bit floating point, made while they
+  /// are loaded, and so the products with them. auto: in the run's dtype. Slow on a CPU, which emulates it.
+  std::string weights = "auto", text_weights = "auto";
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
   /// host while it computes; automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
@@ -154,6 +158,8 @@ class Pipeline {
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }
   at::ScalarType vae_dtype() const { return vae_dtype_; }
+  bool fp8_weights() const { return fp8_weights_; }
+  bool fp8_text_weights() const { return fp8_text_weights_; }
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h: the LoRAs are no part of it
@@ -201,6 +207,8 @@ class Pipeline {
  private:
   void load_tokenizer() const;
   at::ScalarType stored_dtype() const;
+  WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
+  WeightFormat text_format() const { return {dtype_, fp8_text_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
   TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
                      std::vector<std::string>* warnings) const;
@@ -213,6 +221,7 @@ class Pipeline {
   ModelFolder folder_;
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
+  bool fp8_weights_ = false, fp8_text_weights_ = false;
   bool offload_ = false;
   std::vector<LoraChoice> loras_;
   mutable std::string model_hash_, lora_hash_;

@@ -197,6 +197,8 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
     auto pipeline =
         models::Pipeline::open(models::ModelFolder::open(folder), {.device = options.device,
                                                                    .dtype = options.dtype,
+                                                                   .weights = options.weights,
+                                                                   .text_weights = options.text_weights,
                                                                    .offload = options.offload,
                                                                    .loras = models::parse_loras(options.lora)});
     if (options.threads != 0) at::set_num_threads(options.threads);

@@ -43,10 +43,11 @@ class SPARSEREEL_API Failure : public std::runtime_error {
 
 /// The values of the command line's options of the same names.
 struct ModelOptions {
-  std::string device = "auto";  // auto, cpu, cuda, cuda:N
-  std::string dtype = "auto";   // auto, fp32, bf16, fp16
-  bool offload = false;         // weights pass from the host's memory through the GPU's
-  std::string lora = {};        // "style.safetensors:0.8", several with commas between; added to the weights
+  std::string device = "auto";                          // auto, cpu, cuda, cuda:N
+  std::string dtype = "auto";                           // auto, fp32, bf16, fp16
+  std::string weights = "auto", text_weights = "auto";  // auto, fp8: of the transformer, of the text encoder
+  bool offload = false;                                 // weights pass from the host's memory through the GPU's
+  std::string lora = {};  // "style.safetensors:0.8", several with commas between; added to the weights
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 

@@ -84,8 +84,21 @@ nlohmann::json settings_report(const QualityPlan& plan, const models::GenerateSe
   return settings;
 }
 
+/// Of full attention with the weights that the rows have, where the reference has others.
+std::optional<std::pair<double, double>> mean_and_lowest_psnr(const bench::QualityRuns& runs) {
+  if (runs.full_with_weights().empty()) return {};
+  double sum = 0, lowest = runs.full_with_weights().front().psnr;
+  for (const Nearness& near : runs.full_with_weights()) {
+    sum += near.psnr;
+    lowest = std::min(lowest, near.psnr);
+  }
+  return std::pair(sum / static_cast<double>(runs.full_with_weights().size()), lowest);
+}
+
 nlohmann::json full_report(const bench::QualityRuns& runs) {
   nlohmann::json full = {{"step_ms", or_null(runs.full_step_ms())}, {"judge", nullptr}};
+  if (const auto psnr = mean_and_lowest_psnr(runs))
+    full["with_weights"] = {{"psnr", psnr->first}, {"psnr_lowest", psnr->second}};
   if (runs.full_verdicts()) {
     full["judge"] = runs.full_verdicts()->share();
     full["judge_counts"] = bench::verdict_json(*runs.full_verdicts());
@@ -100,6 +113,9 @@ std::string full_summary(const bench::QualityRuns& runs) {
   if (runs.full_verdicts())
     text += (text.empty() ? "" : ", ") + std::string("the judge is right for ") +
             std::to_string(runs.full_verdicts()->right) + " of " + counted(runs.full_verdicts()->prompts, "prompt");
+  if (const auto psnr = mean_and_lowest_psnr(runs))
+    text += (text.empty() ? "" : ", ") + std::string("with these weights PSNR ") +
+            number_text(psnr->first, 3, Style::people) + " dB, lowest " + number_text(psnr->second, 3, Style::people);
   return text.empty() ? text : "full attention: " + text + "\n";
 }
 
@@ -109,6 +125,14 @@ std::string render(const QualityPlan& plan, const bench::QualityRuns& runs, cons
   return bench::run_summary(content.at("machine"), content.at("settings")) + ", means over " +
          counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" + full_summary(runs) + "\n" +
          bench::quality_markdown(runs.rows());
+}
+
+/// Whose weights are in the run's dtype.
+std::shared_ptr<models::Pipeline> open_reference(RunOptions run, const models::ModelFolder& folder,
+                                                 const std::shared_ptr<models::Pipeline>& pipeline) {
+  if (!pipeline->fp8_weights() && !pipeline->fp8_text_weights()) return pipeline;
+  run.weights = run.text_weights = "auto";
+  return open_pipeline(run, folder);
 }
 
 void measure(bench::QualityRuns& runs, RunReport& report) {
@@ -171,7 +195,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
-  const auto pipeline = open_pipeline(plan.run, folder);
+  const auto pipeline = open_pipeline(plan.run, folder), reference = open_reference(plan.run, folder, pipeline);
   check_profiles(plan, *pipeline);
   const std::vector<bench::Combination>& combinations = plan.grid.combinations;
   if (std::any_of(combinations.begin(), combinations.end(), [](const auto& each) { return !each.full; }))
@@ -188,7 +212,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   RunProgress progress(!plan.run.quiet, report,
                        "run the same command again; --json and --report hold the stages that were done");
-  bench::QualityRuns runs(plan, resolved, *pipeline, progress, judge ? &*judge : nullptr);
+  bench::QualityRuns runs(plan, resolved, *pipeline, *reference, progress, judge ? &*judge : nullptr);
   measure(runs, report);
   progress.clear();
   if (!plan.plot.empty()) write_curves(plan.plot, curves_of(report.content, "this run"));

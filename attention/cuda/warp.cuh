@@ -10,4 +10,11 @@ __device__ inline float warp_sum(float x) {
   return x;
 }
 
+/// The largest over the warp, likewise.
+__device__ inline float warp_max(float x) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0U, x, lanes));
+  return x;
+}
+
 }  // namespace sparsereel::attention::cuda

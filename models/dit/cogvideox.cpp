@@ -49,7 +49,7 @@ class CogVideoX final : public Dit {
     return {.frames = config_.patch_size_t.value_or(1), .height = config_.patch_size, .width = config_.patch_size};
   }
   void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
-  at::Tensor self_attention(const CogVideoXBlock& block, const at::Tensor& x, Attend& attend) const;
+  at::Tensor self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const;
 
   CogVideoXConfig config_;
   std::string config_file_;
@@ -98,9 +98,9 @@ Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
 }
 
 // x [B, N, C] -> the heads' outputs side by side [B, N, C].
-at::Tensor CogVideoX::self_attention(const CogVideoXBlock& block, const at::Tensor& x, Attend& attend) const {
+at::Tensor CogVideoX::self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const {
   const at::Tensor qkv =
-      linear(x, block.qkv).view({x.size(0), x.size(1), 3, config_.num_attention_heads, config_.attention_head_dim});
+      linear(x, block.qkv).unflatten(2, {3, config_.num_attention_heads, config_.attention_head_dim});
   attention::Prologue prologue;
   prologue.norm = attention::Prologue::Norm::layer;
   prologue.eps = kQkNormEps;
@@ -116,10 +116,10 @@ void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const std::vector<at::Tensor> projected =
       linear_few_rows(tokens.time, {&block.norm1.modulation, &block.norm2.modulation});
   const JointModulation first = joint_modulation(projected[0]), second = joint_modulation(projected[1]);
-  at::Tensor x = tokens.hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first);
+  Activation x = tokens.hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
-  x = tokens.hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second);
-  tokens.hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
+  x = tokens.hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second, block.feed_forward_in);
+  tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
 }
 
 at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {
@@ -134,9 +134,9 @@ at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<Denoiser> load_cogvideox_dit(const Component& component, at::Device device, WeightFormat format,
                                              bool offload) {
-  return load_denoiser(std::make_unique<CogVideoX>(component), component, device, dtype, offload);
+  return load_denoiser(std::make_unique<CogVideoX>(component), component, device, format, offload);
 }
 
 }  // namespace sparsereel::models

@@ -8,7 +8,7 @@
 namespace sparsereel::models {
 
 /// offload: as in load_denoiser().
-std::unique_ptr<Denoiser> load_cogvideox_dit(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<Denoiser> load_cogvideox_dit(const Component& component, at::Device device, WeightFormat format,
                                              bool offload = false);
 
 }  // namespace sparsereel::models

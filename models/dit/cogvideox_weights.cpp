@@ -29,14 +29,14 @@ void CogVideoXBlock::weights(const Visit& visit, const std::string& name, const 
   const int64_t channels = width(config), head_dim = config.attention_head_dim;
   const std::string attention = name + ".attn1.";
   list_adaptive_norm(norm1, visit, name + ".norm1", config);
-  qkv.packed_weights(visit, {attention + "to_q", attention + "to_k", attention + "to_v"}, channels, channels,
+  qkv.packed_weights(in_fp8(visit), {attention + "to_q", attention + "to_k", attention + "to_v"}, channels, channels,
                      config.attention_bias);
   norm_q.weights(visit, attention + "norm_q", head_dim, /*fp32=*/true);
   norm_k.weights(visit, attention + "norm_k", head_dim, /*fp32=*/true);
-  to_out.weights(visit, attention + "to_out.0", channels, channels);
+  to_out.weights(in_fp8(visit), attention + "to_out.0", channels, channels);
   list_adaptive_norm(norm2, visit, name + ".norm2", config);
-  feed_forward_in.weights(visit, name + ".ff.net.0.proj", 4 * channels, channels);
-  feed_forward_out.weights(visit, name + ".ff.net.2", channels, 4 * channels);
+  feed_forward_in.weights(in_fp8(visit), name + ".ff.net.0.proj", 4 * channels, channels);
+  feed_forward_out.weights(in_fp8(visit), name + ".ff.net.2", channels, 4 * channels);
 }
 
 void CogVideoXEnds::weights(const Visit& visit, const CogVideoXConfig& config) {

@@ -93,20 +93,20 @@ void BlockLoop::collect(AttentionRun& run) {
 }  // namespace
 
 std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Component& component, at::Device device,
-                                        at::ScalarType dtype, bool offload) {
+                                        WeightFormat format, bool offload) {
   if (device.is_cpu()) keep_freed_host_memory();
-  const auto reader = std::make_shared<WeightReader>(component, device, dtype);
+  const auto reader = std::make_shared<WeightReader>(component, device, format);
   dit->weights(reader->loads());
-  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { dit->weights(visit); }), dtype);
+  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { dit->weights(visit); }), format);
   std::vector<Slots> layers;
   for (size_t layer = 0; layer < dit->layers(); ++layer) {
     layers.push_back(slots_of([&](const Visit& visit) { dit->weights(layer, visit); }));
-    bytes += bytes_of(layers.back(), dtype);
+    bytes += bytes_of(layers.back(), format);
   }
   auto weights = load_layers(reader, std::move(layers), offload ? Residence::host : Residence::device);
   reader->check_complete();
   return std::make_unique<BlockLoop>(std::move(dit), std::move(weights), bytes,
-                                     at::TensorOptions().device(device).dtype(dtype));
+                                     at::TensorOptions().device(device).dtype(format.dtype));
 }
 
 }  // namespace sparsereel::models

@@ -9,6 +9,7 @@
 #include "models/checkpoint/model_folder.h"
 #include "models/dit/attend.h"
 #include "models/dit/step_cache.h"
+#include "models/layers/parameters.h"
 
 namespace sparsereel::models {
 
@@ -32,6 +33,6 @@ class Denoiser {
 /// Loads the weights that `dit` lists from the component, and runs it: embed, block after block, head.
 /// offload: the blocks stay in page-locked host memory, two of them are on the GPU at a time.
 std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Component& component, at::Device device,
-                                        at::ScalarType dtype, bool offload = false);
+                                        WeightFormat format, bool offload = false);
 
 }  // namespace sparsereel::models

@@ -68,8 +68,8 @@ class Wan final : public Dit {
   at::Tensor split_heads(const at::Tensor& x) const {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
-  at::Tensor self_attention(const WanBlock& block, const at::Tensor& x, Attend& attend) const;
-  at::Tensor cross_attention(const WanBlock& block, const at::Tensor& x, const at::Tensor& context,
+  at::Tensor self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
+  at::Tensor cross_attention(const WanBlock& block, const Activation& x, const at::Tensor& context,
                              Attend& attend) const;
 
   WanConfig config_;
@@ -118,16 +118,16 @@ Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
       .text_tokens = 0,
       .time = time,
       .modulation = linear_few_rows(at::silu(time), {&ends_.time_projection})[0].to(at::kFloat).unflatten(1, {6, -1}),
-      .context = linear(linear_gelu_tanh(input.text, ends_.text_in), ends_.text_out)};
+      .context = feed_forward_gelu_tanh(input.text, ends_.text_in, ends_.text_out)};
 }
 
-at::Tensor Wan::self_attention(const WanBlock& block, const at::Tensor& x, Attend& attend) const {
+at::Tensor Wan::self_attention(const WanBlock& block, const Activation& x, Attend& attend) const {
   const at::Tensor qkv = split_heads(linear(x, block.qkv));
   return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), norms_of(block.norm_q, block.norm_k, config_.eps))
       .reshape(x.sizes());
 }
 
-at::Tensor Wan::cross_attention(const WanBlock& block, const at::Tensor& x, const at::Tensor& context,
+at::Tensor Wan::cross_attention(const WanBlock& block, const Activation& x, const at::Tensor& context,
                                 Attend& attend) const {
   const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(context, block.cross_kv));
   return attend
@@ -140,14 +140,14 @@ void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   const WanBlock& block = blocks_[layer];
   const at::Tensor table = block.modulation + tokens.modulation;
   const JointModulation first = modulation_of(table, 0, 3), second = modulation_of(table, 3, 3);
-  at::Tensor x = tokens.hidden.norm_modulate({}, config_.eps, first);
+  Activation x = tokens.hidden.norm_modulate({}, config_.eps, first, block.qkv);
   tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
   x = config_.cross_attn_norm
-          ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0)))
+          ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0)), block.cross_q)
           : tokens.hidden.value();
   tokens.hidden.add(linear(cross_attention(block, x, tokens.context, attend), block.cross_out));
-  x = tokens.hidden.norm_modulate({}, config_.eps, second);
-  tokens.hidden.add(linear(linear_gelu_tanh(x, block.feed_forward_in), block.feed_forward_out), second);
+  x = tokens.hidden.norm_modulate({}, config_.eps, second, block.feed_forward_in);
+  tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
 }
 
 at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
@@ -161,9 +161,9 @@ at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
 
 }  // namespace
 
-std::unique_ptr<Denoiser> load_wan_dit(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<Denoiser> load_wan_dit(const Component& component, at::Device device, WeightFormat format,
                                        bool offload) {
-  return load_denoiser(std::make_unique<Wan>(component), component, device, dtype, offload);
+  return load_denoiser(std::make_unique<Wan>(component), component, device, format, offload);
 }
 
 }  // namespace sparsereel::models

@@ -10,18 +10,18 @@ void WanBlock::weights(const Visit& visit, const std::string& name, const WanCon
     visit(weight, parameter(norm + ".weight", {channels}, /*fp32=*/true));
   };
   visit(modulation, parameter(name + ".scale_shift_table", {1, 6, channels}, /*fp32=*/true));
-  qkv.packed_weights(visit, {self + "to_q", self + "to_k", self + "to_v"}, channels, channels);
+  qkv.packed_weights(in_fp8(visit), {self + "to_q", self + "to_k", self + "to_v"}, channels, channels);
   rms_norm(norm_q, self + "norm_q");
   rms_norm(norm_k, self + "norm_k");
-  to_out.weights(visit, self + "to_out.0", channels, channels);
+  to_out.weights(in_fp8(visit), self + "to_out.0", channels, channels);
   if (config.cross_attn_norm) cross_norm.weights(visit, name + ".norm2", channels, /*fp32=*/true);
-  cross_q.weights(visit, cross + "to_q", channels, channels);
-  cross_kv.packed_weights(visit, {cross + "to_k", cross + "to_v"}, channels, channels);
+  cross_q.weights(in_fp8(visit), cross + "to_q", channels, channels);
+  cross_kv.packed_weights(in_fp8(visit), {cross + "to_k", cross + "to_v"}, channels, channels);
   rms_norm(cross_norm_q, cross + "norm_q");
   rms_norm(cross_norm_k, cross + "norm_k");
-  cross_out.weights(visit, cross + "to_out.0", channels, channels);
-  feed_forward_in.weights(visit, name + ".ffn.net.0.proj", config.ffn_dim, channels);
-  feed_forward_out.weights(visit, name + ".ffn.net.2", channels, config.ffn_dim);
+  cross_out.weights(in_fp8(visit), cross + "to_out.0", channels, channels);
+  feed_forward_in.weights(in_fp8(visit), name + ".ffn.net.0.proj", config.ffn_dim, channels);
+  feed_forward_out.weights(in_fp8(visit), name + ".ffn.net.2", channels, config.ffn_dim);
 }
 
 void WanEnds::weights(const Visit& visit, const WanConfig& config) {

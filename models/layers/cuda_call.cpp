@@ -64,6 +64,11 @@ class Arguments {
   std::vector<at::Tensor> kept_;
 };
 
+Activation empty_fp8(const at::Tensor& x) {
+  return {at::empty(x.sizes(), x.options().dtype(at::kFloat8_e4m3fn)),
+          at::empty({x.numel() / x.size(-1), 1}, x.options().dtype(at::kFloat)), x.scalar_type()};
+}
+
 }  // namespace
 
 bool has_norm_kernel(const at::Tensor& x) {
@@ -71,12 +76,12 @@ bool has_norm_kernel(const at::Tensor& x) {
          rows_fit(x);
 }
 
-at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
-                                 const Norm& norm, double eps, int64_t video_tokens,
-                                 const JointModulation* modulation) {
+Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
+                                 const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
+                                 bool fp8) {
   const c10::DeviceGuard guard(x.device());
   Arguments arguments(x);
-  at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
+  const Activation out = fp8 ? empty_fp8(x) : at::empty(x.sizes(), x.options());
   const cuda::NormModulate call = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .video_tokens = static_cast<int>(video_tokens),
@@ -84,7 +89,8 @@ at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                    .element = element_of(x),
                                    .residual = rows_of(x),
                                    .update = update.defined() ? arguments.rows(update) : cuda::Rows{},
-                                   .out = rows_of(out),
+                                   .out = rows_of(out.values),
+                                   .out_scale = fp8 ? out.scale.mutable_data_ptr<float>() : nullptr,
                                    .weight = arguments.channels(norm.weight),
                                    .bias = arguments.channels(norm.bias),
                                    .eps = static_cast<float>(eps),
@@ -92,6 +98,25 @@ at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, 
                                    .shift = arguments.vectors(modulation, &Modulation::shift),
                                    .gate = arguments.vectors(gates, &Modulation::gate)};
   check_launch(cuda::norm_modulate(call, current_stream(x.device())), "norm");
+  return out;
+}
+
+bool has_quantize_kernel(const at::Tensor& x) {
+  return is_half_on_cuda(x) && x.size(-1) % kVector == 0 && x.size(-1) <= cuda::kMaxQuantizeChannels && x.numel() > 0;
+}
+
+Activation quantize_on_cuda(const at::Tensor& x, bool gelu) {
+  const c10::DeviceGuard guard(x.device());
+  const at::Tensor rows = on_16_bytes(x) ? x.contiguous() : x.clone(at::MemoryFormat::Contiguous);
+  Activation out = empty_fp8(x);
+  const cuda::QuantizeRows call = {.rows = out.scale.size(0),
+                                   .channels = static_cast<int>(x.size(-1)),
+                                   .element = element_of(x),
+                                   .gelu = gelu,
+                                   .x = rows.const_data_ptr(),
+                                   .out = out.values.mutable_data_ptr(),
+                                   .scale = out.scale.mutable_data_ptr<float>()};
+  check_launch(cuda::quantize_rows(call, current_stream(x.device())), "quantising");
   return out;
 }
 

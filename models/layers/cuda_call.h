@@ -15,12 +15,19 @@ namespace sparsereel::models {
 bool has_norm_kernel(const at::Tensor& x);
 
 /// Where update is defined, x += gates * update in place; then norm(x) * (1 + scale) + shift. modulation null: the norm
-/// alone.
-at::Tensor norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
-                                 const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation);
+/// alone. fp8: rounded to x's dtype and then as quantize_rows() does.
+Activation norm_modulate_on_cuda(const at::Tensor& x, const at::Tensor& update, const JointModulation* gates,
+                                 const Norm& norm, double eps, int64_t video_tokens, const JointModulation* modulation,
+                                 bool fp8 = false);
 
 void add_gated_on_cuda(const at::Tensor& x, const at::Tensor& update, int64_t video_tokens,
                        const JointModulation& modulation);
+
+/// Whether quantize_on_cuda() takes x [.., in]: fp16 or bf16 on a GPU, in a multiple of 8 up to 16384.
+bool has_quantize_kernel(const at::Tensor& x);
+
+/// quantize_rows(), of gelu(x) by the tanh approximation, rounded to x's dtype, where asked for.
+Activation quantize_on_cuda(const at::Tensor& x, bool gelu);
 
 /// Whether project_on_cuda() takes x [B, in] and these layers: fp16 or bf16 on a GPU, B up to 4, up to 4 layers, in a
 /// multiple of 8.

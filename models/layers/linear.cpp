@@ -59,7 +59,7 @@ void Linear::weights(const Visit& visit, const std::string& name, int64_t out, i
                      std::vector<int64_t> stored_weight) {
   const std::vector<int64_t> shape = {out, in};
   if (stored_weight.empty()) stored_weight = shape;
-  visit(weight, {.names = {name + ".weight"}, .stored = std::move(stored_weight), .shape = shape});
+  visit(weight, {.names = {name + ".weight"}, .stored = std::move(stored_weight), .shape = shape, .scale = &scale});
   if (has_bias) visit(bias, parameter(name + ".bias", {out}));
 }
 
@@ -71,19 +71,27 @@ void Linear::packed_weights(const Visit& visit, const std::vector<std::string>& 
     for (const std::string& name : names) parts.push_back(name + part);
     return parts;
   };
-  visit(weight, {.names = named(".weight"), .stored = {out, in}, .shape = {rows, in}});
+  visit(weight, {.names = named(".weight"), .stored = {out, in}, .shape = {rows, in}, .scale = &scale});
   if (has_bias) visit(bias, {.names = named(".bias"), .stored = {out}, .shape = {rows}});
 }
 
-at::Tensor linear(const at::Tensor& x, const Linear& layer) {
-  return use_onednn(x, layer) ? run_onednn(x, layer, "none", "") : run_torch(x, layer);
+at::Tensor linear(const Activation& x, const Linear& layer) {
+  if (layer.is_fp8())
+    return fp8_product(x.is_fp8() ? x : quantize_rows(x.values), layer.weight, layer.scale, layer.bias);
+  return use_onednn(x.values, layer) ? run_onednn(x.values, layer, "none", "") : run_torch(x.values, layer);
 }
 
-at::Tensor linear_gelu_tanh(const at::Tensor& x, const Linear& layer) {
-  if (use_onednn(x, layer)) return run_onednn(x, layer, "gelu", "tanh");
-  if (x.is_cuda() && layer.bias.defined()) return run_gelu_epilogue(x, layer);
-  at::Tensor y = run_torch(x, layer);
+at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
+  if (!layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "tanh");
+  if (!layer.is_fp8() && x.values.is_cuda() && layer.bias.defined()) return run_gelu_epilogue(x.values, layer);
+  at::Tensor y = linear(x, layer);
   return at::gelu_(y, "tanh");
+}
+
+at::Tensor feed_forward_gelu_tanh(const Activation& x, const Linear& in, const Linear& out) {
+  if (!in.is_fp8() || !out.is_fp8()) return linear(linear_gelu_tanh(x, in), out);
+  at::Tensor hidden = linear(x, in);
+  return linear(gelu_tanh_quantize_rows_(hidden), out);
 }
 
 std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers) {

@@ -6,14 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "models/layers/fp8.h"
 #include "models/layers/parameters.h"
 
 namespace sparsereel::models {
 
 /// What a matrix product needs beside its input.
 struct Linear {
-  at::Tensor weight;  // [out, in]
-  at::Tensor bias;    // [out]; undefined: none
+  at::Tensor weight{};  // [out, in]
+  at::Tensor bias{};    // [out]; undefined: none
+  at::Tensor scale{};   // fp32 [out], of the rows of an e4m3 weight; undefined: the weight is in the run's dtype
+
+  bool is_fp8() const { return scale.defined(); }
 
   /// Stored as `name`.weight and `name`.bias; stored_weight: in another shape than [out, in], such as a convolution's.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, bool has_bias = true,
@@ -25,11 +29,15 @@ struct Linear {
 };
 
 /// x [.., in] -> [.., out], x's dtype: x weight^T + bias. fp32 on a CPU goes through oneDNN where torch has it: its
-/// AVX-512 code runs on every vendor's processors, MKL's (behind at::linear) only on Intel's.
-at::Tensor linear(const at::Tensor& x, const Linear& layer);
+/// AVX-512 code runs on every vendor's processors, MKL's (behind at::linear) only on Intel's. With a weight in 8 bits x
+/// is quantised where it is not yet (quantize_rows()); 8-bit x needs such a weight.
+at::Tensor linear(const Activation& x, const Linear& layer);
 
 /// gelu(linear(x)) by the tanh approximation (Hendrycks and Gimpel, arXiv 1606.08415, section 2).
-at::Tensor linear_gelu_tanh(const at::Tensor& x, const Linear& layer);
+at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
+
+/// linear(linear_gelu_tanh(x, in), out).
+at::Tensor feed_forward_gelu_tanh(const Activation& x, const Linear& in, const Linear& out);
 
 /// linear(x, layer) of each layer for a few rows x [B, in], such as the modulation vectors of a batch, whose cost is
 /// reading the weights. fp16 and bf16 on a GPU are one launch and come back in fp32; else x's dtype.

@@ -81,7 +81,8 @@ void Norm::weights(const Visit& visit, const std::string& name, int64_t channels
 
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps) {
 #ifdef SPARSEREEL_CUDA
-  if (x.dim() == 3 && has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, x.size(1), nullptr);
+  if (x.dim() == 3 && has_norm_kernel(x))
+    return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, x.size(1), nullptr).values;
 #endif
   const int64_t channels = x.size(-1);
   if (!norm.weight.defined()) return at::layer_norm(x, {channels}, {}, {}, eps);
@@ -91,7 +92,7 @@ at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps) {
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation) {
 #ifdef SPARSEREEL_CUDA
-  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation);
+  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation).values;
 #endif
   if (!use_row_kernels(x)) {
     at::Tensor out = layer_norm(x, norm, eps);
@@ -135,7 +136,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
                                     const Norm& norm, double eps, int64_t video_tokens,
                                     const JointModulation& modulation) {
 #ifdef SPARSEREEL_CUDA
-  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation);
+  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation).values;
 #endif
   if (!use_row_kernels(x) || !use_row_kernels(update) || !gates.video.gate.defined()) {
     add_gated_(x, update, video_tokens, gates);
@@ -155,6 +156,16 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
     });
   }
   return out;
+}
+
+Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,
+                              double eps, int64_t video_tokens, const JointModulation& modulation) {
+#ifdef SPARSEREEL_CUDA
+  if (has_norm_kernel(x))
+    return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation, /*fp8=*/true);
+#endif
+  if (!update.defined()) return quantize_rows(layer_norm_modulate(x, norm, eps, video_tokens, modulation));
+  return quantize_rows(add_gated_norm_modulate_(x, update, gates, norm, eps, video_tokens, modulation));
 }
 
 }  // namespace sparsereel::models

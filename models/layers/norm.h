@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "models/layers/fp8.h"
 #include "models/layers/parameters.h"
 
 namespace sparsereel::models {
@@ -46,5 +47,10 @@ void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, c
 at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates,
                                     const Norm& norm, double eps, int64_t video_tokens,
                                     const JointModulation& modulation);
+
+/// quantize_rows() of add_gated_norm_modulate_(), or where update is undefined of layer_norm_modulate(): one pass where
+/// those are one, with the same bits as result.
+Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,
+                              double eps, int64_t video_tokens, const JointModulation& modulation);
 
 }  // namespace sparsereel::models

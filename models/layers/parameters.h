@@ -11,12 +11,24 @@
 
 namespace sparsereel::models {
 
+/// In what the weights of a module are kept.
+struct WeightFormat {
+  at::ScalarType dtype;  // the run's
+  bool fp8 = false;      // but e4m3 with a scale a row what Parameter::fp8 says
+
+  WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
+};
+
 /// One tensor of a module, as a checkpoint holds it.
 struct Parameter {
   std::vector<std::string> names;  // one; several lie below each other in the tensor: q, k and v of one projection
   std::vector<int64_t> stored;     // the shape under each name
   std::vector<int64_t> shape;      // the tensor's, of the same elements
   bool fp32 = false;               // in fp32 whatever the run's dtype is
+  bool fp8 = false;                // in 8 bits where the run asks for that
+  at::Tensor* scale = nullptr;  // where the scales of its rows go then; only a linear layer's weight has such a place
+
+  bool is_fp8(const WeightFormat& format) const { return fp8 && format.fp8; }
 };
 
 /// Is called with each tensor that the configuration asks for, in a fixed order. The others stay undefined.
@@ -27,6 +39,16 @@ inline Visit in_fp32(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
     kept.fp32 = true;
+    visit(tensor, kept);
+  };
+}
+
+/// Of linear layers whose products take most of a module's time: their weights are in 8 bits where the run asks for
+/// that and the GPU's kernels take them, which is in multiples of 16 inputs and outputs.
+inline Visit in_fp8(const Visit& visit) {
+  return [&visit](at::Tensor& tensor, const Parameter& parameter) {
+    Parameter kept = parameter;
+    kept.fp8 = parameter.scale != nullptr && parameter.shape[0] % 16 == 0 && parameter.shape[1] % 16 == 0;
     visit(tensor, kept);
   };
 }

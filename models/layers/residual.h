@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "models/layers/linear.h"
 #include "models/layers/norm.h"
 
 namespace sparsereel::models {
@@ -25,6 +26,12 @@ class Residual {
   at::Tensor norm_modulate(const Norm& norm, double eps, const JointModulation& modulation) {
     if (!update_.defined()) return layer_norm_modulate(hidden_, norm, eps, video_tokens_, modulation);
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
+  }
+
+  /// The same in the bits that `reader`, which multiplies it, takes.
+  Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
+    if (!reader.is_fp8()) return norm_modulate(norm, eps, modulation);
+    return norm_modulate_fp8_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
   /// hidden with everything added.

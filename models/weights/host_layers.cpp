@@ -58,8 +58,7 @@ void HostLayers::reserve(Buffer& buffer) const {
 }
 
 void HostLayers::take(const Slots& slots) {
-  std::vector<at::Tensor*> tensors;
-  for (const Slot& slot : slots) tensors.push_back(slot.tensor);
+  std::vector<at::Tensor*> tensors = tensors_of(slots);
   Packing packing(tensors);
   bytes_ = std::max(bytes_, packing.bytes());
   Buffer& staging = buffers_.front();

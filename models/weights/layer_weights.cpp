@@ -19,8 +19,8 @@ class FileLayers final : public LayerWeights {
       : reader_(std::move(reader)), layers_(std::move(layers)) {}
 
   void visit(size_t layer) override {
-    for (const Slot& slot : layers_[here_]) slot.tensor->reset();
-    for (const Slot& slot : layers_[layer]) *slot.tensor = reader_->read(slot.parameter);
+    for (at::Tensor* tensor : tensors_of(layers_[here_])) tensor->reset();
+    for (const Slot& slot : layers_[layer]) reader_->load(*slot.tensor, slot.parameter);
     here_ = layer;
     if (layer + 1 == layers_.size()) reader_->check_complete();
   }
@@ -39,12 +39,22 @@ Slots slots_of(const std::function<void(const Visit&)>& list) {
   return slots;
 }
 
-uint64_t bytes_of(const Slots& slots, at::ScalarType dtype) {
+std::vector<at::Tensor*> tensors_of(const Slots& slots) {
+  std::vector<at::Tensor*> tensors;
+  for (const auto& [tensor, parameter] : slots) {
+    tensors.push_back(tensor);
+    if (parameter.scale != nullptr && parameter.scale->defined()) tensors.push_back(parameter.scale);
+  }
+  return tensors;
+}
+
+uint64_t bytes_of(const Slots& slots, const WeightFormat& format) {
   uint64_t bytes = 0;
-  for (const Slot& slot : slots) {
-    uint64_t size = c10::elementSize(slot.parameter.fp32 ? at::kFloat : dtype);
-    for (const int64_t length : slot.parameter.shape) size *= static_cast<uint64_t>(length);
-    bytes += size;
+  for (const auto& [tensor, parameter] : slots) {
+    const bool fp8 = parameter.is_fp8(format);
+    uint64_t size = c10::elementSize(fp8 ? at::kFloat8_e4m3fn : parameter.fp32 ? at::kFloat : format.dtype);
+    for (const int64_t length : parameter.shape) size *= static_cast<uint64_t>(length);
+    bytes += size + (fp8 ? sizeof(float) * static_cast<uint64_t>(parameter.shape[0]) : 0);
   }
   return bytes;
 }
@@ -55,7 +65,7 @@ std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, 
   std::unique_ptr<HostLayers> host;
   if (residence == Residence::host) host = std::make_unique<HostLayers>(reader->device());
   for (Slots& layer : layers) {
-    for (const Slot& slot : layer) *slot.tensor = reader->read(slot.parameter);
+    for (const Slot& slot : layer) reader->load(*slot.tensor, slot.parameter);
     if (host) host->take(layer);
   }
   if (host) return host;

@@ -22,11 +22,14 @@ struct Slot {
 /// Of one layer, in the order of its list.
 using Slots = std::vector<Slot>;
 
+/// The tensors themselves, with the scales of those in 8 bits.
+std::vector<at::Tensor*> tensors_of(const Slots& slots);
+
 /// What `list` lists. The tensors must stay where they are.
 Slots slots_of(const std::function<void(const Visit&)>& list);
 
-/// Of a module that is loaded in this dtype.
-uint64_t bytes_of(const Slots& slots, at::ScalarType dtype);
+/// Of a module that is loaded in this format.
+uint64_t bytes_of(const Slots& slots, const WeightFormat& format);
 
 enum class Residence {
   device,  // all layers, throughout

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
+#include "models/layers/fp8.h"
 #include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
@@ -17,7 +19,7 @@ namespace {
 
 constexpr size_t kListed = 20;
 
-/// Parameters are floating point; 8-bit floats need scales that diffusers' layout does not carry.
+/// Parameters are floating point.
 std::optional<at::ScalarType> readable(Dtype dtype) {
   switch (dtype) {
     case Dtype::f64:
@@ -28,6 +30,8 @@ std::optional<at::ScalarType> readable(Dtype dtype) {
       return at::kHalf;
     case Dtype::bf16:
       return at::kBFloat16;
+    case Dtype::f8_e4m3:
+      return at::kFloat8_e4m3fn;
     default:
       return std::nullopt;
   }
@@ -44,6 +48,30 @@ at::Tensor alias(const SafetensorsFile& file, const TensorEntry& entry, at::Scal
   void* data = const_cast<std::byte*>(file.data(entry).data());
   return at::from_blob(
       data, entry.shape, [mapping = file.mapping()](void*) {}, at::TensorOptions().dtype(stored));
+}
+
+/// "x.weight" -> where its scale may be. Those in use: ComfyUI's and its successors' (both), and that of exporters
+/// which scale each row.
+std::vector<std::string> scale_names(const std::string& name) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!name.ends_with(kWeight)) return {};
+  const std::string stem = name.substr(0, name.size() - kWeight.size());
+  return {stem + ".scale_weight", stem + ".weight_scale"};
+}
+
+/// What such files say of activations, whose scales are made anew for each token here.
+bool is_about_fp8_activations(const std::string& name) {
+  return name.ends_with(".scale_input") || name.ends_with(".input_scale") || name == "scaled_fp8";
+}
+
+/// What quantize_rows() would give, without memory.
+Activation stand_in_fp8(const at::Tensor& like) {
+  const auto stand_in = [&](at::ScalarType dtype, const std::vector<int64_t>& shape) {
+    return like.is_meta() ? at::empty(shape, like.options().dtype(dtype))
+                          : at::zeros({}, like.options().dtype(dtype)).expand(shape);
+  };
+  return {stand_in(at::kFloat8_e4m3fn, like.sizes().vec()), stand_in(at::kFloat, {like.size(0), 1}),
+          like.scalar_type()};
 }
 
 void append_list(std::string& text, const char* kind, const std::vector<std::string>& names) {
@@ -64,15 +92,32 @@ at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format) {
   return is_stand_in(tensor) ? tensor : tensor.contiguous(format);
 }
 
-WeightReader::WeightReader(const Component& component, at::Device device, at::ScalarType dtype)
-    : component_(component), device_(device), dtype_(dtype), uploader_(device) {}
+WeightReader::WeightReader(const Component& component, at::Device device, WeightFormat format)
+    : component_(component), device_(device), format_(format), uploader_(device) {}
 
 at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64_t>& shape) {
-  return read_named(name, shape, dtype_);
+  return read_named(name, shape, format_.dtype);
 }
 
 at::Tensor WeightReader::read(const Parameter& parameter) {
-  const at::ScalarType dtype = parameter.fp32 ? at::kFloat : dtype_;
+  return read(parameter, parameter.fp32 ? at::kFloat : format_.dtype);
+}
+
+/// Here a tensor that was read becomes what the module holds.
+void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
+  if (!parameter.is_fp8(format_)) {
+    tensor = read(parameter);
+    return;
+  }
+  if (is_stored_fp8(parameter)) return load_stored_fp8(tensor, parameter);
+  // Random weights are drawn as without 8 bits: the same model, rounded.
+  const at::Tensor whole = read(parameter, component_.random_seed ? format_.dtype : at::kFloat);
+  const Activation rows = is_stand_in(whole) || whole.is_meta() ? stand_in_fp8(whole) : quantize_rows(whole);
+  tensor = rows.values;
+  *parameter.scale = rows.scale.view({parameter.shape[0]});
+}
+
+at::Tensor WeightReader::read(const Parameter& parameter, at::ScalarType dtype) {
   std::vector<at::Tensor> parts;
   for (const std::string& name : parameter.names) parts.push_back(read_named(name, parameter.stored, dtype));
   if (parts.size() == 1) return parts[0].view(parameter.shape);
@@ -89,61 +134,109 @@ void WeightReader::ignore_prefix(const std::string& prefix) {
   ignored_prefixes_.push_back(prefix);
 }
 
-at::Tensor WeightReader::read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype) {
-  if (component_.random_seed) return random_weight(name, shape, device_, dtype, *component_.random_seed);
+std::optional<WeightReader::Stored> WeightReader::find(const std::string& name, const std::vector<int64_t>& shape) {
   const bool first_time = used_.insert(name).second;
-  // One element seen as the whole shape: a wrong config must not cost memory before check_complete() reports it.
   const auto unusable = [&](std::vector<std::string>& list, const std::string& complaint) {
     if (first_time) list.push_back(complaint);
-    return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(shape);
+    return std::nullopt;
   };
   const auto found = component_.tensors.find(name);
   if (found == component_.tensors.end()) return unusable(missing_, in_quotes(name) + " " + text_of(shape));
-  const SafetensorsFile& file = *component_.files[found->second.first];
   const TensorEntry& entry = *found->second.second;
   if (entry.shape != shape)
     return unusable(misshaped_, in_quotes(name) + " is " + text_of(entry.shape) + ", expected " + text_of(shape));
   const auto stored = readable(entry.dtype);
   if (!stored)
     return unusable(misshaped_, in_quotes(name) + " is stored as " + std::string(models::name(entry.dtype)) +
-                                    ", not as F32, F16 or BF16");
-
-  if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
-  file.prefetch(entry);
-  if (const auto changed = component_.deltas.find(name); changed != component_.deltas.end()) {
-    at::Tensor weight = copied(file, entry, at::kFloat);
-    add(changed->second, weight);
-    return weight.to(dtype);
-  }
-  at::Tensor source = alias(file, entry, *stored);
-  const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
-  return device_.is_cpu() && *stored == dtype && aligned ? source : copied(file, entry, dtype);
+                                    ", not as F32, F16, BF16 or F8_E4M3");
+  return Stored{component_.files[found->second.first].get(), &entry, *stored};
 }
 
-at::Tensor WeightReader::copied(const SafetensorsFile& file, const TensorEntry& entry, at::ScalarType dtype) {
-  const at::ScalarType stored = *readable(entry.dtype);
-  // To a GPU the stored bytes travel and are converted there: converting first would make a second copy on the host.
-  at::Tensor result = device_.is_cpu() ? at::empty(entry.shape, dtype).copy_(alias(file, entry, stored))
-                                       : uploader_.upload(file.data(entry)).view(stored).view(entry.shape).to(dtype);
-  file.release(entry);
+/// On the device, and there converted: converting first would make a second copy on the host.
+at::Tensor WeightReader::bytes_as(const Stored& stored, at::ScalarType dtype) {
+  const auto& [file, entry, stored_dtype] = stored;
+  const at::Tensor source = alias(*file, *entry, stored_dtype);
+  const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry->dtype) == 0;
+  file->prefetch(*entry);
+  if (device_.is_cpu() && stored_dtype == dtype && aligned) return source;
+  at::Tensor result = device_.is_cpu()
+                          ? at::empty(entry->shape, dtype).copy_(source)
+                          : uploader_.upload(file->data(*entry)).view(stored_dtype).view(entry->shape).to(dtype);
+  file->release(*entry);
   return result;
 }
 
+at::Tensor WeightReader::read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype) {
+  if (component_.random_seed) return random_weight(name, shape, device_, dtype, *component_.random_seed);
+  const auto stored = find(name, shape);
+  // One element seen as the whole shape: a wrong config must not cost memory before check_complete() reports it.
+  if (!stored) return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(shape);
+  at::Tensor scales;
+  if (stored->dtype == at::kFloat8_e4m3fn) scales = row_scales(name, shape.empty() ? 1 : shape[0]);
+  if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
+  const auto changed = component_.deltas.find(name);
+  if (!scales.defined() && changed == component_.deltas.end()) return bytes_as(*stored, dtype);
+  at::Tensor weight = bytes_as(*stored, at::kFloat);
+  if (scales.defined()) weight = (weight.view({scales.numel(), -1}) * scales.unsqueeze(1)).view(shape);
+  if (changed != component_.deltas.end()) weight = with_deltas(std::move(weight), changed->second);
+  return weight.to(dtype);
+}
+
 /// In fp32, which `weight` is in: of many small changes bf16 would lose some.
-void WeightReader::add(const std::vector<WeightDelta>& deltas, at::Tensor& weight) {
+at::Tensor WeightReader::with_deltas(at::Tensor weight, const std::vector<WeightDelta>& deltas) {
   for (const WeightDelta& delta : deltas) {
-    const at::Tensor up = copied(*delta.file, *delta.up, at::kFloat);
-    if (delta.down == nullptr)
-      weight.add_(up, delta.scale);
-    else
-      weight.addmm_(up, copied(*delta.file, *delta.down, at::kFloat), 1, delta.scale);
+    const auto fp32 = [&](const TensorEntry& entry) {
+      return bytes_as({delta.file.get(), &entry, *readable(entry.dtype)}, at::kFloat);
+    };
+    const at::Tensor up = fp32(*delta.up);
+    weight = delta.down == nullptr ? weight.add(up, delta.scale) : weight.addmm(up, fp32(*delta.down), 1, delta.scale);
   }
+  return weight;
+}
+
+bool WeightReader::is_stored_fp8(const Parameter& parameter) const {
+  return !component_.random_seed && std::ranges::all_of(parameter.names, [&](const std::string& name) {
+    const auto found = component_.tensors.find(name);
+    return found != component_.tensors.end() && found->second.second->dtype == Dtype::f8_e4m3 &&
+           found->second.second->shape == parameter.stored && !component_.deltas.contains(name);
+  });
+}
+
+void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& parameter) {
+  const int64_t rows = parameter.shape[0] / static_cast<int64_t>(parameter.names.size());
+  std::vector<at::Tensor> values, scales;
+  for (const std::string& name : parameter.names) {
+    const auto stored = find(name, parameter.stored);
+    scales.push_back(row_scales(name, rows));
+    values.push_back(device_.is_meta()
+                         ? at::empty(parameter.stored, at::TensorOptions().dtype(at::kByte).device(device_))
+                         : bytes_as(*stored, at::kFloat8_e4m3fn).view(at::kByte));
+  }
+  tensor = at::cat(values).view(at::kFloat8_e4m3fn).view(parameter.shape);
+  *parameter.scale = at::cat(scales);
+}
+
+/// fp32 [rows], of a tensor that is stored as F8_E4M3.
+at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
+  const at::Tensor ones = at::ones({rows}, at::TensorOptions().dtype(at::kFloat).device(device_));
+  for (const std::string& place : scale_names(name)) {
+    const auto found = component_.tensors.find(place);
+    if (found == component_.tensors.end()) continue;
+    const std::vector<int64_t>& shape = found->second.second->shape;
+    const bool fits = shape.empty() || shape == std::vector<int64_t>{1} || shape == std::vector<int64_t>{rows} ||
+                      shape == std::vector<int64_t>{rows, 1};
+    const auto stored = find(place, fits ? shape : std::vector<int64_t>{rows});
+    if (!stored || device_.is_meta()) return ones;
+    return ones * bytes_as(*stored, at::kFloat).view({-1});
+  }
+  return ones;
 }
 
 void WeightReader::check_complete() const {
   std::vector<std::string> unexpected;
   for (const auto& [name, place] : component_.tensors) {
-    const bool ignored = std::any_of(ignored_prefixes_.begin(), ignored_prefixes_.end(),
+    const bool ignored = is_about_fp8_activations(name) ||
+                         std::any_of(ignored_prefixes_.begin(), ignored_prefixes_.end(),
                                      [&name = name](const std::string& prefix) { return name.starts_with(prefix); });
     if (!ignored && !used_.contains(name)) unexpected.push_back(in_quotes(name) + " " + text_of(place.second->shape));
   }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,18 +24,24 @@ at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format);
 /// as empty placeholders of the asked shape and are remembered, so that one error can list them all.
 class WeightReader {
  public:
-  /// Tensors come back on `device` in `dtype` (converted from fp32, fp16 or bf16 while they are copied; no second host
-  /// copy), the component's deltas added in fp32 before. On a CPU a tensor that is stored in `dtype` and not changed is
-  /// the file's mapping itself: read-only memory, kept alive by the tensor. Random weights are made on the device
-  /// (random_weights.h). On the meta device nothing is read but the headers: what a check of names and shapes needs.
-  /// `component` must outlive this.
-  WeightReader(const Component& component, at::Device device, at::ScalarType dtype);
+  /// Tensors come back on `device` in the format's dtype (converted from fp32, fp16 or bf16 while they are copied; no
+  /// second host copy), the component's deltas added in fp32 before. On a CPU a tensor that is stored in that dtype and
+  /// not changed is the file's mapping itself: read-only memory, kept alive by the tensor. Random weights are made on
+  /// the device (random_weights.h). On the meta device nothing is read but the headers: what a check of names and
+  /// shapes needs. `component` must outlive this.
+  ///
+  /// NAME.weight may be stored as F8_E4M3, its scale beside it as NAME.weight_scale (one for all, or one a row) or
+  /// NAME.scale_weight (one for all), or without a scale, which is 1 then.
+  WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
+  /// In fp32 or the format's dtype.
   at::Tensor read(const Parameter& parameter);
+  /// As the format says: what is in 8 bits has its scales at parameter.scale.
+  void load(at::Tensor& tensor, const Parameter& parameter);
   /// Fills in what a module lists. Refers to this.
   Visit loads() {
-    return [this](at::Tensor& tensor, const Parameter& parameter) { tensor = read(parameter); };
+    return [this](at::Tensor& tensor, const Parameter& parameter) { load(tensor, parameter); };
   }
   bool contains(const std::string& name) const;
   /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
@@ -44,17 +51,29 @@ class WeightReader {
   void check_complete() const;
 
   at::Device device() const { return device_; }
-  at::ScalarType dtype() const { return dtype_; }
+  at::ScalarType dtype() const { return format_.dtype; }
 
  private:
+  /// Where a tensor lies, in a dtype that can be read.
+  struct Stored {
+    const SafetensorsFile* file;
+    const TensorEntry* entry;
+    at::ScalarType dtype;
+  };
+
+  at::Tensor read(const Parameter& parameter, at::ScalarType dtype);
   at::Tensor read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype);
-  /// On the device.
-  at::Tensor copied(const SafetensorsFile& file, const TensorEntry& entry, at::ScalarType dtype);
-  void add(const std::vector<WeightDelta>& deltas, at::Tensor& weight);
+  /// Nothing, after a note for check_complete(), where it is missing or does not fit.
+  std::optional<Stored> find(const std::string& name, const std::vector<int64_t>& shape);
+  at::Tensor bytes_as(const Stored& stored, at::ScalarType dtype);
+  bool is_stored_fp8(const Parameter& parameter) const;
+  void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
+  at::Tensor row_scales(const std::string& name, int64_t rows);
+  at::Tensor with_deltas(at::Tensor weight, const std::vector<WeightDelta>& deltas);
 
   const Component& component_;
   at::Device device_;
-  at::ScalarType dtype_;
+  WeightFormat format_;
   Uploader uploader_;
   std::set<std::string> used_;
   std::vector<std::string> ignored_prefixes_;

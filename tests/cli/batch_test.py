@@ -234,14 +234,15 @@ class PromptSets(BatchTest):
 
     def test_rows_with_models_of_their_own_take_turns(self):
         other = self.copy_of_the_model()
-        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': str(other)}) + '\n{"prompt": "a", "dtype": "bf16"}\n{"prompt": "a", "model": "nowhere"}\n{"prompt": "a", "vae_dtype": "bf16"}\n')
+        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'model': str(other)}) + '\n{"prompt": "a", "dtype": "bf16"}\n{"prompt": "a", "model": "nowhere"}\n{"prompt": "a", "vae_dtype": "bf16"}\n{"prompt": "a", "weights": "fp8"}\n')
         result = self.batch(file, 'out', '--steps', '2')
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn('nowhere', result.stderr)
         lines = {line['row']: line for line in self.manifest()}
-        self.assertEqual([lines[row]['state'] for row in range(4)], ['done', 'done', 'failed', 'done'])
+        self.assertEqual([lines[row]['state'] for row in range(5)], ['done', 'done', 'failed', 'done', 'done'])
         self.assertEqual([lines[row]['recipe']['dtype'] for row in (0, 1, 3)], ['fp32', 'bf16', 'fp32'])
         self.assertEqual(lines[3]['recipe'].get('vae_dtype'), 'bf16')
+        self.assertEqual([lines[row]['recipe'].get('weights') for row in (0, 1, 3, 4)], [None, None, None, 'fp8'])
 
     def model_of_mixed_up_weights(self):
         """A copy of the model that opens, but whose decoder's file holds the text encoder's tensors."""

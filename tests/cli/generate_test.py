@@ -35,6 +35,20 @@ class Generate(CommandLineTest):
         self.assertEqual(again['recipe'], recipes[1])
         self.assertEqual((self.folder / 'c.gif').read_bytes(), (self.folder / 'd.gif').read_bytes())
 
+    def test_weights_in_eight_bits_change_the_video_little_and_are_in_the_recipe(self):
+        usual = self.frames('a.safetensors', '--attention', 'full')
+        recipe = self.report('-o', 'a.gif', '--attention', 'full')['recipe']
+        seen = []
+        for name, options in (('b', {'weights': 'fp8'}), ('c', {'text_weights': 'fp8'}), ('d', {'weights': 'fp8', 'text_weights': 'fp8'})):
+            given = [word for key, value in options.items() for word in ('--' + key.replace('_', '-'), value)]
+            frames = self.frames(name + '.safetensors', '--attention', 'full', *given)
+            self.assertNotIn(frames, [usual, *seen])
+            self.assertLess(sum(abs(a - b) for a, b in zip(usual, frames)) / len(frames), 0.03)
+            seen.append(frames)
+            self.assertEqual(self.report('-o', name + '.gif', '--attention', 'full', *given)['recipe'], recipe | options)
+        self.report('--from', 'd.gif', '-o', 'e.gif')
+        self.assertEqual((self.folder / 'd.gif').read_bytes(), (self.folder / 'e.gif').read_bytes())
+
     def test_options_change_the_video(self):
         usual = self.frames('a.safetensors', '--attention', 'full')
         for i, changed in enumerate((['--steps', 3], ['--cfg-scale', 2], ['--dynamic-cfg'], ['--scheduler', FAMILY.samplers[1]],

@@ -27,6 +27,18 @@ class BenchQuality(CommandLineTest):
     def report(self, *arguments, **options):
         return json.loads(self.succeed(self.bench('--json', *arguments, **options)).stdout)
 
+    def test_weights_in_eight_bits_are_compared_with_those_of_the_run(self):
+        exact, reduced = ([*SMALL, *METHOD, '--topk', '1', '--no-rel-l1', '--timed-steps', 0, *weights] for weights in ([], ['--weights', 'fp8']))
+        self.assertNotIn('with_weights', self.report(*exact)['full'])
+        report = self.report(*reduced)
+        figures = report['full']['with_weights']
+        self.assertTrue(15 < figures['psnr_lowest'] <= figures['psnr'] < 60, figures)
+        self.assertAlmostEqual(report['rows'][0]['psnr'], figures['psnr'], delta=0.1)  # every block is kept
+        self.assertEqual(report['settings']['weights'], 'fp8')
+        text = self.succeed(self.bench(*reduced)).stdout
+        self.assertIn('with these weights PSNR', text)
+        self.assertIn('weights in fp8', text)
+
     def test_fewer_blocks_are_further_from_full_attention(self):
         report = self.report('--device', 'cpu', '-m', TINY, '--size', '128x128', '--frames', 9, '--steps', 2, '--limit', 1, '--threads', 2, '--quiet', *METHOD, '--topk', '1,0.5,0.2')
         self.assertEqual((report['command'], report['exit']['code'], report['settings']['tokens']), ('bench quality', 0, 3 * 8 * 8 + 32))

@@ -146,6 +146,20 @@ TEST_F(T5Parity, Fp16InfinitiesAreClampedAsTransformersClampsThem) {
   EXPECT_TRUE(close_to(hidden, golden_["fp16.clamped_hidden"], 2e-3));
 }
 
+TEST_F(T5Parity, EightBitWeightsErrByLittleInEveryDtype) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const T5Encoder encoder = T5Encoder::load(open_component(kData / "t5"), at::kCPU, {dtype, /*in_fp8=*/true});
+    EXPECT_TRUE(encoder.layers[0].wo.is_fp8());
+    EXPECT_FALSE(encoder.shared.scalar_type() == at::kFloat8_e4m3fn);
+    EXPECT_LT(encoder.weight_bytes(), load(dtype).weight_bytes());
+    const at::Tensor hidden = encoder.forward(golden_["ids"]).to(at::kFloat), exact = golden_["fp32.hidden"];
+    const double error = ((hidden - exact).abs().sum() / exact.abs().sum()).item<double>();
+    RecordProperty(c10::toString(dtype), std::to_string(error));
+    EXPECT_GT(error, 1e-3);
+    EXPECT_LT(error, 0.06) << dtype;
+  }
+}
+
 TEST_F(T5Parity, PositionBucketsMatchForSeveralSizes) {
   constexpr int64_t kLength = 400;
   for (const auto& [buckets, distance] :

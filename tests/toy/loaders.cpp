@@ -37,10 +37,10 @@ class ToyVae final : public VaeDecoder {
   Linear block_;
 };
 
-std::unique_ptr<Denoiser> load_toy_dit(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<Denoiser> load_toy_dit(const Component& component, at::Device device, WeightFormat format,
                                        bool offload) {
   const ToyConfig config = parse_toy_config(component.config, component.config_file);
-  return load_denoiser(std::make_unique<ToyDit>(config), component, device, dtype, offload);
+  return load_denoiser(std::make_unique<ToyDit>(config), component, device, format, offload);
 }
 
 std::unique_ptr<VaeDecoder> load_toy_vae(const Component& component, at::Device device, at::ScalarType dtype) {

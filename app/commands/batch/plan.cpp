@@ -161,8 +161,9 @@ std::vector<Video> plan_rows(const std::vector<PromptRow>& rows, const SetSettin
 std::string pipeline_key(const Video& row) {
   const RunOptions& run = row.options.run;
   if (row.failure) return {};
-  return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + run.vae_dtype + "\n" +
-         (run.offload ? "offload" : "") + "\n" + models::text_of(run.loras, /*whole_paths=*/true);
+  return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + run.vae_dtype + "\n" + run.weights + "\n" +
+         run.text_weights + "\n" + (run.offload ? "offload" : "") + "\n" +
+         models::text_of(run.loras, /*whole_paths=*/true);
 }
 
 std::string name_of(const Video& row) {

@@ -34,8 +34,8 @@ struct SetSettings {
 std::vector<Video> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
                              const Share& share);
 
-/// What only one pipeline at a time can serve: model, LoRAs, device, dtypes and offload. Rows that are bad already
-/// share one.
+/// What only one pipeline at a time can serve: model, LoRAs, device, dtypes, weights and offload. Rows that are bad
+/// already share one.
 std::string pipeline_key(const Video& row);
 
 /// Its name in the folder.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "app/measure/quality.h"
 #include "app/measure/timing.h"
 #include "app/measure/whole_videos.h"
 
@@ -47,8 +46,8 @@ at::Tensor on_host(const at::Tensor& latents) {
 }  // namespace
 
 QualityRuns::QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-                         RunProgress& progress, const Judge* judge)
-    : plan_(plan), settings_(settings), pipeline_(pipeline), progress_(progress), judge_(judge) {
+                         models::Pipeline& reference, RunProgress& progress, const Judge* judge)
+    : plan_(plan), settings_(settings), side_{pipeline}, reference_{reference}, progress_(progress), judge_(judge) {
   for (const Combination& combination : plan.grid.combinations) entries_.emplace_back().row.combination = combination;
 }
 
@@ -63,17 +62,24 @@ void QualityRuns::encode_prompts() {
   const auto prompts = static_cast<int64_t>(plan_.prompts.size());
   std::vector<models::GenerateRequest> requests;
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) requests.push_back(plan_.request_of(prompt));
-  texts_ = encode_texts(pipeline_, requests, progress_, [&](int64_t done) { progress_.round(done, prompts); });
+  const auto encode = [&](models::Pipeline& pipeline) {
+    return encode_texts(pipeline, requests, progress_, [&](int64_t done) { progress_.round(done, prompts); });
+  };
+  side_.texts = encode(side_.pipeline);
+  reference_.texts = reduces_weights() ? encode(reference_.pipeline) : side_.texts;
 }
 
-std::unique_ptr<models::Denoising> QualityRuns::start(const models::GenerateRequest& request, size_t prompt) {
-  return pipeline_.start_denoising(request, settings_, texts_[prompt].to(pipeline_.device()));
+std::unique_ptr<models::Denoising> QualityRuns::start(const Side& side, const models::GenerateRequest& request,
+                                                      size_t prompt) {
+  return side.pipeline.start_denoising(request, settings_, side.texts[prompt].to(side.pipeline.device()));
 }
 
-std::unique_ptr<models::Denoising> QualityRuns::run(const models::GenerateRequest& request, size_t prompt) {
-  const auto videos = static_cast<int64_t>(plan_.prompts.size() * (1 + entries_.size()));
+std::unique_ptr<models::Denoising> QualityRuns::run(const Side& side, const models::GenerateRequest& request,
+                                                    size_t prompt) {
+  const size_t each = entries_.size() + (reduces_weights() ? 2 : 1);
+  const auto videos = static_cast<int64_t>(plan_.prompts.size() * each);
   const int64_t before = videos_++ * settings_.num_inference_steps;
-  auto denoising = start(request, prompt);
+  auto denoising = start(side, request, prompt);
   while (!denoising->finished()) {
     progress_.round(before + denoising->done(), videos * settings_.num_inference_steps);
     denoising->step();
@@ -83,7 +89,7 @@ std::unique_ptr<models::Denoising> QualityRuns::run(const models::GenerateReques
 
 void QualityRuns::run(Entry& entry, size_t prompt) {
   const attention::Mode mode = plan_.check ? attention::Mode::check : attention::Mode::sparse;
-  const auto denoising = run(plan_.request_of(prompt, entry.row.combination, mode), prompt);
+  const auto denoising = run(side_, plan_.request_of(prompt, entry.row.combination, mode), prompt);
   const models::AttentionRun& attention = denoising->attention();
   entry.row.prompts.push_back(figures_of(plan_.prompts[prompt], attention));
   entry.row.kernel = attention.kernel;
@@ -94,7 +100,8 @@ void QualityRuns::run(Entry& entry, size_t prompt) {
 void QualityRuns::denoise() {
   progress_.stage("denoise");
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    full_.push_back(on_host(run(plan_.request_of(prompt), prompt)->latents()));
+    reference_.full.push_back(on_host(run(reference_, plan_.request_of(prompt), prompt)->latents()));
+    if (reduces_weights()) side_.full.push_back(on_host(run(side_, plan_.request_of(prompt), prompt)->latents()));
     for (Entry& entry : entries_) {
       const std::string failure = entry.failed ? "" : failure_of([&] { run(entry, prompt); });
       if (failure.empty()) continue;
@@ -136,9 +143,9 @@ void QualityRuns::time_steps() {
     progress_.round(round + 1, rounds + 1);
     for (Turns& turns : all) {
       progress_.stop_if_interrupted();
-      if (round <= 0) turns.denoising = start(turns.request, 0);
+      if (round <= 0) turns.denoising = start(turns.row == nullptr ? reference_ : side_, turns.request, 0);
       turns.denoising->load_expert();  // no part of the step
-      const double taken = milliseconds_of(pipeline_.device(), [&] { turns.denoising->step(); });
+      const double taken = milliseconds_of(side_.pipeline.device(), [&] { turns.denoising->step(); });
       if (round >= 0) turns.milliseconds.push_back(taken);
     }
   }
@@ -158,7 +165,7 @@ at::Tensor QualityRuns::decode(const at::Tensor& latents, const std::string& nam
   progress_.stop_if_interrupted();
   models::GenerateObserver observer;
   observer.decode = [this](int64_t, int64_t) { progress_.stop_if_interrupted(); };
-  const at::Tensor frames = pipeline_.decode(latents, plan_.run.vae_tiling, observer).frames;
+  const at::Tensor frames = side_.pipeline.decode(latents, plan_.run.vae_tiling, observer).frames;
   if (prompt == 0 && !plan_.pictures.empty()) pictures_.push_back({.name = name, .frames = some_frames(frames)});
   return frames;
 }
@@ -170,17 +177,23 @@ std::optional<Verdict> QualityRuns::judge(const at::Tensor& frames, size_t promp
 
 void QualityRuns::compare() {
   progress_.stage("decode");
-  pipeline_.release_transformer();  // the decoder has its memory, the same for all videos
-  pipeline_.load_vae();
+  reference_.pipeline.release_transformer();
+  side_.pipeline.release_transformer();  // the decoder has its memory, the same for all videos
+  side_.pipeline.load_vae();
   if (judge_ != nullptr) full_verdicts_.emplace();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
-    const at::Tensor reference = decode(full_[prompt], "full", prompt);
+    const at::Tensor reference = decode(reference_.full[prompt], "full", prompt);
+    const auto nearness_of = [&](const at::Tensor& frames) {
+      return nearness(frames, reference, side_.pipeline.device());
+    };
+    if (reduces_weights())
+      full_with_weights_.push_back(nearness_of(decode(side_.full[prompt], "full, weights reduced", prompt)));
     if (const auto verdict = judge(reference, prompt)) full_verdicts_->add(*verdict);
     for (Entry& entry : entries_) {
       if (entry.failed) continue;
       const at::Tensor frames = decode(entry.latents[prompt], entry.row.combination.name(), prompt);
-      const Nearness near = nearness(frames, reference, pipeline_.device());
+      const Nearness near = nearness_of(frames);
       PromptFigures& figures = entry.row.prompts[prompt];
       figures.psnr = near.psnr;
       figures.ssim = near.ssim;

@@ -9,6 +9,7 @@
 
 #include "app/commands/bench/quality_plan.h"
 #include "app/commands/bench/quality_rows.h"
+#include "app/measure/quality.h"
 #include "app/measure/run_progress.h"
 #include "models/denoising.h"
 
@@ -22,9 +23,10 @@ struct Picture {
 
 class QualityRuns {
  public:
-  /// `settings`: what the plan's request resolved to. `judge`: null where nobody judges.
+  /// `settings`: what the plan's request resolved to. `reference`: makes the videos by full attention that all others
+  /// are compared with; the same pipeline, or one whose weights are not reduced. `judge`: null where nobody judges.
   QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-              RunProgress& progress, const Judge* judge);
+              models::Pipeline& reference, RunProgress& progress, const Judge* judge);
 
   void encode_prompts();
   /// For each prompt by full attention and by every combination, from one noise. What a combination cannot do becomes
@@ -39,6 +41,8 @@ class QualityRuns {
   /// Of full attention's videos.
   const std::optional<VerdictCount>& full_verdicts() const { return full_verdicts_; }
   const std::optional<double>& full_step_ms() const { return full_step_ms_; }
+  /// Of full attention with reduced weights, a prompt each; empty where the reference has the same weights.
+  const std::vector<Nearness>& full_with_weights() const { return full_with_weights_; }
   const std::vector<Picture>& pictures() const { return pictures_; }
 
  private:
@@ -49,9 +53,16 @@ class QualityRuns {
     bool failed = false;
   };
   struct Turns;
+  /// A pipeline, and what it made of the prompts.
+  struct Side {
+    models::Pipeline& pipeline;
+    std::vector<at::Tensor> texts = {};  // CPU, one a prompt
+    std::vector<at::Tensor> full = {};   // latents by full attention, one a prompt
+  };
 
-  std::unique_ptr<models::Denoising> start(const models::GenerateRequest& request, size_t prompt);
-  std::unique_ptr<models::Denoising> run(const models::GenerateRequest& request, size_t prompt);
+  std::unique_ptr<models::Denoising> start(const Side& side, const models::GenerateRequest& request, size_t prompt);
+  std::unique_ptr<models::Denoising> run(const Side& side, const models::GenerateRequest& request, size_t prompt);
+  bool reduces_weights() const { return &side_.pipeline != &reference_.pipeline; }
   void run(Entry& entry, size_t prompt);
   int64_t rounds_to_time() const;
   at::Tensor decode(const at::Tensor& latents, const std::string& name, size_t prompt);
@@ -59,13 +70,12 @@ class QualityRuns {
 
   const QualityPlan& plan_;
   models::GenerateSettings settings_;
-  models::Pipeline& pipeline_;
+  Side side_, reference_;  // the same pipeline, or two
   RunProgress& progress_;
   const Judge* judge_;
-  int64_t videos_ = 0;             // begun
-  std::vector<at::Tensor> texts_;  // CPU, one a prompt
-  std::vector<at::Tensor> full_;   // latents, one a prompt
-  std::vector<Entry> entries_;     // one a combination
+  int64_t videos_ = 0;          // begun
+  std::vector<Entry> entries_;  // one a combination
+  std::vector<Nearness> full_with_weights_;
   std::optional<VerdictCount> full_verdicts_;
   std::optional<double> full_step_ms_;
   std::vector<Picture> pictures_;

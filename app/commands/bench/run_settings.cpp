@@ -25,6 +25,8 @@ nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest
   const double tokens = models::token_count(spec, settings.latent, settings.max_sequence_length);
   return {{"model", run.model_name},
           {"dtype", models::dtype_name(pipeline.dtype())},
+          {"weights", run.weights},
+          {"text_weights", run.text_weights},
           {"width", settings.width},
           {"height", settings.height},
           {"frames", settings.num_frames},
@@ -47,9 +49,10 @@ std::string run_summary(const nlohmann::json& machine, const nlohmann::json& set
   const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };
   std::string text = machine.at("name").get<std::string>();
   if (machine.at("device") == "cpu") text += ", " + counted(machine.at("threads").get<int>(), "thread");
-  return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() + ", " +
-         counted(settings.at("frames").get<int64_t>(), "frame") + " of " + number("width") + "x" + number("height") +
-         " (" + number("tokens") + " tokens, guidance batch " + number("batch") + "), " +
+  const std::string weights = settings.at("weights") == "fp8" ? ", weights in fp8" : "";
+  return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() +
+         weights + ", " + counted(settings.at("frames").get<int64_t>(), "frame") + " of " + number("width") + "x" +
+         number("height") + " (" + number("tokens") + " tokens, guidance batch " + number("batch") + "), " +
          counted(settings.at("steps").get<int64_t>(), "step") + ", seed " + number("seed");
 }
 

@@ -12,7 +12,8 @@ namespace sparsereel::models::cuda {
 using attention::cuda::Element;
 using attention::cuda::Stream;
 
-constexpr int kMaxNormChannels = 5120;  // what a warp holds of a row in registers
+constexpr int kMaxNormChannels = 5120;       // what a warp holds of a row in registers
+constexpr int kMaxQuantizeChannels = 16384;  // and what a block does
 
 /// [batch, tokens, channels] with contiguous channels, a multiple of 8; strides in elements. Rows start on 16 bytes.
 struct Rows {
@@ -43,6 +44,7 @@ struct NormModulate {
   Rows residual{};
   Rows update{};  // null: none
   Rows out{};
+  float* out_scale = nullptr;    // [batch, tokens]: out, rounded to Element, becomes e4m3 with these scales; null: not
   const void* weight = nullptr;  // Element [channels]; null: ones
   const void* bias = nullptr;    // null: zeros
   float eps = 0;
@@ -50,6 +52,19 @@ struct NormModulate {
 };
 
 const char* norm_modulate(const NormModulate& p, Stream stream);
+
+/// Rows to e4m3 (layers/e4m3.h): scale = largest / 448, out = x / scale.
+struct QuantizeRows {
+  int64_t rows = 0;
+  int channels = 0;  // a multiple of 8, at most kMaxQuantizeChannels
+  Element element = Element::bf16;
+  bool gelu = false;        // of gelu(x), by the tanh approximation and rounded to Element
+  const void* x = nullptr;  // Element [rows, channels], on 16 bytes
+  void* out = nullptr;      // e4m3 [rows, channels]
+  float* scale = nullptr;   // [rows]
+};
+
+const char* quantize_rows(const QuantizeRows& p, Stream stream);
 
 /// residual += gate * update.
 struct AddGated {

@@ -6,18 +6,18 @@
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "attention/cuda/warp.cuh"
+#include "models/layers/cuda/e4m3.cuh"
 #include "models/layers/cuda/launch.h"
 
 namespace sparsereel::models::cuda {
 namespace {
 
-using attention::cuda::kLaneElements;
 using attention::cuda::load_packed;
 using attention::cuda::pack;
-using attention::cuda::Packed;
 using attention::cuda::store_packed;
 using attention::cuda::to_float;
 using attention::cuda::unpack;
+using attention::cuda::warp_max;
 using attention::cuda::warp_sum;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
@@ -112,7 +112,7 @@ class Row {
     }
   }
 
-  __device__ void write_normalised(float eps, T* to) {
+  __device__ void normalise(float eps) {
     const float size = static_cast<float>(channels_);
     float sum = 0;
     for_each([&](float x) { sum += x; });
@@ -132,8 +132,28 @@ class Row {
       vectors_.read(kShift, i, lane(), shift);
 #pragma unroll
       for (int j = 0; j < kLaneElements; ++j) x[j] = (x[j] - mean) * inverse * scale[j] + shift[j];
-      store_packed(to + column(i), pack<T>(x));
+      x_[i] = pack<T>(x);
     }
+  }
+
+  __device__ void write(T* to) const {
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      if (holds(i)) store_packed(to + column(i), x_[i]);
+    }
+  }
+
+  __device__ void write_e4m3(uint8_t* to, float* to_scale) {
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) most = fmaxf(most, largest_of(x_[i]));
+    const float scale = e4m3_scale(warp_max(most)), inverse = __frcp_rn(scale);
+    forget_unpacked();
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      if (holds(i)) store_e4m3(to + column(i), x_[i], inverse);
+    }
+    if (lane() == 0) *to_scale = scale;
   }
 
  private:
@@ -207,7 +227,11 @@ __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates))
     Row<T, kChunks, kUpdates> values(p.channels, vectors);
     values.load(residual);
     if constexpr (kUpdates) values.add(row_of<T>(p.update, range.batch, row), residual);
-    values.write_normalised(p.eps, row_of<T>(p.out, range.batch, row));
+    values.normalise(p.eps);
+    if (p.out_scale == nullptr)
+      values.write(row_of<T>(p.out, range.batch, row));
+    else
+      values.write_e4m3(row_of<uint8_t>(p.out, range.batch, row), p.out_scale + range.batch * p.tokens + row);
   }
 }
 

@@ -43,7 +43,7 @@ at::Tensor self_attention(const T5Layer& layer, const at::Tensor& x, const at::T
 
 at::Tensor feed_forward(const T5Layer& layer, const at::Tensor& x) {
   const at::Tensor gated = linear_gelu_tanh(x, layer.wi_0) * linear(x, layer.wi_1);
-  return linear(gated.to(layer.wo.weight.scalar_type()), layer.wo);
+  return linear(gated.scalar_type() == at::kHalf ? gated.to(at::kFloat) : gated, layer.wo);
 }
 
 void list_relative_bias(at::Tensor& bias, const Visit& visit, const std::string& layer, const T5Config& config) {
@@ -107,24 +107,27 @@ at::Tensor relative_position_buckets(int64_t length, int64_t num_buckets, int64_
 void T5Layer::weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype) {
   const int64_t inner = config.num_heads * config.d_kv, model = config.d_model;
   const std::string attention = name + ".layer.0.", feed_forward = name + ".layer.1.";
+  const Visit matrices = in_fp8(visit);
   list_norm(attention_norm, visit, attention + "layer_norm", config);
   if (config.bias_per_layer) list_relative_bias(relative_bias, visit, name, config);
-  q.weights(visit, attention + "SelfAttention.q", inner, model, false);
-  k.weights(visit, attention + "SelfAttention.k", inner, model, false);
-  v.weights(visit, attention + "SelfAttention.v", inner, model, false);
-  attention_out.weights(visit, attention + "SelfAttention.o", model, inner, false);
+  q.weights(matrices, attention + "SelfAttention.q", inner, model, false);
+  k.weights(matrices, attention + "SelfAttention.k", inner, model, false);
+  v.weights(matrices, attention + "SelfAttention.v", inner, model, false);
+  attention_out.weights(matrices, attention + "SelfAttention.o", model, inner, false);
   list_norm(feed_forward_norm, visit, feed_forward + "layer_norm", config);
-  wi_0.weights(visit, feed_forward + "DenseReluDense.wi_0", config.d_ff, model, false);
-  wi_1.weights(visit, feed_forward + "DenseReluDense.wi_1", config.d_ff, model, false);
-  visit(wo.weight, parameter(feed_forward + "DenseReluDense.wo.weight", {model, config.d_ff}, dtype == at::kHalf));
+  wi_0.weights(matrices, feed_forward + "DenseReluDense.wi_0", config.d_ff, model, false);
+  wi_1.weights(matrices, feed_forward + "DenseReluDense.wi_1", config.d_ff, model, false);
+  wo.weights(dtype == at::kHalf ? in_fp32(matrices) : matrices, feed_forward + "DenseReluDense.wo", model, config.d_ff,
+             false);
 }
 
-T5Encoder T5Encoder::load(const Component& component, at::Device device, at::ScalarType dtype, Residence residence) {
-  const auto reader = std::make_shared<WeightReader>(component, device, dtype);
+T5Encoder T5Encoder::load(const Component& component, at::Device device, WeightFormat format, Residence residence) {
+  const auto reader = std::make_shared<WeightReader>(component, device, format);
   T5Encoder encoder;
   encoder.config = parse_t5_config(component.config, component.config_file);
+  encoder.fp8 = format.fp8;
   list_ends(encoder, reader->loads(), embedding_name(*reader));
-  encoder.layer_weights = load_layers(reader, list_layers(encoder, dtype), residence);
+  encoder.layer_weights = load_layers(reader, list_layers(encoder, format.dtype), residence);
   if (residence != Residence::file) reader->check_complete();
   return encoder;
 }
@@ -150,16 +153,16 @@ at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
   return rms_norm(x, final_norm, config.layer_norm_epsilon);
 }
 
-std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, WeightFormat format,
                                              Residence residence) {
-  return std::make_unique<T5Encoder>(T5Encoder::load(component, device, dtype, residence));
+  return std::make_unique<T5Encoder>(T5Encoder::load(component, device, format, residence));
 }
 
-uint64_t T5Encoder::weight_bytes(const T5Config& config, at::ScalarType dtype) {
+uint64_t T5Encoder::weight_bytes(const T5Config& config, WeightFormat format) {
   T5Encoder encoder;
   encoder.config = config;
-  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { list_ends(encoder, visit, kShared); }), dtype);
-  for (const Slots& layer : list_layers(encoder, dtype)) bytes += bytes_of(layer, dtype);
+  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { list_ends(encoder, visit, kShared); }), format);
+  for (const Slots& layer : list_layers(encoder, format.dtype)) bytes += bytes_of(layer, format);
   return bytes;
 }
 

@@ -23,7 +23,7 @@ struct T5Layer {
   Linear attention_out;      // [d_model, heads * d_kv]
   Norm feed_forward_norm;
   Linear wi_0, wi_1;  // [d_ff, d_model]: the GELU gate, and what it gates
-  Linear wo;          // [d_model, d_ff]; fp32 where the rest is fp16, whose range it would leave
+  Linear wo;          // [d_model, d_ff]; fp32, or its product is, where the rest is fp16, whose range it would leave
 
   /// `name`: the layer's, "encoder.block.0".
   void weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype);
@@ -36,25 +36,26 @@ struct T5Encoder : TextEncoder {
   std::vector<T5Layer> layers;
   Norm final_norm;                              // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // brings those of `layers`
+  bool fp8 = false;                             // so are the layers' matrices
 
   /// Throws Error naming config.json's field, or listing every weight that does not fit. With Residence::file, for an
   /// encoder that is used once and need not or cannot be kept, forward() reads the layers and lists; the component must
   /// then outlive the encoder.
-  static T5Encoder load(const Component& component, at::Device device, at::ScalarType dtype,
+  static T5Encoder load(const Component& component, at::Device device, WeightFormat format,
                         Residence residence = Residence::device);
 
   /// ids int64 [B, L] -> hidden states [B, L, d_model] in the weights' dtype. No padding mask: padding is attended
   /// to like text, so who wants it masked gives the real tokens only. Throws Error on ids beyond vocab_size.
   at::Tensor forward(const at::Tensor& ids) const override;
   int64_t vocab_size() const override { return config.vocab_size; }
-  uint64_t weight_bytes() const override { return weight_bytes(config, shared.scalar_type()); }
+  uint64_t weight_bytes() const override { return weight_bytes(config, {shared.scalar_type(), fp8}); }
 
-  /// Of all weights in this dtype.
-  static uint64_t weight_bytes(const T5Config& config, at::ScalarType dtype);
+  /// Of all weights in this format.
+  static uint64_t weight_bytes(const T5Config& config, WeightFormat format);
 };
 
 /// T5Encoder::load() for the table of loaders.
-std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, at::ScalarType dtype,
+std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, WeightFormat format,
                                              Residence residence);
 
 /// Bucket of each (query, key) distance, int64 [length, length]: half of the buckets for keys behind, half for keys

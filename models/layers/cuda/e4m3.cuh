@@ -1,0 +1,46 @@
+// A thread's eight elements of a row to e4m3.
+#pragma once
+
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+#include "attention/cuda/packed.cuh"
+#include "models/layers/e4m3.h"
+
+namespace sparsereel::models::cuda {
+
+using attention::cuda::kLaneElements;
+using attention::cuda::Packed;
+
+/// The same bits as quantize_rows() in layers/fp8.cpp.
+__device__ inline float e4m3_scale(float largest) {
+  return __fmul_rn(fmaxf(largest, kLeastE4m3Row), 1 / kE4m3Most);
+}
+
+template <typename T>
+__device__ inline float largest_of(const Packed<T>& x) {
+  float values[kLaneElements], most = 0;
+  attention::cuda::unpack(x, values);
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) most = fmaxf(most, fabsf(values[i]));
+  return most;
+}
+
+/// to starts on 8 bytes. A NaN stays one.
+template <typename T>
+__device__ inline void store_e4m3(uint8_t* to, const Packed<T>& x, float inverse_scale) {
+  float values[kLaneElements];
+  attention::cuda::unpack(x, values);
+  __nv_fp8x2_storage_t pair[kLaneElements / 2];
+#pragma unroll
+  for (int i = 0; i < kLaneElements; i += 2) {
+    pair[i / 2] = __nv_cvt_float2_to_fp8x2(
+        make_float2(__fmul_rn(values[i], inverse_scale), __fmul_rn(values[i + 1], inverse_scale)), __NV_SATFINITE,
+        __NV_E4M3);
+  }
+  *reinterpret_cast<uint2*>(to) =
+      make_uint2(pair[0] | static_cast<uint32_t>(pair[1]) << 16, pair[2] | static_cast<uint32_t>(pair[3]) << 16);
+}
+
+}  // namespace sparsereel::models::cuda

@@ -1,0 +1,95 @@
+// Rows to e4m3 in one pass, the row in registers: a warp takes a short one, a block a long one.
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/warp.cuh"
+#include "models/layers/cuda/e4m3.cuh"
+#include "models/layers/cuda/launch.h"
+
+namespace sparsereel::models::cuda {
+namespace {
+
+using attention::cuda::load_packed;
+using attention::cuda::pack;
+using attention::cuda::unpack;
+using attention::cuda::warp_max;
+
+constexpr int kThreads = 256, kBlockWarps = kThreads / 32;
+
+/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as x times a logistic function: one exponential.
+template <typename T>
+__device__ Packed<T> gelu(const Packed<T>& packed) {
+  float x[kLaneElements];
+  unpack(packed, x);
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i) {
+    const float u = 1.5957691216F * x[i] * (1 + 0.044715F * x[i] * x[i]);
+    x[i] = __fdividef(x[i], 1 + __expf(-u));
+  }
+  return pack<T>(x);
+}
+
+/// The largest of what all threads of a block hold, in each of them.
+__device__ float block_max(float x) {
+  __shared__ float of_warps[kBlockWarps];
+  x = warp_max(x);
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  return warp_max(of_warps[threadIdx.x % kBlockWarps]);
+}
+
+/// A row is taken by kWarps warps, one or the block's; a thread holds kPacks times eight of its elements.
+template <typename T, int kWarps, int kPacks>
+__global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_constant__ QuantizeRows p) {
+  constexpr int row_threads = 32 * kWarps;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / row_threads) + threadIdx.x / row_threads;
+  if (row >= p.rows) return;  // whole warps, and no block of which only a part is left waits for another
+  const int first = static_cast<int>(threadIdx.x) % row_threads * kLaneElements;
+  const auto column = [&](int i) { return first + i * row_threads * kLaneElements; };
+  const T* from = static_cast<const T*>(p.x) + row * p.channels;
+  Packed<T> x[kPacks];
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    x[i] = {};
+    if (column(i) < p.channels) x[i] = load_packed(from + column(i));
+  }
+  float most = 0;
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    if (p.gelu && column(i) < p.channels) x[i] = gelu(x[i]);
+    most = fmaxf(most, largest_of(x[i]));
+  }
+  const float scale = e4m3_scale(kWarps == 1 ? warp_max(most) : block_max(most)), inverse = __frcp_rn(scale);
+  uint8_t* to = static_cast<uint8_t*>(p.out) + row * p.channels;
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    if (column(i) < p.channels) store_e4m3(to + column(i), x[i], inverse);
+  }
+  if (first == 0) p.scale[row] = scale;
+}
+
+template <typename T, int kWarps, int kPacks>
+void launch(const QuantizeRows& p, Stream stream) {
+  constexpr int rows = kBlockWarps / kWarps;
+  quantize_rows_kernel<T, kWarps, kPacks>
+      <<<static_cast<unsigned>((p.rows + rows - 1) / rows), kThreads, 0, stream>>>(p);
+}
+
+template <typename T>
+void launch_type(const QuantizeRows& p, Stream stream) {
+  constexpr int warp = 32 * kLaneElements, block = kThreads * kLaneElements;
+  if (p.channels <= 4 * warp) return launch<T, 1, 4>(p, stream);
+  if (p.channels <= 8 * warp) return launch<T, 1, 8>(p, stream);
+  if (p.channels <= 2 * block) return launch<T, kBlockWarps, 2>(p, stream);
+  if (p.channels <= 4 * block) return launch<T, kBlockWarps, 4>(p, stream);
+  if (p.channels <= 6 * block) return launch<T, kBlockWarps, 6>(p, stream);
+  return launch<T, kBlockWarps, kMaxQuantizeChannels / block>(p, stream);
+}
+
+}  // namespace
+
+const char* quantize_rows(const QuantizeRows& p, Stream stream) {
+  if (p.rows == 0) return nullptr;
+  return attention::cuda::launched(
+      [&] { p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream); });
+}
+
+}  // namespace sparsereel::models::cuda

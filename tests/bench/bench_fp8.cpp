@@ -1,0 +1,203 @@
+// bench_fp8 MODEL REPETITIONS: the linear layers of one block of a model at its own size in bf16 and in 8 bits, random
+// weights and activations, on a GPU: the products alone, what makes 8 bits of activations, and all of a block but
+// attention, in turns. MODEL `sums` in place of that: how much fast accumulation loses.
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "app/measure/timing.h"
+#include "models/device.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/layers/residual.h"
+#include "tests/bench/program.h"
+
+namespace {
+
+using namespace sparsereel;
+using models::Activation;
+using models::Linear;
+
+/// What a block of a model multiplies.
+struct Shape {
+  int64_t batch, tokens, text, channels, hidden;
+  bool cross;  // attention to the text, too
+};
+
+const std::map<std::string, Shape> kShapes = {{"cogvideox-2b", {2, 17776, 226, 1920, 7680, false}},
+                                              {"cogvideox-5b", {2, 17776, 226, 3072, 12288, false}},
+                                              {"wan-1.3b", {2, 32760, 0, 1536, 8960, true}},
+                                              {"wan-14b", {1, 75600, 0, 5120, 13824, true}}};
+
+at::TensorOptions on_gpu() {
+  return at::TensorOptions().device(models::resolve_device("cuda:0")).dtype(at::kBFloat16);
+}
+
+struct Block {
+  Linear qkv, out, cross_q, cross_out, in, down;
+
+  explicit Block(const Shape& s)
+      : qkv(layer(3 * s.channels, s.channels)),
+        out(layer(s.channels, s.channels)),
+        cross_q(layer(s.channels, s.channels)),
+        cross_out(layer(s.channels, s.channels)),
+        in(layer(s.hidden, s.channels)),
+        down(layer(s.channels, s.hidden)) {}
+
+  static Linear layer(int64_t out, int64_t in) {
+    return {at::randn({out, in}, on_gpu()) / std::sqrt(static_cast<double>(in)), at::randn({out}, on_gpu())};
+  }
+  static Linear in_fp8(const Linear& layer) {
+    const Activation rows = models::quantize_rows(layer.weight);
+    return {rows.values, layer.bias, rows.scale.view({-1})};
+  }
+  Block in_fp8() const {
+    Block block = *this;
+    for (Linear* each : {&block.qkv, &block.out, &block.cross_q, &block.cross_out, &block.in, &block.down})
+      *each = in_fp8(*each);
+    return block;
+  }
+};
+
+struct Vectors {
+  models::JointModulation modulation;
+
+  explicit Vectors(const Shape& s) {
+    const at::Tensor all = at::randn({s.batch, 6 * s.channels}, on_gpu().dtype(at::kFloat)) / 8;
+    const std::vector<at::Tensor> v = all.chunk(6, 1);
+    modulation = {.video = {v[0], v[1], v[2]}, .text = {v[3], v[4], v[5]}};
+  }
+};
+
+struct Contender {
+  std::string name;
+  std::function<void()> call;
+};
+
+/// A block's linear layers and norms as the models call them; attention gives its values back.
+void run_block(const Shape& s, const Block& block, const Vectors& v, models::Residual& hidden) {
+  Activation x = hidden.norm_modulate({}, 1e-6, v.modulation, block.qkv);
+  hidden.add(linear(linear(x, block.qkv).narrow(2, 0, s.channels).contiguous(), block.out), v.modulation);
+  if (s.cross) {
+    x = hidden.norm_modulate({}, 1e-6, v.modulation, block.cross_q);
+    hidden.add(linear(linear(x, block.cross_q), block.cross_out));
+  }
+  x = hidden.norm_modulate({}, 1e-6, v.modulation, block.in);
+  hidden.add(feed_forward_gelu_tanh(x, block.in, block.down), v.modulation);
+}
+
+std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block& fp8, const Vectors& v, at::Tensor& x,
+                                  at::Tensor& update, at::Tensor& wide) {
+  const auto products = [&](const Block& b, const Activation& narrow, const Activation& hidden) {
+    return [&b, &s, narrow, hidden] {
+      linear(narrow, b.qkv);
+      linear(narrow, b.out);
+      if (s.cross) linear(narrow, b.cross_q);
+      if (s.cross) linear(narrow, b.cross_out);
+      linear(narrow, b.in);
+      linear(hidden, b.down);
+    };
+  };
+  const auto product = [](const Linear& layer, const Activation& x8, bool fast) {
+    return [&layer, rows = x8.values.flatten(0, 1), scale = x8.scale, fast] {
+      at::_scaled_mm(rows, layer.weight.t(), scale, layer.scale.unsqueeze(0), layer.bias, {}, at::kBFloat16, fast);
+    };
+  };
+  const Activation wide8 = models::quantize_rows(wide);
+  const auto block = [&](const Block& b) {
+    return [&b, &s, &v, &x] {
+      models::Residual hidden(x, s.tokens - s.text);
+      run_block(s, b, v, hidden);
+    };
+  };
+  const auto video = s.tokens - s.text;
+  return {
+      {"products, bf16", products(bf16, x, wide)},
+      {"products, fp8", products(fp8, models::quantize_rows(x), wide8)},
+      {"feed forward out, fp8", product(fp8.down, wide8, true)},
+      {"feed forward out, fp8, slow sums", product(fp8.down, wide8, false)},
+      {"copy of C channels", [&] { update.copy_(x); }},
+      {"gated add + norm + modulate, bf16",
+       [&s, &v, &x, &update, video] {
+         add_gated_norm_modulate_(x, update, v.modulation, {}, 1e-6, video, v.modulation);
+       }},
+      {"the same, writing 8 bits",
+       [&s, &v, &x, &update, video] { norm_modulate_fp8_(x, update, v.modulation, {}, 1e-6, video, v.modulation); }},
+      {"quantise C channels", [&] { models::quantize_rows(x); }},
+      {"copy of F channels", [&wide, other = at::empty_like(wide)] { other.copy_(wide); }},
+      {"GELU and quantise F channels", [&] { models::gelu_tanh_quantize_rows_(wide); }},
+      {"feed forward in, GELU in its epilogue, bf16", [&] { linear_gelu_tanh(x, bf16.in); }},
+      {"block without attention, bf16", block(bf16)},
+      {"block without attention, fp8", block(fp8)}};
+}
+
+int time_model(const Shape& s, int64_t repetitions) {
+  const Block bf16(s), fp8 = bf16.in_fp8();
+  const Vectors v(s);
+  at::Tensor x = at::randn({s.batch, s.tokens, s.channels}, on_gpu()), update = at::randn_like(x);
+  at::Tensor wide = at::randn({s.batch, s.tokens, s.hidden}, on_gpu());
+  const std::vector<Contender> all = contenders(s, bf16, fp8, v, x, update, wide);
+  std::vector<app::TimedCall> calls;
+  for (const Contender& each : all) calls.push_back([&each](int64_t) { each.call(); });
+  app::Timer timer(on_gpu().device());
+  const auto measured =
+      alternate(calls, {.warmup = 2, .repetitions = repetitions, .turn_ms = 40}, timer, [](int64_t) {});
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!measured[i].failure.empty()) {
+      std::printf("| %s | failed: %s |\n", all[i].name.c_str(), measured[i].failure.c_str());
+      continue;
+    }
+    const app::Spread ms = app::spread(measured[i].milliseconds);
+    std::printf("| %s | %.3f | %.3f to %.3f |\n", all[i].name.c_str(), ms.median, ms.least, ms.most);
+  }
+  return 0;
+}
+
+/// Relative L1 and relative mean error (of sums that lose their last bits) against fp64 of the same 8-bit numbers, and
+/// relative L1 against fp64 of what they stand for.
+void print_sums(const char* name, const at::Tensor& x, const at::Tensor& weight) {
+  const Activation a = models::quantize_rows(x), w = models::quantize_rows(weight);
+  const auto wide = [](const Activation& rows) { return rows.values.to(at::kDouble) * rows.scale; };
+  const at::Tensor exact = at::matmul(x.to(at::kDouble), weight.to(at::kDouble).t());
+  const at::Tensor of_fp8 = at::matmul(wide(a), wide(w).t());
+  const auto l1 = [](const at::Tensor& y, const at::Tensor& to) {
+    return ((y - to).abs().sum() / to.abs().sum()).item<double>();
+  };
+  std::printf("%s, K %ld: 8 bits themselves %.5f", name, static_cast<long>(x.size(1)), l1(of_fp8, exact));
+  for (const bool fast : {true, false}) {
+    const at::Tensor y =
+        at::_scaled_mm(a.values, w.values.t(), a.scale, w.scale.t(), {}, {}, at::kBFloat16, fast).to(at::kDouble);
+    std::printf("; %s: sum %.5f, bias %+.5f, in all %.5f", fast ? "fast" : "slow", l1(y, of_fp8),
+                ((y - of_fp8).sum() / of_fp8.abs().sum()).item<double>(), l1(y, exact));
+  }
+  std::printf("\n");
+}
+
+int print_all_sums() {
+  for (const int64_t k : {1920, 7680, 13824}) {
+    const at::Tensor x = at::randn({512, k}, on_gpu()), weight = at::randn({1024, k}, on_gpu());
+    print_sums("normal", x, weight);
+    print_sums("GELU of normal", at::gelu(x * 2, "tanh"), weight);
+    print_sums("GELU of normal, positive weights", at::gelu(x * 2, "tanh"), weight.abs());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() != 2 || (arguments[0] != "sums" && !kShapes.contains(arguments[0]))) {
+    std::fprintf(stderr, "usage: %s cogvideox-2b|cogvideox-5b|wan-1.3b|wan-14b|sums REPETITIONS\n", argv[0]);
+    return 2;
+  }
+  return bench::guarded([&] {
+    const c10::InferenceMode inference;
+    if (arguments[0] == "sums") return print_all_sums();
+    std::printf("%s\n", arguments[0].c_str());
+    return time_model(kShapes.at(arguments[0]), std::stol(arguments[1]));
+  });
+}
