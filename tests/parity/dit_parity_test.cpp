@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tests/support/families.h"
@@ -73,8 +74,8 @@ TEST_P(DitParity, Bfloat16MatchesDiffusers) {
   EXPECT_TRUE(close_to(output, tensor("output"), 2e-2));
 }
 
-// What rounding to three bits of mantissa costs a product is 3 to 4%; norms and the residual stream keep that from
-// adding up.
+// Rounding to three bits of mantissa costs a product 3 to 4%; the residual stream keeps a forward below that: 1.2 to
+// 2.2% here, two to three times what bf16 costs. One small model is too narrow for 8 bits: it stays as it is.
 TEST_P(DitParity, EightBitWeightsErrByLittle) {
   const at::Tensor exact = tensor("output");
   const auto error = [&](const How& how) {
@@ -84,9 +85,10 @@ TEST_P(DitParity, EightBitWeightsErrByLittle) {
   const double both = error({.dtype = at::kBFloat16, .fp8 = true});
   RecordProperty("relative_l1",
                  "fp8 " + std::to_string(fp8) + ", bf16 " + std::to_string(bf16) + ", both " + std::to_string(both));
-  EXPECT_LT(fp8, 0.05);
-  EXPECT_LT(both, 0.05);
-  EXPECT_GT(load(at::kFloat)->weight_bytes(), load({at::kFloat, /*in_fp8=*/true})->weight_bytes());
+  EXPECT_LT(fp8, 0.03);
+  EXPECT_LT(both, std::min(0.03, 4 * bf16));
+  const bool reduced = load({at::kFloat, /*in_fp8=*/true})->weight_bytes() < load(at::kFloat)->weight_bytes();
+  EXPECT_EQ(reduced, fp8 > 1e-3);
 }
 
 TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
