@@ -113,8 +113,8 @@ nlohmann::json to_json(const YAML::Node& node) {
 YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   YAML::Node node = parse(text, file);
   require_map(node, file, "the file");
-  check_keys(node, file, "", {"match", "architecture", "defaults"},
-             "a model config has match, architecture and defaults");
+  check_keys(node, file, "", {"match", "architecture", "defaults", "presets"},
+             "a model config has match, architecture, defaults and presets");
   for (const auto& entry : node) require_map(entry.second, file, entry.first.Scalar());
   std::vector<std::string> keys = {"class", "layers", "heads"};
   for (const std::string& mark : models::all_marks()) keys.push_back(mark);
@@ -127,10 +127,19 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
   return node;
 }
 
-ModelConfig with_defaults(const YAML::Node& node, const fs::path& file) {
-  if (!node["defaults"]) return {file, {}, {}};
-  YamlOptions options = option_values(node["defaults"], file, "defaults.");
-  return {file, std::move(options.values), std::move(options.places)};
+ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
+  ModelConfig config{.file = file, .defaults = {}, .places = {}, .presets = {}};
+  if (node["defaults"]) {
+    YamlOptions options = option_values(node["defaults"], file, "defaults.");
+    config.defaults = std::move(options.values);
+    config.places = std::move(options.places);
+  }
+  for (const auto& preset : node["presets"]) {
+    const std::string name = "presets." + preset.first.Scalar();
+    require_map(preset.second, file, name);
+    config.presets[preset.first.Scalar()] = option_values(preset.second, file, name + ".");
+  }
+  return config;
 }
 
 bool fits(const YAML::Node& match, const models::ModelSpec& model) {
@@ -162,7 +171,7 @@ YamlOptions read_config_file(const fs::path& path) {
 std::optional<ModelConfig> match_model_config(const fs::path& file, const models::ModelSpec& model) {
   const YAML::Node node = parse_model_config(read_text(file), file);
   if (!fits(node["match"], model)) return std::nullopt;
-  return with_defaults(node, file);
+  return options_of(node, file);
 }
 
 Architecture parse_architecture(const std::string& text, const fs::path& file) {
@@ -176,7 +185,7 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
   check_keys(node["architecture"], file, "architecture.", models::architecture_keys(),
              "architecture has transformer, vae, text_encoder and scheduler");
-  return {with_defaults(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
+  return {options_of(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
 }
 
 Architecture read_architecture(const fs::path& file) {

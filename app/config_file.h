@@ -27,12 +27,13 @@ YamlOptions parse_config(const std::string& text, const std::filesystem::path& p
 struct ModelConfig {
   std::filesystem::path file;
   std::map<std::string, std::string> defaults;
-  Places places;  // of the defaults
+  Places places;                               // of the defaults
+  std::map<std::string, YamlOptions> presets;  // by name: what each gives in place of defaults, or beside them
 };
 
-/// Reads a models' YAML (keys match, architecture, defaults) and returns its defaults if `match` fits the model:
-/// class, layers, heads and what its family marks it by, such as patch_size_t (null where the config has none). Throws
-/// Error naming file and key for anything else in it.
+/// Reads a models' YAML (keys match, architecture, defaults, presets) and returns its defaults if `match` fits the
+/// model: class, layers, heads and what its family marks it by, such as patch_size_t (null where the config has none).
+/// Throws Error naming file and key for anything else in it.
 std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const models::ModelSpec& model);
 
 /// A models' YAML as a model of its own: what --random-weights takes.

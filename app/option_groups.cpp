@@ -171,6 +171,12 @@ std::vector<OptionSpec> sampling() {
        .help = "reuse steps that change little: 0.1, forecast:0.1 (default 0: none)",
        .recipe = InRecipe::value,
        .idle = {Idle::no_reuse}},
+      {.names = "--preset",
+       .kind = choice,
+       .help = "topk and cache for less time (default quality)",
+       .choices = {"quality", "balanced", "fast"},
+       .scope = Scope::whole_set,
+       .excludes = {{.other = "from"}}},
   };
 }
 

@@ -59,6 +59,8 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
   return describe_profile(file, profile);
 }
 
+constexpr const char* kNoPreset = "quality";
+
 /// --seed N, or one drawn anew; short, since people copy it.
 uint64_t read_seed(const Settings& settings, bool& random) {
   const std::string text = settings.text("seed", "42");
@@ -183,6 +185,25 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
   return open_pipeline(run, open_model(run));
 }
 
+namespace {
+
+/// Its defaults, with those of the preset that the settings name on top.
+void add_model_config(Settings& settings, ModelConfig config) {
+  if (const std::string preset = settings.text("preset", kNoPreset); preset != kNoPreset) {
+    const auto found = config.presets.find(preset);
+    if (found == config.presets.end())
+      throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
+                       "give --topk and --cache what the video is to cost");
+    for (const auto& [key, value] : found->second.values) {
+      config.defaults[key] = value;
+      config.places[key] = found->second.places.at(key);
+    }
+  }
+  settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
+}
+
+}  // namespace
+
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file) {
   settings.add(Source::command_line, command_line);
@@ -193,15 +214,16 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
   if (const auto random_weights = settings.text("random_weights")) {
     const Architecture architecture = read_architecture(*random_weights);
-    const ModelConfig& config = architecture.config;
-    settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
+    add_model_config(settings, architecture.config);
     settings.set_fallbacks(models::describe(folder_of(architecture)).defaults);
     return;
   }
   const models::ModelSpec model = models::describe(models::ModelFolder::open(model_path(settings)));
   settings.set_fallbacks(model.defaults);
-  const auto matched = find_model_config(data_folder() / "configs", model);
-  if (matched) settings.add(Source::matched_config, matched->defaults, matched->file.string(), matched->places);
+  const fs::path configs = data_folder() / "configs";
+  const auto matched = find_model_config(configs, model);
+  add_model_config(settings,
+                   matched ? *matched : ModelConfig{.file = configs, .defaults = {}, .places = {}, .presets = {}});
 }
 
 void choose_output(Settings& settings, int64_t count, bool resumes) {

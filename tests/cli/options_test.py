@@ -22,6 +22,19 @@ class Options(CommandLineTest):
         (self.folder / name).write_text(text)
         return name
 
+    def test_presets_are_of_the_models_file_and_weaker_than_options(self):
+        def show(*arguments):
+            return self.succeed(self.run_program('config', 'show', '-p', 'a dog', *arguments)).stdout
+        usual = show()  # of the model that comes along, which has a file in configs/
+        self.assertNotIn('cache: ', usual)
+        self.assertEqual(show('--preset', 'quality').replace('preset: "quality"', ''), usual.replace('preset: "quality"', ''))
+        fast = show('--preset', 'fast')
+        self.assertRegex(fast, r'(?m)^cache: "forecast:[0-9.]+" +# .*configs/tiny.yaml:[0-9]+')
+        self.assertRegex(show('--preset', 'fast', '--topk', 0.9), r'(?m)^topk: 0.9 +# command line')
+        self.assertRegex(show('--preset', 'fast', '--cache', 0.5), r'(?m)^cache: "first-block:0.5" +# command line')
+        self.fail_with(self.generate('--preset', 'fast', '-m', MODEL), 2, 'no such preset', '--preset fast')
+        self.fail_with(self.generate('--preset', 'fast', '--from', 'a.mp4'), 2, '--preset', '--from')
+
     def test_defaults_come_from_checkpoint_and_program(self):
         rows = self.show()
         for key, value in zip(('width', 'height', 'frames', 'scheduler'), (*FAMILY.video, FAMILY.classes[1])):

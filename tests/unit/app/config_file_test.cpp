@@ -12,6 +12,7 @@
 #include "app/settings.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/dit/cache_rule.h"
 #include "models/family.h"
 #include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
@@ -64,6 +65,18 @@ TEST_P(ModelConfigs, DefaultsAreValidOptions) {
   settings.add(Source::matched_config, found->defaults, found->file.string());
   EXPECT_EQ(settings.whole("steps"), 50);
   EXPECT_EQ(settings.number("cfg_scale"), 6);
+}
+
+TEST_P(ModelConfigs, PresetsAreValidOptions) {
+  const auto found = find_model_config(kConfigs, model_of(GetParam()));
+  ASSERT_TRUE(found.has_value());
+  for (const char* name : {"balanced", "fast"}) {
+    const YamlOptions& preset = found->presets.at(name);
+    Settings settings;
+    settings.add(Source::matched_config, preset.values, found->file.string(), preset.places);
+    EXPECT_TRUE(models::parse_cache_rule(settings.text("cache", "")).on()) << name;
+    EXPECT_GT(settings.number("topk").value_or(0), 0) << name;
+  }
 }
 
 TEST_P(ModelConfigs, TheirArchitectureStandsForAFolder) {
@@ -119,6 +132,18 @@ TEST_F(ConfigFiles, UnknownModelMatchesNothing) {
   other = model;
   other.marks.clear();  // a family without patch_size_t
   EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
+}
+
+TEST_F(ConfigFiles, PresetsAreMapsOfOptions) {
+  const auto file = write("a.yaml", "match: {layers: 30}\npresets:\n  fast: {topk: 0.2}\n");
+  const auto found = match_model_config(file, model);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->presets.at("fast").values.at("topk"), "0.2");
+  EXPECT_EQ(found->presets.at("fast").places.at("topk").value.line, 3);
+  write("a.yaml", "match: {layers: 30}\npresets:\n  fast: 2\n");
+  EXPECT_THAT(cause([&] { match_model_config(file, model); }), HasSubstr("presets.fast"));
+  write("a.yaml", "match: {layers: 30}\npresets:\n  fast: {topk: [1]}\n");
+  EXPECT_THAT(cause([&] { match_model_config(file, model); }), HasSubstr("presets.fast.topk"));
 }
 
 TEST_F(ConfigFiles, TwoMatchesAreAnError) {

@@ -22,7 +22,8 @@ using ::testing::Optional;
 class Constant final : public Denoiser {
  public:
   explicit Constant(double value) : value_(value) {}
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun&) override {
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun&,
+                     StepCache*) override {
     const at::Tensor scale = at::arange(1, latents.size(0) + 1, at::kFloat).view({-1, 1, 1, 1, 1});
     return at::full_like(latents, value_) * scale;
   }
