@@ -173,7 +173,7 @@ std::vector<OptionSpec> sampling() {
        .idle = {Idle::no_reuse}},
       {.names = "--preset",
        .kind = choice,
-       .help = "topk and cache for less time (default quality)",
+       .help = "less time for a little quality (default quality)",
        .choices = {"quality", "balanced", "fast"},
        .scope = Scope::whole_set,
        .excludes = {{.other = "from"}}},

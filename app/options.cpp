@@ -193,7 +193,7 @@ void add_model_config(Settings& settings, ModelConfig config) {
     const auto found = config.presets.find(preset);
     if (found == config.presets.end())
       throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
-                       "give --topk and --cache what the video is to cost");
+                       "say it by cache, as in forecast:0.1, and topk");
     for (const auto& [key, value] : found->second.values) {
       config.defaults[key] = value;
       config.places[key] = found->second.places.at(key);

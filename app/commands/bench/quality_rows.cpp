@@ -54,7 +54,6 @@ std::string mode_text(const QualityRow& row) {
 
 Columns method_columns() {
   Columns columns = selection_columns<QualityRow>([](const QualityRow& row) { return row.combination.selection(); });
-  columns.push_back(QualityColumn::text("", "mode", mode_text));
   columns.push_back(
       QualityColumn::text("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }));
   return columns;
@@ -65,7 +64,8 @@ Columns setting_columns() {
     return QualityColumn::chosen(
         title, name, [setting](const QualityRow& row) { return std::optional(row.combination.policy.*setting); });
   };
-  return {chosen("rows", "selection_rows", &attention::Policy::selection_rows),
+  return {QualityColumn::text("mode", "mode", mode_text),
+          chosen("rows", "selection_rows", &attention::Policy::selection_rows),
           QualityColumn::chosen(
               "similarity", "similarity",
               [](const QualityRow& row) { return of_policy(row, row.combination.policy.defaults.similarity); }),

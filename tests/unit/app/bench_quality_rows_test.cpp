@@ -80,7 +80,7 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
   native.combination.order = hilbert::TokenOrder::native;
   EXPECT_THAT(quality_markdown({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
   EXPECT_THAT(quality_csv({native}),
-              HasSubstr("topk,cdf,error_bound,dropped,select,cell,mode,profile,selection_rows,similarity,"
+              HasSubstr("topk,cdf,error_bound,dropped,select,cell,profile,mode,selection_rows,similarity,"
                         "dense_steps,token_order,cache,computed_steps,psnr,psnr_lowest,ssim,rel_l1"));
 }
 

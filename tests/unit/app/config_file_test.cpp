@@ -75,7 +75,6 @@ TEST_P(ModelConfigs, PresetsAreValidOptions) {
     Settings settings;
     settings.add(Source::matched_config, preset.values, found->file.string(), preset.places);
     EXPECT_TRUE(models::parse_cache_rule(settings.text("cache", "")).on()) << name;
-    EXPECT_GT(settings.number("topk").value_or(0), 0) << name;
   }
 }
 
