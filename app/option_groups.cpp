@@ -173,7 +173,7 @@ std::vector<OptionSpec> sampling() {
        .idle = {Idle::no_reuse}},
       {.names = "--preset",
        .kind = choice,
-       .help = "less time for a little quality (default quality)",
+       .help = "less time (default quality)",
        .choices = {"quality", "balanced", "fast"},
        .scope = Scope::whole_set,
        .excludes = {{.other = "from"}}},

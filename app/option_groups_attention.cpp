@@ -36,14 +36,12 @@ std::string topk_help() {
 }
 
 std::string dropped_help() {
-  return "what stands for a dropped block: the means of its keys and values, which cut the error several times and "
-         "cost 1/cell of full attention (mean), or nothing (none)" +
+  return "in place of a dropped block: means of its keys and values, for 1/cell of full attention, or nothing" +
          default_text(std::string(name(Policy{}.dropped)));
 }
 
 std::string select_help() {
-  return "blocks to compute: where means would err most (error), or that hold most of the attention (mass); "
-         "SpargeAttn's method is --dropped none --select mass" +
+  return "blocks to compute: where means would err most, or that hold most of the attention" +
          default_text(std::string(name(usual_ranking(Dropped::mean))) + " with means, " +
                       std::string(name(usual_ranking(Dropped::none))) + " without");
 }
@@ -161,7 +159,7 @@ std::vector<OptionSpec> attention() {
   for (OptionSpec& option : selection()) options.push_back(std::move(option));
   options.push_back({.names = "--token-order",
                      .kind = choice,
-                     .help = "order of the video tokens (default hilbert)",
+                     .help = "order (default hilbert)",
                      .choices = {"hilbert", "native", "time-major", "morton", "random"},
                      .commands = {tune},
                      .recipe = InRecipe::value});

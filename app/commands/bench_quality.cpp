@@ -169,8 +169,7 @@ void add_bench_quality_options(CLI::App& command, bench::QualityOptions& options
   const OptionGroup measuring(command, "Measuring");
   const OptionGroup output(command, "Output and reports");
   command
-      .add_option("PROMPTS", options.prompts,
-                  "a prompt set: .txt (a prompt a line), .jsonl, .csv or .yaml; - is standard input")
+      .add_option("PROMPTS", options.prompts, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input")
       ->type_name("FILE")
       ->required();
   add_lists(command, options.lists);

@@ -92,7 +92,7 @@ class Failures(CommandLineTest):
                     self.assertEqual(self.names(), [])
 
     def test_options_of_later_versions_are_unknown(self):
-        for option in ('--cache', '--lora'):
+        for option in ('--image', '--gpus'):
             self.fail_with(self.generate(option, '1'), 2, option)
 
     def test_missing_command_and_unknown_command(self):
