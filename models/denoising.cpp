@@ -158,7 +158,7 @@ DenoisingState Denoising::state() const {
   DenoisingState state{.step = done_,
                        .latents = state_.latents.to(at::kCPU).contiguous(),
                        .scheduler = sampler_->state(),
-                       .cache = cache_ ? cache_->state() : Tensors{},
+                       .cache = cache_ && !finished() ? cache_->state() : Tensors{},  // gigabytes, of no more use then
                        .generator = state_.generator.get_state(),
                        .per_step = attention_.per_step,
                        .redone_steps = attention_.redone_steps,

@@ -235,7 +235,8 @@ std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec&
 }
 
 std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec) {
-  if (request.num_inference_steps.value_or(spec.defaults.steps) == 1)
+  const bool one_level = request.sigmas.size() == 1;
+  if (one_level || (request.sigmas.empty() && request.num_inference_steps.value_or(spec.defaults.steps) == 1))
     return "with one step, after which there is none to reuse";
   return spec.layers == 1 ? "for a model of one block, which always runs" : "";
 }

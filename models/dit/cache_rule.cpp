@@ -1,9 +1,9 @@
 // Rules as texts; see cache_rule.h.
 #include "models/dit/cache_rule.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
-#include <sstream>
 #include <string_view>
 
 #include "hilbert/error.h"
@@ -34,9 +34,9 @@ double parse_threshold(const std::string& number, const std::string& text) {
 }  // namespace
 
 std::string name(const CacheRule& rule) {
-  std::ostringstream text;
-  text << name(rule.kind) << ':' << rule.threshold;
-  return text.str();
+  std::array<char, 32> digits{};  // as many as tell the number from all others
+  const auto [end, code] = std::to_chars(digits.begin(), digits.end(), rule.threshold);
+  return std::string(name(rule.kind)) + ":" + std::string(digits.begin(), end);
 }
 
 CacheRule parse_cache_rule(const std::string& text) {

@@ -30,8 +30,8 @@ class WeightReader {
   /// the device (random_weights.h). On the meta device nothing is read but the headers: what a check of names and
   /// shapes needs. `component` must outlive this.
   ///
-  /// NAME.weight may be stored as F8_E4M3, its scale beside it as NAME.weight_scale (one for all, or one a row) or
-  /// NAME.scale_weight (one for all), or without a scale, which is 1 then.
+  /// NAME.weight may be stored as F8_E4M3, its scale beside it as NAME.weight_scale or NAME.scale_weight (one for all,
+  /// or one a row), or without a scale, which is 1 then.
   WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);

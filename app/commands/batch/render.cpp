@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 /// Whether the row itself names what only one pipeline at a time can serve; else it is the command's choice.
 bool names_pipeline(const Video& row) {
-  constexpr std::array<const char*, 9> kKeys = {"model",     "random_weights", "lora",         "device", "dtype",
-                                                "vae_dtype", "weights",        "text_weights", "offload"};
+  constexpr std::array<const char*, 10> kKeys = {"from",  "model",     "random_weights", "lora",         "device",
+                                                 "dtype", "vae_dtype", "weights",        "text_weights", "offload"};
   return std::any_of(kKeys.begin(), kKeys.end(), [&](const char* key) {
     const Setting* setting = row.settings.find(key);
     return setting != nullptr && setting->source == Source::row;

@@ -92,6 +92,8 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   add_contenders(settings, options, plan, idle);
   for (std::string& warning : idle_warnings(settings, idle)) plan.warnings.push_back(std::move(warning));
   plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);
+  if (!plan.request.sigmas.empty()) plan.video_steps = static_cast<int64_t>(plan.request.sigmas.size());
+  plan.request.sigmas.clear();  // as many steps are timed as were asked for
   plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
   plan.warmup = options.warmup;
   plan.repetitions = options.repetitions;

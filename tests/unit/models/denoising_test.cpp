@@ -271,6 +271,14 @@ TEST_P(Cached, TellsWhichStepsAreReused) {
   EXPECT_THAT(reused_steps(sound->attention()), ElementsAre(1, 3));
 }
 
+TEST_P(Cached, IsPartOfTheStateUntilTheLastStepIsDone) {
+  const auto sound = begin(Fault::none, -1);
+  sound->step();
+  EXPECT_FALSE(sound->state().cache.empty());
+  finish(*sound);
+  EXPECT_TRUE(sound->state().cache.empty());
+}
+
 TEST_P(Cached, AReusedStepIsRedoneAndForgottenEvenWithFullAttention) {
   for (const Mode mode : {Mode::sparse, Mode::full}) {
     const auto denoising = begin(Fault::nan, 1, mode);

@@ -25,6 +25,7 @@ TEST(CacheRule, IsReadByThresholdAndByName) {
   EXPECT_DOUBLE_EQ(parse_cache_rule("0.1").threshold, 0.1);
   EXPECT_EQ(parse_cache_rule("first-block:0.25"), parse_cache_rule("0.25"));
   EXPECT_EQ(name(parse_cache_rule("0.25")), "first-block:0.25");
+  EXPECT_EQ(name(parse_cache_rule("forecast:0.12345678")), "forecast:0.12345678");
   EXPECT_FALSE(parse_cache_rule("0").on());
 }
 
