@@ -53,7 +53,7 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   const size_t expert = experts_->at(timestep);
   Denoiser& denoiser = experts_->load(expert);
   StepCache* cache = cache_ ? &*cache_ : nullptr;
-  if (cache != nullptr) cache->begin_step();
+  if (cache != nullptr) cache->begin_step(cache_rule_.reuses(done_, steps()));
   return guidance_[expert].predict(
       state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
         const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));

@@ -68,6 +68,7 @@ class Denoising {
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
+  /// So that the next step is computed, whatever the rule.
   void forget_steps();
 
   double timestep() const { return timestep(done_); }
