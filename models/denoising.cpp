@@ -124,6 +124,7 @@ void Denoising::take_step() {
   add_up_layers();
   state_.latents = std::move(next);
   ++done_;
+  if (finished()) cache_.reset();  // gigabytes, of no more use
 }
 
 bool Denoising::load_expert() {
@@ -158,7 +159,7 @@ DenoisingState Denoising::state() const {
   DenoisingState state{.step = done_,
                        .latents = state_.latents.to(at::kCPU).contiguous(),
                        .scheduler = sampler_->state(),
-                       .cache = cache_ && !finished() ? cache_->state() : Tensors{},  // gigabytes, of no more use then
+                       .cache = cache_ ? cache_->state() : Tensors{},
                        .generator = state_.generator.get_state(),
                        .per_step = attention_.per_step,
                        .redone_steps = attention_.redone_steps,
