@@ -332,7 +332,7 @@ class BenchPipeline(CommandLineTest):
         def caches(config, *arguments):
             (self.folder / 'a.yaml').write_text(config)
             report = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'full', '--no-decode', *arguments)
-            self.assertNotIn('warnings', report)
+            self.assertEqual(report['warnings'], [])
             return [(row['cache'], row['computed_steps']) for row in report['rows'] if row['stage'] == 'step']
 
         self.assertEqual(caches('cache: steps:1\n'), [('steps:1', 1)])
