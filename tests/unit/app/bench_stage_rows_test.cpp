@@ -94,7 +94,7 @@ TEST(StageTables, ShowCachesWhereThereAreAny) {
   const std::vector<StageRow> all = rows_with_caches();
   const std::string text = stage_markdown(all, 50);
   EXPECT_THAT(text, HasSubstr("| order | cache | computed | ms a step |"));
-  EXPECT_THAT(text, HasSubstr("| hilbert | steps:20 | 20 | 120 |"));
+  EXPECT_THAT(text, HasSubstr("| hilbert | steps:20 | 20 | 120.0 |"));
   EXPECT_THAT(stage_markdown(rows(), 50), Not(HasSubstr("cache")));
   EXPECT_THAT(stage_csv(all), HasSubstr(",token_order,cache,computed_steps,stage,ms,"));
   const nlohmann::json json = stage_json(all);
