@@ -72,7 +72,7 @@ const std::vector<std::pair<Idle, std::string>>& idle_causes() {
       {Idle::no_guidance, "cfg_scale up to 1, which is no guidance"},
       {Idle::one_transformer, "a model of one transformer"},
       {Idle::no_flow, "a scheduler that is not of flow matching"},
-      {Idle::no_reuse, "one step, a model of one block, or no more steps than `cache: steps:20` computes"},
+      {Idle::no_reuse, "one step, a model of one block, no more steps than `cache: steps:20` computes, or tune"},
       {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
       {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},
       {Idle::no_frame_rate, "an output that ends in .safetensors, without save_latents"},
