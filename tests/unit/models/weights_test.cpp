@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 
+#include "models/checkpoint/lora.h"
 #include "models/layers/linear.h"
 #include "tests/support/temporary_folder.h"
 
@@ -98,6 +100,39 @@ TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
   EXPECT_TRUE(packed.allclose(at::cat({bias + 3 * diff, bias}))) << "one part of a packed tensor";
   WeightReader described(component, at::kMeta, at::kFloat);
   EXPECT_TRUE(described.tensor("w", {6, 5}).is_meta());
+}
+
+/// As distilled models are published: whole differences of what is no matrix, under the names of the model's authors.
+TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
+  const TemporaryFolder folder;
+  const std::map<std::string, std::string> layers = {
+      {"blocks.0.self_attn.norm_q.diff", "blocks.0.attn1.norm_q.weight"},
+      {"blocks.1.cross_attn.norm_k.diff", "blocks.1.attn2.norm_k.weight"},
+      {"blocks.1.norm3.diff", "blocks.1.norm2.weight"},
+      {"blocks.1.norm3.diff_b", "blocks.1.norm2.bias"},
+      {"blocks.0.cross_attn.o.diff_b", "blocks.0.attn2.to_out.0.bias"},
+      {"blocks.1.ffn.0.diff_b", "blocks.1.ffn.net.0.proj.bias"},
+      {"blocks.1.diff_m", "blocks.1.scale_shift_table"},
+      {"head.diff_m", "scale_shift_table"},
+      {"head.head.diff", "proj_out.weight"},
+      {"head.head.diff_b", "proj_out.bias"},
+      {"patch_embedding.diff", "patch_embedding.weight"},
+      {"patch_embedding.diff_b", "patch_embedding.bias"},
+      {"time_embedding.0.diff", "condition_embedder.time_embedder.linear_1.weight"},
+      {"time_projection.1.diff_b", "condition_embedder.time_proj.bias"}};
+  ModelFolder model = ModelFolder::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const Component plain = model.component("transformer");
+  const auto shape = [&](const std::string& name) { return plain.tensors.at(name).second->shape; };
+  std::vector<std::pair<std::string, at::Tensor>> diffs;
+  for (const auto& [theirs, ours] : layers) diffs.emplace_back("diffusion_model." + theirs, at::randn(shape(ours)));
+  write(folder.path(), diffs);
+  add_loras(model, describe(model), {{.file = folder / "model.safetensors", .scale = -0.5}});
+  EXPECT_EQ(model.component("transformer").deltas.size(), layers.size());
+  WeightReader before(plain, at::kCPU, at::kFloat), after(model.component("transformer"), at::kCPU, at::kFloat);
+  for (const auto& [name, diff] : diffs) {
+    const std::string& ours = layers.at(name.substr(std::string("diffusion_model.").size()));
+    EXPECT_TRUE(after.tensor(ours, shape(ours)).equal(before.tensor(ours, shape(ours)) - 0.5 * diff)) << name;
+  }
 }
 
 TEST(Weights, TensorsOutliveTheComponent) {
