@@ -102,6 +102,23 @@ TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
   EXPECT_TRUE(described.tensor("w", {6, 5}).is_meta());
 }
 
+TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
+  const TemporaryFolder folder;
+  const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6
+  const at::Tensor weight = at::randn({rows, width}).to(at::kBFloat16), up = at::randn({rows, 2}),
+                   down = at::randn({2, width}), diff = at::randn({rows, width}).to(at::kHalf);
+  write(folder.path(), {{"w", weight}, {"up", up}, {"down", down}, {"diff", diff}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  component.deltas["w"] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.25},
+                           {.file = component.files[0], .up = entry("diff"), .scale = -3}};
+  const at::Tensor sum = weight.to(at::kFloat) + 0.25 * at::matmul(up, down) - 3 * diff.to(at::kFloat);
+  WeightReader weights(component, at::kCPU, at::kBFloat16);
+  EXPECT_TRUE(weights.read(parameter("w", {rows, width}, /*fp32=*/true)).allclose(sum, 1e-5, 1e-5));
+  EXPECT_TRUE(
+      weights.tensor("w", {rows, width}).equal(weights.read(parameter("w", {rows, width}, true)).to(at::kBFloat16)));
+}
+
 /// As distilled models are published: whole differences of what is no matrix, under the names of the model's authors.
 TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
   const TemporaryFolder folder;
