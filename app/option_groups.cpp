@@ -168,7 +168,7 @@ std::vector<OptionSpec> sampling() {
        .idle = {Idle::no_flow}},
       {.names = "--cache",
        .kind = text,
-       .help = "reuse steps that change little: 0.1, forecast:0.1 (default 0: none)",
+       .help = "reuse steps that change little: 0.1, forecast:0.1; all but 20: steps:20 (default 0: none)",
        .recipe = InRecipe::value,
        .idle = {Idle::no_reuse}},
       {.names = "--preset",

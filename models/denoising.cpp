@@ -53,7 +53,7 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   const size_t expert = experts_->at(timestep);
   Denoiser& denoiser = experts_->load(expert);
   StepCache* cache = cache_ ? &*cache_ : nullptr;
-  if (cache != nullptr) cache->begin_step();
+  if (cache != nullptr) cache->begin_step(cache_rule_.reuses(done_, steps()));
   return guidance_[expert].predict(
       state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
         const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
@@ -124,6 +124,7 @@ void Denoising::take_step() {
   add_up_layers();
   state_.latents = std::move(next);
   ++done_;
+  if (finished()) cache_.reset();  // gigabytes, of no more use
 }
 
 bool Denoising::load_expert() {
@@ -158,7 +159,7 @@ DenoisingState Denoising::state() const {
   DenoisingState state{.step = done_,
                        .latents = state_.latents.to(at::kCPU).contiguous(),
                        .scheduler = sampler_->state(),
-                       .cache = cache_ && !finished() ? cache_->state() : Tensors{},  // gigabytes, of no more use then
+                       .cache = cache_ ? cache_->state() : Tensors{},
                        .generator = state_.generator.get_state(),
                        .per_step = attention_.per_step,
                        .redone_steps = attention_.redone_steps,

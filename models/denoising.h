@@ -68,6 +68,7 @@ class Denoising {
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
+  /// So that the next step is computed, whatever the rule.
   void forget_steps();
 
   double timestep() const { return timestep(done_); }
@@ -80,7 +81,7 @@ class Denoising {
   DenoisingStart state_;
   AttentionRun attention_;
   CacheRule cache_rule_;
-  std::optional<StepCache> cache_;  // where the rule is on; of the expert of the last step
+  std::optional<StepCache> cache_;  // where the rule is on, until the last step; of the expert of the last step
   std::vector<std::string> warnings_;
   int64_t done_ = 0;
 };

@@ -235,9 +235,11 @@ std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec&
 }
 
 std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec) {
-  const bool one_level = request.sigmas.size() == 1;
-  if (one_level || (request.sigmas.empty() && request.num_inference_steps.value_or(spec.defaults.steps) == 1))
-    return "with one step, after which there is none to reuse";
+  const int64_t steps = request.sigmas.empty() ? request.num_inference_steps.value_or(spec.defaults.steps)
+                                               : static_cast<int64_t>(request.sigmas.size());
+  if (steps == 1) return "with one step, after which there is none to reuse";
+  if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
+    return "with " + std::to_string(steps) + " steps, of which it computes all";
   return spec.layers == 1 ? "for a model of one block, which always runs" : "";
 }
 

@@ -74,7 +74,7 @@ struct VideoRequest {
   std::optional<int64_t> cell = {};  // tokens that share one mean: 16, 32, 64
   int64_t dense_steps = 0, dense_layers = 0;
   std::string token_order = "hilbert";
-  std::string cache = {};           // "0.1", "first-block:0.1": reuse steps whose first block changes less; empty: none
+  std::string cache = {};  // "0.1", "forecast:0.1": reuse steps whose first block changes less; "steps:20"; empty: none
   std::string vae_tiling = "auto";  // auto, on, off
 };
 

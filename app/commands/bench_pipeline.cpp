@@ -55,6 +55,7 @@ std::vector<HeatMap> heat_maps(const std::vector<bench::StageRow>& rows) {
     if (row.selection.topk) name.insert(0, "topk ");
     if (!name.empty()) map.title += " " + name;
     map.title += ", " + row.token_order + " order";
+    if (!row.cache.empty()) map.title += ", cache " + row.cache;
     map.values.resize(row.layer_sparsity.size());
     for (const std::vector<double>& step : row.step_layer_sparsity)
       for (size_t layer = 0; layer < step.size(); ++layer) map.values[layer].push_back(step[layer]);
@@ -73,11 +74,13 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
   bench::add_selection_lists(what, options.sparse, "as generate");
   what.add("--token-order", options.token_orders,
            "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS");
+  what.add("--cache", options.caches, "comma list: as generate; 0 is none (default 0)", "CACHES");
   what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
   what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
-  measuring.add("--steps", options.steps,
-                "steps of each run, all of them timed; quality needs a model's usual number (default 4)", "N");
+  measuring.add(
+      "--steps", options.steps,
+      "steps of each run, all of them timed; quality needs a model's usual number (default 4, with a cache that number)", "N");
   measuring.add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N");
   measuring.add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N");
   output.add("--format", options.format, "of the tables (default: by the output's ending, else md)", "md,csv,json");

@@ -24,12 +24,13 @@ std::string text_of(const json& row, const char* key) {
   return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// "sparse 0.5 native", "sparse 0.5 means of 16 by error"
+/// "sparse 0.5 native", "sparse 0.5 means of 16 by error", "full forecast:0.1"
 std::string name_of(const json& row) {
   std::string name = text_of(row, "mode");
   if (const std::string selection = bench::selection_name(row); !selection.empty()) name.append(" ").append(selection);
   const std::string order = text_of(row, "token_order");
   if (!order.empty() && order != "hilbert") name.append(" ").append(order);
+  if (const std::string cache = text_of(row, "cache"); !cache.empty()) name.append(" ").append(cache);
   return name;
 }
 

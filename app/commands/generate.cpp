@@ -48,14 +48,21 @@ std::string attention_summary(const models::AttentionRun& run) {
   return text;
 }
 
+/// Empty where every step was computed because nobody asked for less.
+std::string cache_summary(const models::CacheRule& rule, const models::AttentionRun& run) {
+  if (!rule.on()) return {};
+  const size_t steps = run.per_step.size(), computed = steps - models::reused_steps(run).size();
+  return ", " + std::to_string(computed) + " of " + counted(static_cast<int64_t>(steps), "step") + " computed";
+}
+
 std::string summary(const GenerateOptions& options, const models::GenerateResult& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
   return output_summary(options.run, result.frames) + ", " + fixed(ends.total, 1) + " s (text " +
          fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " + fixed(seconds.denoise, 1) +
          ", decode " + fixed(seconds.decode, 1) + ", write " + fixed(ends.write, 1) + "), " +
-         attention_summary(result.attention) + ", " + memory_summary(memory) +
-         (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
+         attention_summary(result.attention) + cache_summary(options.request.cache, result.attention) + ", " +
+         memory_summary(memory) + (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
 }
 
 /// The videos of a command line, and what is reported of them.

@@ -37,6 +37,13 @@ std::string list_of(const std::vector<std::string>& choices) {
   return text;
 }
 
+std::string first_of(const std::vector<std::string>& names) {
+  constexpr size_t kListed = 20;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) text += (i > 0 ? ", " : "") + names[i];
+  return text + (names.size() > kListed ? ", ..." : "");
+}
+
 ConfigFields::ConfigFields(const json& json, const std::string& file) : json_(json), file_(file) {
   if (!json.is_object()) throw bad_file(file, "is not a JSON object", "download or export the file again");
 }

@@ -15,6 +15,8 @@ inline constexpr int64_t kMaxLayers = 4096;
 
 /// "a, b or c" for error messages.
 std::string list_of(const std::vector<std::string>& choices);
+/// "a, b, c, ...": the first 20, for an error that lists all that does not fit.
+std::string first_of(const std::vector<std::string>& names);
 
 /// A missing field takes `fallback`, the reference's default. null counts as a wrong type except where a field is
 /// optional. Fields that nobody asks for are ignored: published configs carry many.

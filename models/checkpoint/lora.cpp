@@ -18,7 +18,6 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr size_t kListed = 20;
 constexpr const char* kTextEncoder = "text_encoder";
 
 std::string underscored(std::string name) {
@@ -135,9 +134,7 @@ struct Complaints {
     std::string all;
     const auto add = [&](const std::vector<std::string>& list, const char* kind) {
       if (list.empty()) return;
-      all += (all.empty() ? "" : "; ") + std::to_string(list.size()) + kind;
-      for (size_t i = 0; i < std::min(list.size(), kListed); ++i) all += (i > 0 ? ", " : "") + list[i];
-      if (list.size() > kListed) all += ", ...";
+      all += (all.empty() ? "" : "; ") + std::to_string(list.size()) + kind + first_of(list);
     };
     add(unknown, " layers that this model has not: ");
     add(misshaped, " of another shape: ");
@@ -304,12 +301,7 @@ std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths) {
 
 std::string hash_of(const std::vector<LoraChoice>& loras) {
   std::string hashes;
-  for (const LoraChoice& lora : loras) {
-    const SafetensorsFile file(lora.file);
-    Sha256 hash;
-    hash.update(file.bytes().data(), file.bytes().size());
-    hashes += (hashes.empty() ? "" : ",") + hash.hex();
-  }
+  for (const LoraChoice& lora : loras) hashes += (hashes.empty() ? "" : ",") + sha256_of_file(lora.file);
   return hashes;
 }
 

@@ -191,7 +191,7 @@ class Reader {
       fail(in_quotes(entry.name) + " is PEFT's own name, and the alpha that belongs to it is not in this file",
            "save it with save_lora_weights() of diffusers' pipeline, whose files hold the alpha");
     const auto place = place_of(entry.name);
-    if (!place) return strangers_.push_back(entry.name);
+    if (!place) return strangers_.push_back(in_quotes(entry.name));
     LoraLayer& layer = layers_[{place->part, place->layer, place->underscores}];
     layer.part = place->part;
     layer.name = place->layer;
@@ -217,12 +217,8 @@ class Reader {
   }
 
   void refuse_strangers() const {
-    std::string names;
-    constexpr size_t kListed = 20;
-    for (size_t i = 0; i < std::min(strangers_.size(), kListed); ++i)
-      names += (i > 0 ? ", " : "") + in_quotes(strangers_[i]);
     fail(std::to_string(strangers_.size()) + " of " + std::to_string(result_.file->header().entries.size()) +
-             " tensors are no LoRA's: " + names + (strangers_.size() > kListed ? ", ..." : ""),
+             " tensors are no LoRA's: " + first_of(strangers_),
          "give a LoRA file, whose tensors end in lora_A.weight and lora_B.weight, or lora_down and lora_up");
   }
 

@@ -47,8 +47,7 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   const TensorEntry* find(std::string_view name) const;             // nullptr where absent
   std::span<const std::byte> data(const TensorEntry& entry) const;  // as they lie in the file: not aligned, read-only
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(mapping_.get()), size_}; }
-  void prefetch(const TensorEntry& entry) const;  // hint: the whole tensor is about to be read
+  void prefetch(const TensorEntry& entry) const;                    // hint: the whole tensor is about to be read
   void release(
       const TensorEntry& entry) const;  // hint: its pages need not stay in memory; reading it again is still right
   std::shared_ptr<const void> mapping() const { return mapping_; }  // keeps the mapping alive for tensors that alias it

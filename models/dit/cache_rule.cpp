@@ -1,6 +1,7 @@
 // Rules as texts; see cache_rule.h.
 #include "models/dit/cache_rule.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -11,15 +12,13 @@
 namespace sparsereel::models {
 namespace {
 
-std::string_view name(CacheKind kind) {
-  return kind == CacheKind::first_block ? "first-block" : "forecast";
-}
+constexpr std::array<std::string_view, 3> kNames = {"first-block", "forecast", "steps"};  // in CacheKind's order
 
 CacheKind parse_kind(const std::string& word, const std::string& text) {
-  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast})
-    if (word == name(kind)) return kind;
+  const auto found = std::ranges::find(kNames, word);
+  if (found != kNames.end()) return static_cast<CacheKind>(found - kNames.begin());
   throw bad_option("cache", text + ": " + word + " is no kind of cache",
-                   "use first-block or forecast, as in first-block:0.1");
+                   "use first-block, forecast or steps, as in forecast:0.1 or steps:20");
 }
 
 double parse_threshold(const std::string& number, const std::string& text) {
@@ -31,18 +30,42 @@ double parse_threshold(const std::string& number, const std::string& text) {
                    "use 0 for no cache, 0.05 to 0.2 as usual values");
 }
 
+int64_t parse_steps(const std::string& number, const std::string& text) {
+  int64_t steps = 0;
+  const char* end = number.data() + number.size();
+  const auto [stop, code] = std::from_chars(number.data(), end, steps);
+  if (code == std::errc() && stop == end && steps > 0) return steps;
+  throw bad_option("cache", text + ": a whole number of steps from 1 up is needed",
+                   "give how many of the run's steps are computed, as in steps:20");
+}
+
 }  // namespace
 
+std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
+  if (kind != CacheKind::steps) return {};
+  if (steps >= run_steps || step == 0) return false;
+  const int64_t gaps = steps - 1, last = run_steps - 1;
+  if (gaps == 0) return true;
+  // Computed are round(k * last / gaps); the k that comes nearest to this step is round(step * gaps / last).
+  const int64_t k = (2 * step * gaps + last) / (2 * last);
+  return (2 * k * last + gaps) / (2 * gaps) != step;
+}
+
 std::string name(const CacheRule& rule) {
+  const std::string kind(kNames.at(static_cast<size_t>(rule.kind)));
+  if (rule.kind == CacheKind::steps) return kind + ":" + std::to_string(rule.steps);
   std::array<char, 32> digits{};  // as many as tell the number from all others
   const auto [end, code] = std::to_chars(digits.begin(), digits.end(), rule.threshold);
-  return std::string(name(rule.kind)) + ":" + std::string(digits.begin(), end);
+  return kind + ":" + std::string(digits.begin(), end);
 }
 
 CacheRule parse_cache_rule(const std::string& text) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos) return {.threshold = parse_threshold(text, text)};
-  return {.kind = parse_kind(text.substr(0, colon), text), .threshold = parse_threshold(text.substr(colon + 1), text)};
+  const CacheKind kind = parse_kind(text.substr(0, colon), text);
+  const std::string number = text.substr(colon + 1);
+  if (kind == CacheKind::steps) return {.kind = kind, .steps = parse_steps(number, text)};
+  return {.kind = kind, .threshold = parse_threshold(number, text)};
 }
 
 }  // namespace sparsereel::models

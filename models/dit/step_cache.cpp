@@ -28,18 +28,19 @@ std::string rest_name(size_t forward) {
 
 }  // namespace
 
-void StepCache::begin_step() {
+void StepCache::begin_step(std::optional<bool> reused) {
   forward_ = 0;
   reuses_ = false;
+  known_ = reused;
 }
 
-/// NaN is no reason to leave anything out: what comes of it is for the steps' guard.
+/// NaN by itself leaves nothing out: what comes of it is for the steps' guard.
 void StepCache::decide(const at::Tensor& first) {
-  if (first_.last.defined()) {
+  if (first_.last.defined() && known_.value_or(true)) {
     const at::Tensor difference = first - first_.last, change = size_of(difference, 1) / size_of(first_.last, 1);
     const at::Tensor along = first_.change.defined() ? share_of(first_.change, difference) : at::zeros_like(change);
     const at::Tensor figures = at::stack({change, along}).to(at::kCPU, at::kDouble);
-    reuses_ = figures[0].item<double>() < rule_.threshold;
+    reuses_ = known_.value_or(figures[0].item<double>() < rule_.threshold);
     along_ = figures[1].item<double>();
     if (!std::isfinite(along_)) along_ = 0;
   }

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,13 @@ class StepCache {
  public:
   explicit StepCache(CacheRule rule) : rule_(rule) {}
 
-  void begin_step();
+  /// reused: where the rule knows it (CacheRule::reuses()); a step without one to reuse is computed all the same.
+  void begin_step(std::optional<bool> reused = {});
 
   // Of each forward, in this order.
   /// Whether decide() is to be told what the first block added: [B, N, C].
   bool undecided() const { return forward_ == 0; }
-  /// Waits for the device, once.
+  /// Waits for the device, once, unless the step is known to be computed.
   void decide(const at::Tensor& first);
   /// Whether the other blocks are left out.
   bool reuses() const { return reuses_; }
@@ -46,9 +48,10 @@ class StepCache {
   Memory updated(const Memory& before, const at::Tensor& now) const;
 
   CacheRule rule_;
-  size_t forward_ = 0;   // of the step
-  bool reuses_ = false;  // the step
-  double along_ = 0;     // its first block's last change, how many times
+  size_t forward_ = 0;         // of the step
+  bool reuses_ = false;        // the step
+  std::optional<bool> known_;  // of reuses_, before the first block has run
+  double along_ = 0;           // its first block's last change, how many times
   Memory first_;
   std::vector<Memory> rests_;  // one a forward
 };

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "hilbert/error.h"
+#include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/json_text.h"
 #include "models/layers/fp8.h"
 #include "models/weights/random_weights.h"
@@ -17,7 +18,6 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr size_t kListed = 20;
 constexpr int64_t kMergedAtOnce = 1 << 21;  // elements: 8 MiB of fp32
 
 /// Parameters are floating point.
@@ -78,9 +78,7 @@ Activation stand_in_fp8(const at::Tensor& like) {
 void append_list(std::string& text, const char* kind, const std::vector<std::string>& names) {
   if (names.empty()) return;
   text += text.empty() ? "" : "; ";
-  text += std::to_string(names.size()) + " " + kind + ": ";
-  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > kListed) text += ", ...";
+  text += std::to_string(names.size()) + " " + kind + ": " + first_of(names);
 }
 
 }  // namespace

@@ -307,6 +307,43 @@ class BenchPipeline(CommandLineTest):
         rows = [row for row in self.report(*SMALL, '--modes', 'sparse', '--error', '0.1', '--no-decode')['rows'] if row['stage'] == 'step']
         self.assertEqual([(row['dropped'], row['select'], row['error_bound']) for row in rows], [('mean', 'error', 0.1)])
 
+    def test_caches_run_side_by_side_over_whole_runs(self):
+        whole_runs = [option for option in SMALL if option not in ('--steps', 2)]
+        arguments = [*whole_runs, '--modes', 'full,sparse', '--topk', '0.5', '--cache', '0,steps:5,forecast:100', '--repetitions', 2]
+        report = self.report(*arguments, '--heat-map', 'h.png', '--report', 'r.json')
+        self.assertEqual((report['settings']['steps'], report['settings']['video_steps']), (25, 25))
+        stages = {row['stage']: row for row in report['rows']}
+        rows = [row for row in report['rows'] if row['stage'] == 'step']
+        caches = [(None, None), ('steps:5', 5), ('forecast:100', 1)]
+        self.assertEqual([(row['mode'], row['cache'], row['computed_steps']) for row in rows], [(mode, *cache) for mode in ('full', 'sparse') for cache in caches])
+        for row in rows:
+            self.assertEqual(row['matmul_ms'] is None, row['cache'] is not None)
+            self.assertAlmostEqual(row['speedup'], rows[0]['ms'] / row['ms'], 6)
+            self.assertAlmostEqual(row['video_seconds'], (stages['text']['ms'] + 25 * row['ms'] + stages['decode']['ms']) / 1000, 6)
+            self.assertEqual(row['psnr'] is None, row is rows[0])
+        self.assertLess(rows[2]['ms'], rows[0]['ms'])
+        steps = rows[4]['step_layer_sparsity']
+        self.assertEqual([step for step in range(25) if steps[step][1] is not None], [0, 6, 12, 18, 24])
+        self.assertEqual([step[0] is None for step in steps], [False] * 25)
+        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'r.png')).stdout, 'r.png: 6 bars\n')
+        self.assertEqual(self.names(), ['h.png', 'r.json', 'r.png'])
+
+    def test_a_config_file_chooses_the_cache(self):
+        def caches(config, *arguments):
+            (self.folder / 'a.yaml').write_text(config)
+            report = self.report(*SMALL, '--config', 'a.yaml', '--modes', 'full', '--no-decode', *arguments)
+            self.assertNotIn('warnings', report)
+            return [(row['cache'], row['computed_steps']) for row in report['rows'] if row['stage'] == 'step']
+
+        self.assertEqual(caches('cache: steps:1\n'), [('steps:1', 1)])
+        self.assertEqual(caches('preset: fast\n')[0][0], 'forecast:0.2')
+        self.assertEqual(caches('cache: steps:1\n', '--cache', '0,steps:2'), [(None, None), ('steps:2', 2)])
+        out = self.succeed(self.bench(*SMALL, '--modes', 'full', '--cache', '0,steps:1', '--no-decode')).stdout.splitlines()
+        self.assertIn('| mode | order | cache | computed | ms a step |', out[2])
+        self.succeed(self.bench(*SMALL, '--modes', 'full', '--cache', 'steps:1', '--no-decode', '-o', 'a.csv'))
+        rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
+        self.assertEqual((rows[-1]['cache'], rows[-1]['computed_steps'], rows[-1]['matmul_ms']), ('steps:1', '1', ''))
+
     def test_stages_that_fail_leave_the_others_measured(self):
         report = json.loads(self.succeed(self.bench(*SMALL, '--modes', 'full', '--json', **limited(100))).stdout)
         rows = {row['stage']: row for row in report['rows']}
@@ -332,7 +369,7 @@ class BenchPipeline(CommandLineTest):
 
     def test_bad_arguments(self):
         for arguments, words in ((['--modes', 'fast'], ['fast']), (['--topk', '0'], ['--topk']),
-                                 (['--token-order', 'spiral'], ['spiral']),
+                                 (['--token-order', 'spiral'], ['spiral']), (['--cache', '0,steps:0'], ['--cache steps:0']),
                                  (['--dropped', 'none', '--error', '0.1'], ['--dropped none and --error exclude each other']),
                                  (['--repetitions', 0], ['--repetitions']), (['--steps', 0], ['--steps']), (['--against', 'none.json'], ['none.json', 'diffusers_report.py']),
                                  (['-m', MODEL], ['--model', '--random-weights']), (['--random-weights', 'none.yaml'], ['none.yaml'])):

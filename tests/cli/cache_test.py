@@ -5,8 +5,6 @@ import unittest
 from batch_support import BatchTest
 from support import PROMPT
 
-REUSING = ['--cache', 'forecast:5', '--steps', 6]  # of random weights every step differs
-
 
 class Cache(BatchTest):
     def video(self, name):
@@ -22,6 +20,15 @@ class Cache(BatchTest):
             again = self.report('--from', 'a.gif', '-o', 'b.gif', '--steps', 6)
             self.assertEqual((again['recipe'], self.video('b.gif')), (report['recipe'], self.video('a.gif')))
 
+    def test_a_number_of_steps_is_computed_whatever_the_weights(self):
+        for steps, computed, reused in ((6, 3, [1, 2, 4]), (6, 1, [1, 2, 3, 4, 5]), (5, 4, [2])):
+            report = self.report('-o', 'a.gif', '--steps', steps, '--cache', f'steps:{computed}')
+            self.assertEqual(report['cache'], {'rule': f'steps:{computed}', 'computed_steps': computed, 'reused_steps': reused})
+        again = self.report('--from', 'a.gif', '-o', 'b.gif', '--steps', 5)
+        self.assertEqual((again['cache'], self.video('b.gif')), (report['cache'], self.video('a.gif')))
+        result = self.generate('--quiet', '--steps', 3, '--cache', 'steps:3', '-o', 'c.gif')
+        self.warn_with(result, '--cache steps:3 has no effect with 3 steps, of which it computes all')
+
     def test_none_and_zero_are_the_same(self):
         none = self.report('-o', 'a.gif', '--steps', 3)
         zero = self.report('-o', 'b.gif', '--steps', 3, '--cache', 0)
@@ -29,9 +36,10 @@ class Cache(BatchTest):
         self.assertNotIn('cache', zero)
 
     def test_batch_makes_the_video_that_generate_makes(self):
-        for passes in ('batched', 'in-turn'):
-            options = [*REUSING, '--guidance-passes', passes]
-            self.succeed(self.generate('--seed', 7, '--threads', 1, *options, '-o', 'one.mp4'))
+        for passes, cache in (('batched', 'forecast:5'), ('in-turn', 'steps:3')):
+            options = ['--steps', 6, '--cache', cache, '--guidance-passes', passes]
+            said = self.succeed(self.generate('--seed', 7, '--threads', 1, *options, '-o', 'one.mp4'))
+            self.assertRegex(said.stdout, 'sparsity .*, [1-5] of 6 steps computed, peak')
             file = self.write('set.jsonl', json.dumps({'prompt': 'a dog', 'seed': 3}) + '\n' + json.dumps({'prompt': PROMPT, 'seed': 7, 'output': f'{passes}.mp4'}) + '\n')
             self.succeed(self.batch(file, f'out-{passes}', *options))
             self.assertEqual(self.video(f'out-{passes}/{passes}.mp4'), self.video('one.mp4'))

@@ -94,9 +94,9 @@ class BenchQuality(CommandLineTest):
 
     def test_caches_reuse_steps_of_full_attention_and_of_sparse(self):
         arguments = [*LARGER[:6], '--steps', 6, '--quiet', '--limit', 1]
-        report = self.report(*arguments, *METHOD, '--topk', 1, '--modes', 'full,sparse', '--cache', '0,1e-9,first-block:5,forecast:5', '--no-rel-l1')
+        report = self.report(*arguments, *METHOD, '--topk', 1, '--modes', 'full,sparse', '--cache', '0,1e-9,first-block:5,forecast:5,steps:4', '--no-rel-l1')
         rows = report['rows']
-        caches = [None, 'first-block:1e-09', 'first-block:5', 'forecast:5']
+        caches = [None, 'first-block:1e-09', 'first-block:5', 'forecast:5', 'steps:4']
         self.assertEqual([(row['mode'], row['cache']) for row in rows], [('full', cache) for cache in caches[1:]] + [('sparse', cache) for cache in caches])
         for row in rows:
             self.assertEqual(row['topk'], None if row['mode'] == 'full' else 1)
@@ -107,6 +107,7 @@ class BenchQuality(CommandLineTest):
             else:
                 self.assertLess(row['computed_steps'], 6)
                 self.assertLess(row['psnr'], 80)
+        self.assertEqual([row['computed_steps'] for row in rows if row['cache'] == 'steps:4'], [4, 4])
         never = self.bench(*arguments, '--modes', 'full')
         self.fail_with(never, 2, '--modes full', '--cache')
 

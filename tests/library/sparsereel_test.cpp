@@ -165,6 +165,7 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
        "token_order peano: one of hilbert, native, time-major, morton, random is needed"},
       {[](auto& r) { r.cache = "teacache:0.1"; }, "cache teacache:0.1: teacache is no kind of cache"},
       {[](auto& r) { r.cache = "forecast:-1"; }, "cache forecast:-1: a finite number from 0 up is needed"},
+      {[](auto& r) { r.cache = "steps:1.5"; }, "cache steps:1.5: a whole number of steps from 1 up is needed"},
       {[](auto& r) { r.vae_tiling = "maybe"; }, "vae_tiling maybe: one of auto, on, off is needed"},
   };
   TextToVideo model(kModel, {.device = "cpu"});
@@ -218,6 +219,9 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
       {[](auto& r) { r.steps = 1; },
        [](auto& r) { r.cache = "0.1"; },
        {"cache 0.1 has no effect with one step, after which there is none to reuse"}},
+      {[](auto& r) { r.steps = 2; },
+       [](auto& r) { r.cache = "steps:2"; },
+       {"cache steps:2 has no effect with 2 steps, of which it computes all"}},
       {none, none, {}},
   };
   TextToVideo model(kModel, {.device = "cpu"});

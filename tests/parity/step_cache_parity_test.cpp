@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "models/denoising.h"
@@ -81,9 +83,12 @@ void StepCacheParity::check_resuming() {
 }
 
 TEST_P(StepCacheParity, ResumesAfterAnyStepToTheSameBytes) {
-  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+  const double threshold = request_.cache.threshold;
+  for (const CacheRule& rule :
+       {CacheRule{.threshold = threshold}, CacheRule{.kind = CacheKind::forecast, .threshold = threshold},
+        CacheRule{.kind = CacheKind::steps, .steps = 5}}) {
     for (const GuidancePasses passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
-      request_.cache.kind = kind;
+      request_.cache = rule;
       request_.guidance_passes = passes;
       check_resuming();
     }
@@ -124,6 +129,25 @@ TEST_P(StepCacheParity, PassesInTurnReuseWholeStepsToo) {
     const size_t steps = static_cast<size_t>(denoising->steps());
     EXPECT_THAT(reused_steps(denoising->attention()), SizeIs(steps - pipeline_->spec().experts.size()));
   }
+}
+
+TEST_P(StepCacheParity, ANumberOfStepsForecastsTheOthers) {
+  const auto run = [this](const CacheRule& rule) {
+    request_.cache = rule;
+    auto denoising = start();
+    finish(*denoising);
+    return denoising;
+  };
+  const auto all = run({.kind = CacheKind::forecast, .threshold = 1e30});  // every step but an expert's first
+  const auto one = run({.kind = CacheKind::steps, .steps = 1});
+  const std::vector<int64_t> reusable = reused_steps(all->attention());
+  EXPECT_EQ(reused_steps(one->attention()), reusable);
+  EXPECT_TRUE(one->latents().equal(all->latents()));
+  std::vector<int64_t> expected;
+  std::ranges::set_intersection(std::vector<int64_t>{1, 2, 4, 5, 7, 9, 10}, reusable, std::back_inserter(expected));
+  const auto five = run({.kind = CacheKind::steps, .steps = 5});
+  EXPECT_EQ(reused_steps(five->attention()), expected);
+  EXPECT_TRUE(run({.kind = CacheKind::steps, .steps = 12})->latents().equal(run({})->latents()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, StepCacheParity, ::testing::ValuesIn(test::parity_cases("step_cache_cases.json")),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "app/commands/bench/lists.h"
 #include "app/nearest.h"
 #include "hilbert/error.h"
 
@@ -66,6 +67,28 @@ void add_contenders(const Settings& settings, const PipelineOptions& options, Pi
   }
 }
 
+void give_caches(const Settings& settings, const PipelineOptions& options, std::vector<PipelineContender>& contenders) {
+  const std::string list = options.caches.value_or(settings.text("cache", "0"));
+  std::vector<PipelineContender> given;
+  for (PipelineContender& contender : contenders)
+    for (const auto& cache : parse_list<models::CacheRule>(list, models::parse_cache_rule)) {
+      contender.cache = cache;
+      given.push_back(contender);
+    }
+  contenders = std::move(given);
+}
+
+/// As many steps are timed as were asked for; a cache takes those of a video, where a few do not tell how many it
+/// reuses.
+void choose_steps(const PipelineOptions& options, PipelinePlan& plan) {
+  models::GenerateRequest& request = plan.request;
+  plan.video_steps = request.num_inference_steps.value_or(plan.video_steps);
+  if (!request.sigmas.empty()) plan.video_steps = static_cast<int64_t>(request.sigmas.size());
+  const bool cached = std::ranges::any_of(plan.contenders, [](const auto& each) { return each.cache.on(); });
+  request.num_inference_steps = options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
+  if (request.num_inference_steps != plan.video_steps) request.sigmas.clear();
+}
+
 }  // namespace
 
 models::GenerateRequest PipelinePlan::request_of(const PipelineContender& contender) const {
@@ -73,6 +96,7 @@ models::GenerateRequest PipelinePlan::request_of(const PipelineContender& conten
   result.attention_mode = contender.mode;
   result.token_order = contender.order;
   if (contender.policy) result.attention_policy = *contender.policy;
+  result.cache = contender.cache;
   return result;
 }
 
@@ -84,17 +108,14 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
   plan.request = given.request;
-  plan.request.cache = {};  // every step is timed
   plan.profile = given.profile;
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.heat_map = options.heat_map;
   std::vector<IdleCause> idle = given.idle;
   add_contenders(settings, options, plan, idle);
+  give_caches(settings, options, plan.contenders);
   for (std::string& warning : idle_warnings(settings, idle)) plan.warnings.push_back(std::move(warning));
-  plan.video_steps = plan.request.num_inference_steps.value_or(plan.video_steps);
-  if (!plan.request.sigmas.empty()) plan.video_steps = static_cast<int64_t>(plan.request.sigmas.size());
-  plan.request.sigmas.clear();  // as many steps are timed as were asked for
-  plan.request.num_inference_steps = options.steps.value_or(kDefaultSteps);
+  choose_steps(options, plan);
   plan.warmup = options.warmup;
   plan.repetitions = options.repetitions;
   plan.decode = plan.request.decode = !options.no_decode;

@@ -14,7 +14,7 @@ namespace sparsereel::app::bench {
 struct PipelineOptions {
   std::string modes = "full,quantized,sparse";
   SelectionLists sparse;
-  std::optional<std::string> token_orders;
+  std::optional<std::string> token_orders, caches;
   std::optional<int64_t> steps;
   std::optional<int64_t> warmup;
   std::optional<int64_t> repetitions;
@@ -25,12 +25,13 @@ struct PipelineOptions {
   std::string output;  // empty: stdout
 };
 
-/// One way to denoise; all of them share seed, noise and prompt.
+/// One way to denoise: a mode, each with every cache; all of them share seed, noise and prompt.
 struct PipelineContender {
   attention::Mode mode = attention::Mode::full;
   std::optional<attention::Policy> policy;  // of mode sparse
   bool profile = false;                     // sparse as --profile says
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
+  models::CacheRule cache{};
 };
 
 struct PipelinePlan {
@@ -49,7 +50,8 @@ struct PipelinePlan {
   models::GenerateRequest request_of(const PipelineContender& contender) const;
 };
 
-/// Throws Error naming the option that is out of range.
+/// With a cache a run has all steps of a video, unless --steps says how many. Throws Error naming the option that is
+/// out of range.
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options);
 
 }  // namespace sparsereel::app::bench

@@ -4,8 +4,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 
 #include "app/measure/quality.h"
 #include "app/measure/timing.h"
@@ -104,6 +106,7 @@ void PipelineStages::warm_up(Entry& entry) {
     if (!entry.denoising || entry.denoising->finished()) restart(entry);
     entry.denoising->step();
   }
+  if (entry.cached()) return entry.denoising.reset();  // what it remembers is not to be the others' memory
   if (!entry.denoising || entry.denoising->finished()) restart(entry);
   models::Denoising& denoising = *entry.denoising;
   denoising.load_expert();
@@ -139,21 +142,42 @@ void PipelineStages::measure_steps() {
     if (contender.policy) entry.row.selection = cells_of(*contender.policy);
     if (contender.profile) entry.row.selection = cells_of_profile(entry.request.attention_policy);
     entry.row.token_order = hilbert::name(contender.order);
+    if (entry.cached()) entry.row.cache = models::name(contender.cache);
     progress_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(plan_.contenders.size()));
     attempt(entry, [&] { warm_up(entry); });
     entries_.push_back(std::move(entry));
   }
   progress_.stage("denoise");
+  for (int64_t repetition = 0; repetition < repetitions_; ++repetition) time_runs(repetition);
+  for (Entry& entry : entries_) finish_steps(entry);
+}
+
+void PipelineStages::time_runs(int64_t repetition) {
   const int64_t steps = settings_.num_inference_steps;
-  for (int64_t round = 0; round < repetitions_ * steps; ++round) {
-    progress_.round(round, repetitions_ * steps);
-    for (Entry* entry : running())
+  for (int64_t step = 0; step < steps; ++step) {
+    progress_.round(repetition * steps + step, repetitions_ * steps);
+    for (Entry* entry : running()) {
+      if (entry->cached()) continue;
       attempt(*entry, [&] {
-        if (round % steps == 0) restart(*entry);
+        if (step == 0) restart(*entry);
         time_step(*entry);
       });
+    }
   }
-  for (Entry& entry : entries_) finish_steps(entry);
+  for (Entry* entry : running())
+    if (entry->cached()) attempt(*entry, [&] { time_run(*entry); });
+}
+
+void PipelineStages::time_run(Entry& entry) {
+  restart(entry);
+  while (!entry.denoising->finished()) {
+    progress_.stop_if_interrupted();
+    time_step(entry);
+  }
+  const int64_t steps = settings_.num_inference_steps;
+  const double sum = std::accumulate(entry.milliseconds.end() - steps, entry.milliseconds.end(), 0.0);
+  entry.milliseconds.resize(entry.milliseconds.size() - static_cast<size_t>(steps));
+  entry.milliseconds.push_back(sum / static_cast<double>(steps));
 }
 
 void PipelineStages::finish_steps(Entry& entry) {
@@ -166,8 +190,11 @@ void PipelineStages::finish_steps(Entry& entry) {
     for (const attention::Statistics& layer : run.per_layer) entry.row.layer_sparsity.push_back(layer.sparsity());
     for (const auto& step : run.per_step) {
       entry.row.step_layer_sparsity.emplace_back();
-      for (const attention::Statistics& layer : step) entry.row.step_layer_sparsity.back().push_back(layer.sparsity());
+      for (const attention::Statistics& layer : step)
+        entry.row.step_layer_sparsity.back().push_back(layer.calls > 0 ? layer.sparsity() : std::nan(""));
     }
+    if (entry.cached())
+      entry.row.computed_steps = static_cast<int64_t>(run.per_step.size() - models::reused_steps(run).size());
     if (!entry.denoising->warnings().empty()) entry.row.note = entry.denoising->warnings().front();
     if (entry.peak_bytes > 0) entry.row.peak_gib = static_cast<double>(entry.peak_bytes) / kGibibyte;
     entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();
@@ -210,7 +237,7 @@ void PipelineStages::measure_decode() {
 
 void PipelineStages::compare_with_full() {
   const auto full = std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) {
-    return entry.contender.mode == attention::Mode::full && entry.latents.defined();
+    return entry.contender.mode == attention::Mode::full && !entry.cached() && entry.latents.defined();
   });
   if (full == entries_.end()) return;
   for (Entry& entry : entries_) {

@@ -22,7 +22,8 @@ class PipelineStages {
   /// Loads and runs the text encoder, then lets it go.
   void measure_text();
   /// Loads the denoiser; each contender warms up and has its sections measured, then they take turns step by step,
-  /// every one from the same noise. What a contender cannot do becomes its row's note.
+  /// every one from the same noise. A contender with a cache takes its turn run by run, and has no sections: its steps
+  /// differ. What a contender cannot do becomes its row's note.
   void measure_steps();
   /// Loads the decoder and decodes what each contender made; frames and latents are compared with those of mode full.
   /// Here and below a failure becomes the row's note: the steps were measured all the same.
@@ -39,10 +40,12 @@ class PipelineStages {
     models::GenerateRequest request;
     StageRow row;
     std::unique_ptr<models::Denoising> denoising;
-    std::vector<double> milliseconds;
+    std::vector<double> milliseconds;  // of each step; with a cache the mean of each run's
     uint64_t peak_bytes = 0;
     at::Tensor latents;  // CPU [1, F, C, H, W]
     at::Tensor frames;   // CPU [F, H, W, 3]
+
+    bool cached() const { return contender.cache.on(); }
   };
 
   double time(const std::function<void()>& call) const;
@@ -53,6 +56,8 @@ class PipelineStages {
   void restart(Entry& entry);
   void warm_up(Entry& entry);
   void time_step(Entry& entry);
+  void time_run(Entry& entry);
+  void time_runs(int64_t repetition);
   void finish_steps(Entry& entry);
   void decode(Entry& entry, std::vector<double>& milliseconds);
   void compare_with_full();

@@ -31,6 +31,9 @@ Columns contender_columns() {
   Columns columns = {StageColumn::text("mode", "mode", [](const StageRow& row) { return row.mode; })};
   append(columns, selection_columns<StageRow>([](const StageRow& row) { return row.selection; }));
   columns.push_back(StageColumn::text("order", "token_order", [](const StageRow& row) { return row.token_order; }));
+  columns.push_back(StageColumn::text("cache", "cache", [](const StageRow& row) { return row.cache; }));
+  columns.push_back(
+      StageColumn::chosen("computed", "computed_steps", [](const StageRow& row) { return row.computed_steps; }));
   return columns;
 }
 
@@ -101,6 +104,8 @@ nlohmann::json to_json(const StageRow& row) {
   json.update(selection_fields(row.selection));
   json.update({{"mean_share", or_null(row.mean_share)},
                {"token_order", row.token_order},
+               {"cache", row.cache.empty() ? nlohmann::json() : nlohmann::json(row.cache)},
+               {"computed_steps", row.computed_steps ? nlohmann::json(*row.computed_steps) : nlohmann::json()},
                {"kernel", row.kernel},
                {"matmul_ms", or_null(of_split(row, &Split::matmul))},
                {"attention_ms", or_null(of_split(row, &Split::attention))},
@@ -160,7 +165,7 @@ void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, co
 void compare_steps(std::vector<StageRow>& rows, int64_t steps) {
   std::optional<double> full;
   for (const StageRow& row : rows)
-    if (row.stage == kStepStage && row.mode == "full" && row.ms) full = row.ms->median;
+    if (row.stage == kStepStage && row.mode == "full" && row.cache.empty() && row.ms) full = row.ms->median;
   for (StageRow& row : rows) {
     if (row.stage != kStepStage || !row.ms) continue;
     if (full) row.speedup = *full / row.ms->median;

@@ -21,15 +21,17 @@ struct StageRow {
   std::string stage;  // load text_encoder, text, load transformer, step, load vae, decode, encode
   SelectionCells selection;
   std::string token_order;
-  std::string kernel;  // of attention
-  std::optional<Spread> ms;
-  std::optional<Split> split;           // of a step, measured beside the timed ones
-  std::optional<double> speedup;        // over the step of mode full
-  std::optional<double> video_seconds;  // text, all steps of a usual video and decode, loading left out
-  std::optional<double> sparsity;       // means not counted
-  std::optional<double> mean_share;     // what means cost: their share of full attention's work
+  std::string cache;                      // empty: none
+  std::string kernel;                     // of attention
+  std::optional<int64_t> computed_steps;  // of a run with a cache
+  std::optional<Spread> ms;               // of single steps; with a cache of the means of whole runs
+  std::optional<Split> split;             // of a step, measured beside the timed ones; none with a cache
+  std::optional<double> speedup;          // over the step of mode full
+  std::optional<double> video_seconds;    // text, all steps of a usual video and decode, loading left out
+  std::optional<double> sparsity;         // means not counted
+  std::optional<double> mean_share;       // what means cost: their share of full attention's work
   std::vector<double> layer_sparsity;
-  std::vector<std::vector<double>> step_layer_sparsity;  // [step][layer]
+  std::vector<std::vector<double>> step_layer_sparsity;  // [step][layer]; NaN (null in JSON) where a layer did not run
   std::optional<double> psnr, ssim;                      // frames against full's
   std::optional<double> rel_l1;                          // final latents against full's
   std::optional<double> peak_gib;                        // GPU memory in use

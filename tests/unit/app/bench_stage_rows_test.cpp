@@ -70,8 +70,47 @@ TEST(StageTables, ShowContendersFirst) {
   EXPECT_LT(text.find("sparse"), text.find("decode"));
   EXPECT_THAT(text, Not(HasSubstr("peak GiB"))) << "an empty column";
   const std::string table = stage_csv(all);
-  EXPECT_THAT(table, HasSubstr("mode,topk,cdf,error_bound,dropped,select,cell,token_order,stage,ms,"));
+  EXPECT_THAT(table,
+              HasSubstr("mode,topk,cdf,error_bound,dropped,select,cell,token_order,cache,computed_steps,stage,ms,"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
+}
+
+/// As `rows()`, with a cache for full attention and for sparse.
+std::vector<StageRow> rows_with_caches() {
+  std::vector<StageRow> all = rows();
+  for (const double ms : {240.0, 120.0}) {
+    all.push_back(step(ms == 240 ? "full" : "sparse", ms));
+    all.back().split.reset();
+    all.back().cache = "steps:20";
+    all.back().computed_steps = 20;
+  }
+  compare_steps(all, 50);
+  return all;
+}
+
+TEST(StageTables, ShowCachesWhereThereAreAny) {
+  const std::vector<StageRow> all = rows_with_caches();
+  const std::string text = stage_markdown(all, 50);
+  EXPECT_THAT(text, HasSubstr("| order | cache | computed | ms a step |"));
+  EXPECT_THAT(text, HasSubstr("| hilbert | steps:20 | 20 | 120 |"));
+  EXPECT_THAT(stage_markdown(rows(), 50), Not(HasSubstr("cache")));
+  EXPECT_THAT(stage_csv(all), HasSubstr(",token_order,cache,computed_steps,stage,ms,"));
+  const nlohmann::json json = stage_json(all);
+  EXPECT_EQ(json[5]["cache"], "steps:20");
+  EXPECT_EQ(json[5]["computed_steps"], 20);
+  EXPECT_TRUE(json[5]["matmul_ms"].is_null());
+  EXPECT_TRUE(json[1]["cache"].is_null());
+}
+
+TEST(CompareSteps, FullAttentionWithACacheIsNotWhatOthersAreComparedWith) {
+  std::vector<StageRow> all = rows_with_caches();
+  EXPECT_DOUBLE_EQ(*all[4].speedup, 2.5);
+  EXPECT_DOUBLE_EQ(*all[5].speedup, 5);
+  EXPECT_DOUBLE_EQ(*all[5].video_seconds, 0.02 + 50 * 0.12 + 1.98);
+  all.erase(all.begin() + 1);
+  for (StageRow& row : all) row.speedup.reset();
+  compare_steps(all, 50);
+  EXPECT_FALSE(all.back().speedup.has_value());
 }
 
 TEST(StageJson, HasWhatTheDesignPromises) {
@@ -172,6 +211,14 @@ TEST(Plot, NamesWhatStoodForDroppedBlocks) {
   EXPECT_EQ(data.rows[1].name, "sparse 0.5 means of 16 by error");
   EXPECT_EQ(data.rows[2].name, "sparse error 0.05 means of 64 by error");
   EXPECT_EQ(data.rows[3].name, "sparse 0.5");
+}
+
+TEST(Plot, NamesCaches) {
+  const PlotData data = plot_of({{"rows", stage_json(rows_with_caches())}}, "r.json");
+  ASSERT_EQ(data.rows.size(), 4U);
+  EXPECT_EQ(data.rows[2].name, "full steps:20");
+  EXPECT_TRUE(data.rows[2].parts.empty());
+  EXPECT_EQ(data.rows[1].parts.size(), 3U);
 }
 
 TEST(Plot, DrawsTheRowsOfAttention) {

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -27,10 +29,17 @@ TEST(CacheRule, IsReadByThresholdAndByName) {
   EXPECT_EQ(name(parse_cache_rule("0.25")), "first-block:0.25");
   EXPECT_EQ(name(parse_cache_rule("forecast:0.12345678")), "forecast:0.12345678");
   EXPECT_FALSE(parse_cache_rule("0").on());
+  const CacheRule steps = parse_cache_rule("steps:20");
+  EXPECT_EQ(steps, (CacheRule{.kind = CacheKind::steps, .steps = 20}));
+  EXPECT_TRUE(steps.on());
+  EXPECT_EQ(name(steps), "steps:20");
 }
 
 TEST(CacheRule, RefusesWhatIsNone) {
-  for (const char* text : {"", "x", "-0.1", "inf", "nan", "1e999", "0.1x", "first-block", "first-block:", ":0.1"}) {
+  for (const char* text : {"",         "x",         "-0.1",        "inf",          "nan",
+                           "1e999",    "0.1x",      "first-block", "first-block:", ":0.1",
+                           "20:steps", "steps",     "steps:",      "steps:0",      "steps:-1",
+                           "steps:x",  "steps:1.5", "steps:1e2",   "steps: 2",     "steps:99999999999999999999"}) {
     try {
       parse_cache_rule(text);
       FAIL() << text;
@@ -46,6 +55,32 @@ TEST(CacheRule, RefusesWhatIsNone) {
     EXPECT_THAT(error.what(), HasSubstr("teacache is no kind of cache"));
     EXPECT_THAT(error.remedy(), HasSubstr("first-block"));
   }
+}
+
+std::vector<int64_t> computed_steps(const CacheRule& rule, int64_t run_steps) {
+  std::vector<int64_t> computed;
+  for (int64_t step = 0; step < run_steps; ++step)
+    if (!rule.reuses(step, run_steps).value()) computed.push_back(step);
+  return computed;
+}
+
+TEST(CacheRule, ComputesANumberOfStepsSpreadEvenly) {
+  const auto rule = [](int64_t steps) { return CacheRule{.kind = CacheKind::steps, .steps = steps}; };
+  EXPECT_THAT(computed_steps(rule(1), 4), ElementsAre(0));
+  EXPECT_THAT(computed_steps(rule(2), 50), ElementsAre(0, 49));
+  EXPECT_THAT(computed_steps(rule(6), 50), ElementsAre(0, 10, 20, 29, 39, 49));
+  EXPECT_THAT(computed_steps(rule(3), 6), ElementsAre(0, 3, 5));
+  for (const int64_t run_steps : {1, 2, 3, 7, 25, 50}) {
+    for (int64_t steps = 2; steps <= run_steps + 2; ++steps) {
+      std::vector<int64_t> expected;
+      for (int64_t k = 0; k < std::min(steps, run_steps); ++k)
+        expected.push_back(steps < run_steps
+                               ? std::lround(static_cast<double>(k * (run_steps - 1)) / static_cast<double>(steps - 1))
+                               : k);
+      EXPECT_EQ(computed_steps(rule(steps), run_steps), expected) << steps << " of " << run_steps;
+    }
+  }
+  EXPECT_FALSE(parse_cache_rule("forecast:0.1").reuses(3, 50).has_value());
 }
 
 class Rule : public ::testing::TestWithParam<at::ScalarType> {
@@ -161,6 +196,30 @@ TEST_P(Rule, AForecastGoesAlongWithTheFirstBlock) {
     ASSERT_TRUE(cache_.reuses()) << first;
     EXPECT_TRUE(test::close_to(cache_.recall(), expected, 1e-6)) << first;
   }
+}
+
+TEST_P(Rule, ANumberOfStepsForecastsWhateverTheChange) {
+  cache_ = StepCache({.kind = CacheKind::steps, .steps = 2});
+  const auto step = [this](bool reused, const at::Tensor& first, const at::Tensor& rest) {
+    cache_.begin_step(reused);
+    cache_.decide(first);
+    EXPECT_EQ(cache_.reuses(), reused);
+    if (reused)
+      EXPECT_TRUE(test::close_to(cache_.recall(), rest, 1e-6)) << first;
+    else
+      cache_.remember(rest);
+  };
+  step(false, of(8, 0), of(10, 20));
+  step(true, of(80, 0), of(10, 20));    // nothing is known of a change yet
+  step(false, of(8.5, 0), of(14, 16));  // though it is near
+  step(true, of(9.5, 0), of(22, 8));    // twice the change from 8 to 8.5
+}
+
+TEST_P(Rule, AKnownStepIsComputedWhereThereIsNothingToReuse) {
+  cache_ = StepCache({.kind = CacheKind::steps, .steps = 2});
+  cache_.begin_step(true);
+  cache_.decide(of(8, 0));
+  EXPECT_FALSE(cache_.reuses());
 }
 
 TEST_P(Rule, AForecastReusesNothingOfNaN) {
