@@ -59,8 +59,6 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
   return describe_profile(file, profile);
 }
 
-constexpr const char* kNoPreset = "quality";
-
 /// --seed N, or one drawn anew; short, since people copy it.
 uint64_t read_seed(const Settings& settings, bool& random) {
   const std::string text = settings.text("seed", "42");
@@ -77,6 +75,23 @@ std::string named(const Settings& settings, const char* key, std::string_view va
 models::ModelFolder folder_of(const Architecture& architecture) {
   return models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
                                                   architecture.components);
+}
+
+constexpr const char* kNoPreset = "quality";
+
+/// Its defaults, with those of the preset that the settings name on top.
+void add_model_config(Settings& settings, ModelConfig config) {
+  if (const std::string preset = settings.text("preset", kNoPreset); preset != kNoPreset) {
+    const auto found = config.presets.find(preset);
+    if (found == config.presets.end())
+      throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
+                       "say it by cache, as in forecast:0.1, and topk");
+    for (const auto& [key, value] : found->second.values) {
+      config.defaults[key] = value;
+      config.places[key] = found->second.places.at(key);
+    }
+  }
+  settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
 }
 
 /// Of every command that denoises.
@@ -185,25 +200,6 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
   return open_pipeline(run, open_model(run));
 }
 
-namespace {
-
-/// Its defaults, with those of the preset that the settings name on top.
-void add_model_config(Settings& settings, ModelConfig config) {
-  if (const std::string preset = settings.text("preset", kNoPreset); preset != kNoPreset) {
-    const auto found = config.presets.find(preset);
-    if (found == config.presets.end())
-      throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
-                       "say it by cache, as in forecast:0.1, and topk");
-    for (const auto& [key, value] : found->second.values) {
-      config.defaults[key] = value;
-      config.places[key] = found->second.places.at(key);
-    }
-  }
-  settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
-}
-
-}  // namespace
-
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file) {
   settings.add(Source::command_line, command_line);
@@ -222,8 +218,7 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   settings.set_fallbacks(model.defaults);
   const fs::path configs = data_folder() / "configs";
   const auto matched = find_model_config(configs, model);
-  add_model_config(settings,
-                   matched ? *matched : ModelConfig{.file = configs, .defaults = {}, .places = {}, .presets = {}});
+  add_model_config(settings, matched.value_or(ModelConfig{.file = configs}));
 }
 
 void choose_output(Settings& settings, int64_t count, bool resumes) {

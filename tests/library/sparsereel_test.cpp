@@ -210,9 +210,12 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
         "guidance_passes in-turn has no effect without guidance (cfg_scale 0.5)",
         "dynamic_cfg true has no effect without guidance (cfg_scale 0.5)"}},
       {none,
-       [](auto& r) { r.cfg_scale_2 = 3, r.flow_shift = 5; },
+       [](auto& r) {
+         r.cfg_scale_2 = 3, r.flow_shift = 5, r.sigmas = {1, 0.25};
+       },
        {"cfg_scale_2 3 has no effect for a model of one transformer",
-        "flow_shift 5 has no effect with a scheduler that is not of flow matching"}},
+        "flow_shift 5 has no effect with a scheduler that is not of flow matching",
+        "sigmas 1,0.25 has no effect with a scheduler that is not of flow matching"}},
       {[](auto& r) { r.steps = 1; },
        [](auto& r) { r.cache = "0.1"; },
        {"cache 0.1 has no effect with one step, after which there is none to reuse"}},
@@ -306,6 +309,31 @@ TEST(Library, GuidesAsAsked) {
     other.*member = 1.5;
     EXPECT_NE(model.generate(other).pixels, usual);
   }
+}
+
+TEST(Library, TakesNoiseLevelsInPlaceOfSteps) {
+  TextToVideo model(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline", {.device = "cpu"});
+  VideoRequest request = small();
+  request.frames = 5;
+  const std::vector<float> usual = model.generate(request).pixels;
+  request.steps.reset();
+  request.sigmas = {1, 0.75, 0.5};
+  std::vector<int64_t> counts;
+  const std::vector<float> pixels = model
+                                        .generate(request,
+                                                  [&](int64_t, int64_t steps) {
+                                                    counts.push_back(steps);
+                                                    return true;
+                                                  })
+                                        .pixels;
+  EXPECT_NE(pixels, usual);
+  EXPECT_THAT(counts, ElementsAre(3, 3, 3));
+  request.steps = 2;
+  EXPECT_EQ(failure_of([&] { model.generate(request); }).cause(), "sigmas are 3, and steps are 2");
+  request.sigmas = {0.5, 1};
+  const Failure failure = failure_of([&] { model.generate(request); });
+  EXPECT_EQ(failure.cause(), "sigmas do not fall from each to the next");
+  EXPECT_EQ(failure.field(), "sigmas");
 }
 
 TEST(Library, ChoosesAttentionAsAsked) {
