@@ -133,8 +133,8 @@ void Pipeline::release_transformer() {
 
 /// A quarter of the free memory stays free for what the steps hold.
 bool Pipeline::fits_beside(const std::string& role) const {
-  const uint64_t bytes = load_dit(folder_.component(role), at::kMeta, transformer_format())->weight_bytes();
-  return bytes <= free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
+  return weight_bytes(folder_, role, transformer_format()) <=
+         free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
 }
 
 void Pipeline::load_vae() {
@@ -223,8 +223,7 @@ at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateS
 /// stays free) it passes through layer by layer.
 bool Pipeline::streams_text_encoder() const {
   if (device_.is_cpu() || offload_) return offload_;
-  const auto described = models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, text_format());
-  return described->weight_bytes() > free_memory(device_) / 4 * 3;
+  return weight_bytes(folder_, "text_encoder", text_format()) > free_memory(device_) / 4 * 3;
 }
 
 at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {

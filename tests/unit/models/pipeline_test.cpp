@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/model_folder.h"
+#include "models/components.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -88,6 +89,15 @@ TEST(Pipeline, ResolvesARequestOnce) {
   const GenerateResult result = pipeline->generate(request, settings);
   EXPECT_EQ(result.settings.width, settings.width);
   EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), settings.latent)));
+}
+
+TEST(Pipeline, CountsWeightsByConfigsAlone) {
+  const ModelFolder folder = ModelFolder::open(SPARSEREEL_TINY_MODEL);
+  for (const char* role : {"transformer", "text_encoder"}) {
+    const uint64_t whole = weight_bytes(folder, role, at::kFloat);
+    EXPECT_EQ(whole, 2 * folder.component(role).bytes()) << role;  // stored in fp16
+    EXPECT_LT(weight_bytes(folder, role, {at::kFloat, /*in_fp8=*/true}), whole) << role;
+  }
 }
 
 }  // namespace
