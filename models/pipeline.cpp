@@ -87,6 +87,7 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
       offload_(options.offload && !device_.is_cpu()),
       loras_(options.loras),
       spec_(describe(folder_)) {
+  drop_idle_fp8();
   add_loras(folder_, spec_, loras_);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
@@ -101,6 +102,21 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
 }
 
 Pipeline::~Pipeline() = default;
+
+void Pipeline::drop_idle_fp8() {
+  const auto changes = [this](const std::string& role) {
+    return weight_bytes(folder_, role, {at::kFloat, /*in_fp8=*/true}) < weight_bytes(folder_, role, at::kFloat);
+  };
+  const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
+  if (fp8_weights_ && std::ranges::none_of(spec_.experts, changes_expert)) {
+    fp8_weights_ = false;
+    why_idle_weights_ = "for a transformer whose blocks have no layer in multiples of 16";
+  }
+  if (fp8_text_weights_ && !changes("text_encoder")) {
+    fp8_text_weights_ = false;
+    why_idle_text_weights_ = "for a text encoder that has no layer in multiples of 16";
+  }
+}
 
 const std::string& Pipeline::model_hash() const {
   if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file

@@ -5,9 +5,14 @@
 #include <vector>
 
 #include "app/measure/run_progress.h"
+#include "app/settings.h"
 #include "models/pipeline.h"
 
 namespace sparsereel::app {
+
+/// Adds those of options that the model leaves without effect: a plan is made before the model is known.
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
+                        const models::GenerateRequest& request, const models::Pipeline& pipeline);
 
 /// Throws Error where the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
