@@ -143,6 +143,10 @@ void Pipeline::load_transformer() {
   experts_->load(0);
 }
 
+bool Pipeline::has_transformer() const {
+  return experts_->any_loaded();
+}
+
 void Pipeline::release_transformer() {
   experts_->release();
 }
@@ -363,7 +367,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Gene
       result.tiled, tiling == VaeTiling::automatic,
       [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); },
       [&] {
-        const bool had_transformer = experts_->any_loaded();
+        const bool had_transformer = has_transformer();
         release_transformer();
         return had_transformer;
       });

@@ -202,6 +202,7 @@ class Pipeline {
                          std::vector<std::string>* warnings = nullptr);
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
+  bool has_transformer() const;  // any of them is loaded
   void release_transformer();
   /// It must not outlive the pipeline. Loads nothing.
   std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const GenerateSettings& settings,

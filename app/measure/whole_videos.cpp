@@ -34,9 +34,13 @@ std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vect
     texts.push_back(pipeline.encode_text(request, models::resolve_request(request, pipeline.spec())).to(at::kCPU));
   }
   pipeline.release_text_encoder();
+  return texts;
+}
+
+void load_transformer(models::Pipeline& pipeline, RunProgress& progress) {
+  if (pipeline.has_transformer()) return;
   progress.stage("load transformer");
   pipeline.load_transformer();
-  return texts;
 }
 
 }  // namespace sparsereel::app
