@@ -128,7 +128,7 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
 }
 
 ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
-  ModelConfig config{.file = file, .defaults = {}, .places = {}, .presets = {}};
+  ModelConfig config{.file = file};
   if (node["defaults"]) {
     YamlOptions options = option_values(node["defaults"], file, "defaults.");
     config.defaults = std::move(options.values);

@@ -26,9 +26,9 @@ YamlOptions parse_config(const std::string& text, const std::filesystem::path& p
 /// A file of configs/ that describes a published checkpoint.
 struct ModelConfig {
   std::filesystem::path file;
-  std::map<std::string, std::string> defaults;
-  Places places;                               // of the defaults
-  std::map<std::string, YamlOptions> presets;  // by name: what each gives in place of defaults, or beside them
+  std::map<std::string, std::string> defaults = {};
+  Places places = {};                               // of the defaults
+  std::map<std::string, YamlOptions> presets = {};  // by name: what each gives in place of defaults, or beside them
 };
 
 /// Reads a models' YAML (keys match, architecture, defaults, presets) and returns its defaults if `match` fits the

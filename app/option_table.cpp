@@ -71,6 +71,8 @@ const std::vector<std::pair<Idle, std::string>>& idle_causes() {
       {Idle::no_means, "dropped none, which has no means"},
       {Idle::no_guidance, "cfg_scale up to 1, which is no guidance"},
       {Idle::one_transformer, "a model of one transformer"},
+      {Idle::narrow_blocks, "a transformer whose blocks have no layer in multiples of 16"},
+      {Idle::narrow_layers, "a text encoder that has no layer in multiples of 16"},
       {Idle::no_flow, "a scheduler that is not of flow matching"},
       {Idle::no_reuse, "one step, a model of one block, no more steps than `cache: steps:20` computes, or tune"},
       {Idle::on_a_cpu, "device cpu, whose memory is the host's"},

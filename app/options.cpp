@@ -59,8 +59,6 @@ TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) 
   return describe_profile(file, profile);
 }
 
-constexpr const char* kNoPreset = "quality";
-
 /// --seed N, or one drawn anew; short, since people copy it.
 uint64_t read_seed(const Settings& settings, bool& random) {
   const std::string text = settings.text("seed", "42");
@@ -77,6 +75,23 @@ std::string named(const Settings& settings, const char* key, std::string_view va
 models::ModelFolder folder_of(const Architecture& architecture) {
   return models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
                                                   architecture.components);
+}
+
+constexpr const char* kNoPreset = "quality";
+
+/// Its defaults, with those of the preset that the settings name on top.
+void add_model_config(Settings& settings, ModelConfig config) {
+  if (const std::string preset = settings.text("preset", kNoPreset); preset != kNoPreset) {
+    const auto found = config.presets.find(preset);
+    if (found == config.presets.end())
+      throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
+                       "say it by cache, as in forecast:0.1, and topk");
+    for (const auto& [key, value] : found->second.values) {
+      config.defaults[key] = value;
+      config.places[key] = found->second.places.at(key);
+    }
+  }
+  settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
 }
 
 /// Of every command that denoises.
@@ -185,25 +200,6 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
   return open_pipeline(run, open_model(run));
 }
 
-namespace {
-
-/// Its defaults, with those of the preset that the settings name on top.
-void add_model_config(Settings& settings, ModelConfig config) {
-  if (const std::string preset = settings.text("preset", kNoPreset); preset != kNoPreset) {
-    const auto found = config.presets.find(preset);
-    if (found == config.presets.end())
-      throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
-                       "say it by cache, as in forecast:0.1, and topk");
-    for (const auto& [key, value] : found->second.values) {
-      config.defaults[key] = value;
-      config.places[key] = found->second.places.at(key);
-    }
-  }
-  settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
-}
-
-}  // namespace
-
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file) {
   settings.add(Source::command_line, command_line);
@@ -222,8 +218,7 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   settings.set_fallbacks(model.defaults);
   const fs::path configs = data_folder() / "configs";
   const auto matched = find_model_config(configs, model);
-  add_model_config(settings,
-                   matched ? *matched : ModelConfig{.file = configs, .defaults = {}, .places = {}, .presets = {}});
+  add_model_config(settings, matched.value_or(ModelConfig{.file = configs}));
 }
 
 void choose_output(Settings& settings, int64_t count, bool resumes) {
@@ -319,16 +314,22 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
   else
     options.idle.push_back({Idle::no_means, "dropped",
                             models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
-  const models::ModelSpec& spec = pipeline.spec();
-  options.idle.push_back({Idle::one_transformer, "model", models::why_idle_second_scale(spec)});
-  options.idle.push_back({Idle::no_flow, "scheduler", models::why_idle_flow_shift(options.request, spec)});
-  const std::string no_reuse = models::why_idle_cache(options.request, spec);
+  for (IdleCause& cause : idle_beside_model(options.request, pipeline)) options.idle.push_back(std::move(cause));
+  const std::string no_reuse = models::why_idle_cache(options.request, pipeline.spec());
   options.idle.push_back({Idle::no_reuse, "steps", no_reuse});
   if (!no_reuse.empty()) options.request.cache = {};
   if (options.random_seed)
     options.idle.push_back(
         {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});
   for (IdleCause& cause : idle_beside_output(settings, options.run)) options.idle.push_back(std::move(cause));
+}
+
+std::vector<IdleCause> idle_beside_model(const models::GenerateRequest& request, const models::Pipeline& pipeline) {
+  const models::ModelSpec& spec = pipeline.spec();
+  return {{Idle::one_transformer, "model", models::why_idle_second_scale(spec)},
+          {Idle::no_flow, "scheduler", models::why_idle_flow_shift(request, spec)},
+          {Idle::narrow_blocks, "model", pipeline.why_idle_weights()},
+          {Idle::narrow_layers, "model", pipeline.why_idle_text_weights()}};
 }
 
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run) {

@@ -166,14 +166,18 @@ void expand_size(std::map<std::string, Setting>& added) {
   added["height"] = {height, size.source, size.file, size.mark};
 }
 
-/// The option's value names this file; a model's, any file in its folder.
-bool names_file(const std::string& key, const fs::path& value, const fs::path& file) {
+/// How much of the file's path the option's value names: all of it, or the folder that holds it; 0: nothing.
+size_t named_length(const OptionSpec& option, const std::string& value, const fs::path& file) {
   std::error_code ignored;
-  if (value.empty()) return false;
-  const fs::path named = fs::absolute(value, ignored).lexically_normal();
-  const fs::path blamed = fs::absolute(file, ignored).lexically_normal();
-  if (named == blamed) return true;
-  return key == "model" && blamed.string().starts_with((named / "").string());
+  const auto whole = [&](const fs::path& path) {
+    return (fs::absolute(path, ignored) / "").lexically_normal().string();
+  };
+  const std::string blamed = whole(file);
+  for (const fs::path& each : files_in(option, value))
+    if (whole(each) == blamed) return blamed.size();
+  if (option.kind != ValueKind::folder || value.empty()) return 0;
+  const std::string folder = whole(value);
+  return blamed.starts_with(folder) ? folder.size() : 0;
 }
 
 }  // namespace
@@ -233,11 +237,10 @@ const Setting* Settings::that_names(const std::string& file, std::string& key) c
   const Setting* found = nullptr;
   size_t longest = 0;
   for (const auto& [each, setting] : values_) {
-    const ValueKind kind = find_option(each)->kind;
-    if ((kind != ValueKind::file && kind != ValueKind::folder) || !names_file(each, setting.value, file)) continue;
-    if (setting.value.size() < longest) continue;
-    found = setting.value.size() == longest ? nullptr : &setting;
-    longest = setting.value.size();
+    const size_t length = named_length(*find_option(each), setting.value, file);
+    if (length == 0 || length < longest) continue;
+    found = length == longest ? nullptr : &setting;
+    longest = length;
     key = each;
   }
   return found;

@@ -44,6 +44,11 @@ std::string text_of(const std::optional<Value>& value) {
 std::string text_of(const std::string& value) {
   return value;
 }
+std::string text_of(const std::vector<double>& numbers) {
+  std::ostringstream text;
+  for (const double number : numbers) text << (text.tellp() > 0 ? "," : "") << number;
+  return text.str();
+}
 std::string text_of(int64_t count) {
   return count == 0 ? "" : std::to_string(count);
 }
@@ -78,7 +83,9 @@ std::vector<std::string> idle_members(const VideoRequest& from, const models::Ge
   add("cfg_scale_2", from.cfg_scale_2, one_transformer.empty() ? guidance : one_transformer);
   add("guidance_passes", from.guidance_passes, guidance);
   add("dynamic_cfg", from.dynamic_cfg, guidance);
-  add("flow_shift", from.flow_shift, models::why_idle_flow_shift(request, spec));
+  const std::string no_flow = models::why_idle_flow_shift(request, spec);
+  add("flow_shift", from.flow_shift, no_flow);
+  add("sigmas", from.sigmas, no_flow);
   add("cache", from.cache, models::why_idle_cache(request, spec));
   return warnings;
 }
@@ -113,6 +120,7 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.guidance_scale_2 = from.cfg_scale_2;
   if (!from.guidance_passes.empty()) request.guidance_passes = models::parse_guidance_passes(from.guidance_passes);
   request.flow_shift = from.flow_shift;
+  request.sigmas = from.sigmas;
   request.use_dynamic_cfg = from.dynamic_cfg;
   request.scheduler = from.scheduler;
   request.max_sequence_length = from.max_sequence_length;
@@ -205,6 +213,10 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
     std::vector<std::string> warnings;
     if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
       warnings.push_back("offload has no effect " + why);
+    if (!pipeline->why_idle_weights().empty())
+      warnings.push_back("weights fp8 has no effect " + pipeline->why_idle_weights());
+    if (!pipeline->why_idle_text_weights().empty())
+      warnings.push_back("text_weights fp8 has no effect " + pipeline->why_idle_text_weights());
     state_ = std::make_unique<State>(State{std::move(pipeline), std::move(warnings)});
   });
 }

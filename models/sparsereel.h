@@ -66,6 +66,7 @@ struct VideoRequest {
   bool dynamic_cfg = false;
   std::string scheduler = {};             // empty: the checkpoint's
   std::optional<double> flow_shift = {};  // of schedulers of flow matching
+  std::vector<double> sigmas = {};        // of these, in place of steps: noise levels before the shift, 1, 0.75, 0.5
   std::string attention = {};             // full, quantized, sparse, check; empty: sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default

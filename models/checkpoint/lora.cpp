@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "hilbert/error.h"
@@ -165,7 +166,8 @@ class Adding {
         choice_(choice),
         lora_(read_lora(choice.file)) {}
 
-  void run() {
+  /// True where the text encoder changes.
+  bool run() {
     const std::string expert = expert_in(choice_.file.filename().string());
     if (!expert.empty() && choice_.expert.empty() && spec_.experts.size() > 1)
       throw bad_option("lora", text_of({choice_}, true) + ": its name says that it is for one transformer of two",
@@ -176,8 +178,9 @@ class Adding {
       for (const std::string& role : roles) add(layer, role);
     }
     refuse_if_any();
-    if (choice_.scale == 0) return;
+    if (choice_.scale == 0) return false;
     for (const auto& [role, deltas] : deltas_) folder_.add(role, deltas);
+    return deltas_.contains(kTextEncoder);
   }
 
  private:
@@ -190,7 +193,7 @@ class Adding {
       const bool named = layer.part.empty() || layer.part == spec_.experts.front().role || layer.part == expert.role;
       if (chosen && named) roles.push_back(expert.role);
     }
-    if (layer.part == kTextEncoder && choice_.expert.empty()) roles.push_back(kTextEncoder);
+    if (layer.part == kTextEncoder) roles.push_back(kTextEncoder);  // one for all experts
     return roles;
   }
 
@@ -320,9 +323,15 @@ void add_loras(ModelFolder& folder, const ModelSpec& spec, const std::vector<Lor
   if (loras.empty()) return;
   if (folder.has_random_weights())
     throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
+  std::set<std::filesystem::path> of_one_expert;  // those that change the text encoder too
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);
-    Adding(folder, spec, choice).run();
+    const bool text_too = Adding(folder, spec, choice).run();
+    if (text_too && !choice.expert.empty() && !of_one_expert.insert(choice.file).second)
+      throw bad_option("lora",
+                       text_of({choice}, true) + ": its layers of the text encoder, which all transformers share, " +
+                           "would be added twice",
+                       "give the file once; without @" + choice.expert + " it changes all transformers");
   }
 }
 

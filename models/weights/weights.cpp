@@ -18,6 +18,8 @@
 namespace sparsereel::models {
 namespace {
 
+constexpr int64_t kMergedAtOnce = 1 << 21;  // elements: 8 MiB of fp32
+
 /// Parameters are floating point.
 std::optional<at::ScalarType> readable(Dtype dtype) {
   switch (dtype) {
@@ -172,23 +174,41 @@ at::Tensor WeightReader::read_named(const std::string& name, const std::vector<i
   if (stored->dtype == at::kFloat8_e4m3fn) scales = row_scales(name, shape.empty() ? 1 : shape[0]);
   if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
   const auto changed = component_.deltas.find(name);
-  if (!scales.defined() && changed == component_.deltas.end()) return bytes_as(*stored, dtype);
-  at::Tensor weight = bytes_as(*stored, at::kFloat);
-  if (scales.defined()) weight = (weight.view({scales.numel(), -1}) * scales.unsqueeze(1)).view(shape);
-  if (changed != component_.deltas.end()) weight = with_deltas(std::move(weight), changed->second);
-  return weight.to(dtype);
+  const bool merges = changed != component_.deltas.end();
+  if (!scales.defined() && !merges) return bytes_as(*stored, dtype);
+  return merged(*stored, scales, merges ? changed->second : std::vector<WeightDelta>(), dtype);
 }
 
-/// In fp32, which `weight` is in: of many small changes bf16 would lose some.
-at::Tensor WeightReader::with_deltas(at::Tensor weight, const std::vector<WeightDelta>& deltas) {
-  for (const WeightDelta& delta : deltas) {
-    const auto fp32 = [&](const TensorEntry& entry) {
-      return bytes_as({delta.file.get(), &entry, *readable(entry.dtype)}, at::kFloat);
-    };
-    const at::Tensor up = fp32(*delta.up);
-    weight = delta.down == nullptr ? weight.add(up, delta.scale) : weight.addmm(up, fp32(*delta.down), 1, delta.scale);
+/// In fp32: of many small changes bf16 would lose some. A few rows at a time: on a CPU a whole tensor in fp32 costs
+/// more in fresh memory than the products do.
+at::Tensor WeightReader::merged(const Stored& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
+                                at::ScalarType dtype) {
+  struct Addend {
+    at::Tensor up, down;
+  };
+  std::vector<Addend> addends;
+  const auto fp32 = [&](const WeightDelta& delta, const TensorEntry* entry) {
+    if (entry == nullptr) return at::Tensor();
+    return bytes_as({delta.file.get(), entry, *readable(entry->dtype)}, at::kFloat);
+  };
+  for (const WeightDelta& delta : deltas) addends.push_back({fp32(delta, delta.up), fp32(delta, delta.down)});
+  const at::Tensor weight = bytes_as(stored, stored.dtype);
+  at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
+  const int64_t rows = weight.dim() == 0 ? 1 : weight.size(0);
+  const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
+  const int64_t step = std::max<int64_t>(1, kMergedAtOnce / std::max<int64_t>(1, from.size(1)));
+  for (int64_t row = 0; row < rows; row += step) {
+    const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, row, std::min(step, rows - row)); };
+    at::Tensor sum = part(from).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    if (scales.defined()) sum.mul_(part(scales).unsqueeze(1));
+    for (size_t i = 0; i < addends.size(); ++i) {
+      const at::Tensor up = part(addends[i].up.view({rows, -1}));
+      addends[i].down.defined() ? sum.addmm_(up, addends[i].down, 1, deltas[i].scale) : sum.add_(up, deltas[i].scale);
+    }
+    part(to).copy_(sum);
   }
-  return weight;
+  stored.file->release(*stored.entry);
+  return result;
 }
 
 bool WeightReader::is_stored_fp8(const Parameter& parameter) const {

@@ -69,7 +69,9 @@ class WeightReader {
   bool is_stored_fp8(const Parameter& parameter) const;
   void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
   at::Tensor row_scales(const std::string& name, int64_t rows);
-  at::Tensor with_deltas(at::Tensor weight, const std::vector<WeightDelta>& deltas);
+  /// What is stored, times the scale of its row (undefined: 1), plus the deltas.
+  at::Tensor merged(const Stored& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
+                    at::ScalarType dtype);
 
   const Component& component_;
   at::Device device_;

@@ -100,8 +100,10 @@ class Lora(CommandLineTest):
                        '--random-weights')
         copy = shutil.copy(STYLE, self.folder / 'a.safetensors')
         self.fail_with(self.generate('-o', 'a.safetensors', '--lora', copy), 2, '--lora', '--output', 'same file')
-        (self.folder / 'my.yaml').write_text('lora: a.safetensors:x\n')
-        self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:1:7: lora', 'no finite number')
+        for value, words in (('a.safetensors:x', ['a.safetensors:x', 'no finite number']), (f'{STYLE}:0.5,none.safetensors:2', ['lora: none.safetensors: cannot be opened']),
+                             (wan, [f'lora: {wan}: it seems made for Wan'])):
+            (self.folder / 'my.yaml').write_text(f'steps: 1\nlora: {value}\n')
+            self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:2:7: lora', *words)
 
     def test_noise_levels_of_few_steps_are_part_of_the_recipe(self):
         flow = ['-m', FILES.parent / 'wan' / 'pipeline', '--device', 'cpu', '--quiet']

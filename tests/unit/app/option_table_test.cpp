@@ -5,9 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
+
+#include "app/config_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
 namespace {
@@ -101,9 +102,23 @@ std::vector<std::string> lines_of_idle_options() {
   return lines;
 }
 
+std::string read_manual() {
+  return test::read_text(SPARSEREEL_SOURCE_DIR "/configs/README.md");
+}
+
+TEST(OptionTable, ManualsExamplesCanBeRead) {
+  const std::string manual = read_manual(), fence = "```yaml\n";
+  int examples = 0;
+  for (size_t at = manual.find(fence); at != std::string::npos; at = manual.find(fence, at + 1), ++examples) {
+    const size_t begin = at + fence.size();
+    const YamlOptions example = parse_config(manual.substr(begin, manual.find("```", begin) - begin), "example");
+    EXPECT_NO_THROW(Settings().add(Source::config_file, example.values, "example", example.places));
+  }
+  EXPECT_EQ(examples, 3);
+}
+
 TEST(OptionTable, ManualListsWhatIsRefusedAndWhatIsWarnedOf) {
-  std::ifstream file(SPARSEREEL_SOURCE_DIR "/configs/README.md");
-  const std::string manual{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string manual = read_manual();
   size_t rows = 0;
   for (const auto& lines : {lines_of_contradictions(), lines_of_idle_options()}) {
     for (const std::string& line : lines) EXPECT_THAT(manual, HasSubstr(line));

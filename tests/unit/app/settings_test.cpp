@@ -186,6 +186,8 @@ TEST(Settings, ErrorsOfAFileGetThePlaceThatNamedIt) {
   EXPECT_EQ(blamed({{"output", "out/a.mp4"}}, std::filesystem::absolute("out/a.mp4").string()), "output");
   for (const char* model : {"models/2b", "models/2b/"})
     EXPECT_EQ(blamed({{"model", model}}, "models/2b/vae/config.json"), "model");
+  for (const char* file : {"a.safetensors", "b.safetensors"})
+    EXPECT_EQ(blamed({{"lora", "a.safetensors:0.5, b.safetensors@high"}}, file), "lora");
 }
 
 TEST(Settings, FilesAreNotBlamedForErrorsOfOthers) {
@@ -193,13 +195,16 @@ TEST(Settings, FilesAreNotBlamedForErrorsOfOthers) {
   EXPECT_EQ(blamed({{"output", "a"}}, "a/b.png"), "");
   EXPECT_EQ(blamed({{"output", "b.png"}}, "a/b.png"), "");
   EXPECT_EQ(blamed({{"model", "models/2"}}, "models/2b/vae/config.json"), "");
+  EXPECT_EQ(blamed({{"lora", "a:0.5,b"}}, "a:0.5"), "");
 }
 
 TEST(Settings, OfTwoFilesTheOneThatTheErrorNamesInFullIsBlamed) {
   const std::string file = "models/a.mp4";
   EXPECT_EQ(blamed({{"model", "models"}, {"from", file}}, file), "from");
   EXPECT_EQ(blamed({{"model", "models"}}, file, {{"from", file}}), "");
+  EXPECT_EQ(blamed({{"model", "models"}, {"lora", "models/a.mp4"}}, file), "lora");
   EXPECT_EQ(blamed({{"output", "a"}, {"contact_sheet", "a"}}, "a"), "");
+  EXPECT_EQ(blamed({{"output", "a"}, {"contact_sheet", "./a"}}, "a"), "");
 }
 
 TEST(Settings, NumbersBeyondTheirRangeAreErrors) {

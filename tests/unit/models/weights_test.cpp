@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 
+#include "models/checkpoint/lora.h"
 #include "models/layers/linear.h"
 #include "tests/support/temporary_folder.h"
 
@@ -98,6 +100,56 @@ TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
   EXPECT_TRUE(packed.allclose(at::cat({bias + 3 * diff, bias}))) << "one part of a packed tensor";
   WeightReader described(component, at::kMeta, at::kFloat);
   EXPECT_TRUE(described.tensor("w", {6, 5}).is_meta());
+}
+
+TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
+  const TemporaryFolder folder;
+  const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6
+  const at::Tensor weight = at::randn({rows, width}).to(at::kBFloat16), up = at::randn({rows, 2}),
+                   down = at::randn({2, width}), diff = at::randn({rows, width}).to(at::kHalf);
+  write(folder.path(), {{"w", weight}, {"up", up}, {"down", down}, {"diff", diff}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  component.deltas["w"] = {{.file = component.files[0], .up = entry("up"), .down = entry("down"), .scale = 0.25},
+                           {.file = component.files[0], .up = entry("diff"), .scale = -3}};
+  const at::Tensor sum = weight.to(at::kFloat) + 0.25 * at::matmul(up, down) - 3 * diff.to(at::kFloat);
+  WeightReader weights(component, at::kCPU, at::kBFloat16);
+  EXPECT_TRUE(weights.read(parameter("w", {rows, width}, /*fp32=*/true)).allclose(sum, 1e-5, 1e-5));
+  EXPECT_TRUE(
+      weights.tensor("w", {rows, width}).equal(weights.read(parameter("w", {rows, width}, true)).to(at::kBFloat16)));
+}
+
+/// As distilled models are published: whole differences of what is no matrix, under the names of the model's authors.
+TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
+  const TemporaryFolder folder;
+  const std::map<std::string, std::string> layers = {
+      {"blocks.0.self_attn.norm_q.diff", "blocks.0.attn1.norm_q.weight"},
+      {"blocks.1.cross_attn.norm_k.diff", "blocks.1.attn2.norm_k.weight"},
+      {"blocks.1.norm3.diff", "blocks.1.norm2.weight"},
+      {"blocks.1.norm3.diff_b", "blocks.1.norm2.bias"},
+      {"blocks.0.cross_attn.o.diff_b", "blocks.0.attn2.to_out.0.bias"},
+      {"blocks.1.ffn.0.diff_b", "blocks.1.ffn.net.0.proj.bias"},
+      {"blocks.1.diff_m", "blocks.1.scale_shift_table"},
+      {"head.diff_m", "scale_shift_table"},
+      {"head.head.diff", "proj_out.weight"},
+      {"head.head.diff_b", "proj_out.bias"},
+      {"patch_embedding.diff", "patch_embedding.weight"},
+      {"patch_embedding.diff_b", "patch_embedding.bias"},
+      {"time_embedding.0.diff", "condition_embedder.time_embedder.linear_1.weight"},
+      {"time_projection.1.diff_b", "condition_embedder.time_proj.bias"}};
+  ModelFolder model = ModelFolder::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const Component plain = model.component("transformer");
+  const auto shape = [&](const std::string& name) { return plain.tensors.at(name).second->shape; };
+  std::vector<std::pair<std::string, at::Tensor>> diffs;
+  for (const auto& [theirs, ours] : layers) diffs.emplace_back("diffusion_model." + theirs, at::randn(shape(ours)));
+  write(folder.path(), diffs);
+  add_loras(model, describe(model), {{.file = folder / "model.safetensors", .scale = -0.5}});
+  EXPECT_EQ(model.component("transformer").deltas.size(), layers.size());
+  WeightReader before(plain, at::kCPU, at::kFloat), after(model.component("transformer"), at::kCPU, at::kFloat);
+  for (const auto& [name, diff] : diffs) {
+    const std::string& ours = layers.at(name.substr(std::string("diffusion_model.").size()));
+    EXPECT_TRUE(after.tensor(ours, shape(ours)).equal(before.tensor(ours, shape(ours)) - 0.5 * diff)) << name;
+  }
 }
 
 TEST(Weights, TensorsOutliveTheComponent) {

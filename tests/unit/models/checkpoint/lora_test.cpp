@@ -181,6 +181,22 @@ TEST_F(Lora, ThePartOfTheTextEncoderIsItsOwn) {
             1U);
 }
 
+TEST_F(Lora, LayersOfTheTextEncoderAreForEveryExpert) {
+  const std::string model = "wan/pipeline_two_experts", query = "encoder.block.0.layer.0.SelfAttention.q";
+  const ModelFolder folder = ModelFolder::open(kData / model);
+  const std::vector<int64_t> shape = folder.component("text_encoder").tensors.at(query + ".weight").second->shape;
+  const std::string file = write({{"text_encoder." + query + ".lora_A.weight", {2, shape[1]}},
+                                  {"text_encoder." + query + ".lora_B.weight", {shape[0], 2}},
+                                  {"transformer.blocks.0.attn1.to_q.diff", {32, 32}}});
+  for (const char* expert : {"", "@high", "@low"})
+    EXPECT_EQ(added(model, file + expert, "text_encoder").size(), 1U) << expert;
+  EXPECT_EQ(added(model, file + "@high", "transformer").size(), 1U);
+  EXPECT_TRUE(added(model, file + "@high", "transformer_2").empty());
+  EXPECT_EQ(added(model, file + "@high," + file + "@low:0", "text_encoder").at(query + ".weight").size(), 1U);
+  EXPECT_TRUE(
+      does_not_fit(model, file + "@high," + file + "@low:0.5", {"@low:0.5", "text encoder", "would be added twice"}));
+}
+
 TEST_F(Lora, WhatFitsNothingIsListedOnce) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 25; ++i) {
