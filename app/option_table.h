@@ -26,6 +26,8 @@ enum class Idle {
   no_means,         // stand for dropped blocks
   no_guidance,      // is asked for
   one_transformer,  // is all that the model has
+  narrow_blocks,    // has the transformer
+  narrow_layers,    // has the text encoder
   no_flow,          // matching is what the sampler does
   no_reuse,         // is possible
   on_a_cpu,         // it runs

@@ -314,16 +314,22 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
   else
     options.idle.push_back({Idle::no_means, "dropped",
                             models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
-  const models::ModelSpec& spec = pipeline.spec();
-  options.idle.push_back({Idle::one_transformer, "model", models::why_idle_second_scale(spec)});
-  options.idle.push_back({Idle::no_flow, "scheduler", models::why_idle_flow_shift(options.request, spec)});
-  const std::string no_reuse = models::why_idle_cache(options.request, spec);
+  for (IdleCause& cause : idle_beside_model(options.request, pipeline)) options.idle.push_back(std::move(cause));
+  const std::string no_reuse = models::why_idle_cache(options.request, pipeline.spec());
   options.idle.push_back({Idle::no_reuse, "steps", no_reuse});
   if (!no_reuse.empty()) options.request.cache = {};
   if (options.random_seed)
     options.idle.push_back(
         {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});
   for (IdleCause& cause : idle_beside_output(settings, options.run)) options.idle.push_back(std::move(cause));
+}
+
+std::vector<IdleCause> idle_beside_model(const models::GenerateRequest& request, const models::Pipeline& pipeline) {
+  const models::ModelSpec& spec = pipeline.spec();
+  return {{Idle::one_transformer, "model", models::why_idle_second_scale(spec)},
+          {Idle::no_flow, "scheduler", models::why_idle_flow_shift(request, spec)},
+          {Idle::narrow_blocks, "model", pipeline.why_idle_weights()},
+          {Idle::narrow_layers, "model", pipeline.why_idle_text_weights()}};
 }
 
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run) {

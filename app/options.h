@@ -101,6 +101,9 @@ std::string profile_warning(const GenerateOptions& options, const models::Genera
 /// for a profile that does not fit the model.
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
+/// What the model and its sampler leave without effect.
+std::vector<IdleCause> idle_beside_model(const models::GenerateRequest& request, const models::Pipeline& pipeline);
+
 /// What the output leaves without effect.
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run);
 

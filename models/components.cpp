@@ -12,6 +12,16 @@ std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device
   return component_loaders().transformers.at(component.class_name)(component, device, format, offload);
 }
 
+uint64_t weight_bytes(const ModelFolder& folder, const std::string& role, WeightFormat format) {
+  Component described;
+  described.class_name = folder.component_class(role);
+  described.random_seed = 0;  // asks for no files
+  described.config = folder.config(role, &described.config_file);
+  if (component_loaders().transformers.contains(described.class_name))
+    return load_dit(described, at::kMeta, format)->weight_bytes();
+  return load_text_encoder(described, at::kMeta, format)->weight_bytes();
+}
+
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype) {
   return component_loaders().vaes.at(component.class_name)(component, device, dtype);
 }

@@ -37,6 +37,9 @@ std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::D
 std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format,
                                    bool offload = false);
 
+/// Bytes of the weights of a transformer or the text encoder in this format, by its config alone.
+uint64_t weight_bytes(const ModelFolder& folder, const std::string& role, WeightFormat format);
+
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype);
 
 }  // namespace sparsereel::models

@@ -87,6 +87,7 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
       offload_(options.offload && !device_.is_cpu()),
       loras_(options.loras),
       spec_(describe(folder_)) {
+  drop_idle_fp8();
   add_loras(folder_, spec_, loras_);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
@@ -101,6 +102,21 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
 }
 
 Pipeline::~Pipeline() = default;
+
+void Pipeline::drop_idle_fp8() {
+  const auto changes = [this](const std::string& role) {
+    return weight_bytes(folder_, role, {at::kFloat, /*in_fp8=*/true}) < weight_bytes(folder_, role, at::kFloat);
+  };
+  const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
+  if (fp8_weights_ && std::ranges::none_of(spec_.experts, changes_expert)) {
+    fp8_weights_ = false;
+    why_idle_weights_ = "for a transformer whose blocks have no layer in multiples of 16";
+  }
+  if (fp8_text_weights_ && !changes("text_encoder")) {
+    fp8_text_weights_ = false;
+    why_idle_text_weights_ = "for a text encoder that has no layer in multiples of 16";
+  }
+}
 
 const std::string& Pipeline::model_hash() const {
   if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
@@ -127,14 +143,18 @@ void Pipeline::load_transformer() {
   experts_->load(0);
 }
 
+bool Pipeline::has_transformer() const {
+  return experts_->any_loaded();
+}
+
 void Pipeline::release_transformer() {
   experts_->release();
 }
 
 /// A quarter of the free memory stays free for what the steps hold.
 bool Pipeline::fits_beside(const std::string& role) const {
-  const uint64_t bytes = load_dit(folder_.component(role), at::kMeta, transformer_format())->weight_bytes();
-  return bytes <= free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
+  return weight_bytes(folder_, role, transformer_format()) <=
+         free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
 }
 
 void Pipeline::load_vae() {
@@ -223,8 +243,7 @@ at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateS
 /// stays free) it passes through layer by layer.
 bool Pipeline::streams_text_encoder() const {
   if (device_.is_cpu() || offload_) return offload_;
-  const auto described = models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, text_format());
-  return described->weight_bytes() > free_memory(device_) / 4 * 3;
+  return weight_bytes(folder_, "text_encoder", text_format()) > free_memory(device_) / 4 * 3;
 }
 
 at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
@@ -348,7 +367,7 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Gene
       result.tiled, tiling == VaeTiling::automatic,
       [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); },
       [&] {
-        const bool had_transformer = experts_->any_loaded();
+        const bool had_transformer = has_transformer();
         release_transformer();
         return had_transformer;
       });

@@ -160,6 +160,10 @@ class Pipeline {
   at::ScalarType vae_dtype() const { return vae_dtype_; }
   bool fp8_weights() const { return fp8_weights_; }
   bool fp8_text_weights() const { return fp8_text_weights_; }
+  /// To follow "weights fp8 has no effect" where that was asked for and no layer takes it: the pipeline goes on
+  /// without.
+  const std::string& why_idle_weights() const { return why_idle_weights_; }
+  const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h: the LoRAs are no part of it
@@ -198,6 +202,7 @@ class Pipeline {
                          std::vector<std::string>* warnings = nullptr);
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
+  bool has_transformer() const;  // any of them is loaded
   void release_transformer();
   /// It must not outlive the pipeline. Loads nothing.
   std::unique_ptr<Denoising> start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
@@ -205,6 +210,7 @@ class Pipeline {
   void load_vae();
 
  private:
+  void drop_idle_fp8();
   void load_tokenizer() const;
   at::ScalarType stored_dtype() const;
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
@@ -222,6 +228,7 @@ class Pipeline {
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
   bool fp8_weights_ = false, fp8_text_weights_ = false;
+  std::string why_idle_weights_, why_idle_text_weights_;
   bool offload_ = false;
   std::vector<LoraChoice> loras_;
   mutable std::string model_hash_, lora_hash_;

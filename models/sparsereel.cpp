@@ -213,6 +213,10 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
     std::vector<std::string> warnings;
     if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
       warnings.push_back("offload has no effect " + why);
+    if (!pipeline->why_idle_weights().empty())
+      warnings.push_back("weights fp8 has no effect " + pipeline->why_idle_weights());
+    if (!pipeline->why_idle_text_weights().empty())
+      warnings.push_back("text_weights fp8 has no effect " + pipeline->why_idle_text_weights());
     state_ = std::make_unique<State>(State{std::move(pipeline), std::move(warnings)});
   });
 }

@@ -7,6 +7,7 @@
 
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/run_settings.h"
+#include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
 #include "app/option_group.h"
 
@@ -88,7 +89,7 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
 }
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
-  const bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
+  bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
@@ -96,6 +97,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
   if (plan.profile) check_profile(*plan.profile, plan.run.model, *pipeline);
+  add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
   report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());

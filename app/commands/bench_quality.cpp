@@ -186,7 +186,7 @@ void add_bench_quality_options(CLI::App& command, bench::QualityOptions& options
 }
 
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {
-  const QualityPlan plan = bench::make_quality_plan(settings, options);
+  QualityPlan plan = bench::make_quality_plan(settings, options);
   if (!plan.plot.empty()) check_png("--plot", plan.plot);
   check_pictures(plan.pictures);
   std::optional<models::AtomicFile> output;
@@ -200,6 +200,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   if (std::any_of(combinations.begin(), combinations.end(), [](const auto& each) { return !each.full; }))
     check_sparse_runs(*pipeline);
   pipeline->check_weights();
+  add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
   report_warnings(plan.warnings, report);
   report_left_out(plan.grid.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());

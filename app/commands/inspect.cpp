@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "app/counted.h"
 #include "app/media/video.h"
@@ -14,11 +15,14 @@
 #include "models/checkpoint/lora.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/checkpoint/summary.h"
+#include "models/components.h"
 
 namespace sparsereel::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kTextEncoder = "text_encoder";
 
 void print_component(const models::ComponentSummary& component) {
   std::cout << "  " << component.name << "  " << component.class_name;
@@ -36,13 +40,29 @@ void print_component(const models::ComponentSummary& component) {
   std::cout << "\n";
   for (const models::FileSummary& file : component.files)
     std::cout << "    " << file.name << "  " << human_bytes(file.bytes) << "\n";
+  if (component.fp8_bytes > 0)
+    std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with --"
+              << (component.name == kTextEncoder ? "text-weights" : "weights") << " fp8\n";
+}
+
+/// Of the components that have layers for 8 bits, in a run in bf16.
+std::map<std::string, uint64_t> fp8_bytes(const models::ModelFolder& folder) {
+  std::vector<std::string> roles = {kTextEncoder};
+  for (const models::ExpertSpec& expert : models::describe(folder).experts) roles.push_back(expert.role);
+  std::map<std::string, uint64_t> bytes;
+  for (const std::string& role : roles) {
+    const uint64_t reduced = models::weight_bytes(folder, role, {at::kBFloat16, /*in_fp8=*/true});
+    if (reduced < models::weight_bytes(folder, role, at::kBFloat16)) bytes[role] = reduced;
+  }
+  return bytes;
 }
 
 void inspect_checkpoint(const fs::path& path, bool json) {
   Settings settings;
   collect_settings(settings, {{"model", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
-  const models::CheckpointSummary summary = models::summarize(path, made_for);
+  const models::CheckpointSummary summary =
+      models::summarize(path, made_for, fp8_bytes(models::ModelFolder::open(path)));
   if (json) {
     std::cout << dump(models::to_json(summary), 2) << "\n";
     return;
@@ -52,8 +72,10 @@ void inspect_checkpoint(const fs::path& path, bool json) {
             << "\n  " << summary.parameters() << " parameters, " << human_bytes(summary.bytes()) << "\n";
   for (const models::ComponentSummary& component : summary.components) print_component(component);
   for (const models::MemoryEstimate& memory : summary.memory)
-    std::cout << "  needs about " << human_bytes(memory.total()) << " in " << memory.dtype << " (weights "
-              << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations) << ")\n";
+    std::cout << "  needs about " << human_bytes(memory.total())
+              << (memory.dtype == "fp8" ? " with --weights fp8 --text-weights fp8" : " in " + memory.dtype)
+              << " (weights " << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations)
+              << ")\n";
 }
 
 /// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"

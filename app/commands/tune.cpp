@@ -281,7 +281,7 @@ void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
 
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report) {
   const auto start = std::chrono::steady_clock::now();
-  const TunePlan plan = tuning::make_tune_plan(settings, options);
+  TunePlan plan = tuning::make_tune_plan(settings, options);
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   check_profile_outputs(plan);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
@@ -289,6 +289,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto pipeline = open_pipeline(plan.run, folder);
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change
+  add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
   report_warnings(plan.warnings, report);
   report.content["machine"] = machine_report(pipeline->device());
   const models::GenerateSettings resolved = pipeline->resolve(plan.request);

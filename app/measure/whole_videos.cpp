@@ -3,11 +3,18 @@
 
 #include <ATen/ATen.h>
 
+#include "app/options.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/request.h"
 
 namespace sparsereel::app {
+
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
+                        const models::GenerateRequest& request, const models::Pipeline& pipeline) {
+  for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
+    warnings.push_back(std::move(warning));
+}
 
 void check_sparse_runs(const models::Pipeline& pipeline) {
   const std::string reason =
@@ -27,9 +34,13 @@ std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vect
     texts.push_back(pipeline.encode_text(request, models::resolve_request(request, pipeline.spec())).to(at::kCPU));
   }
   pipeline.release_text_encoder();
+  return texts;
+}
+
+void load_transformer(models::Pipeline& pipeline, RunProgress& progress) {
+  if (pipeline.has_transformer()) return;
   progress.stage("load transformer");
   pipeline.load_transformer();
-  return texts;
 }
 
 }  // namespace sparsereel::app

@@ -29,14 +29,17 @@ ComponentSummary summarize_component(const ModelFolder& folder, const std::strin
   return summary;
 }
 
+/// `element`: bytes of a number.
 MemoryEstimate estimate(const CheckpointSummary& summary, const ModelSpec& spec, const std::string& dtype,
                         uint64_t element) {
-  std::map<std::string, uint64_t> parameters;
-  for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
+  std::map<std::string, uint64_t> bytes_of;
+  for (const ComponentSummary& component : summary.components)
+    bytes_of[component.name] =
+        dtype == "fp8" && component.fp8_bytes > 0 ? component.fp8_bytes : element * component.parameters;
   MemoryEstimate memory{.dtype = dtype};
   uint64_t largest = 0;
-  for (const ExpertSpec& expert : spec.experts) largest = std::max(largest, parameters[expert.role]);
-  memory.weights = element * std::max(parameters["text_encoder"], largest + parameters["vae"]);
+  for (const ExpertSpec& expert : spec.experts) largest = std::max(largest, bytes_of[expert.role]);
+  memory.weights = std::max(bytes_of["text_encoder"], largest + bytes_of["vae"]);
   // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
   // width.
   constexpr double kWidths = 10, kPasses = 2;
@@ -68,14 +71,18 @@ uint64_t CheckpointSummary::bytes() const {
   return sum;
 }
 
-CheckpointSummary summarize(const fs::path& path, const VideoSize& made_for) {
+CheckpointSummary summarize(const fs::path& path, const VideoSize& made_for,
+                            const std::map<std::string, uint64_t>& fp8_bytes) {
   const ModelFolder folder = ModelFolder::open(path);
   const Family& family = *find_family(folder.pipeline_class());
   CheckpointSummary summary;
   summary.path = path.string();
   summary.family = family.name;
   summary.pipeline_class = family.pipeline_class;
-  for (const std::string& name : folder.roles()) summary.components.push_back(summarize_component(folder, name));
+  for (const std::string& name : folder.roles()) {
+    summary.components.push_back(summarize_component(folder, name));
+    if (fp8_bytes.contains(name)) summary.components.back().fp8_bytes = fp8_bytes.at(name);
+  }
 
   const ModelSpec spec = describe(folder);
   summary.variant = spec.variant;
@@ -83,6 +90,7 @@ CheckpointSummary summarize(const fs::path& path, const VideoSize& made_for) {
   summary.height = made_for.height.value_or(spec.defaults.height);
   summary.frames = made_for.frames.value_or(spec.defaults.frames);
   summary.memory = {estimate(summary, spec, "bf16", 2), estimate(summary, spec, "fp32", 4)};
+  if (!fp8_bytes.empty()) summary.memory.push_back(estimate(summary, spec, "fp8", 2));
   return summary;
 }
 
@@ -99,6 +107,7 @@ json to_json(const CheckpointSummary& summary) {
                           {"bytes", component.bytes},
                           {"dtypes", component.dtypes},
                           {"files", files}});
+    if (component.fp8_bytes > 0) components.back()["fp8_bytes"] = component.fp8_bytes;
   }
   for (const MemoryEstimate& estimate : summary.memory) {
     memory.push_back({{"dtype", estimate.dtype},

@@ -23,6 +23,7 @@ struct ComponentSummary {
   uint64_t tensors = 0;
   uint64_t parameters = 0;
   uint64_t bytes = 0;                           // of the tensors
+  uint64_t fp8_bytes = 0;                       // in bf16, but what fits in 8 bits; 0: nothing does, or nobody says
   std::map<std::string, uint64_t> dtypes = {};  // "BF16" -> parameters stored so
   std::vector<FileSummary> files = {};          // weights; none for scheduler and tokenizer
 };
@@ -32,7 +33,7 @@ struct ComponentSummary {
 /// transformers one at a time) and the denoiser's largest activations. The VAE is left out beyond its weights: its
 /// decoder works in tiles where memory is short.
 struct MemoryEstimate {
-  std::string dtype;  // "fp32", "bf16"
+  std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where that is possible)
   uint64_t weights = 0;
   uint64_t activations = 0;
   uint64_t total() const { return weights + activations; }
@@ -57,8 +58,9 @@ struct VideoSize {
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
 };
 
-/// Throws Error as ModelFolder and the config parsers do.
-CheckpointSummary summarize(const std::filesystem::path& folder, const VideoSize& made_for = {});
+/// fp8_bytes: of the components for which that is known. Throws Error as ModelFolder and the config parsers do.
+CheckpointSummary summarize(const std::filesystem::path& folder, const VideoSize& made_for = {},
+                            const std::map<std::string, uint64_t>& fp8_bytes = {});
 
 /// The same as JSON, keys named as the members; always valid UTF-8.
 nlohmann::json to_json(const CheckpointSummary& summary);

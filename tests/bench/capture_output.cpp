@@ -1,6 +1,7 @@
 // capture_output COMPONENT FOLDER INPUTS OUTPUT DEVICE DTYPE: runs the transformer (on `latents`, `text`, `timesteps`
 // of INPUTS, full attention) or the vae (on `latents`, untiled) of a checkpoint once and writes its result as fp32
-// tensor `output`. tests/parity/compare_precision.py calls it.
+// tensor `output`. DTYPE fp8 is bf16 with the transformer's weights in 8 bits. tests/parity/compare_precision.py calls
+// it.
 #include <c10/core/InferenceMode.h>
 
 #include "models/checkpoint/model_folder.h"
@@ -13,24 +14,26 @@ namespace {
 using namespace sparsereel;
 
 at::Tensor run_component(const std::string& name, const models::Component& component,
-                         const models::SafetensorsFile& inputs, at::Device device, at::ScalarType dtype) {
+                         const models::SafetensorsFile& inputs, at::Device device, models::WeightFormat format) {
+  const at::ScalarType dtype = format.dtype;
   const at::Tensor latents = bench::read_tensor(inputs, "latents", at::kFloat).to(device, dtype);
   if (name == "vae") return models::load_vae(component, device, dtype)->decode(latents, false);
   const at::Tensor text = bench::read_tensor(inputs, "text", at::kFloat).to(device, dtype),
                    timesteps = bench::read_tensor(inputs, "timesteps", at::kLong).to(device);
   models::AttentionRun attention;
-  return models::load_dit(component, device, dtype)->forward(latents, text, timesteps, attention);
+  return models::load_dit(component, device, format)->forward(latents, text, timesteps, attention);
 }
 
 int run(const std::vector<std::string>& arguments) {
   const c10::InferenceMode inference;
   const at::Device device = models::resolve_device(arguments[4]);
-  const at::ScalarType dtype = models::resolve_dtype(arguments[5], device, at::kFloat);
+  const bool fp8 = arguments[5] == "fp8";
+  const models::WeightFormat format(models::resolve_dtype(fp8 ? "bf16" : arguments[5], device, at::kFloat), fp8);
   at::globalContext().setAllowTF32CuDNN(false);  // as the pipeline has it
   models::Component component = models::ModelFolder::open(arguments[1]).component(arguments[0]);
   component.config["scaling_factor"] = 1;  // the VAE's: the input is what diffusers' decode() takes
   const at::Tensor output =
-      run_component(arguments[0], component, models::SafetensorsFile(arguments[2]), device, dtype);
+      run_component(arguments[0], component, models::SafetensorsFile(arguments[2]), device, format);
   bench::write_tensor(arguments[3], "output", output.to(at::kCPU, at::kFloat));
   return 0;
 }

@@ -20,6 +20,16 @@ class Commands(CommandLineTest):
             self.assertIn(word, text)
         summary = json.loads(self.succeed(self.run_program('inspect', MODEL, '--json')).stdout)
         self.assertEqual((summary['width'], summary['height'], summary['frames']), FAMILY.video)
+        for part in summary['components']:
+            reducible = part['name'] == 'text_encoder' or part['name'].startswith('transformer')
+            self.assertEqual('fp8_bytes' in part, reducible)
+            if reducible:
+                self.assertTrue(part['parameters'] < part['fp8_bytes'] < 2 * part['parameters'], part)
+                self.assertIn(' in memory with --' + ('text-' if part['name'] == 'text_encoder' else '') + 'weights fp8', text)
+        bf16, _, fp8 = summary['memory']
+        self.assertEqual((fp8['dtype'], fp8['activations']), ('fp8', bf16['activations']))
+        self.assertLess(fp8['weights'], bf16['weights'])
+        self.assertIn('with --weights fp8 --text-weights fp8 (weights', text)
 
     @unittest.skipUnless(FAMILY.name == 'CogVideoX', 'only this transformer names one')
     def test_inspect_tells_the_size_of_a_video_where_the_transformer_names_a_square(self):

@@ -1,5 +1,6 @@
 """`bench quality` on a CPU: figures that must hold, every format, pictures and charts, bad arguments, Ctrl-C."""
 import csv
+import hashlib
 import io
 import json
 import shutil
@@ -38,6 +39,16 @@ class BenchQuality(CommandLineTest):
         text = self.succeed(self.bench(*reduced)).stdout
         self.assertIn('with these weights PSNR', text)
         self.assertIn('weights in fp8', text)
+
+    def test_settings_name_what_else_the_weights_are(self):
+        style = ROOT / 'tests' / 'parity' / 'data' / 'lora' / 'plain.safetensors'
+        usual = [*SMALL, '--limit', 1, '--no-rel-l1', '--timed-steps', 0]
+        self.assertEqual(self.report(*usual)['settings']['lora'], '')
+        changed = [*usual, '--lora', f'{style}:0.5', '--text-weights', 'fp8']
+        settings = self.report(*changed)['settings']
+        self.assertEqual((settings['lora'], settings['lora_sha256'], settings['text_weights']),
+                         ('plain.safetensors:0.5', hashlib.sha256(style.read_bytes()).hexdigest(), 'fp8'))
+        self.assertIn(', text weights in fp8, LoRA plain.safetensors:0.5, ', self.succeed(self.bench(*changed)).stdout.splitlines()[0])
 
     def test_fewer_blocks_are_further_from_full_attention(self):
         report = self.report('--device', 'cpu', '-m', TINY, '--size', '128x128', '--frames', 9, '--steps', 2, '--limit', 1, '--threads', 2, '--quiet', *METHOD, '--topk', '1,0.5,0.2')
@@ -154,8 +165,9 @@ class BenchQuality(CommandLineTest):
         self.assertEqual(self.names(), ['p.txt'])
 
     def test_options_without_effect_are_a_warning(self):
-        result = self.bench(*SMALL, '--limit', 1, '--no-rel-l1', '--topk', 0.5, '--dropped', 'none', '--cell', 16, '--timed-steps', 0, '--plot', 'a.png', '--json')
-        warnings = ['--cell 16 has no effect without means for dropped blocks', '--plot has no effect with --timed-steps 0: there are no times to draw']
+        result = self.bench(*SMALL, '--limit', 1, '--no-rel-l1', '--topk', 0.5, '--dropped', 'none', '--cell', 16, '--timed-steps', 0, '--plot', 'a.png', '--cfg-scale-2', 2, '--json')
+        warnings = ['--cell 16 has no effect without means for dropped blocks', '--plot has no effect with --timed-steps 0: there are no times to draw',
+                    '--cfg-scale-2 2 has no effect for a model of one transformer']
         self.warn_with(result, *warnings)
         self.assertEqual(json.loads(result.stdout)['warnings'], warnings)
         self.assertNotIn('a.png', self.names())

@@ -41,6 +41,29 @@ class Wan(CommandLineTest):
         self.assertEqual([row['stage'] for row in report['rows'] if row['stage'] != 'encode'],
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode'])
 
+    def test_eight_bits_that_no_layer_takes_are_a_warning(self):
+        narrow = {'transformer': {'num_attention_heads': 1, 'attention_head_dim': 24, 'ffn_dim': 24, 'num_layers': 1, 'text_dim': 24, 'freq_dim': 16},
+                  'vae': {'base_dim': 4, 'z_dim': 16, 'dim_mult': [1, 2, 2, 2], 'num_res_blocks': 1},
+                  'text_encoder': {'model_type': 'umt5', 'vocab_size': 99, 'd_model': 24, 'd_kv': 12, 'd_ff': 24, 'num_layers': 1, 'num_heads': 2, 'feed_forward_proj': 'gated-gelu'},
+                  'scheduler': {'_class_name': 'UniPCMultistepScheduler', 'prediction_type': 'flow_prediction', 'use_flow_sigmas': True}}
+        (self.folder / 'narrow.yaml').write_text(json.dumps({'match': {'class': 'WanTransformer3DModel'}, 'architecture': narrow}))
+        usual = ['--random-weights', 'narrow.yaml', '--device', 'cpu', '--steps', 1, *FAMILY.size]
+        warnings = ['--weights fp8 has no effect for a transformer whose blocks have no layer in multiples of 16',
+                    '--text-weights fp8 has no effect for a text encoder that has no layer in multiples of 16']
+        both = ['--weights', 'fp8', '--text-weights', 'fp8']
+        self.warn_with(self.run_program('generate', *usual, '-o', 'a.gif'))
+        self.warn_with(self.run_program('generate', *usual, *both, '-o', 'b.gif'), *warnings)
+        self.assertEqual((self.folder / 'a.gif').read_bytes(), (self.folder / 'b.gif').read_bytes())
+        self.assertEqual(*(json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe'] for name in ('a.gif', 'b.gif')))
+        self.warn_with(self.run_program('generate', *usual, '--weights', 'auto', '-o', 'c.gif'))
+        (self.folder / 'set.txt').write_text('a dog\na cat\n')
+        self.warn_with(self.run_program('batch', 'set.txt', *usual, *both, '-o', 'out', '--format', 'gif', '--quiet'), *[f'set.txt:1 and 1 more row: {text}' for text in warnings])
+        for command in (['bench', 'quality', 'set.txt', '--timed-steps', 0], ['bench', 'pipeline', '--warmup', 0, '--no-decode']):
+            result = self.run_program(*command, *both, *(usual if 'quality' in command else usual[:4] + FAMILY.size + ['--steps', 1]), '--quiet', '--json')
+            self.warn_with(result, *warnings)
+            report = json.loads(result.stdout)
+            self.assertEqual((report['warnings'], report['settings']['weights'], report['settings']['text_weights']), (warnings, 'auto', 'auto'))
+
     def test_a_search_makes_a_profile_that_generate_takes(self):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '96x96', '--frames', 9, '--steps', 1, '--samples', 1, '--videos', 0,
                                       '--quiet', '-o', 'p.yaml'))

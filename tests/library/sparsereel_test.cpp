@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "tests/support/temporary_folder.h"
@@ -238,6 +239,60 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
   TextToVideo offloaded(kModel, {.device = "cpu", .offload = true});
   EXPECT_THAT(offloaded.generate(small()).warnings,
               ElementsAre("offload has no effect on a CPU, whose memory is the host's"));
+}
+
+/// Copies the model, its text encoder being one layer of zeros that is not in multiples of 16.
+void copy_narrow_model(const std::filesystem::path& to) {
+  struct Matrix {
+    std::string name;
+    size_t rows, columns;  // 0 columns: a vector
+  };
+  const std::string attention = "encoder.block.0.layer.0.", feed_forward = "encoder.block.0.layer.1.";
+  const std::vector<Matrix> matrices = {{"shared", 119, 32},
+                                        {"encoder.final_layer_norm", 32, 0},
+                                        {attention + "layer_norm", 32, 0},
+                                        {attention + "SelfAttention.q", 12, 32},
+                                        {attention + "SelfAttention.k", 12, 32},
+                                        {attention + "SelfAttention.v", 12, 32},
+                                        {attention + "SelfAttention.o", 32, 12},
+                                        {attention + "SelfAttention.relative_attention_bias", 32, 3},
+                                        {feed_forward + "layer_norm", 32, 0},
+                                        {feed_forward + "DenseReluDense.wi_0", 40, 32},
+                                        {feed_forward + "DenseReluDense.wi_1", 40, 32},
+                                        {feed_forward + "DenseReluDense.wo", 32, 40}};
+  std::ostringstream header;
+  size_t end = 0;
+  for (const Matrix& matrix : matrices) {
+    header << (end == 0 ? "{" : ",") << "\"" << matrix.name << R"(.weight":{"dtype":"F16","shape":[)" << matrix.rows;
+    if (matrix.columns > 0) header << "," << matrix.columns;
+    header << R"(],"data_offsets":[)" << end << ",";
+    end += 2 * matrix.rows * std::max<size_t>(matrix.columns, 1);
+    header << end << "]}";
+  }
+  header << "}";
+  const uint64_t length = header.str().size();
+  std::string data(sizeof length, '\0');
+  std::memcpy(data.data(), &length, sizeof length);
+  std::filesystem::copy(kModel, to, std::filesystem::copy_options::recursive);
+  test::write_text(to / "text_encoder" / "model.safetensors", data + header.str() + std::string(end, '\0'));
+  test::write_text(to / "text_encoder" / "config.json",
+                   R"({"d_model": 32, "d_kv": 4, "d_ff": 40, "num_layers": 1, "num_heads": 3, "vocab_size": 119,
+                       "feed_forward_proj": "gated-gelu"})");
+}
+
+TEST(Library, WarnsOfEightBitsThatNoLayerTakes) {
+  const test::TemporaryFolder folder;
+  copy_narrow_model(folder / "model");
+  const std::string narrow = (folder / "model").string();
+  const Video plain = TextToVideo(narrow, {.device = "cpu"}).generate(small());
+  EXPECT_THAT(plain.warnings, IsEmpty());
+  const Video reduced = TextToVideo(narrow, {.device = "cpu", .text_weights = "fp8"}).generate(small());
+  EXPECT_THAT(reduced.warnings,
+              ElementsAre("text_weights fp8 has no effect for a text encoder that has no layer in multiples of 16"));
+  EXPECT_EQ(reduced.pixels, plain.pixels);
+  EXPECT_THAT(
+      TextToVideo(kModel, {.device = "cpu", .weights = "fp8", .text_weights = "fp8"}).generate(small()).warnings,
+      IsEmpty());
 }
 
 /// Copies the model, its decoder's last bias being this fp16 number, given by its bits.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """python tests/parity/compare_precision.py CAPTURE_OUTPUT: at the published widths and sizes, on random weights, how far bf16 is from fp32 in
-diffusers and in ours; fails where ours errs more than 1.1 times as much. CAPTURE_OUTPUT is the built tests/bench/capture_output. Needs torch,
-diffusers, safetensors, and for the sizes it has a GPU."""
+diffusers and in ours, and ours with 8-bit weights; fails where our bf16 errs more than 1.1 times as much, or 8 bits by more than FP8_MOST.
+CAPTURE_OUTPUT is the built tests/bench/capture_output. Needs torch, diffusers, safetensors, and for the sizes it has a GPU."""
 import argparse
 import json
 import pathlib
@@ -10,24 +10,36 @@ import sys
 import tempfile
 
 import torch
-from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
+from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel, WanTransformer3DModel
 from safetensors.torch import load_file, save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from make_dit import rotary_of  # noqa: E402
+from make_wan_dit import in_bfloat16  # noqa: E402
 
-PAIRS = {"scheduler": ["diffusers", "CogVideoXDDIMScheduler"], "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
-         "transformer": ["diffusers", "CogVideoXTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLCogVideoX"]}
+INDEXES = {
+    "CogVideoX": {"_class_name": "CogVideoXPipeline", "scheduler": ["diffusers", "CogVideoXDDIMScheduler"], "text_encoder": ["transformers", "T5EncoderModel"],
+                  "tokenizer": ["transformers", "T5Tokenizer"], "transformer": ["diffusers", "CogVideoXTransformer3DModel"],
+                  "vae": ["diffusers", "AutoencoderKLCogVideoX"]},
+    "Wan": {"_class_name": "WanPipeline", "scheduler": ["diffusers", "UniPCMultistepScheduler"], "text_encoder": ["transformers", "UMT5EncoderModel"],
+            "tokenizer": ["transformers", "T5TokenizerFast"], "transformer": ["diffusers", "WanTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLWan"]},
+}
+FP8_MOST = 0.05
 TWO_B = dict(num_attention_heads=30)
 FIVE_B = dict(num_attention_heads=48, use_rotary_positional_embeddings=True)
-# name: (component, config, latents)
+WAN_1_3B = dict(num_attention_heads=12, ffn_dim=8960)
+# name: (model, config, latents)
 CASES = {
-    "2b, one block": ("transformer", dict(TWO_B, num_layers=1), (2, 13, 16, 60, 90)),
-    "2b, four blocks": ("transformer", dict(TWO_B, num_layers=4), (2, 13, 16, 60, 90)),
-    "5b, one block": ("transformer", dict(FIVE_B, num_layers=1), (2, 13, 16, 60, 90)),
-    "5b, four blocks": ("transformer", dict(FIVE_B, num_layers=4), (2, 13, 16, 60, 90)),
-    "VAE, 5 latent frames": ("vae", dict(latent_channels=16, norm_num_groups=32, block_out_channels=(128, 256, 256, 512), layers_per_block=3, sample_height=480,
-                                         sample_width=720, down_block_types=("CogVideoXDownBlock3D",) * 4, up_block_types=("CogVideoXUpBlock3D",) * 4),
+    "2b, one block": (CogVideoXTransformer3DModel, dict(TWO_B, num_layers=1), (2, 13, 16, 60, 90)),
+    "2b, four blocks": (CogVideoXTransformer3DModel, dict(TWO_B, num_layers=4), (2, 13, 16, 60, 90)),
+    "5b, one block": (CogVideoXTransformer3DModel, dict(FIVE_B, num_layers=1), (2, 13, 16, 60, 90)),
+    "5b, four blocks": (CogVideoXTransformer3DModel, dict(FIVE_B, num_layers=4), (2, 13, 16, 60, 90)),
+    "Wan 1.3b, one block": (WanTransformer3DModel, dict(WAN_1_3B, num_layers=1), (2, 16, 21, 60, 104)),
+    "Wan 1.3b, four blocks": (WanTransformer3DModel, dict(WAN_1_3B, num_layers=4), (2, 16, 21, 60, 104)),
+    "Wan 14b, one block": (WanTransformer3DModel, dict(num_layers=1), (1, 16, 21, 60, 104)),
+    "VAE, 5 latent frames": (AutoencoderKLCogVideoX,
+                             dict(latent_channels=16, norm_num_groups=32, block_out_channels=(128, 256, 256, 512), layers_per_block=3, sample_height=480,
+                                  sample_width=720, down_block_types=("CogVideoXDownBlock3D",) * 4, up_block_types=("CogVideoXUpBlock3D",) * 4),
                              (1, 16, 5, 60, 90)),
 }
 
@@ -40,47 +52,55 @@ def randomise(model):
         value.copy_(noise.bfloat16())
 
 
-def make_inputs(component, config, shape):
+def make_inputs(model, shape):
     inputs = {"latents": torch.randn(shape).bfloat16().float()}
-    if component == "transformer":
-        inputs |= {"text": torch.randn(shape[0], 226, config.text_embed_dim).bfloat16().float(), "timesteps": torch.full((shape[0],), 499)}
+    text = {CogVideoXTransformer3DModel: (226, "text_embed_dim"), WanTransformer3DModel: (512, "text_dim")}.get(type(model))
+    if text:
+        inputs |= {"text": torch.randn(shape[0], text[0], model.config[text[1]]).bfloat16().float(), "timesteps": torch.full((shape[0],), 499)}
     return inputs
 
 
 @torch.inference_mode()
 def run_diffusers(model, inputs, device, dtype):
-    model = model.to(device, dtype)
-    latents = inputs["latents"].to(device, dtype)
+    model = model.to(device)
+    latents, timesteps = inputs["latents"].to(device, dtype), inputs.get("timesteps", torch.tensor(0)).to(device)
     if "text" not in inputs:
         return model.decode(latents).sample.float().cpu()
+    text = inputs["text"].to(device, dtype)
+    if isinstance(model, WanTransformer3DModel):
+        return model(latents, timesteps, text, return_dict=False)[0].float().cpu()
     rotary = rotary_of(model, latents)
     rotary = rotary and tuple(table.to(device) for table in rotary)
-    return model(latents, inputs["text"].to(device, dtype), inputs["timesteps"].to(device), image_rotary_emb=rotary, return_dict=False)[0].float().cpu()
+    return model(latents, text, timesteps, image_rotary_emb=rotary, return_dict=False)[0].float().cpu()
 
 
-def run_ours(program, component, folder, inputs, device):
-    save_file(inputs, folder / "inputs.safetensors")
-    subprocess.run([program, component, folder, folder / "inputs.safetensors", folder / "output.safetensors", device, "bf16"], check=True)
+def run_ours(program, component, folder, device, how):
+    subprocess.run([program, component, folder, folder / "inputs.safetensors", folder / "output.safetensors", device, how], check=True)
     return load_file(folder / "output.safetensors")["output"]
 
 
 def compare(program, name, device):
-    component, settings, shape = CASES[name]
+    kind, settings, shape = CASES[name]
     torch.manual_seed(0)
-    kind = CogVideoXTransformer3DModel if component == "transformer" else AutoencoderKLCogVideoX
     model = kind(**settings).eval()
     randomise(model)
-    inputs = make_inputs(component, model.config, shape)
+    inputs = make_inputs(model, shape)
+    component, family = "transformer" if "text" in inputs else "vae", "Wan" if kind is WanTransformer3DModel else "CogVideoX"
+    half = in_bfloat16(model)
+    exact = run_diffusers(model, inputs, device, torch.float32)
+    error = lambda x: ((x - exact).square().mean() / exact.square().mean()).sqrt().item()
+    del model
+    theirs = error(run_diffusers(half, inputs, device, torch.bfloat16))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        (folder / "model_index.json").write_text(json.dumps({"_class_name": "CogVideoXPipeline"} | PAIRS))
-        model.to(torch.bfloat16).save_pretrained(folder / component)
-        ours = run_ours(program, component, folder, inputs, device)
-    exact = run_diffusers(model, inputs, device, torch.float32)
-    theirs = run_diffusers(model, inputs, device, torch.bfloat16)
-    error = lambda x: ((x - exact).square().mean() / exact.square().mean()).sqrt().item()
-    print(f"{name:24} relative error of bf16: diffusers {error(theirs):.3e}, ours {error(ours):.3e}, ratio {error(ours) / error(theirs):.3f}", flush=True)
-    return error(ours) <= 1.1 * error(theirs)
+        (folder / "model_index.json").write_text(json.dumps(INDEXES[family]))
+        half.cpu().to(torch.bfloat16).save_pretrained(folder / component)
+        del half
+        save_file(inputs, folder / "inputs.safetensors")
+        ours = error(run_ours(program, component, folder, device, "bf16"))
+        fp8 = error(run_ours(program, component, folder, device, "fp8")) if component == "transformer" else 0
+    print(f"{name:24} relative error of bf16: diffusers {theirs:.3e}, ours {ours:.3e}, ratio {ours / theirs:.3f}" + f"; with 8-bit weights {fp8:.3e}" * (fp8 > 0), flush=True)
+    return ours <= 1.1 * theirs and fp8 <= FP8_MOST
 
 
 def main():

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """python tests/parity/make_dit.py: writes data/dit_golden.safetensors and data/dit_cases.json (small random CogVideoX transformers, their inputs
 and diffusers' outputs) and data/dit_names.json (names and shapes of the published sizes). Needs torch, diffusers, safetensors."""
+import copy
 import json
 import pathlib
+import re
 import zlib
 
 import torch
@@ -54,12 +56,35 @@ def randomise(model, golden):
     return keys
 
 
+def e4m3_rows(x):
+    """What is left of rows in 8 bits, each with a scale that makes its largest value e4m3's. By reciprocals, as ours: weights of 16 bits may lie half
+    way between two 8-bit numbers, and then the last bit decides."""
+    scale = x.abs().amax(-1, keepdim=True) * (1 / 448)
+    return (x * scale.reciprocal()).to(torch.float8_e4m3fn).float() * scale
+
+
+def in_fp8(model):
+    """The model as --weights fp8 has it, products in fp32, and the bytes that this saves against fp32: attention and feed-forward of its blocks,
+    where they are in multiples of 16, have weights with a scale an output row and inputs with a scale a token."""
+    model, saved = copy.deepcopy(model), 0
+    for name, layer in model.named_modules():
+        if isinstance(layer, torch.nn.Linear) and re.search(r"blocks\.\d+\.(attn\d|ffn?)\.", name) and all(size % 16 == 0 for size in layer.weight.shape):
+            layer.weight.copy_(e4m3_rows(layer.weight))
+            layer.register_forward_pre_hook(lambda layer, inputs: (e4m3_rows(inputs[0]),))
+            saved += 3 * layer.weight.numel() - 4 * layer.weight.shape[0]
+    return model, saved
+
+
 def rotary_of(model, latents):
     """The tables that diffusers' pipeline computes for latents of this size."""
     if not model.config.use_rotary_positional_embeddings:
         return None
     owner = type("Owner", (), {"transformer": model, "vae_scale_factor_spatial": 8})()
     return CogVideoXPipeline._prepare_rotary_positional_embeddings(owner, latents.shape[3] * 8, latents.shape[4] * 8, latents.shape[1], torch.device("cpu"))
+
+
+def errors(output, **others):
+    return ", ".join(f"{name} off by {(other - output).abs().max() / output.abs().max():.1e} of the scale" for name, other in others.items())
 
 
 def make_case(name, golden):
@@ -71,10 +96,13 @@ def make_case(name, golden):
     text = torch.randn(len(timesteps), text_tokens, config["text_embed_dim"], generator=generator)
     times, rotary = torch.tensor(timesteps), rotary_of(model, latents)
     output = model(latents, text, times, image_rotary_emb=rotary, return_dict=False)[0]
+    reduced, saved = in_fp8(model)
+    fp8 = reduced(latents, text, times, image_rotary_emb=rotary, return_dict=False)[0]
     half = model.bfloat16()(latents.bfloat16(), text.bfloat16(), times, image_rotary_emb=rotary, return_dict=False)[0].float()
-    golden |= {f"{name}/latents": latents, f"{name}/text": text, f"{name}/timesteps": times, f"{name}/output": output, f"{name}/bf16_output": half.half()}
-    print(f"{name:28} output {tuple(output.shape)} std {output.std():.3f}, bf16 off by {(half - output).abs().max() / output.abs().max():.1e} of the scale")
-    return {"config": dict(model.config), "weights": weights}
+    golden |= {f"{name}/latents": latents, f"{name}/text": text, f"{name}/timesteps": times, f"{name}/output": output, f"{name}/bf16_output": half.half(),
+               f"{name}/fp8_output": fp8.half()}
+    print(f"{name:28} output {tuple(output.shape)} std {output.std():.3f}, {errors(output, bf16=half, fp8=fp8)}")
+    return {"config": dict(model.config), "weights": weights, "fp8_saves": saved}
 
 
 def names_of(config):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """python tests/parity/make_wan_dit.py: writes data/wan/dit_golden.safetensors and data/wan/dit_cases.json (small random Wan transformers, their inputs and
 diffusers' outputs) and data/wan/dit_names.json (names and shapes of the published sizes). Needs torch, diffusers, safetensors."""
+import copy
 import json
 
 import torch
 from diffusers import WanTransformer3DModel
 from safetensors.torch import save_file
 
-from make_dit import DATA, generator_of, randomise
+from make_dit import DATA, errors, generator_of, in_fp8, randomise
 
 SMALL = dict(num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, text_dim=10, freq_dim=16, ffn_dim=24, num_layers=2)
 # name: (config, latents [frames, height, width], text tokens, timesteps of the batch)
@@ -18,6 +19,7 @@ CASES = {
     "one_frame": (dict(SMALL, num_layers=1), (1, 14, 10), 7, [640]),
     "long": (dict(SMALL, num_layers=1), (9, 6, 4), 7, [1, 1000]),
     "without_cross_norm": (dict(SMALL, cross_attn_norm=False, eps=1e-3), (2, 8, 12), 7, [120, 990]),
+    "wide": (dict(SMALL, text_dim=16, ffn_dim=48), (3, 8, 12), 7, [901, 17]),
     "patches": (dict(SMALL, patch_size=[2, 1, 4], in_channels=3, out_channels=5, num_layers=1), (4, 5, 8), 6, [77, 400]),
 }
 PUBLISHED = {
@@ -25,6 +27,19 @@ PUBLISHED = {
     "2.1 14b": dict(),
     "2.2 5b": dict(num_attention_heads=24, ffn_dim=14336, num_layers=30, in_channels=48, out_channels=48),
 }
+
+
+def in_bfloat16(model):
+    """A copy as from_pretrained() gives it: what it keeps in fp32 stays so."""
+    half = copy.deepcopy(model).bfloat16()
+    for part in model._keep_in_fp32_modules or []:
+        for key, module in half.named_modules():
+            if part in key.split("."):
+                module.float()
+        for key, parameter in half.named_parameters():
+            if part in key.split("."):
+                parameter.data = parameter.data.float()
+    return half
 
 
 def make_case(name, golden):
@@ -36,20 +51,14 @@ def make_case(name, golden):
     text = torch.randn(len(timesteps), text_tokens, config["text_dim"], generator=generator)
     times = torch.tensor(timesteps)
     output = model(latents, times, text, return_dict=False)[0]
-    half = WanTransformer3DModel(**config).eval()
-    half.load_state_dict(model.state_dict())
-    half.bfloat16()
-    for part in WanTransformer3DModel._keep_in_fp32_modules:  # as from_pretrained() keeps them
-        for key, module in half.named_modules():
-            if part in key.split("."):
-                module.float()
-        for key, parameter in half.named_parameters():
-            if part in key.split("."):
-                parameter.data = parameter.data.float()
+    reduced, saved = in_fp8(model)
+    fp8 = reduced(latents, times, text, return_dict=False)[0]
+    half = in_bfloat16(model)
     bf16 = half(latents.bfloat16(), times, text.bfloat16(), return_dict=False)[0].float()
-    golden |= {f"{name}/latents": latents, f"{name}/text": text, f"{name}/timesteps": times, f"{name}/output": output, f"{name}/bf16_output": bf16.half()}
-    print(f"{name:20} output {tuple(output.shape)} std {output.std():.3f}, bf16 off by {(bf16 - output).abs().max() / output.abs().max():.1e} of the scale")
-    return {"config": dict(model.config), "weights": weights}
+    golden |= {f"{name}/latents": latents, f"{name}/text": text, f"{name}/timesteps": times, f"{name}/output": output, f"{name}/bf16_output": bf16.half(),
+               f"{name}/fp8_output": fp8.half()}
+    print(f"{name:20} output {tuple(output.shape)} std {output.std():.3f}, {errors(output, bf16=bf16, fp8=fp8)}")
+    return {"config": dict(model.config), "weights": weights, "fp8_saves": saved}
 
 
 def names_of(config):

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "app/measure/quality.h"
+#include "app/measure/table.h"
 #include "app/measure/timing.h"
 #include "app/media/video.h"
 #include "models/device.h"
@@ -20,6 +21,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+constexpr double kFarLonger = 1.25;  // times
+
+/// Of the row's time, with a word where what they are shares of took far longer.
+void add_parts(const std::vector<Split>& splits, StageRow& row) {
+  if (splits.empty()) return;
+  row.split = parts_of(row.ms->median, splits);
+  std::vector<double> totals;
+  for (const Split& split : splits) totals.push_back(split.total());
+  const double measured = spread(totals).median;
+  if (measured > kFarLonger * row.ms->median)
+    row.note = "parts by their shares of a step that took " + number_text(measured, 3, Style::people) +
+               " ms while they were measured";
+}
 
 /// A folder that goes away with its content.
 class TemporaryFolder {
@@ -106,11 +120,17 @@ void PipelineStages::warm_up(Entry& entry) {
     if (!entry.denoising || entry.denoising->finished()) restart(entry);
     entry.denoising->step();
   }
-  if (entry.cached()) return entry.denoising.reset();  // what it remembers is not to be the others' memory
-  if (!entry.denoising || entry.denoising->finished()) restart(entry);
+  entry.denoising.reset();  // what a cache remembers is not to be the others' memory
+}
+
+/// Of a step that is not one of the dense first ones.
+void PipelineStages::split_step(Entry& entry) {
+  restart(entry);
   models::Denoising& denoising = *entry.denoising;
+  const int64_t dense = std::min(entry.request.attention_policy.dense_steps, denoising.steps() - 1);
+  while (denoising.done() < dense) denoising.step();
   denoising.load_expert();
-  entry.row.split = measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); });
+  entry.splits.push_back(measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); }));
 }
 
 void PipelineStages::time_step(Entry& entry) {
@@ -159,6 +179,7 @@ void PipelineStages::time_runs(int64_t repetition) {
     for (Entry* entry : running()) {
       if (entry->cached()) continue;
       attempt(*entry, [&] {
+        if (step == 0) split_step(*entry);
         if (step == 0) restart(*entry);
         time_step(*entry);
       });
@@ -183,6 +204,7 @@ void PipelineStages::time_run(Entry& entry) {
 void PipelineStages::finish_steps(Entry& entry) {
   if (entry.row.note.empty()) {
     entry.row.ms = spread(entry.milliseconds);
+    add_parts(entry.splits, entry.row);
     const models::AttentionRun& run = entry.denoising->attention();
     entry.row.kernel = run.kernel;
     entry.row.sparsity = run.statistics.sparsity();

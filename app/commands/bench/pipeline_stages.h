@@ -21,9 +21,10 @@ class PipelineStages {
 
   /// Loads and runs the text encoder, then lets it go.
   void measure_text();
-  /// Loads the denoiser; each contender warms up and has its sections measured, then they take turns step by step,
-  /// every one from the same noise. A contender with a cache takes its turn run by run, and has no sections: its steps
-  /// differ. What a contender cannot do becomes its row's note.
+  /// Loads the denoiser; each contender warms up, then they take turns step by step, every one from the same noise;
+  /// in each repetition one step more has its sections measured, whose shares are those of the median step. A contender
+  /// with a cache takes its turn run by run, and has no sections: its steps differ. What a contender cannot do becomes
+  /// its row's note.
   void measure_steps();
   /// Loads the decoder and decodes what each contender made; frames and latents are compared with those of mode full.
   /// Here and below a failure becomes the row's note: the steps were measured all the same.
@@ -41,6 +42,7 @@ class PipelineStages {
     StageRow row;
     std::unique_ptr<models::Denoising> denoising;
     std::vector<double> milliseconds;  // of each step; with a cache the mean of each run's
+    std::vector<Split> splits;         // of one step of each repetition
     uint64_t peak_bytes = 0;
     at::Tensor latents;  // CPU [1, F, C, H, W]
     at::Tensor frames;   // CPU [F, H, W, 3]
@@ -55,6 +57,7 @@ class PipelineStages {
   void attempt(Entry& entry, const std::function<void()>& call);
   void restart(Entry& entry);
   void warm_up(Entry& entry);
+  void split_step(Entry& entry);
   void time_step(Entry& entry);
   void time_run(Entry& entry);
   void time_runs(int64_t repetition);

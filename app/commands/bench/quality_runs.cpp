@@ -66,7 +66,15 @@ void QualityRuns::encode_prompts() {
     return encode_texts(pipeline, requests, progress_, [&](int64_t done) { progress_.round(done, prompts); });
   };
   side_.texts = encode(side_.pipeline);
-  reference_.texts = reduces_weights() ? encode(reference_.pipeline) : side_.texts;
+  const bool same = reference_.pipeline.fp8_text_weights() == side_.pipeline.fp8_text_weights();
+  reference_.texts = same ? side_.texts : encode(reference_.pipeline);
+}
+
+/// Two transformers need not fit into memory: the other side's goes first.
+void QualityRuns::begin(const std::string& stage, const Side& side) {
+  if (reduces_weights()) (&side == &side_ ? reference_ : side_).pipeline.release_transformer();
+  load_transformer(side.pipeline, progress_);
+  progress_.stage(stage);
 }
 
 std::unique_ptr<models::Denoising> QualityRuns::start(const Side& side, const models::GenerateRequest& request,
@@ -98,9 +106,11 @@ void QualityRuns::run(Entry& entry, size_t prompt) {
 }
 
 void QualityRuns::denoise() {
-  progress_.stage("denoise");
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
+  begin("denoise", reference_);
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
     reference_.full.push_back(on_host(run(reference_, plan_.request_of(prompt), prompt)->latents()));
+  if (reduces_weights()) begin("denoise", side_);
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     if (reduces_weights()) side_.full.push_back(on_host(run(side_, plan_.request_of(prompt), prompt)->latents()));
     for (Entry& entry : entries_) {
       const std::string failure = entry.failed ? "" : failure_of([&] { run(entry, prompt); });
@@ -129,26 +139,34 @@ struct QualityRuns::Turns {
   std::vector<double> milliseconds = {};
 };
 
+/// Leaves the contenders without what they held to denoise.
+void QualityRuns::take_turns(const Side& side, std::span<Turns> all, int64_t rounds) {
+  begin("time steps", side);
+  for (int64_t round = -1; round < rounds; ++round) {  // the first warms up
+    progress_.round(round + 1, rounds + 1);
+    for (Turns& turns : all) {
+      progress_.stop_if_interrupted();
+      if (round <= 0) turns.denoising = start(side, turns.request, 0);
+      turns.denoising->load_expert();  // no part of the step
+      const double taken = milliseconds_of(side.pipeline.device(), [&] { turns.denoising->step(); });
+      if (round >= 0) turns.milliseconds.push_back(taken);
+    }
+  }
+  for (Turns& turns : all) turns.denoising.reset();
+}
+
 void QualityRuns::time_steps() {
   const int64_t rounds = rounds_to_time();
   if (rounds == 0) return;
-  progress_.stage("time steps");
   std::vector<Turns> all;
   all.push_back({.request = plan_.request_of(0)});
   for (Entry& entry : entries_)
     if (!entry.failed)
       all.push_back(
           {.request = plan_.request_of(0, entry.row.combination, attention::Mode::sparse), .row = &entry.row});
-  for (int64_t round = -1; round < rounds; ++round) {  // the first warms up
-    progress_.round(round + 1, rounds + 1);
-    for (Turns& turns : all) {
-      progress_.stop_if_interrupted();
-      if (round <= 0) turns.denoising = start(turns.row == nullptr ? reference_ : side_, turns.request, 0);
-      turns.denoising->load_expert();  // no part of the step
-      const double taken = milliseconds_of(side_.pipeline.device(), [&] { turns.denoising->step(); });
-      if (round >= 0) turns.milliseconds.push_back(taken);
-    }
-  }
+  const std::span turns_of_all(all);
+  take_turns(side_, reduces_weights() ? turns_of_all.subspan(1) : turns_of_all, rounds);
+  if (reduces_weights()) take_turns(reference_, turns_of_all.first(1), rounds);
   full_step_ms_ = step_milliseconds(all.front().milliseconds, 0, settings_.num_inference_steps);
   for (const Turns& turns : all) {
     if (turns.row == nullptr) continue;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,10 @@ class QualityRuns {
 
   void encode_prompts();
   /// For each prompt by full attention and by every combination, from one noise. What a combination cannot do becomes
-  /// its row's note.
+  /// its row's note. Of two pipelines one has its transformer in memory at a time: the reference comes first.
   void denoise();
-  /// Steps of the first prompt, all combinations and full attention in turns, without measuring errors.
+  /// Steps of the first prompt, all combinations and full attention in turns, without measuring errors. A reference
+  /// with other weights is timed after the others.
   void time_steps();
   /// Decodes what was denoised and compares the frames.
   void compare();
@@ -60,11 +62,13 @@ class QualityRuns {
     std::vector<at::Tensor> full = {};   // latents by full attention, one a prompt
   };
 
+  void begin(const std::string& stage, const Side& side);
   std::unique_ptr<models::Denoising> start(const Side& side, const models::GenerateRequest& request, size_t prompt);
   std::unique_ptr<models::Denoising> run(const Side& side, const models::GenerateRequest& request, size_t prompt);
   bool reduces_weights() const { return &side_.pipeline != &reference_.pipeline; }
   void run(Entry& entry, size_t prompt);
   int64_t rounds_to_time() const;
+  void take_turns(const Side& side, std::span<Turns> all, int64_t rounds);
   at::Tensor decode(const at::Tensor& latents, const std::string& name, size_t prompt);
   std::optional<Verdict> judge(const at::Tensor& frames, size_t prompt) const;
 

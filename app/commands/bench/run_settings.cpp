@@ -25,8 +25,10 @@ nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest
   const double tokens = models::token_count(spec, settings.latent, settings.max_sequence_length);
   return {{"model", run.model_name},
           {"dtype", models::dtype_name(pipeline.dtype())},
-          {"weights", run.weights},
-          {"text_weights", run.text_weights},
+          {"weights", pipeline.fp8_weights() ? "fp8" : "auto"},
+          {"text_weights", pipeline.fp8_text_weights() ? "fp8" : "auto"},
+          {"lora", models::text_of(pipeline.loras(), /*whole_paths=*/false)},
+          {"lora_sha256", pipeline.lora_hash()},
           {"width", settings.width},
           {"height", settings.height},
           {"frames", settings.num_frames},
@@ -49,7 +51,10 @@ std::string run_summary(const nlohmann::json& machine, const nlohmann::json& set
   const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };
   std::string text = machine.at("name").get<std::string>();
   if (machine.at("device") == "cpu") text += ", " + counted(machine.at("threads").get<int>(), "thread");
-  const std::string weights = settings.at("weights") == "fp8" ? ", weights in fp8" : "";
+  std::string weights;
+  if (settings.at("weights") == "fp8") weights += ", weights in fp8";
+  if (settings.at("text_weights") == "fp8") weights += ", text weights in fp8";
+  if (settings.at("lora") != "") weights += ", LoRA " + settings.at("lora").get<std::string>();
   return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() +
          weights + ", " + counted(settings.at("frames").get<int64_t>(), "frame") + " of " + number("width") + "x" +
          number("height") + " (" + number("tokens") + " tokens, guidance batch " + number("batch") + "), " +

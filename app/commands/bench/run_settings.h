@@ -11,7 +11,7 @@ namespace sparsereel::app::bench {
 /// The config of each component.
 nlohmann::json architecture_of(const models::ModelFolder& folder);
 
-/// Model, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy.
+/// Model, LoRAs, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy.
 nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest& request,
                             const models::GenerateSettings& settings, const models::Pipeline& pipeline);
 

@@ -120,4 +120,15 @@ Split measure_split(c10::Device device, models::AttentionRun& run, const std::fu
   return sections.add_up(before, after);
 }
 
+Split parts_of(double milliseconds, const std::vector<Split>& calls) {
+  Split parts;
+  for (const Split& call : calls) {
+    const double share = milliseconds / static_cast<double>(calls.size()) / call.total();
+    parts.matmul += call.matmul * share;
+    parts.attention += call.attention * share;
+    parts.rest += call.rest * share;
+  }
+  return parts;
+}
+
 }  // namespace sparsereel::app::bench

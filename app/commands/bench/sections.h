@@ -19,11 +19,17 @@ struct Split {
       0;  // libtorch's linear layers and matrix products outside of attention, with what their epilogues fuse
   double attention = 0;  // attention::attend(), its norms and rotary embedding included
   double rest = 0;       // the remainder of the call
+
+  double total() const { return matmul + attention + rest; }
 };
 
 /// Runs the call and measures its sections: attention by the run's watcher and its `attended`, matrix products by
 /// libtorch's hook for operators. On a GPU by events, read at the end, so that nothing waits in between. Nothing is
-/// left in place afterwards: other calls pay nothing.
+/// left in place afterwards: other calls pay nothing. This one does, by its hooks and events: take its shares, of the
+/// time of calls without them.
 Split measure_split(c10::Device device, models::AttentionRun& run, const std::function<void()>& call);
+
+/// Parts that add up to `milliseconds`, by their mean shares of these calls; at least one, none of which took no time.
+Split parts_of(double milliseconds, const std::vector<Split>& calls);
 
 }  // namespace sparsereel::app::bench

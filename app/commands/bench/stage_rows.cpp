@@ -141,7 +141,8 @@ StageRow rival_row(const nlohmann::json& json, const std::string& where) {
                   .most = number_of(json, "ms_max").value_or(*ms)};
   const auto matmul = number_of(json, "matmul_ms"), attention = number_of(json, "attention_ms");
   const auto rest = number_of(json, "rest_ms");
-  if (matmul && attention && rest) row.split = Split{.matmul = *matmul, .attention = *attention, .rest = *rest};
+  if (matmul && attention && rest && *matmul + *attention + *rest > 0)
+    row.split = parts_of(*ms, {{.matmul = *matmul, .attention = *attention, .rest = *rest}});
   row.peak_gib = number_of(json, "peak_gib");
   const auto note = json.find("note");
   if (note != json.end() && note->is_string()) row.note = note->get<std::string>();

@@ -25,7 +25,7 @@ struct StageRow {
   std::string kernel;                     // of attention
   std::optional<int64_t> computed_steps;  // of a run with a cache
   std::optional<Spread> ms;               // of single steps; with a cache of the means of whole runs
-  std::optional<Split> split;             // of a step, measured beside the timed ones; none with a cache
+  std::optional<Split> split;             // adds up to the median of ms; none with a cache
   std::optional<double> speedup;          // over the step of mode full
   std::optional<double> video_seconds;    // text, all steps of a usual video and decode, loading left out
   std::optional<double> sparsity;         // means not counted

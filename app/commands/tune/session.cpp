@@ -294,6 +294,7 @@ Found Session::run() {
     for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
       requests.push_back(request_of(static_cast<int64_t>(prompt)));
     texts_ = encode_texts(pipeline_, requests, progress_, [this](int64_t) { poll(); });
+    load_transformer(pipeline_, progress_);
     found.complete = sample_heads();
     if (!found.complete) found.ended_before = "all steps were sampled";
   } catch (const OutOfTime&) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <vector>
 
 namespace sparsereel::app::bench {
 namespace {
@@ -49,6 +50,15 @@ TEST(Sections, ProductsInsideOfAttentionBelongToIt) {
   const Split split = measure_split(at::kCPU, run, [&] { attend(run, [&] { at::matmul(a, a); }); });
   EXPECT_EQ(split.matmul, 0);
   EXPECT_GT(split.attention, 0);
+}
+
+TEST(Parts, AddUpToTheTimeByTheMeanSharesOfCallsThatTookLonger) {
+  const std::vector<Split> calls = {{.matmul = 62.8, .attention = 15.9, .rest = 7.3},
+                                    {.matmul = 30, .attention = 0, .rest = 10}};
+  const Split parts = parts_of(66.9, calls);
+  EXPECT_NEAR(parts.total(), 66.9, 1e-9);
+  EXPECT_NEAR(parts.attention, 66.9 * 15.9 / 86 / 2, 1e-9);
+  EXPECT_NEAR(parts.matmul, 66.9 * (62.8 / 86 + 0.75) / 2, 1e-9);
 }
 
 TEST(Sections, LeaveNothingBehind) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <sstream>
 
 #include "app/commands/bench_plot.h"
 #include "hilbert/error.h"
@@ -92,7 +94,7 @@ TEST(StageTables, ShowCachesWhereThereAreAny) {
   const std::vector<StageRow> all = rows_with_caches();
   const std::string text = stage_markdown(all, 50);
   EXPECT_THAT(text, HasSubstr("| order | cache | computed | ms a step |"));
-  EXPECT_THAT(text, HasSubstr("| hilbert | steps:20 | 20 | 120 |"));
+  EXPECT_THAT(text, HasSubstr("| hilbert | steps:20 | 20 | 120.0 |"));
   EXPECT_THAT(stage_markdown(rows(), 50), Not(HasSubstr("cache")));
   EXPECT_THAT(stage_csv(all), HasSubstr(",token_order,cache,computed_steps,stage,ms,"));
   const nlohmann::json json = stage_json(all);
@@ -139,8 +141,39 @@ TEST(Rival, RowsComeWithTheirTimes) {
   EXPECT_EQ(all.back().mode, "diffusers compiled");
   EXPECT_DOUBLE_EQ(*all.back().video_seconds, 1 + 45 + 3) << "text and decode are not compiled";
   EXPECT_EQ(all.back().ms->least, 890);
-  EXPECT_EQ(all.back().split->attention, 2);
+  EXPECT_NEAR(all.back().split->attention, 300, 1e-9) << "a part of 900, not of what a profiler made of it";
   EXPECT_NEAR(*all.back().speedup, 2.0 / 3, 1e-9);
+}
+
+/// Of a Markdown table's last row, by title.
+double number_in(const std::string& table, const std::string& title) {
+  const auto cells = [](const std::string& line) {
+    std::vector<std::string> texts;
+    std::istringstream stream(line);
+    for (std::string text; std::getline(stream, text, '|');) texts.push_back(text);
+    return texts;
+  };
+  std::istringstream lines(table);
+  std::string head, line, last;
+  std::getline(lines, head);
+  while (std::getline(lines, line) && !line.empty()) last = line;
+  const std::vector<std::string> titles = cells(head);
+  const auto found = std::ranges::find(titles, " " + title + " ");
+  return std::stod(cells(last).at(static_cast<size_t>(found - titles.begin())));
+}
+
+TEST(StageParts, AddUpToTheStepWhereverTheyAreShown) {
+  std::vector<StageRow> all = {step("full", 66.9)};
+  all[0].split = parts_of(66.9, {{.matmul = 62.8, .attention = 15.9, .rest = 7.3}});
+  const std::string table = stage_markdown(all, 50);
+  EXPECT_EQ(number_in(table, "ms a step"), 66.9);
+  EXPECT_NEAR(number_in(table, "matmul") + number_in(table, "attention") + number_in(table, "rest"), 66.9, 0.1);
+  const nlohmann::json json = stage_json(all), &row = json[0];
+  EXPECT_NEAR(row["matmul_ms"].get<double>() + row["attention_ms"].get<double>() + row["rest_ms"].get<double>(),
+              row["ms"].get<double>(), 1e-9);
+  const PlotRow drawn = plot_of({{"rows", json}}, "r.json").rows.at(0);
+  EXPECT_EQ(drawn.total, row["ms"]);
+  EXPECT_NEAR(std::accumulate(drawn.parts.begin(), drawn.parts.end(), 0.0), drawn.total, 1e-9);
 }
 
 TEST(Rival, WrongReportsAreNamed) {

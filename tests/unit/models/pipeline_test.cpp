@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/model_folder.h"
+#include "models/components.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -88,6 +89,55 @@ TEST(Pipeline, ResolvesARequestOnce) {
   const GenerateResult result = pipeline->generate(request, settings);
   EXPECT_EQ(result.settings.width, settings.width);
   EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), settings.latent)));
+}
+
+/// A transformer and a text encoder with heads of so many channels.
+std::shared_ptr<Pipeline> open_in_fp8(int64_t head_dim) {
+  const json architecture = {{"transformer",
+                              {{"num_attention_heads", 3},
+                               {"attention_head_dim", head_dim},
+                               {"ffn_dim", 24},
+                               {"num_layers", 1},
+                               {"text_dim", 32}}},
+                             {"vae", json::object()},
+                             {"text_encoder",
+                              {{"model_type", "umt5"},
+                               {"vocab_size", 100},
+                               {"d_model", 32},
+                               {"d_kv", head_dim},
+                               {"d_ff", 24},
+                               {"num_layers", 1},
+                               {"num_heads", 3},
+                               {"feed_forward_proj", "gated-gelu"}}},
+                             {"scheduler",
+                              {{"_class_name", "UniPCMultistepScheduler"},
+                               {"prediction_type", "flow_prediction"},
+                               {"use_flow_sigmas", true}}}};
+  return Pipeline::open(ModelFolder::with_random_weights("some.yaml", "WanTransformer3DModel", architecture),
+                        {.device = "cpu", .weights = "fp8", .text_weights = "fp8"});
+}
+
+TEST(Pipeline, LeavesEightBitsOutThatNoLayerTakes) {
+  const auto wide = open_in_fp8(/*head_dim=*/32);
+  EXPECT_TRUE(wide->fp8_weights());
+  EXPECT_TRUE(wide->fp8_text_weights());
+  EXPECT_EQ(wide->why_idle_weights() + wide->why_idle_text_weights(), "");
+  const auto narrow = open_in_fp8(/*head_dim=*/24);
+  EXPECT_FALSE(narrow->fp8_weights());
+  EXPECT_FALSE(narrow->fp8_text_weights());
+  EXPECT_EQ(narrow->why_idle_weights(), "for a transformer whose blocks have no layer in multiples of 16");
+  EXPECT_EQ(narrow->why_idle_text_weights(), "for a text encoder that has no layer in multiples of 16");
+  const auto usual = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  EXPECT_EQ(usual->why_idle_weights() + usual->why_idle_text_weights(), "");
+}
+
+TEST(Pipeline, CountsWeightsByConfigsAlone) {
+  const ModelFolder folder = ModelFolder::open(SPARSEREEL_TINY_MODEL);
+  for (const char* role : {"transformer", "text_encoder"}) {
+    const uint64_t whole = weight_bytes(folder, role, at::kFloat);
+    EXPECT_EQ(whole, 2 * folder.component(role).bytes()) << role;  // stored in fp16
+    EXPECT_LT(weight_bytes(folder, role, {at::kFloat, /*in_fp8=*/true}), whole) << role;
+  }
 }
 
 }  // namespace

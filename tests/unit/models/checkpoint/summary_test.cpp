@@ -50,6 +50,19 @@ TEST(Summary, EstimatesMemoryOfWeightsThatLiveTogether) {
   EXPECT_GT(summary.memory[0].activations, 0U);
 }
 
+TEST(Summary, CountsWhatFitsInEightBitsWhereThatIsKnown) {
+  const uint64_t transformer = 1000;
+  const CheckpointSummary summary = summarize(kPipeline, {}, {{"transformer", transformer}});
+  std::map<std::string, uint64_t> parameters;
+  for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
+  ASSERT_EQ(summary.memory.size(), 3U);
+  EXPECT_EQ(summary.memory[2].dtype, "fp8");
+  EXPECT_EQ(summary.memory[2].weights, std::max(2 * parameters["text_encoder"], transformer + 2 * parameters["vae"]));
+  EXPECT_EQ(summary.memory[2].activations, summary.memory[0].activations);
+  for (const json& component : to_json(summary)["components"])
+    EXPECT_EQ(component.value("fp8_bytes", 0), component["name"] == "transformer" ? 1000 : 0);
+}
+
 TEST(Summary, SizeThatIsKnownBetterCountsForMemoryToo) {
   const CheckpointSummary usual = summarize(kPipeline), larger = summarize(kPipeline, {.width = 128, .frames = 17});
   EXPECT_EQ(larger.width, 128);

@@ -1,0 +1,73 @@
+// Which of two pipelines has its transformer in memory while `bench quality` runs.
+#include "app/commands/bench/quality_runs.h"
+
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+class QualityRunsOf : public ::testing::TestWithParam<const char*> {
+ protected:
+  QualityRunsOf() {
+    test::write_text(folder_ / "p.txt", "a dog\na cat\n");
+    settings_.add(Source::command_line, {{"model", std::string(SPARSEREEL_TEST_DATA) + "/pipeline"},
+                                         {"device", "cpu"},
+                                         {"steps", "2"},
+                                         {GetParam(), "fp8"}});
+    QualityOptions options;
+    options.prompts = (folder_ / "p.txt").string();
+    options.timed_steps = 1;
+    plan_ = make_quality_plan(settings_, options);
+  }
+
+  c10::InferenceMode inference_;
+  const test::TemporaryFolder folder_;
+  Settings settings_;
+  QualityPlan plan_;
+  RunReport report_;
+  RunProgress progress_{/*show=*/false, report_, ""};
+};
+
+TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
+  const auto reduced = open_pipeline(plan_.run);
+  plan_.run.weights = plan_.run.text_weights = "auto";
+  const auto reference = open_pipeline(plan_.run);
+  QualityRuns runs(plan_, reduced->resolve(plan_.request), *reduced, *reference, progress_, nullptr);
+  const auto loaded = [&] { return std::pair(reduced->has_transformer(), reference->has_transformer()); };
+  runs.encode_prompts();
+  EXPECT_EQ(loaded(), std::pair(false, false));
+  runs.denoise();
+  EXPECT_EQ(loaded(), std::pair(true, false));
+  runs.time_steps();
+  EXPECT_EQ(loaded(), std::pair(false, true));
+  runs.compare();
+  EXPECT_EQ(loaded(), std::pair(false, false));
+  EXPECT_EQ(runs.full_with_weights().size(), 2U);
+  EXPECT_LT(runs.full_with_weights().front().psnr, 90);
+  EXPECT_GT(runs.full_step_ms().value(), 0);
+  for (const QualityRow& row : runs.rows()) {
+    EXPECT_EQ(row.prompts.size(), 2U);
+    EXPECT_GT(row.step_ms.value(), 0);
+  }
+}
+
+TEST_P(QualityRunsOf, OnePipelineKeepsItsTransformer) {
+  const auto pipeline = open_pipeline(plan_.run);
+  QualityRuns runs(plan_, pipeline->resolve(plan_.request), *pipeline, *pipeline, progress_, nullptr);
+  runs.encode_prompts();
+  runs.denoise();
+  EXPECT_TRUE(pipeline->has_transformer());
+  runs.time_steps();
+  EXPECT_TRUE(pipeline->has_transformer());
+  runs.compare();
+  EXPECT_TRUE(runs.full_with_weights().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, QualityRunsOf, ::testing::Values("weights", "text_weights"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace sparsereel::app::bench
