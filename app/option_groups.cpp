@@ -176,6 +176,7 @@ std::vector<OptionSpec> sampling() {
        .help = "less time (default quality)",
        .choices = {"quality", "balanced", "fast"},
        .scope = Scope::whole_set,
+       .idle = {Idle::no_reuse},
        .excludes = {{.other = "from"}}},
   };
 }

@@ -74,7 +74,7 @@ const std::vector<std::pair<Idle, std::string>>& idle_causes() {
       {Idle::narrow_blocks, "a transformer whose blocks have no layer in multiples of 16"},
       {Idle::narrow_layers, "a text encoder that has no layer in multiples of 16"},
       {Idle::no_flow, "a scheduler that is not of flow matching"},
-      {Idle::no_reuse, "one step, a model of one block, or no more steps than `cache: steps:20` computes"},
+      {Idle::no_reuse, "one step, a model of one block, no more steps than `cache: steps:20` computes, or tune"},
       {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
       {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},
       {Idle::no_frame_rate, "an output that ends in .safetensors, without save_latents"},

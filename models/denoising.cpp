@@ -114,7 +114,6 @@ void Denoising::add_up_layers() {
 /// Changes latents and steps done at its end, where nothing throws any more; step() puts back the rest.
 void Denoising::take_step() {
   attention_.step = done_;
-  if (done_ > 0 && experts_->at(timestep()) != experts_->at(timestep(done_ - 1))) forget_steps();
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const at::Tensor prediction = predict_guarded(timestep());
   at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
@@ -129,14 +128,21 @@ void Denoising::take_step() {
 
 bool Denoising::load_expert() {
   if (finished()) return false;
+  leave_expert();
   const size_t expert = experts_->at(timestep());
   if (experts_->loaded(expert) != nullptr) return false;
   experts_->load(expert);
   return true;
 }
 
+void Denoising::leave_expert() {
+  if (done_ > 0 && experts_->at(timestep()) != experts_->at(timestep(done_ - 1))) forget_steps();
+}
+
 void Denoising::step() {
-  // A step may fail anywhere, out of memory for one: its sampler has drawn or changed its history by then.
+  leave_expert();
+  // A step may fail anywhere, out of memory for one: its sampler has drawn or changed its history by then. What a
+  // computed step replaces in the cache stays in memory until it is done: it could not be put back otherwise.
   AttentionRun attention = attention_;
   std::vector<std::string> warnings = warnings_;
   std::optional<StepCache> cache = cache_;

@@ -68,6 +68,8 @@ class Denoising {
   void discard_counts() noexcept;
   void add_up_layers();
   void take_step();
+  /// Forgets its steps where the next one is another's: before that is loaded, for which memory may be needed.
+  void leave_expert();
   /// So that the next step is computed, whatever the rule.
   void forget_steps();
 

@@ -14,12 +14,13 @@ namespace sparsereel::models {
 struct MemoryNeed {
   double host = 0;
   double device = 0;  // 0 where the device is the host
+  double cache = 0;   // of one of them: what would not be needed without a cache of steps
 };
 
 /// What making the video holds at its worst moment at the very least: weights and most temporaries are left out, so
-/// that nothing that would work is refused. `decode` as in GenerateRequest.
-MemoryNeed least_memory(const GenerateSettings& settings, bool decode, const ModelSpec& spec, c10::Device device,
-                        c10::ScalarType dtype);
+/// that nothing that would work is refused. A cache counts as one by which at least three steps are computed.
+MemoryNeed least_memory(const GenerateSettings& settings, const GenerateRequest& request, const ModelSpec& spec,
+                        c10::Device device, c10::ScalarType dtype);
 
 /// Throws Error (exit code 2) where this process cannot come to have what is needed.
 void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10::Device device);

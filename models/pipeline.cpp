@@ -130,7 +130,7 @@ const std::string& Pipeline::lora_hash() const {
 
 GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
   GenerateSettings settings = resolve_request(request, spec_);
-  check_memory(settings, least_memory(settings, request.decode, spec_, device_, dtype_), device_);
+  check_memory(settings, least_memory(settings, request, spec_, device_, dtype_), device_);
   return settings;
 }
 

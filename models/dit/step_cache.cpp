@@ -38,36 +38,36 @@ void StepCache::begin_step(std::optional<bool> reused) {
 void StepCache::decide(const at::Tensor& first) {
   if (first_.last.defined() && known_.value_or(true)) {
     const at::Tensor difference = first - first_.last, change = size_of(difference, 1) / size_of(first_.last, 1);
-    const at::Tensor along = first_.change.defined() ? share_of(first_.change, difference) : at::zeros_like(change);
+    const at::Tensor along =
+        first_.before.defined() ? share_of(first_.last - first_.before, difference) : at::zeros_like(change);
     const at::Tensor figures = at::stack({change, along}).to(at::kCPU, at::kDouble);
     reuses_ = known_.value_or(figures[0].item<double>() < rule_.threshold);
     along_ = figures[1].item<double>();
     if (!std::isfinite(along_)) along_ = 0;
   }
-  if (!reuses_) first_ = updated(first_, first);
+  if (!reuses_) update(first_, first);
 }
 
 at::Tensor StepCache::recall() {
   const Memory& rest = rests_.at(forward_++);
-  return rest.change.defined() ? at::add(rest.last, rest.change, along_) : rest.last;
+  return rest.before.defined() ? at::lerp(rest.before, rest.last, 1 + along_) : rest.last;
 }
 
 void StepCache::remember(const at::Tensor& rest) {
   if (forward_ == rests_.size()) rests_.emplace_back();
-  rests_[forward_] = updated(rests_[forward_], rest);
-  ++forward_;
+  update(rests_[forward_++], rest);
 }
 
-StepCache::Memory StepCache::updated(const Memory& before, const at::Tensor& now) const {
-  if (rule_.kind == CacheKind::first_block || !before.last.defined()) return {.last = now, .change = {}};
-  return {.last = now, .change = now - before.last};
+void StepCache::update(Memory& memory, const at::Tensor& now) const {
+  if (rule_.kind != CacheKind::first_block) memory.before = memory.last;
+  memory.last = now;
 }
 
 std::map<std::string, at::Tensor> StepCache::state() const {
   std::map<std::string, at::Tensor> tensors;
   const auto add = [&tensors](const std::string& name, const Memory& memory) {
     if (memory.last.defined()) tensors[name] = memory.last;
-    if (memory.change.defined()) tensors[name + ".change"] = memory.change;
+    if (memory.before.defined()) tensors[name + ".before"] = memory.before;
   };
   add("first", first_);
   for (size_t forward = 0; forward < rests_.size(); ++forward) add(rest_name(forward), rests_[forward]);
@@ -80,9 +80,9 @@ void StepCache::restore(const std::map<std::string, at::Tensor>& state) {
     const auto found = state.find(name);
     return found == state.end() ? at::Tensor() : found->second;
   };
-  first_ = {.last = find("first"), .change = find("first.change")};
+  first_ = {.last = find("first"), .before = find("first.before")};
   for (size_t forward = 0; state.contains(rest_name(forward)); ++forward)
-    rests_.push_back({.last = find(rest_name(forward)), .change = find(rest_name(forward) + ".change")});
+    rests_.push_back({.last = find(rest_name(forward)), .before = find(rest_name(forward) + ".before")});
 }
 
 }  // namespace sparsereel::models

@@ -40,12 +40,11 @@ class StepCache {
   void restore(const std::map<std::string, at::Tensor>& state);
 
  private:
-  /// At the last step that was computed, and how it differed from the computed step before; undefined: there was none,
-  /// or nobody asks.
+  /// At the last step that was computed, and at the computed step before; undefined: there was none, or nobody asks.
   struct Memory {
-    at::Tensor last, change;
+    at::Tensor last, before;
   };
-  Memory updated(const Memory& before, const at::Tensor& now) const;
+  void update(Memory& memory, const at::Tensor& now) const;
 
   CacheRule rule_;
   size_t forward_ = 0;         // of the step

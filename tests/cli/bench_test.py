@@ -209,6 +209,7 @@ class BenchAttention(CommandLineTest):
 
 
 SMALL = ['--device', 'cpu', '--random-weights', ROOT / 'configs' / 'tiny.yaml', '--size', '64x64', '--frames', 9, '--steps', 2, '--warmup', 0, '--quiet']
+FLOW = ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
 
 
 class BenchPipeline(CommandLineTest):
@@ -344,6 +345,15 @@ class BenchPipeline(CommandLineTest):
         self.succeed(self.bench(*SMALL, '--modes', 'full', '--cache', 'steps:1', '--no-decode', '-o', 'a.csv'))
         rows = list(csv.DictReader(io.StringIO((self.folder / 'a.csv').read_text())))
         self.assertEqual((rows[-1]['cache'], rows[-1]['computed_steps'], rows[-1]['matmul_ms']), ('steps:1', '1', ''))
+
+    def test_noise_levels_are_those_of_a_video_of_as_many_steps(self):
+        (self.folder / 'a.yaml').write_text('sigmas: 1,0.9,0.5,0.25,0.1\n')
+        flow = ['-m', FLOW, '--config', 'a.yaml', '--device', 'cpu', '--size', '64x64', '--frames', 1, '--scheduler', 'euler', '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet']
+        for arguments, steps in (([], 4), (['--steps', 2], 2), (['--steps', 5], 5), (['--cache', 'steps:2'], 5)):
+            settings = self.report(*flow, *arguments)['settings']
+            self.assertEqual((settings['steps'], settings['video_steps']), (steps, 5), arguments)
+        (self.folder / 'a.yaml').write_text('sigmas: 0.5,1\n')
+        self.fail_with(self.bench(*flow, '--steps', 2), 2, 'a.yaml:1:9: sigmas', 'do not fall')
 
     def test_stages_that_fail_leave_the_others_measured(self):
         report = json.loads(self.succeed(self.bench(*SMALL, '--modes', 'full', '--json', **limited(100))).stdout)

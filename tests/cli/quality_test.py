@@ -119,6 +119,9 @@ class BenchQuality(CommandLineTest):
                 self.assertLess(row['computed_steps'], 6)
                 self.assertLess(row['psnr'], 80)
         self.assertEqual([row['computed_steps'] for row in rows if row['cache'] == 'steps:4'], [4, 4])
+        (self.folder / 'a.yaml').write_text('cache: steps:4\n')
+        rows = self.report(*arguments, '--modes', 'full', '--config', 'a.yaml', '--no-rel-l1', '--timed-steps', 0)['rows']
+        self.assertEqual([(row['mode'], row['cache']) for row in rows], [('full', 'steps:4')])
         never = self.bench(*arguments, '--modes', 'full')
         self.fail_with(never, 2, '--modes full', '--cache')
 

@@ -108,6 +108,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
   plan.request = given.request;
+  plan.request.cache = {};  // the contenders'
   plan.profile = given.profile;
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.heat_map = options.heat_map;

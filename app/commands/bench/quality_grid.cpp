@@ -75,7 +75,7 @@ std::string Combination::name() const {
 QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::TokenOrder base_order,
                    const std::vector<ProfilePolicy>& profiles) {
   const std::vector<std::string> modes = parse_words("--modes", lists.modes, {"full", "sparse"});
-  const auto caches = parse_list<models::CacheRule>(lists.cache, models::parse_cache_rule);
+  const auto caches = parse_list<models::CacheRule>(lists.cache.value_or("0"), models::parse_cache_rule);
   QualityGrid grid;
   if (is_choice("sparse", modes)) {
     grid = expand_sparse(lists, base, base_order, profiles);

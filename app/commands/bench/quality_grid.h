@@ -19,7 +19,8 @@ struct QualityLists {
   SelectionLists selection = {};
   std::optional<std::string> profile = {};  // in place of a selection, or beside its rows
   std::optional<std::string> dense_steps = {}, token_order = {};
-  std::string modes = "sparse", cache = "0";
+  std::string modes = "sparse";
+  std::optional<std::string> cache = {};
 };
 
 /// One way to leave blocks or steps out.

@@ -73,6 +73,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   }
   QualityLists lists = options.lists;
   lists.selection.usual_topk = !settings.has("topk");
+  if (!lists.cache) lists.cache = settings.text("cache");
   plan.grid = expand(lists, untuned, plan.request.token_order, profiles);
   plan.timed_steps = options.timed_steps;
   plan.check = !options.no_rel_l1;

@@ -104,6 +104,7 @@ class CachingDenoiser final : public Denoiser {
     // Of four steps the first and the third are computed.
     if (cache->undecided()) cache->decide(at::full({1, 1, 1}, run.step < 2 ? 1.0 : 2.0));
     at::Tensor rest = cache->reuses() ? cache->recall() : latents * 0.25;
+    seen_ = rest;
     if (now && fault_ == Fault::nan) rest = rest * std::nanf("");
     if (!cache->reuses()) {
       cache->remember(rest);
@@ -114,15 +115,24 @@ class CachingDenoiser final : public Denoiser {
   }
   void collect(AttentionRun&) override {}
   uint64_t weight_bytes() const override { return 0; }
+  /// Who else holds what the cache remembers or recalls.
+  size_t others_that_hold_it() const { return seen_.defined() ? seen_.use_count() - 1 : 0; }
 
  private:
+  at::Tensor seen_;
   Fault fault_;
   int64_t faulty_step_;
   bool broken_ = false;
 };
 
-std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
-                                 Mode mode = Mode::sparse, CacheRule cache = {}) {
+std::shared_ptr<Experts> one_expert(const std::shared_ptr<Denoiser>& denoiser) {
+  return std::make_shared<Experts>(
+      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
+      [](const std::string&) { return true; });
+}
+
+std::unique_ptr<Denoising> start(std::shared_ptr<Experts> experts, SamplerKind scheduler, Mode mode = Mode::sparse,
+                                 CacheRule cache = {}) {
   SchedulerConfig config;
   config.kind = scheduler;
   GenerateRequest request;
@@ -131,15 +141,18 @@ std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, Samp
   GenerateSettings settings;
   settings.num_inference_steps = 4;
   settings.guidance_scale = 6;
+  settings.guidance_scale_2 = 6;
   settings.latent.frames = 2;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
-  auto experts = std::make_shared<Experts>(
-      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
-      [](const std::string&) { return true; });
   return std::make_unique<Denoising>(
       std::move(experts), config, request, settings,
       DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
+}
+
+std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
+                                 Mode mode = Mode::sparse, CacheRule cache = {}) {
+  return start(one_expert(denoiser), scheduler, mode, cache);
 }
 
 at::Tensor finish(Denoising& denoising) {
@@ -295,6 +308,29 @@ TEST_P(Cached, NaNIsNotRemembered) {
   EXPECT_TRUE(at::isfinite(finish(*denoising)).all().item<bool>());
   EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(2));
   EXPECT_THAT(reused_steps(denoising->attention()), ElementsAre(1, 3));
+}
+
+TEST_P(Cached, IsForgottenBeforeAnotherExpertIsLoaded) {
+  ModelSpec spec;
+  spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};
+  for (const bool loads_by_itself : {true, false}) {
+    const auto denoiser = std::make_shared<CachingDenoiser>(Fault::none, -1);
+    std::vector<size_t> holders;
+    const auto load = [&](const std::string&) {
+      holders.push_back(denoiser->others_that_hold_it());
+      return denoiser;
+    };
+    const auto experts = std::make_shared<Experts>(spec, at::kCPU, load, [](const std::string&) { return true; });
+    const auto denoising = start(experts, GetParam(), Mode::sparse, {.threshold = 0.5});
+    while (!denoising->finished()) {
+      if (!loads_by_itself) denoising->load_expert();
+      denoising->step();
+      if (holders.size() == 1) {
+        EXPECT_GT(denoiser->others_that_hold_it(), 0U);
+      }
+    }
+    EXPECT_THAT(holders, ElementsAre(0, 0));
+  }
 }
 
 TEST_P(Cached, IsAsBeforeWhereAStepThrew) {

@@ -38,8 +38,16 @@ GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) 
   return settings;
 }
 
+MemoryNeed need(const GenerateSettings& settings, bool decode, const ModelSpec& spec, at::Device device,
+                at::ScalarType dtype, const std::string& cache = "0") {
+  GenerateRequest request;
+  request.decode = decode;
+  request.cache = parse_cache_rule(cache);
+  return least_memory(settings, request, spec, device, dtype);
+}
+
 MemoryNeed cpu_need(const GenerateSettings& settings, bool decode = true) {
-  return least_memory(settings, decode, spec_of(30), at::kCPU, at::kFloat);
+  return need(settings, decode, spec_of(30), at::kCPU, at::kFloat);
 }
 
 /// Of this process; 0 where there is no /proc.
@@ -76,12 +84,53 @@ TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
   GenerateSettings in_turn = settings;
   in_turn.guidance_passes = GuidancePasses::in_turn;
   EXPECT_EQ(cpu_need(in_turn, /*decode=*/false).host, block / 2 * 4);
-  const MemoryNeed on_gpu = least_memory(settings, true, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16);
+  const MemoryNeed on_gpu = need(settings, true, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16);
   EXPECT_EQ(on_gpu.host, video * 4);
   EXPECT_EQ(on_gpu.device, block * 2);
   const ModelSpec narrow = spec_of(1);
-  EXPECT_EQ(least_memory(settings, true, narrow, at::kCPU, at::kFloat).host, video * 8);
-  EXPECT_EQ(least_memory(settings, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
+  EXPECT_EQ(need(settings, true, narrow, at::kCPU, at::kFloat).host, video * 8);
+  EXPECT_EQ(need(settings, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
+}
+
+TEST(MemoryNeed, CountsWhatACacheHolds) {
+  GenerateSettings settings = settings_of(720, 480, 49);
+  settings.num_inference_steps = 50;
+  const double video = 13 * 30 * 45, tokens = video + 226, both = (2 * video + 2 * tokens) * 1920 * 4;
+  const auto of_cache = [&](const std::string& cache) {
+    const MemoryNeed with = need(settings, /*decode=*/false, spec_of(30), at::kCPU, at::kFloat, cache);
+    EXPECT_EQ(with.host - cpu_need(settings, /*decode=*/false).host, with.cache) << cache;
+    return with.cache;
+  };
+  EXPECT_EQ(of_cache("0"), 0);
+  EXPECT_EQ(of_cache("0.1"), 2 * both);
+  EXPECT_EQ(of_cache("forecast:0.1"), 3 * both);
+  EXPECT_EQ(of_cache("steps:20"), 3 * both);
+  EXPECT_EQ(of_cache("steps:1"), both);
+  settings.guidance_passes = GuidancePasses::in_turn;
+  EXPECT_EQ(of_cache("0.1"), 2 * (video + 2 * tokens) * 1920 * 4);
+  settings.guidance_scale = 1;
+  EXPECT_EQ(of_cache("0.1"), 2 * (video + tokens) * 1920 * 4);
+  settings.num_inference_steps = 1;
+  EXPECT_EQ(of_cache("forecast:0.1"), (video + tokens) * 1920 * 4);
+  settings.num_inference_steps = 50;
+  EXPECT_EQ(need(settings, /*decode=*/true, spec_of(1), at::kCPU, at::kFloat, "0.1").cache, 0);  // less than decoding
+  const MemoryNeed on_gpu = need(settings, false, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16, "0.1");
+  EXPECT_EQ(on_gpu.host, 0);
+  EXPECT_EQ(on_gpu.cache, 2 * (video + tokens) * 1920 * 2);
+}
+
+TEST(MemoryNeed, ACacheThatDoesNotFitIsToBeLeftOut) {
+  const GenerateSettings settings = settings_of(64, 64, 9);
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  for (const auto& [cache, first_word] : {std::pair(1.5 * there_is, "leave"), std::pair(there_is / 2, "choose")}) {
+    try {
+      check_memory(settings, {.host = there_is * 2, .cache = cache}, at::kCPU);
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.remedy().substr(0, error.remedy().find(' ')), first_word);
+      EXPECT_TRUE(error.remedy().ends_with(kRemedy));
+    }
+  }
 }
 
 TEST(MemoryNeed, SizesBeyondIntegersDoNotWrap) {
@@ -133,14 +182,16 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
 TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   const ModelSpec tiny = spec_of(4);
-  for (const bool decode : {true, false}) {
+  for (const auto& [decode, cache] : {std::pair(true, "0"), {false, "0"}, {false, "steps:3"}}) {
     GenerateRequest request = request_of(decode ? 192 : 256, decode ? 9 : 33);
     request.decode = decode;
+    request.cache = parse_cache_rule(cache);
+    if (request.cache.on()) request.num_inference_steps = 4;
     reset_peak();
     const uint64_t before = status_bytes("VmRSS:");
     const GenerateResult result = pipeline->generate(request);
     const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
-    const double least = least_memory(result.settings, decode, tiny, at::kCPU, at::kFloat).host;
+    const double least = least_memory(result.settings, request, tiny, at::kCPU, at::kFloat).host;
     EXPECT_GT(least, 5e6);
     EXPECT_LT(least, taken);
   }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -238,6 +239,21 @@ TEST_P(Rule, AForecastReusesNothingOfNaN) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, Rule, ::testing::Values(at::kFloat, at::kBFloat16, at::kHalf),
                          [](const auto& each) { return c10::toString(each.param); });
+
+TEST_P(Rule, AComputedStepReplacesTensorsAndMakesNoNewOnes) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+    cache_ = StepCache({.kind = kind, .threshold = 1e-6});
+    const std::vector<at::Tensor> firsts = {of(1, 2), of(3, 4), of(5, 7)}, rests = {of(2, 2), of(4, 3), of(6, 9)};
+    for (size_t step = 0; step < 3; ++step) EXPECT_FALSE(reuses(firsts[step], rests[step]));
+    const std::map<std::string, at::Tensor> state = cache_.state();
+    EXPECT_TRUE(state.at("first").is_same(firsts[2]));
+    EXPECT_TRUE(state.at("rest.0").is_same(rests[2]));
+    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 2U : 4U);
+    if (kind == CacheKind::first_block) continue;
+    EXPECT_TRUE(state.at("first.before").is_same(firsts[1]));
+    EXPECT_TRUE(state.at("rest.0.before").is_same(rests[1]));
+  }
+}
 
 class CachedLoop : public ::testing::Test {
  protected:
