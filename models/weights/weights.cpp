@@ -179,36 +179,44 @@ at::Tensor WeightReader::read_named(const std::string& name, const std::vector<i
   return merged(*stored, scales, merges ? changed->second : std::vector<WeightDelta>(), dtype);
 }
 
+struct WeightReader::Addend {
+  at::Tensor up, down;
+  double scale;
+
+  /// sum: rows of the weight, from this one on.
+  void add_to(at::Tensor& sum, int64_t row) const {
+    const at::Tensor rows = up.narrow(0, row, sum.size(0));
+    down.defined() ? sum.addmm_(rows, down, 1, scale) : sum.add_(rows.view_as(sum), scale);
+  }
+};
+
 /// In fp32: of many small changes bf16 would lose some. A few rows at a time: on a CPU a whole tensor in fp32 costs
 /// more in fresh memory than the products do.
 at::Tensor WeightReader::merged(const Stored& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
                                 at::ScalarType dtype) {
-  struct Addend {
-    at::Tensor up, down;
-  };
   std::vector<Addend> addends;
-  const auto fp32 = [&](const WeightDelta& delta, const TensorEntry* entry) {
-    if (entry == nullptr) return at::Tensor();
-    return bytes_as({delta.file.get(), entry, *readable(entry->dtype)}, at::kFloat);
-  };
-  for (const WeightDelta& delta : deltas) addends.push_back({fp32(delta, delta.up), fp32(delta, delta.down)});
+  for (const WeightDelta& delta : deltas) addends.push_back(addend(delta));
   const at::Tensor weight = bytes_as(stored, stored.dtype);
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
-  const int64_t rows = weight.dim() == 0 ? 1 : weight.size(0);
+  const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
-  const int64_t step = std::max<int64_t>(1, kMergedAtOnce / std::max<int64_t>(1, from.size(1)));
   for (int64_t row = 0; row < rows; row += step) {
-    const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, row, std::min(step, rows - row)); };
-    at::Tensor sum = part(from).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    if (scales.defined()) sum.mul_(part(scales).unsqueeze(1));
-    for (size_t i = 0; i < addends.size(); ++i) {
-      const at::Tensor up = part(addends[i].up.view({rows, -1}));
-      addends[i].down.defined() ? sum.addmm_(up, addends[i].down, 1, deltas[i].scale) : sum.add_(up, deltas[i].scale);
-    }
-    part(to).copy_(sum);
+    const int64_t count = std::min(step, rows - row);
+    at::Tensor sum = from.narrow(0, row, count).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    if (scales.defined()) sum.mul_(scales.narrow(0, row, count).unsqueeze(1));
+    for (const Addend& each : addends) each.add_to(sum, row);
+    to.narrow(0, row, count).copy_(sum);
   }
   stored.file->release(*stored.entry);
   return result;
+}
+
+WeightReader::Addend WeightReader::addend(const WeightDelta& delta) {
+  const auto fp32 = [&](const TensorEntry* entry) {
+    if (entry == nullptr) return at::Tensor();
+    return bytes_as({delta.file.get(), entry, *readable(entry->dtype)}, at::kFloat);
+  };
+  return {fp32(delta.up), fp32(delta.down), delta.scale};
 }
 
 bool WeightReader::is_stored_fp8(const Parameter& parameter) const {

@@ -60,6 +60,7 @@ class WeightReader {
     const TensorEntry* entry;
     at::ScalarType dtype;
   };
+  struct Addend;  // a WeightDelta on the device, in fp32
 
   at::Tensor read(const Parameter& parameter, at::ScalarType dtype);
   at::Tensor read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype);
@@ -69,6 +70,7 @@ class WeightReader {
   bool is_stored_fp8(const Parameter& parameter) const;
   void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
   at::Tensor row_scales(const std::string& name, int64_t rows);
+  Addend addend(const WeightDelta& delta);
   /// What is stored, times the scale of its row (undefined: 1), plus the deltas.
   at::Tensor merged(const Stored& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
                     at::ScalarType dtype);
