@@ -5,11 +5,14 @@
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
+
 #include "app/commands/bench/pipeline_stages.h"
 #include "app/commands/bench/run_settings.h"
 #include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
 #include "app/option_group.h"
+#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -20,6 +23,16 @@ nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Ge
   settings["video_steps"] = plan.video_steps;
   settings["similarity"] = plan.request.attention_policy.defaults.similarity;
   return settings;
+}
+
+/// Of caches that reuse nothing.
+void add_cache_warnings(const models::ModelSpec& spec, bench::PipelinePlan& plan) {
+  for (const bench::PipelineContender& contender : plan.contenders) {
+    const std::string why = contender.cache.on() ? models::why_idle_cache(plan.request_of(contender), spec) : "";
+    const std::string warning = "--cache " + models::name(contender.cache) + " has no effect " + why;
+    const bool known = std::ranges::find(plan.warnings, warning) != plan.warnings.end();
+    if (!why.empty() && !known) plan.warnings.push_back(warning);
+  }
 }
 
 std::string render(const bench::PipelinePlan& plan, const std::vector<bench::StageRow>& rows,
@@ -80,9 +93,7 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
   what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
   measuring.add("--steps", options.steps,
-                "steps of each run, all of them timed; quality needs a model's usual number (default 4, with a cache "
-                "that number)",
-                "N");
+                "steps of each run, all timed (default 4, with a cache the model's number; quality needs that)", "N");
   measuring.add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N");
   measuring.add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N");
   output.add("--format", options.format, "of the tables (default: by the output's ending, else md)", "md,csv,json");
@@ -99,6 +110,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const auto pipeline = open_pipeline(plan.run, folder);
   if (plan.profile) check_profile(*plan.profile, plan.run.model, *pipeline);
   add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
+  add_cache_warnings(pipeline->spec(), plan);
   report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());
