@@ -93,7 +93,7 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
   what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
   measuring.add("--steps", options.steps,
-                "steps of each run, all timed; quality needs the model's number (default 4, with a cache that)", "N");
+                "steps of each run, all timed (default 4, with a cache the model's number; quality needs that)", "N");
   measuring.add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N");
   measuring.add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N");
   output.add("--format", options.format, "of the tables (default: by the output's ending, else md)", "md,csv,json");
