@@ -1,6 +1,8 @@
 // Means for dropped blocks and selection by their error on a GPU, against the CPU's exact arithmetic.
 #include <gmock/gmock.h>
 
+#include <random>
+
 #include "hilbert/error.h"
 #include "tests/gpu/attend_on_gpu.h"
 
@@ -176,6 +178,30 @@ TEST_F(MeansOnGpu, RepeatedCallsGiveTheSameBits) {
       for (int i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(on_gpu(x, context).out, first));
     }
   }
+}
+
+/// Of CogVideoX-5b's size: each multiprocessor takes many tiles, and each call finds another one's scratch. What a race
+/// leaves behind differs here before it crashes anything.
+TEST_F(MeansOnGpu, CallsOfAVideosSizeGiveTheSameBitsInAnyOrder) {
+  const auto gpu = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  Context context = means(0.12);
+  context.policy.defaults.pv_threshold = 50;
+  context.text_tokens = 226;
+  const auto run = [&](const at::Tensor& qkv) {
+    return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, workspace_).out;
+  };
+  std::vector<at::Tensor> inputs, first;
+  for (int i = 0; i < 3; ++i) {
+    inputs.push_back(at::randn({2, 17776, 3, 48, 64}, gpu));
+    first.push_back(run(inputs.back()));
+  }
+  at::Tensor same = at::ones({}, gpu.dtype(at::kBool));
+  std::mt19937 generator(1);
+  for (int call = 0; call < 150; ++call) {
+    const size_t i = generator() % inputs.size();
+    same.logical_and_(run(inputs[i]).eq(first[i]).all());
+  }
+  EXPECT_TRUE(same.item<bool>());
 }
 
 TEST_F(MeansOnGpu, ABoundOnTheErrorIsKeptAsOnTheCpu) {
