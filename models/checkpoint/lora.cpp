@@ -156,6 +156,13 @@ std::string difference(const LoraOrigin& origin, const Family& family, const Mod
   return {};
 }
 
+bool names_another_expert(const LoraFile& lora, const ModelSpec& spec) {
+  return std::ranges::any_of(lora.layers, [&](const LoraLayer& layer) {
+    const auto is_of = [&](const ExpertSpec& expert) { return layer.part == expert.role; };
+    return std::any_of(spec.experts.begin() + 1, spec.experts.end(), is_of);
+  });
+}
+
 /// One file's way into the folder.
 class Adding {
  public:
@@ -164,14 +171,18 @@ class Adding {
         family_(*find_family(folder.pipeline_class())),
         spec_(spec),
         choice_(choice),
-        lora_(read_lora(choice.file)) {}
+        lora_(read_lora(choice.file)),
+        names_experts_(names_another_expert(lora_, spec)) {}
 
   /// True where the text encoder changes.
   bool run() {
     const std::string expert = expert_in(choice_.file.filename().string());
-    if (!expert.empty() && choice_.expert.empty() && spec_.experts.size() > 1)
+    if (!expert.empty() && choice_.expert.empty() && spec_.experts.size() > 1 && !names_experts_)
       throw bad_option("lora", text_of({choice_}, true) + ": its name says that it is for one transformer of two",
                        "write @" + expert + " behind the file, or give it twice, for @high and for @low");
+    if (!choice_.expert.empty() && names_experts_)
+      throw bad_option("lora", text_of({choice_}, true) + ": its layers say themselves which transformer they are for",
+                       "leave @" + choice_.expert + " out");
     for (const LoraLayer& layer : lora_.layers) {
       const std::vector<std::string> roles = roles_of(layer);
       if (roles.empty()) complaints_.unknown.push_back(in_quotes(layer.part + "." + layer.name));
@@ -189,8 +200,9 @@ class Adding {
     std::vector<std::string> roles;
     for (const ExpertSpec& expert : spec_.experts) {
       const bool chosen = choice_.expert.empty() || choice_.expert == expert.name;
-      // The first one's name is that of all: files are saved under it whichever they are for.
-      const bool named = layer.part.empty() || layer.part == spec_.experts.front().role || layer.part == expert.role;
+      // The first one's name is that of all in a file that names no other: it is saved under it whichever it is for.
+      const bool of_all = layer.part.empty() || (layer.part == spec_.experts.front().role && !names_experts_);
+      const bool named = of_all || layer.part == expert.role;
       if (chosen && named) roles.push_back(expert.role);
     }
     if (layer.part == kTextEncoder) roles.push_back(kTextEncoder);  // one for all experts
@@ -236,6 +248,7 @@ class Adding {
   const ModelSpec& spec_;
   const LoraChoice& choice_;
   LoraFile lora_;
+  bool names_experts_;                          // another than the first
   std::map<std::string, Layers> layers_;        // by role
   std::map<std::string, WeightDeltas> deltas_;  // likewise
   Complaints complaints_;

@@ -163,6 +163,21 @@ TEST_F(Lora, AnExpertIsChosenByItsName) {
   EXPECT_TRUE(does_not_fit("wan/pipeline", file + "@high", {"this model has one transformer"}));
 }
 
+TEST_F(Lora, AFileThatNamesBothExpertsIsForEachWhatItSays) {
+  const std::string model = "wan/pipeline_two_experts";
+  const std::string file = write({{"transformer.blocks.0.attn1.to_q.diff", {32, 32}},
+                                  {"transformer_2.blocks.0.attn1.to_k.diff", {32, 32}},
+                                  {"blocks.0.attn1.to_v.diff", {32, 32}}});
+  const auto names = [&](const char* component) {
+    std::vector<std::string> all;
+    for (const auto& [name, deltas] : added(model, file, component)) all.push_back(name);
+    return all;
+  };
+  EXPECT_THAT(names("transformer"), ElementsAre("blocks.0.attn1.to_q.weight", "blocks.0.attn1.to_v.weight"));
+  EXPECT_THAT(names("transformer_2"), ElementsAre("blocks.0.attn1.to_k.weight", "blocks.0.attn1.to_v.weight"));
+  EXPECT_TRUE(does_not_fit(model, file + "@high", {"@high", "which transformer they are for"}));
+}
+
 TEST_F(Lora, AFileOfOneExpertDoesNotBecomeBoth) {
   const fs::path file = folder_ / "a-HighNoise.safetensors";
   fs::copy(kData / "wan/lora/kohya.safetensors", file);
