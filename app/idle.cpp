@@ -8,7 +8,8 @@ namespace {
 
 bool asks_for_something(const Settings& settings, const OptionSpec& option) {
   if (option.kind == ValueKind::flag) return settings.flag(option.key);
-  return !settings.text(option.key, "").empty();
+  const std::string value = settings.text(option.key, "");
+  return !value.empty() && value != option.nothing;
 }
 
 /// A stronger choice overrides the option; an equal or weaker one means that the user expects what will not come.

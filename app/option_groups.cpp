@@ -170,13 +170,15 @@ std::vector<OptionSpec> sampling() {
        .kind = text,
        .help = "reuse similar steps: 0.1, forecast:0.1, steps:20 (default 0: none)",
        .recipe = InRecipe::value,
-       .idle = {Idle::no_reuse}},
+       .idle = {Idle::no_reuse, Idle::tuning},
+       .nothing = "0"},
       {.names = "--preset",
        .kind = choice,
        .help = "less time (default quality)",
        .choices = {"quality", "balanced", "fast"},
        .scope = Scope::whole_set,
-       .idle = {Idle::no_reuse},
+       .idle = {Idle::tuning},
+       .nothing = "quality",
        .excludes = {{.other = "from"}}},
   };
 }

@@ -30,6 +30,7 @@ enum class Idle {
   narrow_layers,    // has the text encoder
   no_flow,          // matching is what the sampler does
   no_reuse,         // is possible
+  tuning,           // looks at every step
   on_a_cpu,         // it runs
   not_encoded,      // the output
   no_frame_rate,    // has the output
@@ -56,6 +57,7 @@ struct OptionSpec {
   bool written = false;                 // the run writes this file; it reads the others
   Scope scope = Scope::any;
   std::vector<Idle> idle = {};           // what leaves it without effect
+  std::string nothing = {};              // the value that asks for nothing: beside it no effect is missed
   std::vector<Exclusion> excludes = {};  // it and the others exclude each other: said once, of the first of two
 };
 

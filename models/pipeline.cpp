@@ -110,11 +110,11 @@ void Pipeline::drop_idle_fp8() {
   const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
   if (fp8_weights_ && std::ranges::none_of(spec_.experts, changes_expert)) {
     fp8_weights_ = false;
-    why_idle_weights_ = "for a transformer whose blocks have no layer in multiples of 16";
+    why_idle_weights_ = "for a transformer without a block layer whose sizes are multiples of 16";
   }
   if (fp8_text_weights_ && !changes("text_encoder")) {
     fp8_text_weights_ = false;
-    why_idle_text_weights_ = "for a text encoder that has no layer in multiples of 16";
+    why_idle_text_weights_ = "for a text encoder without a layer whose sizes are multiples of 16";
   }
 }
 

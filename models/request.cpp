@@ -235,6 +235,7 @@ std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec&
 }
 
 std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec) {
+  if (!request.cache.on()) return "";
   const int64_t steps = request.sigmas.empty() ? request.num_inference_steps.value_or(spec.defaults.steps)
                                                : static_cast<int64_t>(request.sigmas.size());
   if (steps == 1) return "with one step, after which there is none to reuse";

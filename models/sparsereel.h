@@ -66,7 +66,7 @@ struct VideoRequest {
   bool dynamic_cfg = false;
   std::string scheduler = {};             // empty: the checkpoint's
   std::optional<double> flow_shift = {};  // of schedulers of flow matching
-  std::vector<double> sigmas = {};        // of these, in place of steps: noise levels before the shift, 1, 0.75, 0.5
+  std::vector<double> sigmas = {};        // likewise; in place of steps: noise levels before the shift, {1, 0.75, 0.5}
   std::string attention = {};             // full, quantized, sparse, check; empty: sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
@@ -74,7 +74,8 @@ struct VideoRequest {
   std::optional<int64_t> cell = {};  // tokens that share one mean: 16, 32, 64
   int64_t dense_steps = 0, dense_layers = 0;
   std::string token_order = "hilbert";
-  std::string cache = {};  // "0.1", "forecast:0.1": reuse steps whose first block changes less; "steps:20"; empty: none
+  /// "0.1", "forecast:0.1": reuse steps whose first block changes less; "steps:20": compute 20 steps; empty: none
+  std::string cache = {};
   std::string vae_tiling = "auto";  // auto, on, off
 };
 

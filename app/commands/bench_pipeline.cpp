@@ -25,16 +25,6 @@ nlohmann::json settings_report(const bench::PipelinePlan& plan, const models::Ge
   return settings;
 }
 
-/// Of caches that reuse nothing.
-void add_cache_warnings(const models::ModelSpec& spec, bench::PipelinePlan& plan) {
-  for (const bench::PipelineContender& contender : plan.contenders) {
-    const std::string why = contender.cache.on() ? models::why_idle_cache(plan.request_of(contender), spec) : "";
-    const std::string warning = "--cache " + models::name(contender.cache) + " has no effect " + why;
-    const bool known = std::ranges::find(plan.warnings, warning) != plan.warnings.end();
-    if (!why.empty() && !known) plan.warnings.push_back(warning);
-  }
-}
-
 std::string render(const bench::PipelinePlan& plan, const std::vector<bench::StageRow>& rows,
                    const nlohmann::json& content) {
   if (plan.format == bench::Format::csv) return bench::stage_csv(rows);
@@ -88,7 +78,7 @@ void add_bench_pipeline_options(CLI::App& command, bench::PipelineOptions& optio
   bench::add_selection_lists(what, options.sparse, "as generate");
   what.add("--token-order", options.token_orders,
            "of mode sparse: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS");
-  what.add("--cache", options.caches, "comma list: as generate; 0 is none (default 0)", "CACHES");
+  what.add("--cache", options.caches, "comma list (default: as generate); 0 is none", "CACHES");
   what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
   what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
@@ -110,7 +100,9 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const auto pipeline = open_pipeline(plan.run, folder);
   if (plan.profile) check_profile(*plan.profile, plan.run.model, *pipeline);
   add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
-  add_cache_warnings(pipeline->spec(), plan);
+  for (const bench::PipelineContender& contender : plan.contenders)
+    add_cache_warning(plan.warnings, settings, options.caches.has_value(), plan.request_of(contender),
+                      pipeline->spec());
   report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());

@@ -159,7 +159,7 @@ void add_lists(CLI::App& command, bench::QualityLists& lists) {
             "comma list: profiles of 'sparsereel tune', which say all of this for each head", "FILE,FILE");
   group.add("--dense-steps", lists.dense_steps, "comma list: the first steps keep every block", "N,N");
   group.add("--token-order", lists.token_order, "comma list of hilbert, native, time-major, morton, random", "ORDERS");
-  group.add("--cache", lists.cache, "comma list: as generate; 0 is none (default 0)", "CACHES");
+  group.add("--cache", lists.cache, "comma list (default: as generate); 0 is none", "CACHES");
   group.add("--modes", lists.modes, "comma list of full, sparse (default sparse)", "MODES");
 }
 
@@ -201,6 +201,9 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
     check_sparse_runs(*pipeline);
   pipeline->check_weights();
   add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
+  for (const bench::Combination& combination : combinations)
+    add_cache_warning(plan.warnings, settings, options.lists.cache.has_value(),
+                      plan.request_of(0, combination, attention::Mode::sparse), pipeline->spec());
   report_warnings(plan.warnings, report);
   report_left_out(plan.grid.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());

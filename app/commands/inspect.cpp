@@ -2,6 +2,7 @@
 #include "app/commands/inspect.h"
 
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTextEncoder = "text_encoder";
 
+std::string fp8_option(const models::ComponentSummary& component) {
+  return component.name == kTextEncoder ? "--text-weights fp8" : "--weights fp8";
+}
+
 void print_component(const models::ComponentSummary& component) {
   std::cout << "  " << component.name << "  " << component.class_name;
   if (component.tensors > 0) {
@@ -41,8 +46,7 @@ void print_component(const models::ComponentSummary& component) {
   for (const models::FileSummary& file : component.files)
     std::cout << "    " << file.name << "  " << human_bytes(file.bytes) << "\n";
   if (component.fp8_bytes > 0)
-    std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with --"
-              << (component.name == kTextEncoder ? "text-weights" : "weights") << " fp8\n";
+    std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with " << fp8_option(component) << "\n";
 }
 
 /// Of the components that have layers for 8 bits, in a run in bf16.
@@ -55,6 +59,16 @@ std::map<std::string, uint64_t> fp8_bytes(const models::ModelFolder& folder) {
     if (reduced < models::weight_bytes(folder, role, at::kBFloat16)) bytes[role] = reduced;
   }
   return bytes;
+}
+
+/// " --weights fp8 --text-weights fp8": those that change something.
+std::string fp8_options(const models::CheckpointSummary& summary) {
+  std::set<std::string, std::greater<>> options;
+  for (const models::ComponentSummary& component : summary.components)
+    if (component.fp8_bytes > 0) options.insert(fp8_option(component));
+  std::string text;
+  for (const std::string& option : options) text += " " + option;
+  return text;
 }
 
 void inspect_checkpoint(const fs::path& path, bool json) {
@@ -73,9 +87,8 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   for (const models::ComponentSummary& component : summary.components) print_component(component);
   for (const models::MemoryEstimate& memory : summary.memory)
     std::cout << "  needs about " << human_bytes(memory.total())
-              << (memory.dtype == "fp8" ? " with --weights fp8 --text-weights fp8" : " in " + memory.dtype)
-              << " (weights " << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations)
-              << ")\n";
+              << (memory.dtype == "fp8" ? " with" + fp8_options(summary) : " in " + memory.dtype) << " (weights "
+              << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations) << ")\n";
 }
 
 /// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"

@@ -14,6 +14,11 @@ namespace sparsereel::app {
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
                         const models::GenerateRequest& request, const models::Pipeline& pipeline);
 
+/// Adds, once, that the request's cache reuses nothing. listed: it is of the list that --cache gave, else of the
+/// settings.
+void add_cache_warning(std::vector<std::string>& warnings, const Settings& settings, bool listed,
+                       const models::GenerateRequest& request, const models::ModelSpec& spec);
+
 /// Throws Error where the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
 

@@ -336,15 +336,16 @@ void add_loras(ModelFolder& folder, const ModelSpec& spec, const std::vector<Lor
   if (loras.empty()) return;
   if (folder.has_random_weights())
     throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
-  std::set<std::filesystem::path> of_one_expert;  // those that change the text encoder too
+  std::map<std::filesystem::path, std::string> experts;  // of files that change the text encoder too
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);
-    const bool text_too = Adding(folder, spec, choice).run();
-    if (text_too && !choice.expert.empty() && !of_one_expert.insert(choice.file).second)
+    if (!Adding(folder, spec, choice).run()) continue;
+    const auto [before, is_new] = experts.emplace(std::filesystem::weakly_canonical(choice.file), choice.expert);
+    if (!is_new && before->second + choice.expert != "")
       throw bad_option("lora",
                        text_of({choice}, true) + ": its layers of the text encoder, which all transformers share, " +
                            "would be added twice",
-                       "give the file once; without @" + choice.expert + " it changes all transformers");
+                       "give the file once; without an expert's name it changes all transformers");
   }
 }
 

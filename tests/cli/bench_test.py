@@ -341,6 +341,11 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(caches('cache: steps:1\n'), [('steps:1', 1)])
         self.assertEqual(caches('preset: fast\n')[0][0], 'forecast:0.2')
         self.assertEqual(caches('cache: steps:1\n', '--cache', '0,steps:2'), [(None, None), ('steps:2', 2)])
+        one_step = [1 if option == 2 else option for option in SMALL]
+        for config, named in (('cache: steps:1\n', 'a.yaml:1:8: cache steps:1'), ('preset: fast\n', 'a.yaml:1:9: preset fast')):
+            (self.folder / 'a.yaml').write_text(config)
+            report = self.report(*one_step, '--config', 'a.yaml', '--modes', 'full', '--no-decode')
+            self.assertEqual([warning.split(' has no effect')[0] for warning in report['warnings']], [named])
         out = self.succeed(self.bench(*SMALL, '--modes', 'full', '--cache', '0,steps:1', '--no-decode')).stdout.splitlines()
         self.assertIn('| mode | order | cache | computed | ms a step |', out[2])
         self.succeed(self.bench(*SMALL, '--modes', 'full', '--cache', 'steps:1', '--no-decode', '-o', 'a.csv'))

@@ -3,7 +3,7 @@ import json
 import unittest
 
 from batch_support import BatchTest
-from support import PROMPT
+from support import PROMPT, ROOT
 
 
 class Cache(BatchTest):
@@ -34,6 +34,9 @@ class Cache(BatchTest):
         zero = self.report('-o', 'b.gif', '--steps', 3, '--cache', 0)
         self.assertEqual((zero['recipe'], self.video('b.gif')), (none['recipe'], self.video('a.gif')))
         self.assertNotIn('cache', zero)
+        self.assertNotIn('has no effect', self.succeed(self.generate('--steps', 1, '--cache', 0, '-o', 'a.gif')).stderr)
+        tiny = ['-m', ROOT / 'assets' / 'tiny', '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 1]
+        self.assertNotIn('has no effect', self.succeed(self.run_program('generate', *tiny, '--preset', 'quality', '-o', 'a.gif')).stderr)
 
     def test_batch_makes_the_video_that_generate_makes(self):
         for passes, cache in (('batched', 'forecast:5'), ('in-turn', 'steps:3')):

@@ -124,6 +124,8 @@ class BenchQuality(CommandLineTest):
         self.assertEqual([(row['mode'], row['cache']) for row in rows], [('full', 'steps:4')])
         never = self.bench(*arguments, '--modes', 'full')
         self.fail_with(never, 2, '--modes full', '--cache')
+        nothing = self.report(*arguments, '--modes', 'full', '--cache', 'steps:6', '--no-rel-l1', '--timed-steps', 0)
+        self.assertEqual(nothing['warnings'], ['--cache steps:6 has no effect with 6 steps, of which it computes all'])
 
     def test_dense_steps_alone_change_nothing_but_those_steps(self):
         rows = self.report(*LARGER, *METHOD, '--limit', 1, '--topk', 0.2, '--dense-steps', '0,1,2', '--timed-steps', 1)['rows']

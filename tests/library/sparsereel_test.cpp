@@ -241,7 +241,7 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
               ElementsAre("offload has no effect on a CPU, whose memory is the host's"));
 }
 
-/// Copies the model, its text encoder being one layer of zeros that is not in multiples of 16.
+/// Copies the model, its text encoder being one layer of zeros whose sizes are no multiples of 16.
 void copy_narrow_model(const std::filesystem::path& to) {
   struct Matrix {
     std::string name;
@@ -287,8 +287,9 @@ TEST(Library, WarnsOfEightBitsThatNoLayerTakes) {
   const Video plain = TextToVideo(narrow, {.device = "cpu"}).generate(small());
   EXPECT_THAT(plain.warnings, IsEmpty());
   const Video reduced = TextToVideo(narrow, {.device = "cpu", .text_weights = "fp8"}).generate(small());
-  EXPECT_THAT(reduced.warnings,
-              ElementsAre("text_weights fp8 has no effect for a text encoder that has no layer in multiples of 16"));
+  EXPECT_THAT(
+      reduced.warnings,
+      ElementsAre("text_weights fp8 has no effect for a text encoder without a layer whose sizes are multiples of 16"));
   EXPECT_EQ(reduced.pixels, plain.pixels);
   EXPECT_THAT(
       TextToVideo(kModel, {.device = "cpu", .weights = "fp8", .text_weights = "fp8"}).generate(small()).warnings,

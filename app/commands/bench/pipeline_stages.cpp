@@ -168,14 +168,21 @@ void PipelineStages::measure_steps() {
     entries_.push_back(std::move(entry));
   }
   progress_.stage("denoise");
-  for (int64_t repetition = 0; repetition < repetitions_; ++repetition) time_runs(repetition);
+  for (int64_t repetition = 0; repetition < repetitions_; ++repetition) time_runs();
   for (Entry& entry : entries_) finish_steps(entry);
 }
 
-void PipelineStages::time_runs(int64_t repetition) {
-  const int64_t steps = settings_.num_inference_steps;
-  for (int64_t step = 0; step < steps; ++step) {
-    progress_.round(repetition * steps + step, repetitions_ * steps);
+/// Contenders without a cache share a round, each of the others has one of its own.
+void PipelineStages::next_round() {
+  const auto cached = std::ranges::count_if(entries_, [](const Entry& entry) { return entry.cached(); });
+  const int64_t sharing = cached < std::ssize(entries_) ? 1 : 0;
+  progress_.round(rounds_++, repetitions_ * settings_.num_inference_steps * (cached + sharing));
+}
+
+void PipelineStages::time_runs() {
+  for (int64_t step = 0; step < settings_.num_inference_steps; ++step) {
+    if (std::ranges::all_of(entries_, [](const Entry& entry) { return entry.cached(); })) break;
+    next_round();
     for (Entry* entry : running()) {
       if (entry->cached()) continue;
       attempt(*entry, [&] {
@@ -192,7 +199,7 @@ void PipelineStages::time_runs(int64_t repetition) {
 void PipelineStages::time_run(Entry& entry) {
   restart(entry);
   while (!entry.denoising->finished()) {
-    progress_.stop_if_interrupted();
+    next_round();
     time_step(entry);
   }
   const int64_t steps = settings_.num_inference_steps;

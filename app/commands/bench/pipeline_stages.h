@@ -60,7 +60,8 @@ class PipelineStages {
   void split_step(Entry& entry);
   void time_step(Entry& entry);
   void time_run(Entry& entry);
-  void time_runs(int64_t repetition);
+  void time_runs();
+  void next_round();
   void finish_steps(Entry& entry);
   void decode(Entry& entry, std::vector<double>& milliseconds);
   void compare_with_full();
@@ -71,6 +72,7 @@ class PipelineStages {
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   int64_t warmup_, repetitions_;
+  int64_t rounds_ = 0;  // of steps
   at::Tensor text_;
   std::vector<Entry> entries_;
   std::vector<StageRow> before_, after_;  // stages that all share, before and after the steps

@@ -137,22 +137,42 @@ struct QualityRuns::Turns {
   QualityRow* row = nullptr;  // null: full attention
   std::unique_ptr<models::Denoising> denoising = {};
   std::vector<double> milliseconds = {};
+
+  bool cached() const { return request.cache.on(); }
 };
 
-/// Leaves the contenders without what they held to denoise.
+double QualityRuns::time_step(const Side& side, Turns& turns) {
+  progress_.stop_if_interrupted();
+  turns.denoising->load_expert();  // no part of the step
+  return milliseconds_of(side.pipeline.device(), [&] { turns.denoising->step(); });
+}
+
+/// A contender with a cache takes its turn run by run, so that what it remembers is not the others' memory, and none
+/// where too few steps are timed to tell how many it reuses. Leaves the contenders without what they held to denoise.
 void QualityRuns::take_turns(const Side& side, std::span<Turns> all, int64_t rounds) {
   begin("time steps", side);
+  const int64_t steps = settings_.num_inference_steps;
+  const auto runs = rounds < steps ? 0 : std::ranges::count_if(all, [](const Turns& turns) { return turns.cached(); });
+  int64_t done = 0;
+  const auto next = [&] { progress_.round(done++, rounds + 1 + runs * steps); };
   for (int64_t round = -1; round < rounds; ++round) {  // the first warms up
-    progress_.round(round + 1, rounds + 1);
+    next();
     for (Turns& turns : all) {
-      progress_.stop_if_interrupted();
+      if (turns.cached()) continue;
       if (round <= 0) turns.denoising = start(side, turns.request, 0);
-      turns.denoising->load_expert();  // no part of the step
-      const double taken = milliseconds_of(side.pipeline.device(), [&] { turns.denoising->step(); });
+      const double taken = time_step(side, turns);
       if (round >= 0) turns.milliseconds.push_back(taken);
     }
   }
   for (Turns& turns : all) turns.denoising.reset();
+  for (Turns& turns : all) {
+    if (!turns.cached() || runs == 0) continue;
+    for (turns.denoising = start(side, turns.request, 0); !turns.denoising->finished();) {
+      next();
+      turns.milliseconds.push_back(time_step(side, turns));
+    }
+    turns.denoising.reset();
+  }
 }
 
 void QualityRuns::time_steps() {

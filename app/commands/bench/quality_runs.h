@@ -68,6 +68,7 @@ class QualityRuns {
   bool reduces_weights() const { return &side_.pipeline != &reference_.pipeline; }
   void run(Entry& entry, size_t prompt);
   int64_t rounds_to_time() const;
+  double time_step(const Side& side, Turns& turns);
   void take_turns(const Side& side, std::span<Turns> all, int64_t rounds);
   at::Tensor decode(const at::Tensor& latents, const std::string& name, size_t prompt);
   std::optional<Verdict> judge(const at::Tensor& frames, size_t prompt) const;

@@ -77,7 +77,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.request.cache = {};
   plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`
   std::vector<IdleCause> idle = given.idle;
-  idle.push_back({Idle::no_reuse, "", "with tune, which looks at every step"});
+  idle.push_back({Idle::tuning, "", "with tune, which looks at every step"});
   if (plan.request.attention_policy.dropped == attention::Dropped::none)
     idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
   plan.warnings = idle_warnings(settings, idle);

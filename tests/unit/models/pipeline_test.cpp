@@ -125,8 +125,8 @@ TEST(Pipeline, LeavesEightBitsOutThatNoLayerTakes) {
   const auto narrow = open_in_fp8(/*head_dim=*/24);
   EXPECT_FALSE(narrow->fp8_weights());
   EXPECT_FALSE(narrow->fp8_text_weights());
-  EXPECT_EQ(narrow->why_idle_weights(), "for a transformer whose blocks have no layer in multiples of 16");
-  EXPECT_EQ(narrow->why_idle_text_weights(), "for a text encoder that has no layer in multiples of 16");
+  EXPECT_EQ(narrow->why_idle_weights(), "for a transformer without a block layer whose sizes are multiples of 16");
+  EXPECT_EQ(narrow->why_idle_text_weights(), "for a text encoder without a layer whose sizes are multiples of 16");
   const auto usual = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   EXPECT_EQ(usual->why_idle_weights() + usual->why_idle_text_weights(), "");
 }

@@ -208,8 +208,11 @@ TEST_F(Lora, LayersOfTheTextEncoderAreForEveryExpert) {
   EXPECT_EQ(added(model, file + "@high", "transformer").size(), 1U);
   EXPECT_TRUE(added(model, file + "@high", "transformer_2").empty());
   EXPECT_EQ(added(model, file + "@high," + file + "@low:0", "text_encoder").at(query + ".weight").size(), 1U);
-  EXPECT_TRUE(
-      does_not_fit(model, file + "@high," + file + "@low:0.5", {"@low:0.5", "text encoder", "would be added twice"}));
+  const std::string same = (folder_ / "." / "a.safetensors").string();
+  for (const std::string& twice :
+       {file + "@high," + file + "@low:0.5", file + "@high," + same + "@low:0.5", file + "," + file + "@low:0.5"})
+    EXPECT_TRUE(does_not_fit(model, twice, {"@low:0.5", "text encoder", "would be added twice"}));
+  EXPECT_EQ(added(model, file + "," + file, "text_encoder").at(query + ".weight").size(), 2U);
 }
 
 TEST_F(Lora, WhatFitsNothingIsListedOnce) {
