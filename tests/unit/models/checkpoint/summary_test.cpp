@@ -59,7 +59,8 @@ TEST(Summary, CountsWhatFitsInEightBitsWhereThatIsKnown) {
   EXPECT_EQ(summary.memory[2].dtype, "fp8");
   EXPECT_EQ(summary.memory[2].weights, std::max(2 * parameters["text_encoder"], transformer + 2 * parameters["vae"]));
   EXPECT_EQ(summary.memory[2].activations, summary.memory[0].activations);
-  for (const json& component : to_json(summary)["components"])
+  const json components = to_json(summary)["components"];
+  for (const json& component : components)
     EXPECT_EQ(component.value("fp8_bytes", 0), component["name"] == "transformer" ? 1000 : 0);
 }
 
