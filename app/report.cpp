@@ -216,9 +216,9 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
 }
 
 nlohmann::json cache_report(const models::CacheRule& rule, const models::AttentionRun& run) {
-  const std::vector<int64_t> reused = models::reused_steps(run);
-  return {
-      {"rule", models::name(rule)}, {"computed_steps", run.per_step.size() - reused.size()}, {"reused_steps", reused}};
+  return {{"rule", models::name(rule)},
+          {"computed_steps", models::computed_steps(run)},
+          {"reused_steps", models::reused_steps(run)}};
 }
 
 nlohmann::json memory_report(at::Device device, const models::StageMemory& stages) {

@@ -212,4 +212,8 @@ std::vector<int64_t> reused_steps(const AttentionRun& run) {
   return steps;
 }
 
+int64_t computed_steps(const AttentionRun& run) {
+  return static_cast<int64_t>(run.per_step.size() - reused_steps(run).size());
+}
+
 }  // namespace sparsereel::models

@@ -90,5 +90,7 @@ class Denoising {
 
 /// The steps whose first blocks alone ran.
 std::vector<int64_t> reused_steps(const AttentionRun& run);
+/// How many were not.
+int64_t computed_steps(const AttentionRun& run);
 
 }  // namespace sparsereel::models

@@ -51,8 +51,8 @@ std::string attention_summary(const models::AttentionRun& run) {
 /// Empty where every step was computed because nobody asked for less.
 std::string cache_summary(const models::CacheRule& rule, const models::AttentionRun& run) {
   if (!rule.on()) return {};
-  const size_t steps = run.per_step.size(), computed = steps - models::reused_steps(run).size();
-  return ", " + std::to_string(computed) + " of " + counted(static_cast<int64_t>(steps), "step") + " computed";
+  return ", " + std::to_string(models::computed_steps(run)) + " of " + counted(std::ssize(run.per_step), "step") +
+         " computed";
 }
 
 std::string summary(const GenerateOptions& options, const models::GenerateResult& result, const EndSeconds& ends,

@@ -75,8 +75,8 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   Settings settings;
   collect_settings(settings, {{"model", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
-  const models::CheckpointSummary summary =
-      models::summarize(path, made_for, fp8_bytes(models::ModelFolder::open(path)));
+  const models::ModelFolder folder = models::ModelFolder::open(path);
+  const models::CheckpointSummary summary = models::summarize(folder, made_for, fp8_bytes(folder));
   if (json) {
     std::cout << dump(models::to_json(summary), 2) << "\n";
     return;

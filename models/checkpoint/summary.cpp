@@ -71,12 +71,11 @@ uint64_t CheckpointSummary::bytes() const {
   return sum;
 }
 
-CheckpointSummary summarize(const fs::path& path, const VideoSize& made_for,
+CheckpointSummary summarize(const ModelFolder& folder, const VideoSize& made_for,
                             const std::map<std::string, uint64_t>& fp8_bytes) {
-  const ModelFolder folder = ModelFolder::open(path);
   const Family& family = *find_family(folder.pipeline_class());
   CheckpointSummary summary;
-  summary.path = path.string();
+  summary.path = folder.path().string();
   summary.family = family.name;
   summary.pipeline_class = family.pipeline_class;
   for (const std::string& name : folder.roles()) {

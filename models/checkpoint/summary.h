@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -11,6 +10,8 @@
 #include <vector>
 
 namespace sparsereel::models {
+
+class ModelFolder;
 
 struct FileSummary {
   std::string name;  // within the component's folder
@@ -59,7 +60,7 @@ struct VideoSize {
 };
 
 /// fp8_bytes: of the components for which that is known. Throws Error as ModelFolder and the config parsers do.
-CheckpointSummary summarize(const std::filesystem::path& folder, const VideoSize& made_for = {},
+CheckpointSummary summarize(const ModelFolder& folder, const VideoSize& made_for = {},
                             const std::map<std::string, uint64_t>& fp8_bytes = {});
 
 /// The same as JSON, keys named as the members; always valid UTF-8.

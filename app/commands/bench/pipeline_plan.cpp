@@ -69,9 +69,10 @@ void add_contenders(const Settings& settings, const PipelineOptions& options, Pi
 
 void give_caches(const Settings& settings, const PipelineOptions& options, std::vector<PipelineContender>& contenders) {
   const std::string list = options.caches.value_or(settings.text("cache", "0"));
+  const auto caches = parse_list<models::CacheRule>(list, models::parse_cache_rule);
   std::vector<PipelineContender> given;
   for (PipelineContender& contender : contenders)
-    for (const auto& cache : parse_list<models::CacheRule>(list, models::parse_cache_rule)) {
+    for (const models::CacheRule& cache : caches) {
       contender.cache = cache;
       given.push_back(contender);
     }

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <numeric>
 
 #include "app/measure/quality.h"
 #include "app/measure/table.h"
@@ -133,12 +132,12 @@ void PipelineStages::split_step(Entry& entry) {
   entry.splits.push_back(measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); }));
 }
 
-void PipelineStages::time_step(Entry& entry) {
+double PipelineStages::time_step(Entry& entry) {
   models::reset_peak_memory(pipeline_.device());
   entry.denoising->load_expert();  // no part of the step
   const double taken = time([&] { entry.denoising->step(); });
-  entry.milliseconds.push_back(taken);
   entry.peak_bytes = std::max(entry.peak_bytes, models::peak_memory(pipeline_.device()));
+  return taken;
 }
 
 std::vector<PipelineStages::Entry*> PipelineStages::running() {
@@ -188,7 +187,7 @@ void PipelineStages::time_runs() {
       attempt(*entry, [&] {
         if (step == 0) split_step(*entry);
         if (step == 0) restart(*entry);
-        time_step(*entry);
+        entry->milliseconds.push_back(time_step(*entry));
       });
     }
   }
@@ -197,15 +196,12 @@ void PipelineStages::time_runs() {
 }
 
 void PipelineStages::time_run(Entry& entry) {
-  restart(entry);
-  while (!entry.denoising->finished()) {
+  double sum = 0;
+  for (restart(entry); !entry.denoising->finished();) {
     next_round();
-    time_step(entry);
+    sum += time_step(entry);
   }
-  const int64_t steps = settings_.num_inference_steps;
-  const double sum = std::accumulate(entry.milliseconds.end() - steps, entry.milliseconds.end(), 0.0);
-  entry.milliseconds.resize(entry.milliseconds.size() - static_cast<size_t>(steps));
-  entry.milliseconds.push_back(sum / static_cast<double>(steps));
+  entry.milliseconds.push_back(sum / static_cast<double>(entry.denoising->steps()));
 }
 
 void PipelineStages::finish_steps(Entry& entry) {
@@ -222,8 +218,7 @@ void PipelineStages::finish_steps(Entry& entry) {
       for (const attention::Statistics& layer : step)
         entry.row.step_layer_sparsity.back().push_back(layer.calls > 0 ? layer.sparsity() : std::nan(""));
     }
-    if (entry.cached())
-      entry.row.computed_steps = static_cast<int64_t>(run.per_step.size() - models::reused_steps(run).size());
+    if (entry.cached()) entry.row.computed_steps = models::computed_steps(run);
     if (!entry.denoising->warnings().empty()) entry.row.note = entry.denoising->warnings().front();
     if (entry.peak_bytes > 0) entry.row.peak_gib = static_cast<double>(entry.peak_bytes) / kGibibyte;
     entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();

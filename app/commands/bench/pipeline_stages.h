@@ -58,7 +58,7 @@ class PipelineStages {
   void restart(Entry& entry);
   void warm_up(Entry& entry);
   void split_step(Entry& entry);
-  void time_step(Entry& entry);
+  double time_step(Entry& entry);
   void time_run(Entry& entry);
   void time_runs();
   void next_round();

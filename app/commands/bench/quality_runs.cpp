@@ -27,7 +27,7 @@ PromptFigures figures_of(const std::string& prompt, const models::AttentionRun& 
   figures.prompt = prompt;
   figures.sparsity = statistics.sparsity();
   figures.mean_share = statistics.mean_share();
-  figures.computed_steps = static_cast<double>(run.per_step.size() - models::reused_steps(run).size());
+  figures.computed_steps = static_cast<double>(models::computed_steps(run));
   if (run.mode == attention::Mode::check) figures.rel_l1 = statistics.mean_relative_l1();
   if (statistics.predicted_tiles > 0) figures.predicted_error = statistics.predicted_error();
   return figures;

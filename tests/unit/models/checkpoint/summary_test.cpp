@@ -19,7 +19,7 @@ using test::write_text;
 const fs::path kPipeline = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
 
 TEST(Summary, AddsUpTheComponents) {
-  const CheckpointSummary summary = summarize(kPipeline);
+  const CheckpointSummary summary = summarize(ModelFolder::open(kPipeline));
   EXPECT_EQ(summary.family, "CogVideoX");
   EXPECT_EQ(summary.pipeline_class, "CogVideoXPipeline");
   ASSERT_EQ(summary.components.size(), 5U);
@@ -39,7 +39,7 @@ TEST(Summary, AddsUpTheComponents) {
 }
 
 TEST(Summary, EstimatesMemoryOfWeightsThatLiveTogether) {
-  const CheckpointSummary summary = summarize(kPipeline);
+  const CheckpointSummary summary = summarize(ModelFolder::open(kPipeline));
   std::map<std::string, uint64_t> parameters;
   for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
   ASSERT_EQ(summary.memory.size(), 2U);
@@ -52,7 +52,7 @@ TEST(Summary, EstimatesMemoryOfWeightsThatLiveTogether) {
 
 TEST(Summary, CountsWhatFitsInEightBitsWhereThatIsKnown) {
   const uint64_t transformer = 1000;
-  const CheckpointSummary summary = summarize(kPipeline, {}, {{"transformer", transformer}});
+  const CheckpointSummary summary = summarize(ModelFolder::open(kPipeline), {}, {{"transformer", transformer}});
   std::map<std::string, uint64_t> parameters;
   for (const ComponentSummary& component : summary.components) parameters[component.name] = component.parameters;
   ASSERT_EQ(summary.memory.size(), 3U);
@@ -65,7 +65,8 @@ TEST(Summary, CountsWhatFitsInEightBitsWhereThatIsKnown) {
 }
 
 TEST(Summary, SizeThatIsKnownBetterCountsForMemoryToo) {
-  const CheckpointSummary usual = summarize(kPipeline), larger = summarize(kPipeline, {.width = 128, .frames = 17});
+  const CheckpointSummary usual = summarize(ModelFolder::open(kPipeline)),
+                          larger = summarize(ModelFolder::open(kPipeline), {.width = 128, .frames = 17});
   EXPECT_EQ(larger.width, 128);
   EXPECT_EQ(larger.height, usual.height);
   EXPECT_EQ(larger.frames, 17);
@@ -80,7 +81,7 @@ TEST(Summary, TellsTheLayoutsApart) {
     config["use_rotary_positional_embeddings"] = rotary;
     config["patch_size_t"] = patch_size_t;
     write_text(folder / "transformer/config.json", config.dump());
-    return summarize(folder.path()).variant;
+    return summarize(ModelFolder::open(folder.path())).variant;
   };
   EXPECT_EQ(variant(false, nullptr).substr(0, 2), "2b");
   EXPECT_EQ(variant(true, nullptr).substr(0, 2), "5b");
@@ -91,10 +92,10 @@ TEST(Summary, JsonIsValidWhateverThePathHolds) {
   const TemporaryFolder folder;
   const fs::path odd = folder / "\xff\xfe";
   fs::copy(kPipeline, odd, fs::copy_options::recursive);
-  const json parsed = json::parse(to_json(summarize(odd)).dump());
+  const json parsed = json::parse(to_json(summarize(ModelFolder::open(odd))).dump());
   EXPECT_EQ(parsed["family"], "CogVideoX");
   EXPECT_EQ(parsed["components"].size(), 5U);
-  EXPECT_EQ(parsed["memory"][0]["total"], summarize(odd).memory[0].total());
+  EXPECT_EQ(parsed["memory"][0]["total"], summarize(ModelFolder::open(odd)).memory[0].total());
 }
 
 TEST(Families, AreFoundByPipelineClass) {
