@@ -186,7 +186,7 @@ class Bench:
         self.synchronize()
         if mode == "compiled":
             more["note"] = f"{time.perf_counter() - start:.0f} s of compilation before the first step"
-        measured = self.times(call)
+        measured = self.times(call, warmup=1)
         self.add(name, "step", measured, **self.split(call), **more)
         del call, transformer
         torch.compiler.reset()
