@@ -358,6 +358,12 @@ class BenchPipeline(CommandLineTest):
         for arguments, steps in (([], 4), (['--steps', 2], 2), (['--steps', 5], 5), (['--cache', 'steps:2'], 5)):
             settings = self.report(*flow, *arguments)['settings']
             self.assertEqual((settings['steps'], settings['video_steps']), (steps, 5), arguments)
+        for steps in ([], ['--steps', 5]):  # of a sampler that takes none
+            report = self.report('-m', MODEL, *flow[2:10], '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet', '--cache', '0,steps:5', *steps)
+            self.assertEqual(report['settings']['video_steps'], 50)
+            self.assertEqual(report['settings']['steps'], 5 if steps else 50)
+            flow_alone = 'a.yaml:1:9: sigmas 1,0.9,0.5,0.25,0.1 has no effect with a scheduler that is not of flow matching'
+            self.assertEqual(report['warnings'], [flow_alone] + ['--cache steps:5 has no effect with 5 steps, of which it computes all'] * len(steps[:1]))
         (self.folder / 'a.yaml').write_text('sigmas: 0.5,1\n')
         self.fail_with(self.bench(*flow, '--steps', 2), 2, 'a.yaml:1:9: sigmas', 'do not fall')
 
