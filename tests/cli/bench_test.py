@@ -1,5 +1,6 @@
 """`bench attention` and `bench pipeline` on a CPU: every mode, every format, bad arguments, Ctrl-C."""
 import csv
+import importlib.util
 import io
 import json
 import math
@@ -7,6 +8,8 @@ import os
 import random
 import signal
 import struct
+import subprocess
+import sys
 import unittest
 
 from support import MODEL, ROOT, CommandLineTest, limited
@@ -404,6 +407,16 @@ class BenchPipeline(CommandLineTest):
         self.fail_with(self.run_program('bench', 'plot', 'none.json'), 2, 'none.json', 'bench pipeline')
         self.fail_with(self.run_program('bench', 'plot', 'r.json', '-o', 'r.jpg'), 2, 'r.jpg')
         self.assertEqual(self.names(), ['r.json'])
+
+
+@unittest.skipUnless(importlib.util.find_spec('diffusers'), 'needs a python with diffusers')
+class Diffusers(CommandLineTest):
+    def test_it_makes_a_whole_video_of_a_report(self):
+        self.succeed(self.run_program('bench', 'pipeline', '--device', 'cpu', '-m', MODEL, '--modes', 'full', '--steps', 1, '--no-decode', '--quiet', '--report', 'r.json'))
+        settings = json.loads((self.folder / 'r.json').read_text())['settings']
+        script = ROOT / 'tests' / 'bench' / 'diffusers_report.py'
+        subprocess.run([sys.executable, script, 'r.json', '--device', 'cpu', '--video', 'video.rgb'], cwd=self.folder, check=True, capture_output=True)
+        self.assertEqual((self.folder / 'video.rgb').stat().st_size, settings['frames'] * settings['height'] * settings['width'] * 3)
 
 
 if __name__ == '__main__':
