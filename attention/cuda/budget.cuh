@@ -19,9 +19,10 @@ struct BinCounts {
     for (int bin = static_cast<int>(threadIdx.x); bin < kBins; bin += kBudgetThreads) count[bin] = 0;
     __syncthreads();
   }
-  /// The lanes that are in step here often have one bin.
-  __device__ void add(uint32_t bin) {
-    const unsigned lanes = __activemask();
+  /// All lanes of a warp call this together, those that have something to count with `counts`. They often have one bin.
+  __device__ void add(uint32_t bin, bool counts) {
+    const unsigned lanes = __ballot_sync(~0U, counts);
+    if (!counts) return;
     int alike = 0;
     __match_all_sync(lanes, bin, &alike);
     if (alike == 0) {

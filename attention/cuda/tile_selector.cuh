@@ -268,10 +268,10 @@ class TileSelector {
         mass[i] = column_of(first, i) < candidates[i / 2] ? __uint_as_float(*at[i]) : 0.0F;
       }
       rows.multiply(pooled(buffers_.k_variance), first, variance);
+      uint32_t keys[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int block = column_of(first, i);
-        if (block >= sizes_.selectable_keys) continue;
         uint32_t key = 0;
         if (block < candidates[i / 2] && !forced(block)) {
           const ValueSpread spread = spreads[block];
@@ -279,10 +279,13 @@ class TileSelector {
           const float error = __logf(fast_sqrt(square) * spread.deviation + 0.5F * square * spread.far + kLeastError);
           key = ordered(__logf(mass[i] < FLT_MIN ? FLT_MIN : mass[i]) + error);
           best[i / 2].see(key, block);
-          if (shares_budget()) bins.add(budget_code(key) / kBins);
         }
-        *at[i] = key;
+        if (block < sizes_.selectable_keys) *at[i] = key;
+        keys[i] = key;
       }
+      if (!shares_budget()) return;
+#pragma unroll
+      for (const uint32_t key : keys) bins.add(budget_code(key) / kBins, key != 0);
     });
 #pragma unroll
     for (int r = 0; r < 2; ++r)

@@ -1,66 +1,20 @@
 // Every mode of the attention kernels on small shapes, for compute-sanitizer (tests/gpu/sanitize): without torch, whose
 // start would take most of the time there. Results are the tests' business.
 //   sanitize_attention KERNEL [MODE]     (hopper, ada or ampere)
-#include <cuda_runtime.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "attention/cuda/kernels.h"
+#include "attention/cuda/scratch.h"
+#include "tests/gpu/attention_call.cuh"
 
 namespace {
 
 using namespace sparsereel::attention::cuda;
-
-void check(cudaError_t status) {
-  if (status == cudaSuccess) return;
-  std::fprintf(stderr, "%s\n", cudaGetErrorString(status));
-  std::exit(1);
-}
-
-/// Device memory with a copy of host values.
-template <typename T>
-class OnDevice {
- public:
-  explicit OnDevice(const std::vector<T>& values) {
-    check(cudaMalloc(&data_, values.size() * sizeof(T)));
-    check(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  ~OnDevice() { cudaFree(data_); }
-  T* get() const { return data_; }
-
- private:
-  T* data_ = nullptr;
-};
-
-std::mt19937 generator(1);
-
-/// Normal values; the upper half of a float is a bf16, and read as an fp16 a finite one too.
-std::vector<uint16_t> normal_bf16(size_t count) {
-  std::normal_distribution<float> normal;
-  std::vector<uint16_t> values(count);
-  for (uint16_t& value : values) {
-    const float x = normal(generator);
-    uint32_t bits = 0;
-    std::memcpy(&bits, &x, sizeof bits);
-    value = static_cast<uint16_t>(bits >> 16);
-  }
-  return values;
-}
-
-struct Shape {
-  int batch, heads, tokens, head_dim;
-};
 
 /// What a mode may point to, fit for every shape.
 struct Extras {
@@ -68,6 +22,7 @@ struct Extras {
   OnDevice<uint64_t> counts{std::vector<uint64_t>(kCounts)};
   OnDevice<int64_t> lengths{std::vector<int64_t>{50, 1}};
   OnDevice<uint8_t> map{[] {
+    std::mt19937 generator(1);
     std::vector<uint8_t> bits(100000);
     for (uint8_t& bit : bits) bit = generator() % 3 == 0;
     return bits;
@@ -84,18 +39,8 @@ struct Extras {
 struct Mode {
   const char* name;
   std::function<void(Problem&, const Extras&)> set;
+  bool long_too = false;  // run it on long shapes as well
 };
-
-void predict(Problem& p) {
-  p.selection.kind = Selection::Kind::predict;
-  p.selection.rows = 192;
-  p.selection.similarity = true;
-  p.selection.all = {0.3, HeadChoice::Kind::topk, 1, 0.1F, 50};
-}
-
-void keep_means(Problem& p) {
-  p.selection.means = p.selection.by_error = p.selection.any_topk = true;
-}
 
 void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across) {
   Prologue& prologue = p.prologue;
@@ -109,13 +54,12 @@ void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool acros
 }
 
 const Mode modes[] = {
-    {"dense", [](Problem&, const Extras&) {}},
-    {"topk", [](Problem& p, const Extras&) { predict(p); }},
+    {"dense", [](Problem&, const Extras&) {}, true},
+    {"topk", [](Problem& p, const Extras&) { predict(p); }, true},
     {"topk without similarity",
      [](Problem& p, const Extras&) {
        predict(p);
-       p.selection.similarity = false;
-       p.selection.all.similarity = -1;
+       ignore_similarity(p);
      }},
     {"cdf with text, 128 rows a selection",
      [](Problem& p, const Extras&) {
@@ -154,7 +98,8 @@ const Mode modes[] = {
        predict(p);
        p.selection.skips_pv = true;
        p.selection.all.pv_threshold = 1;
-     }},
+     },
+     true},
     {"P.V skip, causal",
      [](Problem& p, const Extras&) {
        p.causal = true;
@@ -172,9 +117,9 @@ const Mode modes[] = {
      [](Problem& p, const Extras&) {
        predict(p);
        keep_means(p);
-       p.selection.similarity = false;
-       p.selection.all.similarity = -1;
-     }},
+       ignore_similarity(p);
+     },
+     true},
     {"means by error, a budget a head",
      [](Problem& p, const Extras& extras) {
        predict(p);
@@ -189,14 +134,16 @@ const Mode modes[] = {
        p.selection.predicts_error = true;
        p.selection.all = {1, HeadChoice::Kind::error, 1, 0.1F, 50, 0.1F};
        p.text_tokens = 30;
-     }},
+     },
+     true},
     {"means causal, log-sum-exp",
      [](Problem& p, const Extras& extras) {
        predict(p);
        keep_means(p);
        p.causal = true;
        p.lse = extras.lse.get();
-     }},
+     },
+     true},
     {"means by mass of a map, key lengths",
      [](Problem& p, const Extras& extras) {
        p.selection.kind = Selection::Kind::map;
@@ -212,33 +159,42 @@ const Mode modes[] = {
     {"fp16", [](Problem& p, const Extras&) { p.element = Element::fp16; }},
 };
 
-void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extras) {
-  Problem p;
-  p.batch = shape.batch;
-  p.heads = shape.heads;
-  p.queries = p.keys = shape.tokens;
-  p.head_dim = shape.head_dim;
-  p.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
-  p.counts = extras.counts.get();
-  const int64_t row = shape.heads * shape.head_dim, count = shape.batch * shape.tokens * row;
-  const OnDevice<uint16_t> q(normal_bf16(count)), k(normal_bf16(count)), v(normal_bf16(count)),
-      out{std::vector<uint16_t>(count)};
-  const auto view = [&](const OnDevice<uint16_t>& tensor) {
-    return View{tensor.get(), shape.tokens * row, row, shape.head_dim};
-  };
-  p.q = view(q);
-  p.k = view(k);
-  p.v = view(v);
-  p.out = view(out);
-  mode.set(p, extras);
-  uint8_t* scratch = nullptr;
-  check(cudaMalloc(&scratch, scratch_bytes(p, kernel)));
-  if (const char* problem = attention(p, kernel, Steps::all, scratch, nullptr)) {
-    std::fprintf(stderr, "%s\n", problem);
-    std::exit(1);
+/// Pooled keys are read in eights. The last ones of a head may be no key's, or have no variance: nothing looks at their
+/// products, but initcheck sees them read.
+void fill_last_pooled(const Problem& p, Kernel kernel, uint8_t* scratch) {
+  const Sizes sizes(p, kernel);
+  const Buffers buffers(p, sizes, kernel, scratch);
+  const size_t key = sizes.D * sizeof(uint16_t), eight = kPooledKeys * key, head = sizes.pooled_blocks * key;
+  for (uint16_t* const pooled : {buffers.k_mean, buffers.k_variance}) {
+    if (pooled == nullptr) continue;
+    uint8_t* const last = reinterpret_cast<uint8_t*>(pooled) + head - eight;
+    check(cudaMemset2D(last, head, 0xFF, eight, sizes.batch_heads));
   }
+}
+
+void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extras) {
+  const OnDevice<uint16_t> q(shape.size()), k(shape.size()), v(shape.size()), out(shape.size());
+  fill_with_normals(q, shape, 1);
+  fill_with_normals(k, shape, 2);
+  fill_with_normals(v, shape, 3);
+  Problem p = problem_of(shape, q, k, v, out);
+  p.counts = extras.counts.get();
+  mode.set(p, extras);
+  const OnDevice<uint8_t> scratch(static_cast<int64_t>(scratch_bytes(p, kernel)));
+  fill_last_pooled(p, kernel, scratch.get());
+  check(attention(p, kernel, Steps::all, scratch.get(), nullptr));
   check(cudaDeviceSynchronize());
-  check(cudaFree(scratch));
+}
+
+/// Long enough for the Hopper kernel's CTAs to take two or three tiles each, on 132 multiprocessors, beside tiles in
+/// parts; and lists of more than the 64 blocks whose means join the output together.
+constexpr Shape kLong[] = {{1, 11, 5000, 64}, {1, 11, 5000, 128}};
+
+Mode with_long_lists(const Mode& mode) {
+  return {mode.name, [set = mode.set](Problem& p, const Extras& extras) {
+            set(p, extras);
+            p.selection.all.topk = 0.9;
+          }};
 }
 
 }  // namespace
@@ -262,5 +218,8 @@ int main(int argc, char** argv) {
     if (kernel == Kernel::hopper && shape.head_dim > 128) continue;
     for (const Mode& mode : wanted) run(shape, mode, kernel, extras);
   }
+  for (const Shape& shape : kLong)
+    for (const Mode& mode : wanted)
+      if (kernel == Kernel::hopper && mode.long_too) run(shape, with_long_lists(mode), kernel, extras);
   std::printf("%s: %zu modes\n", name.c_str(), wanted.size());
 }

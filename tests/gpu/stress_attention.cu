@@ -1,0 +1,287 @@
+// The Hopper kernel's sparse attention at a video's size, for as long as asked: every result is compared bit by bit
+// with the first one of its inputs. For what goes wrong once in thousands of calls, be it a race or a broken GPU: calls
+// follow each other in random order, find scratch memory full of garbage, and half of them run beside noise. Exits with
+// 1 after mismatches, once the time is over or there are many, and at a CUDA error, whose call it names.
+//   stress_attention SECONDS [TOKENS]     (30000)
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "attention/cuda/device.h"
+#include "tests/gpu/attention_call.cuh"
+
+namespace {
+
+using namespace sparsereel::attention::cuda;
+
+constexpr int kBlocks = 1024, kThreads = 256;  // of the kernels here
+constexpr int kInputs = 3;
+constexpr int kMostTogether = 16;  // calls between two waits for the GPU
+constexpr int kMostMismatches = 20;
+constexpr uint8_t kPoison = 0xFF;  // NaN in every format, -1 in integers
+
+/// heads x head_dim is the same for all, so that inputs serve all.
+struct Work {
+  const char* name;
+  int heads, head_dim;
+  void (*set)(Problem&);
+};
+
+const Work works[] = {
+    {"means by error, 24 heads of 128", 24, 128,
+     [](Problem& p) {
+       predict(p);
+       ignore_similarity(p);
+       keep_means(p);
+     }},
+    {"means by error with text, 48 heads of 64", 48, 64,
+     [](Problem& p) {
+       predict(p);
+       ignore_similarity(p);
+       keep_means(p);
+       p.text_tokens = 226;
+     }},
+    {"means by mass, 24 heads of 128", 24, 128,  // of 30000 tokens, the last tiles in parts
+     [](Problem& p) {
+       predict(p);
+       ignore_similarity(p);
+       p.selection.means = p.selection.any_topk = true;
+     }},
+    {"dropping, similarity, P.V skip, 48 heads of 64", 48, 64,
+     [](Problem& p) {
+       predict(p);
+       p.selection.skips_pv = true;
+       p.selection.all.pv_threshold = 15;
+     }},
+};
+constexpr int kWorks = static_cast<int>(std::size(works));
+
+/// How a result differs from the first one, in words of 16 bytes: how many do, and where one of them is.
+struct Difference {
+  unsigned long long words, place;
+};
+
+__device__ int64_t thread_of_grid() {
+  return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+__device__ int64_t threads_of_grid() {
+  return int64_t{gridDim.x} * blockDim.x;
+}
+
+__global__ void compare(const uint4* actual, const uint4* expected, int64_t words, Difference* difference) {
+  for (int64_t i = thread_of_grid(); i < words; i += threads_of_grid()) {
+    const uint4 a = actual[i], e = expected[i];
+    if (a.x == e.x && a.y == e.y && a.z == e.z && a.w == e.w) continue;
+    atomicAdd(&difference->words, 1);
+    difference->place = static_cast<unsigned long long>(i);
+  }
+}
+
+__global__ void count_broken(const uint16_t* bf16, int64_t size, unsigned long long* broken) {
+  for (int64_t i = thread_of_grid(); i < size; i += threads_of_grid())
+    if ((bf16[i] & 0x7F80) == 0x7F80) atomicAdd(broken, 1);
+}
+
+__global__ void fill_with_bits(uint64_t* to, int64_t words, uint64_t seed) {
+  for (int64_t i = thread_of_grid(); i < words; i += threads_of_grid()) to[i] = hash(seed + i);
+}
+
+/// Keeps multiprocessors and memory busy for a while.
+__global__ void make_noise(uint64_t* memory, int64_t words, uint64_t nanoseconds) {
+  const auto now = [] {
+    uint64_t time;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+    return time;
+  };
+  int64_t at = thread_of_grid();
+  for (const uint64_t begin = now(); now() - begin < nanoseconds; at = (at + threads_of_grid()) % words)
+    memory[at] = hash(memory[at]);
+}
+
+__global__ void note_end(volatile int64_t* ended, int64_t call) {
+  *ended = call;
+}
+
+class Stress {
+ public:
+  explicit Stress(int tokens) : tokens_(tokens) {
+    for (cudaStream_t* const stream : {&stream_, &noise_stream_})
+      check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking));
+    check(cudaHostAlloc(&ended_, sizeof *ended_, cudaHostAllocMapped));
+    *ended_ = 0;
+    size_t most = 0;
+    for (int work = 0; work < kWorks; ++work) most = std::max(most, scratch_bytes(problem(work, 0), Kernel::hopper));
+    scratch_ = std::make_unique<OnDevice<uint64_t>>(static_cast<int64_t>(most / sizeof(uint64_t)));
+    for (int set = 0; set < kInputs; ++set) {  // scores that take the three ways through the softmax
+      const float gains[kInputs] = {1, 3, 12};
+      fill_with_normals(inputs_[set].q, shape(0), 3 * set + 1, gains[set]);
+      fill_with_normals(inputs_[set].k, shape(0), 3 * set + 2);
+      fill_with_normals(inputs_[set].v, shape(0), 3 * set + 3);
+    }
+    check(cudaDeviceSynchronize());
+    learn();
+  }
+
+  /// A few calls, one behind the other. Returns how many of them gave another result than the first time; a CUDA error
+  /// ends the program.
+  int run() {
+    std::vector<Call> calls(1 + random_() % kMostTogether);
+    check(cudaMemsetAsync(differences_.get(), 0, differences_.bytes(), stream_));
+    for (Call& call : calls) {
+      call = {++made_, static_cast<int>(random_() % kWorks), static_cast<int>(random_() % kInputs), random_() % 2 == 0};
+      poison();
+      if (call.noise) add_noise();
+      if (const char* problem = attend(call)) settle(problem, calls);
+      compare<<<kBlocks, kThreads, 0, stream_>>>(words(out_), words(*first_[call.work][call.inputs]), size_ / 8,
+                                                 differences_.get() + (&call - calls.data()));
+      note_end<<<1, 1, 0, stream_>>>(ended_, call.number);
+    }
+    settle(nullptr, calls);
+    return report(calls);
+  }
+
+  int64_t made() const { return made_; }
+
+ private:
+  struct Tensors {
+    OnDevice<uint16_t> q, k, v;
+    explicit Tensors(int64_t size) : q(size), k(size), v(size) {}
+  };
+  struct Call {
+    int64_t number;
+    int work, inputs;
+    bool noise;
+  };
+
+  Shape shape(int work) const { return {1, works[work].heads, tokens_, works[work].head_dim}; }
+
+  Problem problem(int work, int set) const {
+    Problem p = problem_of(shape(work), inputs_[set].q, inputs_[set].k, inputs_[set].v, out_);
+    p.counts = counts_.get();
+    works[work].set(p);
+    return p;
+  }
+
+  const char* attend(const Call& call) const {
+    return attention(problem(call.work, call.inputs), Kernel::hopper, Steps::all, scratch_->get(), stream_);
+  }
+
+  static const uint4* words(const OnDevice<uint16_t>& tensor) { return reinterpret_cast<const uint4*>(tensor.get()); }
+
+  /// The first results, with scratch memory of zeros. Whatever is not written of them stays NaN.
+  void learn() {
+    const OnDevice<unsigned long long> broken(1);
+    check(cudaMemsetAsync(broken.get(), 0, broken.bytes(), stream_));
+    for (int work = 0; work < kWorks; ++work) {
+      for (int set = 0; set < kInputs; ++set) {
+        check(cudaMemsetAsync(scratch_->get(), 0, scratch_->bytes(), stream_));
+        check(cudaMemsetAsync(out_.get(), kPoison, out_.bytes(), stream_));
+        const Call call{0, work, set, false};
+        settle(attend(call), {call});
+        count_broken<<<kBlocks, kThreads, 0, stream_>>>(out_.get(), out_.size(), broken.get());
+        first_[work][set] = std::make_unique<OnDevice<uint16_t>>(size_);
+        check(cudaMemcpyAsync(first_[work][set]->get(), out_.get(), out_.bytes(), cudaMemcpyDeviceToDevice, stream_));
+        check(cudaStreamSynchronize(stream_));
+      }
+    }
+    unsigned long long found = 0;
+    check(cudaMemcpy(&found, broken.get(), sizeof found, cudaMemcpyDeviceToHost));
+    if (found > 0) check("the first results are not all finite");
+  }
+
+  /// What a call before has broken, attend() will say.
+  void poison() {
+    cudaMemsetAsync(out_.get(), kPoison, out_.bytes(), stream_);
+    if (random_() % 2 == 0) {
+      cudaMemsetAsync(scratch_->get(), kPoison, scratch_->bytes(), stream_);
+    } else {
+      fill_with_bits<<<kBlocks, kThreads, 0, stream_>>>(scratch_->get(), scratch_->size(), random_());
+    }
+  }
+
+  void add_noise() {
+    const auto blocks = static_cast<unsigned>(1 + random_() % 128);
+    make_noise<<<blocks, kThreads, 0, noise_stream_>>>(noise_.get(), noise_.size(), 10000 + random_() % 1000000);
+  }
+
+  int report(const std::vector<Call>& calls) const {
+    Difference differences[kMostTogether];
+    check(cudaMemcpy(differences, differences_.get(), differences_.bytes(), cudaMemcpyDeviceToHost));
+    int mismatches = 0;
+    for (const Call& call : calls) {
+      const Difference& difference = differences[&call - calls.data()];
+      if (difference.words == 0) continue;
+      ++mismatches;
+      const Shape its = shape(call.work);
+      const auto element = static_cast<int64_t>(difference.place) * 8;
+      std::printf("%llu times 16 bytes differ, as in head %lld at token %lld, in ", difference.words,
+                  static_cast<long long>(element % its.row() / its.head_dim),
+                  static_cast<long long>(element / its.row()));
+      print(call);
+    }
+    return mismatches;
+  }
+
+  /// Waits for calls, the last of which said `problem`. After an error ends the program with what the first one was
+  /// that did not end.
+  void settle(const char* problem, const std::vector<Call>& calls) const {
+    const cudaError_t status = cudaDeviceSynchronize();
+    if (status != cudaSuccess) problem = cudaGetErrorString(status);
+    if (problem == nullptr) return;
+    const int64_t ended = std::max<int64_t>(*ended_ - calls.front().number + 1, 0);
+    std::printf("%s in ", problem);
+    print(calls[std::min<size_t>(ended, calls.size() - 1)]);
+    std::exit(1);
+  }
+
+  static void print(const Call& call) {
+    std::printf("call %lld: %s, inputs %d%s\n", static_cast<long long>(call.number), works[call.work].name, call.inputs,
+                call.noise ? ", beside noise" : "");
+    std::fflush(stdout);
+  }
+
+  const int tokens_;
+  std::mt19937 random_{1};
+  int64_t made_ = 0;
+  volatile int64_t* ended_ = nullptr;  // the last call that did, written by the GPU
+  cudaStream_t stream_ = nullptr, noise_stream_ = nullptr;
+  const int64_t size_ = shape(0).size();
+  const Tensors inputs_[kInputs] = {Tensors(size_), Tensors(size_), Tensors(size_)};
+  const OnDevice<uint16_t> out_{size_};
+  std::unique_ptr<OnDevice<uint16_t>> first_[kWorks][kInputs];
+  const OnDevice<uint64_t> noise_{int64_t{1} << 24};  // more than the L2 cache holds
+  const OnDevice<uint64_t> counts_{std::vector<uint64_t>(kCounts)};
+  const OnDevice<Difference> differences_{int64_t{kMostTogether}};
+  std::unique_ptr<OnDevice<uint64_t>> scratch_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double seconds = argc > 1 ? std::atof(argv[1]) : 0;
+  const int tokens = argc > 2 ? std::atoi(argv[2]) : 30000;
+  if (argc > 3 || seconds <= 0 || tokens < 1000) {
+    std::fprintf(stderr, "usage: stress_attention SECONDS [TOKENS], of these at least 1000\n");
+    return 2;
+  }
+  cudaDeviceProp gpu{};
+  check(cudaGetDeviceProperties(&gpu, 0));
+  if (choose_kernel(compute_capability(0), 128) != Kernel::hopper) check("this needs a GPU of compute capability 9.0");
+  std::printf("%s, UUID ", gpu.name);
+  for (const char byte : gpu.uuid.bytes) std::printf("%02x", static_cast<unsigned char>(byte));
+  std::printf(", %d multiprocessors; %d tokens\n", gpu.multiProcessorCount, tokens);
+  std::fflush(stdout);
+
+  Stress stress(tokens);
+  int64_t mismatches = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> time(seconds);
+  while (mismatches < kMostMismatches && std::chrono::steady_clock::now() - begin < time) mismatches += stress.run();
+  std::printf("%lld calls, %lld mismatches\n", static_cast<long long>(stress.made()),
+              static_cast<long long>(mismatches));
+  return mismatches == 0 ? 0 : 1;
+}
