@@ -39,6 +39,7 @@ struct Context {
   int64_t text_tokens = 0;              // the last tokens of q and k: always dense, as keys and as queries
   bool causal = false;                  // query i sees keys up to i + Nk - Nq
   at::Tensor key_lengths{};             // int64 [B], keys past the length are padding; undefined: all keys count
+  at::Tensor key_bias{};                // fp32 [B, Nk], added to the keys' scores; only mode full, without a block_map
   std::optional<BlockMap> block_map{};  // the caller's own map, obeyed exactly; replaces selection
   std::optional<double> scale{};        // default head_dim^-0.5
   bool return_lse = false;

@@ -273,6 +273,53 @@ Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   return CudaCall(q, k, v, context, scale, workspace).run();
 }
 
+bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context& context) {
+  const Prologue& prologue = context.prologue;
+  const bool plain = !context.causal && !context.key_lengths.defined() && !context.block_map && !context.return_lse;
+  const bool normed = prologue.norm == Prologue::Norm::rms && prologue.across_heads && !prologue.q_bias.defined() &&
+                      !prologue.k_bias.defined();
+  if (!is_half_on_cuda(q) || !plain || prologue.rotary_cos.defined() ||
+      !(normed || prologue.norm == Prologue::Norm::none))
+    return false;
+  const c10::DeviceGuard guard(q.device());
+  return k.size(1) <= cuda::most_few_keys(static_cast<int>(q.size(3)));
+}
+
+Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
+                        double scale) {
+  const c10::DeviceGuard guard(q.device());
+  Kept kept;
+  const at::Tensor queries = loadable(q), keys = loadable(k), values = loadable(v);
+  const bool normed = context.prologue.norm != Prologue::Norm::none;
+  const auto moments_of = [&](const at::Tensor& x) {
+    return normed ? at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat)) : at::Tensor();
+  };
+  const at::Tensor of_queries = moments_of(q), of_keys = moments_of(k);
+  Result result{.out = at::empty(q.sizes(), q.options().memory_format(at::MemoryFormat::Contiguous)),
+                .lse = {},
+                .statistics = {},
+                .kernel = "cuda, all keys in shared memory"};
+  const cuda::FewKeys call = {.batch = static_cast<int>(q.size(0)),
+                              .heads = static_cast<int>(q.size(2)),
+                              .queries = static_cast<int>(q.size(1)),
+                              .keys = static_cast<int>(k.size(1)),
+                              .head_dim = static_cast<int>(q.size(3)),
+                              .element = element_of(q),
+                              .q = view_of(queries),
+                              .k = view_of(keys),
+                              .v = view_of(values),
+                              .out = view_of(result.out),
+                              .bias = kept.pointer(context.key_bias),
+                              .scale = static_cast<float>(scale),
+                              .q_moments = normed ? of_queries.mutable_data_ptr<float>() : nullptr,
+                              .k_moments = normed ? of_keys.mutable_data_ptr<float>() : nullptr,
+                              .q_weight = kept.pointer(context.prologue.q_weight),
+                              .k_weight = kept.pointer(context.prologue.k_weight),
+                              .eps = static_cast<float>(context.prologue.eps)};
+  check_launch(cuda::attend_few_keys(call, current_stream(q.device())), "cross-attention");
+  return result;
+}
+
 bool has_prologue_kernel(const at::Tensor& x) {
   return is_half_on_cuda(x) && x.size(3) % (2 * kVector) == 0 && x.size(3) <= 256;
 }

@@ -10,6 +10,15 @@ namespace sparsereel::attention {
 Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
                    Workspace& workspace);
 
+/// Whether few_keys_on_cuda() takes a call of mode full: fp16 or bf16 on a GPU, no more keys than its shared memory
+/// holds (320 of head_dim 128 on an H100), no other mask than a key_bias, and of a prologue the RMS norm across heads
+/// alone.
+bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context& context);
+
+/// Enqueues that call, its prologue included.
+Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
+                        double scale);
+
 /// Whether prologue_on_cuda() takes x [B, N, H, D]: fp16 or bf16 on a GPU, D a multiple of 16 up to 256.
 bool has_prologue_kernel(const at::Tensor& x);
 

@@ -61,6 +61,18 @@ void check_key_lengths(const at::Tensor& lengths, int64_t batch, int64_t keys) {
            "keep them from 0 to the " + std::to_string(keys) + " keys");
 }
 
+void check_key_bias(const Context& context, const at::Tensor& k) {
+  const at::Tensor& bias = context.key_bias;
+  if (!bias.defined()) return;
+  if (context.mode != Mode::full || context.block_map)
+    refuse("key_bias in mode " + std::string(name(context.mode)) + (context.block_map ? " with a block_map" : ""),
+           "use it in mode full, without a block_map");
+  if (bias.sizes() != at::IntArrayRef({k.size(0), k.size(1)}) || bias.scalar_type() != at::kFloat ||
+      bias.device() != k.device())
+    refuse("key_bias is " + describe(bias), "pass fp32 [" + std::to_string(k.size(0)) + ", " +
+                                                std::to_string(k.size(1)) + "] on the device of the keys");
+}
+
 void check_context(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
   validate(context.policy);
@@ -68,6 +80,7 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const Context& cont
     refuse("text_tokens is " + std::to_string(context.text_tokens), "keep it from 0 to the number of tokens");
   if (context.scale && !std::isfinite(*context.scale)) refuse("scale is not finite", "pass a finite scale");
   check_key_lengths(context.key_lengths, batch, keys);
+  check_key_bias(context, k);
   check_prologue(context.prologue, q, k, context.text_tokens);
   if (!context.block_map) return;
   const BlockMap& map = *context.block_map;
@@ -187,7 +200,15 @@ cpu::Problem masks_of(const at::Tensor& q, const at::Tensor& k, const Context& c
 
 Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
                 const cpu::Problem& masks) {
-  const SdpaResult sdpa_result = sdpa(q, k, v, context, scale);
+#ifdef SPARSEREEL_CUDA
+  if (has_few_keys_kernel(q, k, context)) {
+    Result result = few_keys_on_cuda(q, k, v, context, scale);
+    result.statistics.kept_blocks = cpu::count_visible_blocks(masks);
+    return result;
+  }
+#endif
+  const auto [queries, keys] = apply_prologue(context.prologue, q, k);
+  const SdpaResult sdpa_result = sdpa(queries, keys, v, context, scale);
   Result result{.out = sdpa_result.out, .lse = sdpa_result.lse, .statistics = {}, .kernel = "torch sdpa"};
   if (context.block_map) {
     BlockMap map = *context.block_map;
@@ -241,14 +262,12 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   const bool too_short = is_too_short(q, k, context), full = context.mode == Mode::full || too_short;
   Result result;
   if (!full) result = run_ours(q, k, v, context, scale, workspace);
-  if (full || context.mode == Mode::check) {
+  if (full) {
+    result = run_full(q, k, v, context, scale, masks);
+    if (too_short) result.kernel += ", which is faster than sparse attention on sequences this short";
+  } else if (context.mode == Mode::check) {
     const auto [queries, keys] = apply_prologue(context.prologue, q, k);
-    if (full) {
-      result = run_full(queries, keys, v, context, scale, masks);
-      if (too_short) result.kernel += ", which is faster than sparse attention on sequences this short";
-    } else {
-      add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
-    }
+    add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
   }
   result.statistics.total_blocks = cpu::count_visible_blocks(masks);
   result.statistics.calls = 1;

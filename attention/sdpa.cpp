@@ -104,8 +104,8 @@ at::Tensor log_sum_exp(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale) {
   const at::Tensor qt = q.transpose(1, 2);
   at::Tensor kt = k.transpose(1, 2), vt = v.transpose(1, 2);  // [B, H, N, D] views
-  const bool plainly_causal =
-      context.causal && q.size(1) == k.size(1) && !context.key_lengths.defined() && !context.block_map;
+  const bool plainly_causal = context.causal && q.size(1) == k.size(1) && !context.key_lengths.defined() &&
+                              !context.key_bias.defined() && !context.block_map;
   const bool masked = context.causal || context.key_lengths.defined() || context.block_map.has_value();
   const bool needs_mask = masked && (!plainly_causal || context.return_lse);
   at::Tensor mask = needs_mask ? visible_pairs(context, q.size(1), k.size(1), q.device()) : at::Tensor();
@@ -115,11 +115,15 @@ SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
     vt = all.v;
     mask = all.bias;
   }
+  if (context.key_bias.defined()) {
+    const at::Tensor bias = context.key_bias.to(k.scalar_type()).view({k.size(0), 1, 1, k.size(1)});
+    mask = mask.defined() ? bias_of(mask, k) + bias : bias;
+  }
   SdpaResult result;
   const std::optional<at::Tensor> given =
-      needs_mask && !plainly_causal ? std::optional<at::Tensor>(mask) : std::nullopt;
+      mask.defined() && !plainly_causal ? std::optional<at::Tensor>(mask) : std::nullopt;
   at::Tensor out = at::scaled_dot_product_attention(qt, kt, vt, given, 0.0, plainly_causal, scale);
-  if (given) {
+  if (needs_mask && given) {
     const at::Tensor counts = mask.scalar_type() == at::kBool ? mask : at::isneginf(mask).logical_not();
     out = out.masked_fill(counts.any(3, true).logical_not(), 0);  // a row without a key is NaN in some backends
   }

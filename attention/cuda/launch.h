@@ -136,6 +136,31 @@ struct PrologueRows {
 /// Enqueues out = prologue(in). Returns null, or what CUDA said.
 const char* apply_prologue(const PrologueRows& p, Stream stream);
 
+/// softmax(norm(q) norm(k)^T scale + bias) v in 16 bits, to few keys, as cross-attention to a text has them.
+struct FewKeys {
+  int batch = 0;
+  int heads = 0;
+  int queries = 0;
+  int keys = 0;      // at most most_few_keys()
+  int head_dim = 0;  // 64 or 128
+  Element element = Element::bf16;
+  View q{}, k{}, v{}, out{};    // rows start on 16 bytes
+  const float* bias = nullptr;  // [batch, keys]; null: zeros
+  float scale = 1;
+  // RMS norm across heads, where there are moments: scratch of [batch, tokens, 2] each.
+  float* q_moments = nullptr;
+  float* k_moments = nullptr;
+  const float* q_weight = nullptr;  // [heads * head_dim]; null: ones
+  const float* k_weight = nullptr;
+  float eps = 0;
+};
+
+/// What the current GPU's shared memory holds; 0 for a head_dim that the kernel does not take.
+int most_few_keys(int head_dim);
+
+/// Enqueues the call. Returns null, or what CUDA said.
+const char* attend_few_keys(const FewKeys& p, Stream stream);
+
 /// out[b, i, :] = in[b, index[i], :] for i < rows: rows of `row_bytes` bytes, a multiple of 2; strides in bytes.
 /// Returns null, or what CUDA said.
 const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int64_t* index, void* out,

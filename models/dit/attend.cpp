@@ -27,8 +27,9 @@ at::Tensor Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at
   return result.out;
 }
 
-at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue) {
-  return attention::attend(q, k, v, {.prologue = std::move(prologue)}, workspace_).out;
+at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                         const at::Tensor& key_bias) {
+  return attention::attend(q, k, v, {.key_bias = key_bias, .prologue = std::move(prologue)}, workspace_).out;
 }
 
 }  // namespace sparsereel::models

@@ -49,8 +49,10 @@ class Attend {
   /// head_dim. Returns [B, N, heads, head_dim]. The family fills in the prologue's norms; the plan's rotary positions
   /// are added here.
   at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue);
-  /// Cross-attention: k and v [B, L, heads, head_dim] of a context. Always dense, neither watched nor counted.
-  at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue);
+  /// Cross-attention: k and v [B, L, heads, head_dim] of a context, with the bias of its padding (text_padding.h).
+  /// Always dense, neither watched nor counted.
+  at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                   const at::Tensor& key_bias = {});
 
  private:
   AttentionRun& run_;

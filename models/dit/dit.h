@@ -31,11 +31,12 @@ void check_conditions(const DitInput& input, int64_t text_dim, const std::string
 
 /// What flows through the blocks.
 struct Tokens {
-  Residual hidden;          // [B, N, C]: video tokens in the plan's order, then the text that attends along with them
-  int64_t text_tokens;      // how many of N are text
-  at::Tensor time;          // the embedding of the timesteps [B, T]
-  at::Tensor modulation{};  // what all blocks' modulation starts from, where the model has such a thing
-  at::Tensor context{};     // [B, L, C]: text for cross-attention
+  Residual hidden;            // [B, N, C]: video tokens in the plan's order, then the text that attends along with them
+  int64_t text_tokens;        // how many of N are text
+  at::Tensor time;            // the embedding of the timesteps [B, T]
+  at::Tensor modulation{};    // what all blocks' modulation starts from, where the model has such a thing
+  at::Tensor context{};       // [B, L, C]: text for cross-attention
+  at::Tensor context_bias{};  // fp32 [B, L], added to the context's scores; undefined: none
 };
 
 class Dit {

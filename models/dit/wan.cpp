@@ -10,6 +10,7 @@
 #include "hilbert/error.h"
 #include "models/dit/dit.h"
 #include "models/dit/patches.h"
+#include "models/dit/text_padding.h"
 #include "models/dit/wan_weights.h"
 
 namespace sparsereel::models {
@@ -69,8 +70,7 @@ class Wan final : public Dit {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
   at::Tensor self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
-  at::Tensor cross_attention(const WanBlock& block, const Activation& x, const at::Tensor& context,
-                             Attend& attend) const;
+  at::Tensor cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens, Attend& attend) const;
 
   WanConfig config_;
   std::string config_file_;
@@ -113,12 +113,14 @@ Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
       timestep_sinusoids(input.timesteps, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
   const at::Tensor time = embed_timesteps(sinusoids, ends_.time_embedding).to(dtype);
   const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch_of(config_), plan);
+  const FoldedText text = fold_padding(input.text);
   return {
       .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
       .text_tokens = 0,
       .time = time,
       .modulation = linear_few_rows(at::silu(time), {&ends_.time_projection})[0].to(at::kFloat).unflatten(1, {6, -1}),
-      .context = feed_forward_gelu_tanh(input.text, ends_.text_in, ends_.text_out)};
+      .context = feed_forward_gelu_tanh(text.rows, ends_.text_in, ends_.text_out),
+      .context_bias = text.bias};
 }
 
 at::Tensor Wan::self_attention(const WanBlock& block, const Activation& x, Attend& attend) const {
@@ -127,12 +129,12 @@ at::Tensor Wan::self_attention(const WanBlock& block, const Activation& x, Atten
       .reshape(x.sizes());
 }
 
-at::Tensor Wan::cross_attention(const WanBlock& block, const Activation& x, const at::Tensor& context,
+at::Tensor Wan::cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens,
                                 Attend& attend) const {
-  const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(context, block.cross_kv));
+  const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(tokens.context, block.cross_kv));
   return attend
       .cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1),
-             norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps))
+             norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps), tokens.context_bias)
       .reshape(x.sizes());
 }
 
@@ -145,7 +147,7 @@ void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   x = config_.cross_attn_norm
           ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0)), block.cross_q)
           : tokens.hidden.value();
-  tokens.hidden.add(linear(cross_attention(block, x, tokens.context, attend), block.cross_out));
+  tokens.hidden.add(linear(cross_attention(block, x, tokens, attend), block.cross_out));
   x = tokens.hidden.norm_modulate({}, config_.eps, second, block.feed_forward_in);
   tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
 }

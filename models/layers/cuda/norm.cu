@@ -1,5 +1,5 @@
-// Residual addition, layer norm and modulation in one pass: a warp a row, the row in registers, the vectors of a part
-// of the sequence in shared memory.
+// Residual addition, layer norm and modulation in one pass: a team of warps a row, the row in registers, the vectors of
+// a part of the sequence in shared memory.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,6 @@ using attention::cuda::warp_sum;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kChunk = 32 * kLaneElements;  // channels that a warp takes at once
-constexpr int kTogether = 4;                // chunks of the update in flight: more would not fit the registers
 
 /// The rows of one block: some of one part of one batch entry.
 struct RowRange {
@@ -81,12 +80,59 @@ __device__ void fold(const NormModulate& p, const RowRange& range, const SharedV
   }
 }
 
-/// kChunks chunks of a row; this lane's share of it.
-template <typename T, int kChunks, bool kUpdates>
+/// The kTeam warps that share a row, this one among them; others of the block take other rows.
+template <int kTeam>
+class Team {
+ public:
+  static __device__ int index() {
+    return static_cast<int>(threadIdx.x) / (32 * kTeam);
+  }
+  static __device__ int member() {
+    return static_cast<int>(threadIdx.x) / 32 % kTeam;
+  }
+
+  /// All threads of the team call these together and have the result.
+  __device__ float sum(float x) {
+    x = warp_sum(x);
+    if constexpr (kTeam == 1) return x;
+    const float* of_warps = exchange(x);
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < kTeam; ++i) total += of_warps[i];
+    return total;
+  }
+  __device__ float max(float x) {
+    x = warp_max(x);
+    if constexpr (kTeam == 1) return x;
+    const float* of_warps = exchange(x);
+#pragma unroll
+    for (int i = 0; i < kTeam; ++i) x = fmaxf(x, of_warps[i]);
+    return x;
+  }
+
+ private:
+  /// What each warp of the team has. Two places take turns: whoever writes the first again has passed the barrier of
+  /// the second, so all have read the first.
+  __device__ const float* exchange(float x) {
+    __shared__ float of_warps[2][kWarps];
+    turn_ ^= 1;
+    if (threadIdx.x % 32 == 0) of_warps[turn_][threadIdx.x / 32] = x;
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + index()), "n"(32 * kTeam) : "memory");
+    return of_warps[turn_] + index() * kTeam;
+  }
+
+  int turn_ = 0;
+};
+
+/// A row in kTeam times kChunks chunks; this lane's share of it.
+template <typename T, int kTeam, int kChunks, bool kUpdates>
 class Row {
  public:
-  __device__ Row(int channels, const SharedVectors<kUpdates ? 3 : 2>& vectors)
-      : channels_(channels), vectors_(vectors) {}
+  using Shared = SharedVectors<kUpdates ? 3 : 2>;
+  static constexpr int kTogether = kChunks < 6 ? kChunks : 4;  // chunks of the update in flight: as registers allow
+
+  __device__ Row(int channels, const Shared& vectors, Team<kTeam>& team)
+      : channels_(channels), vectors_(vectors), team_(team) {}
 
   __device__ void load(const T* from) {
 #pragma unroll
@@ -116,20 +162,20 @@ class Row {
     const float size = static_cast<float>(channels_);
     float sum = 0;
     for_each([&](float x) { sum += x; });
-    const float mean = warp_sum(sum) / size;
+    const float mean = team_.sum(sum) / size;
     forget_unpacked();
     // A second look at registers: exact where mean square minus squared mean cancels.
     float squares = 0;
     for_each([&](float x) { squares += (x - mean) * (x - mean); });
-    const float inverse = rsqrtf(warp_sum(squares) / size + eps);
+    const float inverse = rsqrtf(team_.sum(squares) / size + eps);
     forget_unpacked();
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
       if (!holds(i)) continue;
       float x[kLaneElements], scale[kLaneElements], shift[kLaneElements];
       unpack(x_[i], x);
-      vectors_.read(kScale, i, lane(), scale);
-      vectors_.read(kShift, i, lane(), shift);
+      vectors_.read(kScale, place(i), lane(), scale);
+      vectors_.read(kShift, place(i), lane(), shift);
 #pragma unroll
       for (int j = 0; j < kLaneElements; ++j) x[j] = (x[j] - mean) * inverse * scale[j] + shift[j];
       x_[i] = pack<T>(x);
@@ -147,21 +193,25 @@ class Row {
     float most = 0;
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) most = fmaxf(most, largest_of(x_[i]));
-    const float scale = e4m3_scale(warp_max(most)), inverse = __frcp_rn(scale);
+    const float scale = e4m3_scale(team_.max(most)), inverse = __frcp_rn(scale);
     forget_unpacked();
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) {
       if (holds(i)) store_e4m3(to + column(i), x_[i], inverse);
     }
-    if (lane() == 0) *to_scale = scale;
+    if (lane() == 0 && team_.member() == 0) *to_scale = scale;
   }
 
  private:
   static __device__ int lane() {
     return static_cast<int>(threadIdx.x) % 32;
   }
+  /// Of the row's chunks, this warp's one.
+  static __device__ int place(int chunk) {
+    return chunk * kTeam + Team<kTeam>::member();
+  }
   static __device__ int column(int chunk) {
-    return chunk * kChunk + lane() * kLaneElements;
+    return place(chunk) * kChunk + lane() * kLaneElements;
   }
   __device__ bool holds(int chunk) const {
     return column(chunk) < channels_;
@@ -171,7 +221,7 @@ class Row {
     float x[kLaneElements], y[kLaneElements], gate[kLaneElements];
     unpack(x_[chunk], x);
     unpack(update, y);
-    vectors_.read(kGate, chunk, lane(), gate);
+    vectors_.read(kGate, place(chunk), lane(), gate);
 #pragma unroll
     for (int j = 0; j < kLaneElements; ++j) x[j] += gate[j] * y[j];
     x_[chunk] = pack<T>(x);
@@ -200,7 +250,8 @@ class Row {
   }
 
   const int channels_;
-  const SharedVectors<kUpdates ? 3 : 2>& vectors_;
+  const Shared& vectors_;
+  Team<kTeam>& team_;
   Packed<T> x_[kChunks];
 };
 
@@ -211,10 +262,10 @@ __device__ T* row_of(const Rows& rows, int batch, int row) {
 
 /// Blocks a multiprocessor: as many as leave a row and its update the registers.
 constexpr int blocks_together(int chunks, bool updates) {
-  return chunks > 12 ? 1 : chunks > (updates ? 4 : 8) ? 2 : 3;
+  return chunks > (updates ? 5 : 8) ? 2 : 3;
 }
 
-template <typename T, int kChunks, bool kUpdates>
+template <typename T, int kTeam, int kChunks, bool kUpdates>
 __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates))
     norm_modulate_kernel(const __grid_constant__ NormModulate p, int rows_per_block) {
   extern __shared__ float4 shared[];
@@ -222,9 +273,10 @@ __global__ void __launch_bounds__(kThreads, blocks_together(kChunks, kUpdates))
   const RowRange range(p, rows_per_block);
   fold<T>(p, range, vectors);
   __syncthreads();
-  for (int row = range.first + static_cast<int>(threadIdx.x) / 32; row < range.end; row += kWarps) {
+  Team<kTeam> team;
+  for (int row = range.first + team.index(); row < range.end; row += kWarps / kTeam) {
     T* residual = row_of<T>(p.residual, range.batch, row);
-    Row<T, kChunks, kUpdates> values(p.channels, vectors);
+    Row<T, kTeam, kChunks, kUpdates> values(p.channels, vectors, team);
     values.load(residual);
     if constexpr (kUpdates) values.add(row_of<T>(p.update, range.batch, row), residual);
     values.normalise(p.eps);
@@ -249,10 +301,10 @@ int choose_rows_per_block(const NormModulate& p, int64_t resident) {
   return static_cast<int>(each);
 }
 
-template <typename T, int kChunks, bool kUpdates>
+template <typename T, int kTeam, int kChunks, bool kUpdates>
 void launch(const NormModulate& p, Stream stream) {
-  const auto kernel = norm_modulate_kernel<T, kChunks, kUpdates>;
-  const int shared_bytes = (kUpdates ? 3 : 2) * kChunks * kChunk * static_cast<int>(sizeof(float));
+  const auto kernel = norm_modulate_kernel<T, kTeam, kChunks, kUpdates>;
+  const int shared_bytes = (kUpdates ? 3 : 2) * kTeam * kChunks * kChunk * static_cast<int>(sizeof(float));
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) != cudaSuccess) return;
   int device = 0, processors = 0, per_processor = 0;
   cudaGetDevice(&device);
@@ -263,21 +315,22 @@ void launch(const NormModulate& p, Stream stream) {
   kernel<<<grid, kThreads, shared_bytes, stream>>>(p, rows);
 }
 
-template <typename T, int kChunks>
-void launch_chunks(const NormModulate& p, Stream stream) {
-  return p.update.data == nullptr ? launch<T, kChunks, false>(p, stream) : launch<T, kChunks, true>(p, stream);
+template <typename T, int kTeam, int kChunks>
+void launch_row(const NormModulate& p, Stream stream) {
+  return p.update.data == nullptr ? launch<T, kTeam, kChunks, false>(p, stream)
+                                  : launch<T, kTeam, kChunks, true>(p, stream);
 }
 
 template <typename T>
 void launch_type(const NormModulate& p, Stream stream) {
   const int chunks = (p.channels + kChunk - 1) / kChunk;
-  if (chunks <= 1) return launch_chunks<T, 1>(p, stream);
-  if (chunks <= 2) return launch_chunks<T, 2>(p, stream);
-  if (chunks <= 4) return launch_chunks<T, 4>(p, stream);
-  if (chunks <= 6) return launch_chunks<T, 6>(p, stream);
-  if (chunks <= 8) return launch_chunks<T, 8>(p, stream);
-  if (chunks <= 12) return launch_chunks<T, 12>(p, stream);
-  return launch_chunks<T, kMaxNormChannels / kChunk>(p, stream);
+  if (chunks <= 1) return launch_row<T, 1, 1>(p, stream);
+  if (chunks <= 2) return launch_row<T, 1, 2>(p, stream);
+  if (chunks <= 4) return launch_row<T, 1, 4>(p, stream);
+  if (chunks <= 6) return launch_row<T, 1, 6>(p, stream);
+  if (chunks <= 8) return launch_row<T, 1, 8>(p, stream);
+  if (chunks <= 12) return launch_row<T, 2, 6>(p, stream);
+  return launch_row<T, 4, kMaxNormChannels / (4 * kChunk)>(p, stream);
 }
 
 }  // namespace

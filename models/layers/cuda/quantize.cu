@@ -1,5 +1,6 @@
 // Rows to e4m3 in one pass, the row in registers: a warp takes a short one, a block a long one.
 #include "attention/cuda/launched.cuh"
+#include "attention/cuda/mma.cuh"
 #include "attention/cuda/warp.cuh"
 #include "models/layers/cuda/e4m3.cuh"
 #include "models/layers/cuda/launch.h"
@@ -7,6 +8,8 @@
 namespace sparsereel::models::cuda {
 namespace {
 
+using attention::cuda::fast_exp2;
+using attention::cuda::fast_inverse;
 using attention::cuda::load_packed;
 using attention::cuda::pack;
 using attention::cuda::unpack;
@@ -14,15 +17,16 @@ using attention::cuda::warp_max;
 
 constexpr int kThreads = 256, kBlockWarps = kThreads / 32;
 
-/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as x times a logistic function: one exponential.
+/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as x times a logistic function: one exponential. Instructions are
+/// what this costs, hence constants that hold log2 e and approximations without their care for the smallest numbers.
 template <typename T>
 __device__ Packed<T> gelu(const Packed<T>& packed) {
   float x[kLaneElements];
   unpack(packed, x);
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) {
-    const float u = 1.5957691216F * x[i] * (1 + 0.044715F * x[i] * x[i]);
-    x[i] = __fdividef(x[i], 1 + __expf(-u));
+    const float exponent = x[i] * fmaf(-0.1029432407F, x[i] * x[i], -2.3022081985F);
+    x[i] *= fast_inverse(1 + fast_exp2(exponent));
   }
   return pack<T>(x);
 }

@@ -121,6 +121,29 @@ TEST(Attend, ObeysKeyLengths) {
   }
 }
 
+TEST(Attend, AddsTheBiasOfEachKey) {
+  const Inputs x(100);
+  at::Tensor bias = at::zeros({2, 100});
+  bias[0].narrow(0, 30, 70).fill_(-std::numeric_limits<float>::infinity());
+  Context context;
+  context.key_bias = bias;
+  expect_matches(x, context, everything(x).logical_and(bias.view({2, 1, 1, 100}).eq(0)));
+  context.return_lse = true;
+  context.causal = true;
+  expect_matches(x, context, causal_mask(x).logical_and(bias.view({2, 1, 1, 100}).eq(0)));
+}
+
+TEST(Attend, AKeyWithABiasOfLogNCountsNTimes) {
+  const Inputs x(8);
+  Context context;
+  context.key_bias = at::zeros({2, 8});
+  context.key_bias.select(1, 7).fill_(std::log(5.0));
+  Workspace workspace;
+  const auto five = [](const at::Tensor& t) { return at::cat({t, t.narrow(1, 7, 1).expand({-1, 4, -1, -1})}, 1); };
+  const Result repeated = attend(x.q, five(x.k), five(x.v), {}, workspace);
+  EXPECT_LE(max_error(run(x, context).out, repeated.out), 1e-5);
+}
+
 TEST(Attend, ObeysTheCallersBlockMapExactly) {
   for (Context context : exact_contexts()) {
     context.return_lse = true;
@@ -344,6 +367,14 @@ TEST(Attend, RefusesContextsThatDoNotFit) {
   refused([](Context& c) { c.scale = NAN; }, "scale is not finite");
   refused([](Context& c) { c.key_lengths = at::tensor({1, 2, 3}, at::kLong); }, "key_lengths is [3]");
   refused([](Context& c) { c.key_lengths = at::tensor({1, 101}, at::kLong); }, "to 101");
+  refused([](Context& c) { c.key_bias = at::zeros({2, 99}); }, "key_bias is [2, 99]");
+  refused([](Context& c) { c.key_bias = at::zeros({2, 100}, at::kDouble); }, "of Double");
+  refused(
+      [](Context& c) {
+        c.key_bias = at::zeros({2, 100});
+        c.mode = Mode::sparse;
+      },
+      "key_bias in mode sparse");
   refused([](Context& c) { c.block_map = BlockMap(2, 3, 2, 3, true); }, "block_map does not fit");
   refused([](Context& c) { c.policy.defaults.topk = 0; }, "topk is 0");
   refused([](Context& c) { c.policy.selection_rows = 100; }, "selection_rows is 100");

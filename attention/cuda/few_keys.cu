@@ -1,0 +1,348 @@
+// Attention to so few keys that shared memory holds them all: in 16 bits, after FlashAttention-2 (Dao, arXiv
+// 2307.08691). A CTA keeps one head's keys and values for thousands of queries, of which each warp takes 16 at a time,
+// with the next 16 on their way. A query's norm is a factor of its scores, and its weights are part of the keys.
+#include <algorithm>
+
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/mma.cuh"
+#include "attention/cuda/packed.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+constexpr int kWarps = 8, kThreads = 32 * kWarps;
+constexpr int kRows = 16;      // queries of a warp
+constexpr int kStepKeys = 64;  // keys between two looks at the largest score
+constexpr float kLog2E = 1.44269504F;
+constexpr float kLeastScore = -1e30F;  // of a row that has no key yet
+
+/// Rows of 16-bit elements in shared memory, padded so that eight of them lie in different banks.
+template <int D>
+constexpr int kRowBytes = 2 * D + 16;
+
+template <int D>
+struct Layout {
+  uint32_t keys, values, queries, bias;
+
+  __device__ Layout(uint32_t base, int padded_keys)
+      : keys(base),
+        values(keys + static_cast<uint32_t>(padded_keys * kRowBytes<D>)),
+        queries(values + static_cast<uint32_t>(padded_keys * kRowBytes<D>)),
+        bias(queries + kWarps * kRows * kRowBytes<D>) {}
+};
+
+template <int D>
+constexpr int shared_bytes(int padded_keys) {
+  return (2 * padded_keys + kWarps * kRows) * kRowBytes<D> + padded_keys * static_cast<int>(sizeof(float));
+}
+
+__host__ __device__ constexpr int padded(int keys) {
+  return (keys + kStepKeys - 1) / kStepKeys * kStepKeys;
+}
+
+template <typename T>
+__device__ const T* row_of(const View& view, int b, int token, int h) {
+  return static_cast<const T*>(view.data) + b * view.batch_stride + token * view.token_stride + h * view.head_stride;
+}
+
+/// 1 / deviation of a token, where there is a norm.
+__device__ float inverse_of(const float* moments, int tokens, int b, int token) {
+  return moments == nullptr ? 1 : moments[2 * (static_cast<int64_t>(tokens) * b + token) + 1];
+}
+
+__device__ void store_shared(uint32_t to, const uint4& x) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+__device__ void store_shared(uint32_t to, uint32_t x) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
+
+/// Normalised and weighted keys of a head; the queries' weights belong to each product of the two as well.
+template <typename T, int D>
+__device__ void fill_keys(const FewKeys& p, int b, int h, uint32_t to) {
+  for (int i = static_cast<int>(threadIdx.x); i < padded(p.keys) * (D / kLaneElements); i += kThreads) {
+    const int key = i / (D / kLaneElements), column = i % (D / kLaneElements) * kLaneElements;
+    Packed<T> packed{};
+    if (key < p.keys) {
+      packed = load_packed(row_of<T>(p.k, b, key, h) + column);
+      float x[kLaneElements];
+      unpack(packed, x);
+      const float norm = inverse_of(p.k_moments, p.keys, b, key);
+#pragma unroll
+      for (int j = 0; j < kLaneElements; ++j) {
+        const int channel = h * D + column + j;
+        x[j] *= norm * (p.q_weight == nullptr ? 1 : p.q_weight[channel]) *
+                (p.k_weight == nullptr ? 1 : p.k_weight[channel]);
+      }
+      packed = pack<T>(x);
+    }
+    store_shared(to + key * kRowBytes<D> + 2 * column, reinterpret_cast<const uint4&>(packed));
+  }
+}
+
+/// Values with their channels in such an order that a lane's results of four tiles are eight neighbours: of 32
+/// channels the one at 8 t + 2 j + e goes to 8 j + 2 t + e.
+template <typename T, int D>
+__device__ void fill_values(const FewKeys& p, int b, int h, uint32_t to) {
+  for (int i = static_cast<int>(threadIdx.x); i < padded(p.keys) * (D / kLaneElements); i += kThreads) {
+    const int key = i / (D / kLaneElements), piece = i % (D / kLaneElements);
+    Packed<T> packed{};
+    if (key < p.keys) packed = load_packed(row_of<T>(p.v, b, key, h) + piece * kLaneElements);
+    const auto* pairs = reinterpret_cast<const uint32_t*>(packed.element);
+    const uint32_t first = to + key * kRowBytes<D> + 64 * (piece / 4) + 4 * (piece % 4);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) store_shared(first + 16 * j, pairs[j]);
+  }
+}
+
+/// In units of log2, -inf past the keys.
+__device__ void fill_bias(const FewKeys& p, int b, float* to) {
+  for (int key = static_cast<int>(threadIdx.x); key < padded(p.keys); key += kThreads) {
+    const float bias = p.bias == nullptr ? 0 : p.bias[b * p.keys + key] * kLog2E;
+    to[key] = key < p.keys ? bias : -INFINITY;
+  }
+}
+
+/// 16 queries of a head and what becomes of them; all lanes of a warp together. Fragments as in mma.cuh.
+template <typename T, int D>
+class Queries {
+ public:
+  __device__ Queries(const FewKeys& p, int b, int h, const Layout<D>& layout)
+      : p_(p), b_(b), h_(h), layout_(layout), mine_(layout.queries + warp() * kRows * kRowBytes<D>) {}
+
+  /// Starts to copy the rows from `first` on; past the last one that row again.
+  __device__ void prefetch(int first) const {
+    constexpr int kPieces = D / kLaneElements;
+#pragma unroll
+    for (int i = lane(); i < kRows * kPieces; i += 32) {
+      const T* from = row_of<T>(p_.q, b_, min(first + i / kPieces, p_.queries - 1), h_) + i % kPieces * kLaneElements;
+      copy_async(mine_ + i / kPieces * kRowBytes<D> + i % kPieces * 16, from);
+    }
+    commit_copies();
+  }
+
+  /// Waits for what was asked for, attends, and asks for the rows from `next` on as soon as there is room.
+  __device__ void attend(int first, int next, int end, const float* bias) {
+    wait_copies<0>();
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < D / 16; ++i)
+      load_matrices(q_[i], mine_ + lane() % 16 * kRowBytes<D> + lane() / 16 * 16 + i * 32);
+    __syncwarp();
+    if (next < end) prefetch(next);
+    begin(first);
+    for (int key = 0; key < padded(p_.keys); key += kStepKeys) step(key, bias);
+    write(first);
+  }
+
+ private:
+  static constexpr int kTiles = kStepKeys / 8;
+
+  static __device__ int lane() {
+    return static_cast<int>(threadIdx.x) % 32;
+  }
+  static __device__ int warp() {
+    return static_cast<int>(threadIdx.x) / 32;
+  }
+
+  /// The lane's rows are first + lane / 4 and the one 8 further.
+  __device__ void begin(int first) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = min(first + lane() / 4 + 8 * r, p_.queries - 1);
+      factor_[r] = inverse_of(p_.q_moments, p_.queries, b_, row) * p_.scale * kLog2E;
+      most_[r] = kLeastScore;
+      sum_[r] = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < D / 8; ++i) out_[i][0] = out_[i][1] = out_[i][2] = out_[i][3] = 0;
+  }
+
+  __device__ void step(int first_key, const float* bias) {
+    float s[kTiles][4] = {};
+    scores(first_key, s);
+    float most[2] = {most_[0], most_[1]};
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      const float2 more = *reinterpret_cast<const float2*>(bias + first_key + 8 * i + lane() % 4 * 2);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        s[i][j] = fmaf(s[i][j], factor_[j / 2], j % 2 == 0 ? more.x : more.y);
+        most[j / 2] = fmaxf(most[j / 2], s[i][j]);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      most[r] = fmaxf(most[r], __shfl_xor_sync(~0U, most[r], 1));
+      most[r] = fmaxf(most[r], __shfl_xor_sync(~0U, most[r], 2));
+      const float less = fast_exp2(most_[r] - most[r]);
+      most_[r] = most[r];
+      sum_[r] *= less;
+#pragma unroll
+      for (int i = 0; i < D / 8; ++i) {
+        out_[i][2 * r] *= less;
+        out_[i][2 * r + 1] *= less;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        s[i][j] = fast_exp2(s[i][j] - most_[j / 2]);
+        sum_[j / 2] += s[i][j];
+      }
+    }
+    add_values(first_key, s);
+  }
+
+  __device__ void scores(int first_key, float (&s)[kTiles][4]) const {
+    const uint32_t row = layout_.keys + (first_key + lane() % 8) * kRowBytes<D> + lane() / 8 * 16;
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+      for (int d = 0; d < D / 32; ++d) {
+        uint32_t k[4];
+        load_matrices(k, row + i * 8 * kRowBytes<D> + d * 64);
+        multiply(s[i], q_[2 * d], k[0], k[1]);
+        multiply(s[i], q_[2 * d + 1], k[2], k[3]);
+      }
+    }
+  }
+
+  __device__ void add_values(int first_key, const float (&s)[kTiles][4]) {
+    const uint32_t row = layout_.values + (first_key + lane() % 16) * kRowBytes<D> + lane() / 16 * 16;
+#pragma unroll
+    for (int i = 0; i < kTiles; i += 2) {
+      const uint32_t weights[4] = {pair(s[i][0], s[i][1]), pair(s[i][2], s[i][3]), pair(s[i + 1][0], s[i + 1][1]),
+                                   pair(s[i + 1][2], s[i + 1][3])};
+#pragma unroll
+      for (int d = 0; d < D / 16; ++d) {
+        uint32_t v[4];
+        load_matrices_transposed(v, row + i * 8 * kRowBytes<D> + d * 32);
+        multiply(out_[2 * d], weights, v[0], v[1]);
+        multiply(out_[2 * d + 1], weights, v[2], v[3]);
+      }
+    }
+  }
+
+  __device__ void write(int first) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float sum = sum_[r] + __shfl_xor_sync(~0U, sum_[r], 1);
+      sum += __shfl_xor_sync(~0U, sum, 2);
+      const float inverse = sum > 0 ? 1 / sum : 0;
+      const int row = first + lane() / 4 + 8 * r;
+      if (row >= p_.queries) continue;
+      T* to = const_cast<T*>(row_of<T>(p_.out, b_, row, h_)) + lane() % 4 * kLaneElements;
+#pragma unroll
+      for (int i = 0; i < D / 32; ++i) {
+        float x[kLaneElements];
+#pragma unroll
+        for (int j = 0; j < kLaneElements; ++j) x[j] = out_[4 * i + j / 2][2 * r + j % 2] * inverse;
+        store_packed(to + 32 * i, pack<T>(x));
+      }
+    }
+  }
+
+  static __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    multiply_16(T{}, c, a, b0, b1);
+  }
+  static __device__ void multiply_16(__half, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    multiply_half(c, a, b0, b1);
+  }
+  static __device__ void multiply_16(__nv_bfloat16, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    multiply_bfloat16(c, a, b0, b1);
+  }
+  static __device__ uint32_t pair(float low, float high) {
+    T two[2];
+    from_float(low, two[0]);
+    from_float(high, two[1]);
+    return reinterpret_cast<const uint32_t&>(two);
+  }
+
+  const FewKeys& p_;
+  const int b_, h_;
+  const Layout<D>& layout_;
+  const uint32_t mine_;
+  uint32_t q_[D / 16][4];
+  float out_[D / 8][4];
+  float factor_[2], most_[2], sum_[2];
+};
+
+/// The CTAs share all rows of all heads evenly; few have more than one head.
+template <typename T, int D>
+__global__ void __launch_bounds__(kThreads, 1) few_keys_kernel(const __grid_constant__ FewKeys p) {
+  extern __shared__ uint4 shared[];
+  const Layout<D> layout(shared_address(shared), padded(p.keys));
+  float* bias = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + (layout.bias - layout.keys));
+  const int units = (p.queries + kRows - 1) / kRows;  // of a head
+  const int64_t all = static_cast<int64_t>(p.batch) * p.heads * units;
+  const int64_t begin = all * blockIdx.x / gridDim.x, end = all * (blockIdx.x + 1) / gridDim.x;
+  for (int64_t unit = begin; unit < end;) {
+    const int bh = static_cast<int>(unit / units), b = bh / p.heads, h = bh % p.heads;
+    const int64_t stop = min(end, static_cast<int64_t>(bh + 1) * units);
+    __syncthreads();  // nobody reads the last head any more
+    fill_keys<T, D>(p, b, h, layout.keys);
+    fill_values<T, D>(p, b, h, layout.values);
+    fill_bias(p, b, bias);
+    __syncthreads();
+    const int first = static_cast<int>(unit % units) * kRows, last = first + static_cast<int>(stop - unit) * kRows;
+    const int mine = first + static_cast<int>(threadIdx.x) / 32 * kRows;
+    Queries<T, D> queries(p, b, h, layout);
+    if (mine < last) queries.prefetch(mine);
+    for (int row = mine; row < last; row += kWarps * kRows) queries.attend(row, row + kWarps * kRows, last, bias);
+    unit = stop;
+  }
+}
+
+template <typename T, int D>
+void launch(const FewKeys& p, Stream stream) {
+  const auto kernel = few_keys_kernel<T, D>;
+  const int bytes = shared_bytes<D>(padded(p.keys));
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) return;
+  int device = 0, processors = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  kernel<<<static_cast<unsigned>(processors), kThreads, bytes, stream>>>(p);
+}
+
+template <typename T>
+void launch_type(const FewKeys& p, Stream stream) {
+  p.head_dim == 64 ? launch<T, 64>(p, stream) : launch<T, 128>(p, stream);
+}
+
+}  // namespace
+
+int most_few_keys(int head_dim) {
+  int device = 0, bytes = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  const auto needed = head_dim == 64 ? shared_bytes<64> : shared_bytes<128>;
+  int keys = 0;
+  while ((head_dim == 64 || head_dim == 128) && needed(keys + kStepKeys) <= bytes) keys += kStepKeys;
+  return keys;
+}
+
+const char* attend_few_keys(const FewKeys& p, Stream stream) {
+  return launched([&] {
+    if (p.q_moments != nullptr) {
+      MomentRows rows = {.view = p.q,
+                         .element = p.element,
+                         .batch = p.batch,
+                         .tokens = p.queries,
+                         .heads = p.heads,
+                         .head_dim = p.head_dim,
+                         .eps = p.eps,
+                         .out = p.q_moments};
+      launch_moments(rows, stream);
+      rows.view = p.k;
+      rows.tokens = p.keys;
+      rows.out = p.k_moments;
+      launch_moments(rows, stream);
+    }
+    p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
+  });
+}
+
+}  // namespace sparsereel::attention::cuda

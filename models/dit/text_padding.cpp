@@ -1,0 +1,33 @@
+// Finds the equal rows at a text's end.
+#include "models/dit/text_padding.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+namespace sparsereel::models {
+namespace {
+
+/// int64 [B] on the CPU: how many rows at the end equal the last one.
+at::Tensor padding_of(const at::Tensor& text) {
+  const at::Tensor alike = text.eq(text.narrow(1, text.size(1) - 1, 1)).all(2);
+  return alike.flip({1}).to(at::kLong).cumprod(1).sum(1).cpu();
+}
+
+}  // namespace
+
+FoldedText fold_padding(const at::Tensor& text) {
+  const int64_t length = text.size(1);
+  const at::Tensor padding = padding_of(text);
+  const int64_t kept = length - padding.min().item<int64_t>() + 1;
+  if (2 * kept > length) return {.rows = text, .bias = {}};
+  const at::Tensor counts = padding.unsqueeze(1), place = at::arange(kept).unsqueeze(0) - (length - counts);
+  const at::Tensor bias = counts.to(at::kFloat)
+                              .log()
+                              .masked_fill(place.lt(0), 0)
+                              .masked_fill(place.gt(0), -std::numeric_limits<float>::infinity());
+  return {.rows = text.narrow(1, 0, kept), .bias = bias.to(text.device())};
+}
+
+}  // namespace sparsereel::models

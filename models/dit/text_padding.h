@@ -1,0 +1,19 @@
+// Padding of a text that cross-attention sees: rows that are all alike give keys that are all alike, so one stands for
+// them all.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace sparsereel::models {
+
+struct FoldedText {
+  at::Tensor rows;  // [B, L', C]
+  at::Tensor bias;  // fp32 [B, L'], added to the scores of their keys; undefined: none
+};
+
+/// text [B, L, C] whose last rows are equal, each batch entry's from its own place on. The first of n such rows is kept
+/// with a bias of log n, which is what n equal keys and values add up to in a softmax; what other entries need beyond
+/// has -inf. Where less than half of the rows would go, all stay. Waits for a GPU.
+FoldedText fold_padding(const at::Tensor& text);
+
+}  // namespace sparsereel::models

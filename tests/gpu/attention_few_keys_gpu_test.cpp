@@ -1,0 +1,84 @@
+// Attention to few keys on a GPU, cross-attention's kernel, against the CPU's fp32 on the same inputs.
+#include <limits>
+
+#include "tests/gpu/attend_on_gpu.h"
+
+namespace sparsereel::attention {
+namespace {
+
+struct FewKeysCase {
+  int64_t batch, queries, keys, heads, head_dim;
+};
+
+class FewKeysOnGpu : public AttendOnGpu {
+ protected:
+  /// RMS norm across heads, as cross-attention has it.
+  static Prologue norms(int64_t channels) {
+    Prologue p;
+    p.norm = Prologue::Norm::rms;
+    p.across_heads = true;
+    p.q_weight = at::rand({channels}) + 0.5;
+    p.k_weight = at::rand({channels}) + 0.5;
+    return p;
+  }
+
+  void expect_near_exact(const Inputs& x, Context context, at::ScalarType dtype) {
+    Context of_gpu = context;
+    if (context.key_bias.defined()) of_gpu.key_bias = context.key_bias.to(at::kCUDA);
+    const Result gpu = on_gpu(x, of_gpu, dtype), cpu = exact(x, context);
+    EXPECT_EQ(gpu.kernel, "cuda, all keys in shared memory");
+    EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, dtype == at::kHalf ? 1e-3 : 8e-3);
+    EXPECT_LT((gpu.out.cpu().to(at::kFloat) - cpu.out).abs().max().item<double>(), dtype == at::kHalf ? 0.01 : 0.08);
+  }
+};
+
+TEST_F(FewKeysOnGpu, EqualsExactAttention) {
+  for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+    for (const FewKeysCase& c :
+         {FewKeysCase{1, 1, 1, 1, 128}, FewKeysCase{2, 17, 64, 3, 64}, FewKeysCase{1, 1000, 65, 2, 128},
+          FewKeysCase{3, 333, 130, 5, 64}, FewKeysCase{1, 5000, 21, 12, 128}, FewKeysCase{2, 200, 257, 4, 128}}) {
+      SCOPED_TRACE(::testing::Message() << c.batch << " x " << c.queries << " to " << c.keys << " keys, " << c.heads
+                                        << " heads of " << c.head_dim << ", " << dtype);
+      expect_near_exact(inputs(c.batch, c.queries, c.keys, c.heads, c.head_dim, dtype), {}, dtype);
+    }
+  }
+}
+
+TEST_F(FewKeysOnGpu, NormalisesAcrossHeads) {
+  for (const auto dtype : {at::kHalf, at::kBFloat16}) {
+    const Inputs x = inputs(2, 700, 100, 12, 128, dtype);
+    expect_near_exact(x, {.prologue = norms(12 * 128)}, dtype);
+  }
+}
+
+TEST_F(FewKeysOnGpu, AddsTheBiasOfEachKey) {
+  const Inputs x = inputs(2, 300, 90, 3, 128);
+  at::Tensor bias = at::randn({2, 90}) * 3;
+  bias[0].narrow(0, 10, 80).fill_(-std::numeric_limits<float>::infinity());
+  bias[1].narrow(0, 0, 70).fill_(-std::numeric_limits<float>::infinity());
+  expect_near_exact(x, {.key_bias = bias}, at::kBFloat16);
+  expect_near_exact(x, {.key_bias = bias, .prologue = norms(3 * 128)}, at::kBFloat16);
+}
+
+TEST_F(FewKeysOnGpu, TakesPartsOfOneProjection) {
+  Inputs x = inputs(2, 500, 80, 4, 64);
+  const at::Tensor q = at::cat({x.q, x.q + 1}, 2).to(at::kCUDA, at::kBFloat16).narrow(2, 0, 4);
+  const at::Tensor kv = at::stack({x.k, x.v}, 2).to(at::kCUDA, at::kBFloat16);
+  const Result gpu = attend(q, kv.select(2, 0), kv.select(2, 1), {}, workspace_);
+  EXPECT_LT(compare(gpu.out, exact(x, {}).out).relative_l1, 8e-3);
+}
+
+TEST_F(FewKeysOnGpu, ManyKeysAndOtherHeadSizesGoToTorch) {
+  for (const FewKeysCase& c : {FewKeysCase{1, 64, 1000, 2, 128}, FewKeysCase{1, 64, 20, 2, 96}}) {
+    const Inputs x = inputs(c.batch, c.queries, c.keys, c.heads, c.head_dim);
+    Context context{.key_bias = at::randn({c.batch, c.keys})};
+    const Result cpu = exact(x, context);
+    context.key_bias = context.key_bias.to(at::kCUDA);
+    const Result gpu = on_gpu(x, context);
+    EXPECT_EQ(gpu.kernel, "torch sdpa");
+    EXPECT_LT(compare(gpu.out, cpu.out).relative_l1, 2e-2);
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
