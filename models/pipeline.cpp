@@ -5,6 +5,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <utility>
@@ -210,8 +211,10 @@ void Pipeline::release_text_encoder() {
 TokenIds Pipeline::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
                              std::vector<std::string>* warnings) const {
   if (folder_.has_random_weights()) {
+    constexpr size_t bytes_a_token = 4;  // as prompts have them
     const at::Tensor ids = random_token_ids(text, length, vocab_size);
-    return {.ids = {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + length}, .token_count = length};
+    return {.ids = {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + length},
+            .token_count = std::min(length, static_cast<int64_t>(text.size() / bytes_a_token) + 1)};
   }
   load_tokenizer();
   TokenIds tokens = tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length);

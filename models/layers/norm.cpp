@@ -25,6 +25,10 @@ bool use_row_kernels(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && x.stride(2) == 1 && x.stride(1) == x.size(2);
 }
 
+at::Tensor to_fp32(const at::Tensor& x) {
+  return x.defined() ? x.to(at::kFloat) : x;
+}
+
 struct Part {
   int64_t first, count;
   const Modulation* modulation;
@@ -95,13 +99,14 @@ at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps
   if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation).values;
 #endif
   if (!use_row_kernels(x)) {
-    at::Tensor out = layer_norm(x, norm, eps);
+    const Norm wide = {to_fp32(norm.weight), to_fp32(norm.bias)};
+    at::Tensor out = layer_norm(x.to(at::kFloat), wide, eps);
     for (const Part& part : parts_of(x, video_tokens, modulation)) {
       out.narrow(1, part.first, part.count)
-          .mul_((part.modulation->scale + 1).unsqueeze(1))
+          .mul_((to_fp32(part.modulation->scale) + 1).unsqueeze(1))
           .add_(part.modulation->shift.unsqueeze(1));
     }
-    return out;
+    return out.to(x.scalar_type());
   }
   at::Tensor out = at::empty(x.sizes(), x.options());
   for (const Part& part : parts_of(x, video_tokens, modulation)) {
@@ -122,7 +127,7 @@ void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, c
 #endif
   const bool fused = use_row_kernels(x) && use_row_kernels(update);
   for (const Part& part : parts_of(x, video_tokens, modulation)) {
-    const at::Tensor gate = part.modulation->gate.contiguous();
+    const at::Tensor gate = to_fp32(part.modulation->gate).contiguous();
     if (!fused) {
       x.narrow(1, part.first, part.count).add_(gate.unsqueeze(1) * update.narrow(1, part.first, part.count));
       continue;

@@ -31,9 +31,8 @@ struct JointModulation {
 /// norm(x) over the last dimension; weight and bias [C] or both undefined. Same dtype and shape, contiguous.
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 
-// All three below are one pass in fp32 on a CPU and for fp16 and bf16 on a GPU, where they round once, at the end
-// (has_norm_kernel() says which tensors); elsewhere they round to x's dtype after each operation, as an unfused model
-// does. Modulation vectors may be fp32 whatever x is.
+// All three below compute in fp32 and round once, at the end: in one pass for fp32 on a CPU and for fp16 and bf16 on a
+// GPU (has_norm_kernel() says which tensors). Modulation vectors may be fp32 whatever x is.
 
 /// norm(x) * (1 + scale) + shift, each part of x [B, N, C] by its own vectors (Peebles and Xie, arXiv 2212.09748,
 /// adaLN). text may be left undefined where video_tokens = N.

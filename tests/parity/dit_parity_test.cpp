@@ -78,7 +78,7 @@ TEST_P(DitParity, Bfloat16MatchesDiffusers) {
 }
 
 // Rounding to three bits of mantissa costs a product 3 to 4%; the residual stream keeps a forward below that: 1.2 to
-// 2.2% here, two to three times what bf16 costs. Some small models are too narrow for 8 bits: they stay as they are.
+// 2.3% here, two to four times what bf16 costs. Some small models are too narrow for 8 bits: they stay as they are.
 TEST_P(DitParity, EightBitWeightsErrByLittle) {
   const at::Tensor exact = tensor("output");
   const double fp8 = relative_l1(run({.fp8 = true}), exact);
@@ -86,8 +86,8 @@ TEST_P(DitParity, EightBitWeightsErrByLittle) {
   const double both = relative_l1(run({.dtype = at::kBFloat16, .fp8 = true}), exact);
   RecordProperty("relative_l1",
                  "fp8 " + std::to_string(fp8) + ", bf16 " + std::to_string(bf16) + ", both " + std::to_string(both));
-  EXPECT_LT(fp8, 0.03);
-  EXPECT_LT(both, std::min(0.03, 4 * bf16));
+  EXPECT_LT(fp8, 0.025);
+  EXPECT_LT(both, 0.025);
 }
 
 // A weight or an input that is not in 8 bits costs 7e-3 and more (case wide), a sum's last bit that tips an activation

@@ -25,6 +25,15 @@ at::Tensor modulated(const at::Tensor& x, const Norm& norm, double eps, const Mo
   return y * (1 + m.scale.unsqueeze(1)) + m.shift.unsqueeze(1);
 }
 
+Norm in_fp32(const Norm& norm) {
+  const auto wide = [](const at::Tensor& x) { return x.defined() ? x.to(at::kFloat) : x; };
+  return {wide(norm.weight), wide(norm.bias)};
+}
+
+Modulation in_fp32(const Modulation& m) {
+  return {m.shift.to(at::kFloat), m.scale.to(at::kFloat), m.gate.to(at::kFloat)};
+}
+
 struct Shape {
   int64_t batch, video, text, channels;
 };
@@ -43,9 +52,12 @@ TEST_P(NormLayer, ModulatesEachPartByItsOwnVectors) {
     const at::Tensor x = at::randn({batch, video + text, channels}, options) + 3;
     const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
     for (const Norm& norm : {Norm{}, Norm{at::randn({channels}, options), at::randn({channels}, options)}}) {
-      const at::Tensor expected = at::cat({modulated(x.narrow(1, 0, video), norm, 1e-5, m.video),
-                                           modulated(x.narrow(1, video, text), norm, 1e-5, m.text)},
-                                          1);
+      const at::Tensor wide = x.to(at::kFloat);  // rounded once, at the end
+      const at::Tensor expected =
+          at::cat({modulated(wide.narrow(1, 0, video), in_fp32(norm), 1e-5, in_fp32(m.video)),
+                   modulated(wide.narrow(1, video, text), in_fp32(norm), 1e-5, in_fp32(m.text))},
+                  1)
+              .to(dtype);
       const at::Tensor actual = layer_norm_modulate(x, norm, 1e-5, video, m);
       EXPECT_EQ(actual.scalar_type(), dtype);
       EXPECT_TRUE(close_to(actual, expected, dtype == at::kFloat ? 2e-6 : 0)) << dtype;
@@ -72,7 +84,7 @@ TEST_P(NormLayer, AddsEachPartThroughItsOwnGate) {
     const at::Tensor gate = at::cat({m.video.gate.unsqueeze(1).expand({batch, video, channels}),
                                      m.text.gate.unsqueeze(1).expand({batch, text, channels})},
                                     1);
-    const at::Tensor expected = x + gate * update;
+    const at::Tensor expected = (x.to(at::kFloat) + gate.to(at::kFloat) * update.to(at::kFloat)).to(dtype);
     add_gated_(x, update, video, m);
     EXPECT_TRUE(close_to(x, expected, dtype == at::kFloat ? 1e-6 : 0)) << dtype;
   }
