@@ -95,14 +95,16 @@ std::map<std::string, at::Tensor> tensors(const models::SafetensorsFile& file, c
   return found;
 }
 
-/// Throws Error where the file is not one that save_checkpoint() wrote.
-std::shared_ptr<const models::DenoisingState> read_state(const models::SafetensorsFile& file) {
+/// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache.
+std::shared_ptr<const models::DenoisingState> read_state(const models::SafetensorsFile& file,
+                                                         const models::CacheRule& cache) {
   models::DenoisingState state;
   state.latents = tensor(file, *file.find(kLatents));
   state.generator = tensor(file, kGenerator, at::kByte, 1);
   state.per_step = statistics(file);
   state.scheduler = tensors(file, kHistory);
   state.cache = tensors(file, kCache);
+  if (cache.on()) models::StepCache(cache).restore(state.cache);
   const std::string remedy = "remove the file: the run then begins at its first step";
   const nlohmann::json run = models::parse_json(file.header().metadata.at("run"), file.path().string(), remedy);
   state.step = run.at("step").get<int64_t>();
@@ -132,7 +134,7 @@ void save_checkpoint(const fs::path& path, const models::DenoisingState& state, 
 }
 
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
-                                                              std::string& other) {
+                                                              const models::CacheRule& cache, std::string& other) {
   if (!fs::exists(path)) return nullptr;
   const std::string ignored = path.string() + " is not used: ";
   try {
@@ -141,7 +143,7 @@ std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& pa
     if (!metadata.contains("identity") || !metadata.contains("run") || file.find(kLatents) == nullptr)
       throw bad_input("it is no denoising checkpoint", "");
     if (metadata.at("identity") != identity) throw bad_input("it belongs to a run with other settings", "");
-    return read_state(file);
+    return read_state(file, cache);
   } catch (const Error& error) {
     other = ignored + error.what();
   } catch (const nlohmann::json::exception& error) {

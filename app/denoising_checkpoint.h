@@ -18,9 +18,10 @@ std::filesystem::path checkpoint_beside(const std::filesystem::path& output);
 void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
                      const std::string& identity);
 
-/// The state where the file exists and belongs to this recipe, else null. `other` says that it belongs to another, or
-/// is none; empty where nothing is wrong.
+/// The state where the file exists, belongs to this recipe and has all that a cache by this rule goes on from, else
+/// null. `other` says why it is not used; empty where nothing is wrong.
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const std::filesystem::path& path,
-                                                              const std::string& identity, std::string& other);
+                                                              const std::string& identity,
+                                                              const models::CacheRule& cache, std::string& other);
 
 }  // namespace sparsereel::app

@@ -123,7 +123,7 @@ void Denoising::take_step() {
   add_up_layers();
   state_.latents = std::move(next);
   ++done_;
-  if (finished()) cache_.reset();  // gigabytes, of no more use
+  if (finished()) forget_steps();  // gigabytes, of no more use
 }
 
 bool Denoising::load_expert() {

@@ -77,6 +77,11 @@ void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& s
   throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
 }
 
+/// Whether its sampler is one of flow matching: they have a shift, and take sigmas.
+bool flows(const GenerateRequest& request, const ModelSpec& spec) {
+  return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
+}
+
 /// Of a sampler that takes them.
 void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
   if (request.sigmas.empty()) return;
@@ -93,19 +98,23 @@ void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
                      "are " + std::to_string(count) + ", and steps are " + std::to_string(*request.num_inference_steps),
                      "leave the steps out");
   settings.sigmas = request.sigmas;
-  settings.num_inference_steps = count;
 }
 
 }  // namespace
 
+int64_t steps_of(const GenerateRequest& request, const ModelSpec& spec) {
+  if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
+  return request.num_inference_steps.value_or(spec.defaults.steps);
+}
+
 GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec) {
   GenerateSettings settings;
-  settings.num_inference_steps = request.num_inference_steps.value_or(spec.defaults.steps);
+  settings.num_inference_steps = steps_of(request, spec);
   settings.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
   settings.guidance_scale_2 = second_scale(request, spec);
   settings.guidance_passes = request.guidance_passes;
   settings.scheduler = sampler_class(request, spec);
-  if (has_flow_shift(find_sampler(spec.samplers, settings.scheduler).kind)) {
+  if (flows(request, spec)) {
     settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
     take_sigmas(request, settings);
   }
@@ -230,14 +239,12 @@ std::string why_idle_second_scale(const ModelSpec& spec) {
 }
 
 std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec) {
-  const bool flows = has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
-  return flows ? "" : "with a scheduler that is not of flow matching";
+  return flows(request, spec) ? "" : "with a scheduler that is not of flow matching";
 }
 
 std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec) {
   if (!request.cache.on()) return "";
-  const int64_t steps = request.sigmas.empty() ? request.num_inference_steps.value_or(spec.defaults.steps)
-                                               : static_cast<int64_t>(request.sigmas.size());
+  const int64_t steps = steps_of(request, spec);
   if (steps == 1) return "with one step, after which there is none to reuse";
   if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
     return "with " + std::to_string(steps) + " steps, of which it computes all";

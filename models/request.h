@@ -18,6 +18,9 @@ constexpr uint64_t kMostPromptBytes = 1 << 20;
 /// Fills in what is unset, as GenerateRequest says. Throws as Pipeline::resolve().
 GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec);
 
+/// How many steps it has: one for each of the sigmas where its sampler takes some, else those asked for or the model's.
+int64_t steps_of(const GenerateRequest& request, const ModelSpec& spec);
+
 /// Of the run's sampler.
 SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec);
 
@@ -51,7 +54,7 @@ std::string why_idle(const attention::Policy& policy, const std::string& given);
 std::string why_idle_without_guidance(double guidance_scale, const std::string& given);
 /// Of a second guidance scale.
 std::string why_idle_second_scale(const ModelSpec& spec);
-/// Of flow_shift.
+/// Of flow_shift and sigmas.
 std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec);
 /// Of a cache.
 std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec);

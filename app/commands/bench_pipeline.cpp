@@ -98,6 +98,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
+  choose_steps(options, pipeline->spec(), plan);
   if (plan.profile) check_profile(*plan.profile, plan.run.model, *pipeline);
   add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
   for (const bench::PipelineContender& contender : plan.contenders)

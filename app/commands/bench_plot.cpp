@@ -87,7 +87,8 @@ std::string settings_of(const json& row, const std::vector<json>& drawn) {
 
 /// "dropped mean, select error", and what settings_of() says.
 std::string method_of(const json& row, const std::vector<json>& drawn) {
-  if (is_full(row)) return "full attention with a cache";
+  if (is_full(row))
+    return text_of(row, "cache").empty() ? "full attention, weights reduced" : "full attention with a cache";
   return "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select") + settings_of(row, drawn);
 }
 

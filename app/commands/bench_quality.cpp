@@ -76,7 +76,7 @@ void write_pictures(const fs::path& folder, const std::vector<bench::Picture>& p
 nlohmann::json settings_report(const QualityPlan& plan, const models::GenerateSettings& resolved,
                                const models::Pipeline& pipeline, bool judged) {
   models::GenerateRequest request = plan.request;
-  request.attention_policy = plan.grid.combinations.front().policy;
+  request.attention_policy = plan.grid.combinations.back().policy;  // the first may be full attention
   nlohmann::json settings = bench::run_settings(plan.run, request, resolved, pipeline);
   settings["prompts"] = plan.prompts.size();
   settings["dense_layers"] = request.attention_policy.dense_layers;
@@ -84,21 +84,9 @@ nlohmann::json settings_report(const QualityPlan& plan, const models::GenerateSe
   return settings;
 }
 
-/// Of full attention with the weights that the rows have, where the reference has others.
-std::optional<std::pair<double, double>> mean_and_lowest_psnr(const bench::QualityRuns& runs) {
-  if (runs.full_with_weights().empty()) return {};
-  double sum = 0, lowest = runs.full_with_weights().front().psnr;
-  for (const Nearness& near : runs.full_with_weights()) {
-    sum += near.psnr;
-    lowest = std::min(lowest, near.psnr);
-  }
-  return std::pair(sum / static_cast<double>(runs.full_with_weights().size()), lowest);
-}
-
 nlohmann::json full_report(const bench::QualityRuns& runs) {
-  nlohmann::json full = {{"step_ms", or_null(runs.full_step_ms())}, {"judge", nullptr}};
-  if (const auto psnr = mean_and_lowest_psnr(runs))
-    full["with_weights"] = {{"psnr", psnr->first}, {"psnr_lowest", psnr->second}};
+  nlohmann::json full = {
+      {"step_ms", or_null(runs.full_step_ms())}, {"in_turns", !runs.reduces_weights()}, {"judge", nullptr}};
   if (runs.full_verdicts()) {
     full["judge"] = runs.full_verdicts()->share();
     full["judge_counts"] = bench::verdict_json(*runs.full_verdicts());
@@ -110,13 +98,13 @@ nlohmann::json full_report(const bench::QualityRuns& runs) {
 std::string full_summary(const bench::QualityRuns& runs) {
   std::string text;
   if (runs.full_step_ms()) text += number_text(*runs.full_step_ms(), 4, Style::people) + " ms a step";
+  if (runs.full_step_ms() && runs.reduces_weights())
+    text += " (timed after the rows, not in turns with them: a clock that drifts changes x full)";
   if (runs.full_verdicts())
     text += (text.empty() ? "" : ", ") + std::string("the judge is right for ") +
             std::to_string(runs.full_verdicts()->right) + " of " + counted(runs.full_verdicts()->prompts, "prompt");
-  if (const auto psnr = mean_and_lowest_psnr(runs))
-    text += (text.empty() ? "" : ", ") + std::string("with these weights PSNR ") +
-            number_text(psnr->first, 3, Style::people) + " dB, lowest " + number_text(psnr->second, 3, Style::people);
-  return text.empty() ? text : "full attention: " + text + "\n";
+  const std::string weights = runs.reduces_weights() ? " without fp8" : "";
+  return text.empty() ? text : "full attention" + weights + ": " + text + "\n";
 }
 
 std::string render(const QualityPlan& plan, const bench::QualityRuns& runs, const nlohmann::json& content) {
@@ -160,7 +148,8 @@ void add_lists(CLI::App& command, bench::QualityLists& lists) {
   group.add("--dense-steps", lists.dense_steps, "comma list: the first steps keep every block", "N,N");
   group.add("--token-order", lists.token_order, "comma list of hilbert, native, time-major, morton, random", "ORDERS");
   group.add("--cache", lists.cache, "comma list (default: as generate); 0 is none", "CACHES");
-  group.add("--modes", lists.modes, "comma list of full, sparse (default sparse)", "MODES");
+  group.add("--modes", lists.modes, "comma list of full, sparse (default sparse; fp8 adds full without a cache)",
+            "MODES");
 }
 
 }  // namespace
@@ -197,8 +186,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const auto pipeline = open_pipeline(plan.run, folder), reference = open_reference(plan.run, folder, pipeline);
   check_profiles(plan, *pipeline);
   const std::vector<bench::Combination>& combinations = plan.grid.combinations;
-  if (std::any_of(combinations.begin(), combinations.end(), [](const auto& each) { return !each.full; }))
-    check_sparse_runs(*pipeline);
+  if (std::ranges::any_of(combinations, [](const auto& each) { return !each.full; })) check_sparse_runs(*pipeline);
   pipeline->check_weights();
   add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
   for (const bench::Combination& combination : combinations)

@@ -139,7 +139,7 @@ void Job::use_checkpoints(Video& video, models::GenerateRequest& request, models
   if (!set_ && video.options.checkpoint_every == 0) return;
   const fs::path path = checkpoint_beside(video.options.run.output);
   std::string other;
-  request.resume = load_checkpoint(path, video.identity, other);
+  request.resume = load_checkpoint(path, video.identity, request.cache, other);
   if (!other.empty() && !set_) warn(video, other);  // a set's row may have changed since
   if (request.resume) video.resumed_at_step = request.resume->step;
   observer.checkpoint_every = video.options.checkpoint_every;

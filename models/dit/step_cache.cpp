@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -21,6 +23,8 @@ at::Tensor share_of(const at::Tensor& y, const at::Tensor& x) {
   const at::Tensor multiple = (size_of(x + y, 2).square() - size_of(x - y, 2).square()) / (4 * yy);
   return multiple.pow(3) * yy / xx;
 }
+
+constexpr const char* kCounts = "counts";  // [2]: computed steps, forwards of each
 
 std::string rest_name(size_t forward) {
   return "rest." + std::to_string(forward);
@@ -45,7 +49,9 @@ void StepCache::decide(const at::Tensor& first) {
     along_ = figures[1].item<double>();
     if (!std::isfinite(along_)) along_ = 0;
   }
-  if (!reuses_) update(first_, first);
+  if (reuses_) return;
+  update(first_, first);
+  ++computed_;
 }
 
 at::Tensor StepCache::recall() {
@@ -64,7 +70,8 @@ void StepCache::update(Memory& memory, const at::Tensor& now) const {
 }
 
 std::map<std::string, at::Tensor> StepCache::state() const {
-  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, at::Tensor> tensors = {
+      {kCounts, at::tensor({computed_, static_cast<int64_t>(rests_.size())}, at::kLong)}};
   const auto add = [&tensors](const std::string& name, const Memory& memory) {
     if (memory.last.defined()) tensors[name] = memory.last;
     if (memory.before.defined()) tensors[name + ".before"] = memory.before;
@@ -75,14 +82,24 @@ std::map<std::string, at::Tensor> StepCache::state() const {
 }
 
 void StepCache::restore(const std::map<std::string, at::Tensor>& state) {
-  *this = StepCache(rule_);
-  const auto find = [&state](const std::string& name) {
+  const auto find = [&](const std::string& name) {
     const auto found = state.find(name);
-    return found == state.end() ? at::Tensor() : found->second;
+    if (found != state.end()) return found->second;
+    throw bad_input("the state of the cache " + models::name(rule_) + " lacks " + name,
+                    "begin at the first step, without this state");
   };
-  first_ = {.last = find("first"), .before = find("first.before")};
-  for (size_t forward = 0; state.contains(rest_name(forward)); ++forward)
-    rests_.push_back({.last = find(rest_name(forward)), .before = find(rest_name(forward) + ".before")});
+  const at::Tensor counts = find(kCounts).to(at::kCPU);
+  StepCache restored(rule_);
+  restored.computed_ = counts[0].item<int64_t>();
+  const auto memory = [&](const std::string& name) {
+    const bool has_before = rule_.kind != CacheKind::first_block && restored.computed_ > 1;
+    return Memory{.last = find(name), .before = has_before ? find(name + ".before") : at::Tensor()};
+  };
+  if (restored.computed_ > 0) restored.first_ = memory("first");
+  const int64_t forwards = counts[1].item<int64_t>();
+  for (size_t forward = 0; std::cmp_less(forward, forwards); ++forward)
+    restored.rests_.push_back(memory(rest_name(forward)));
+  *this = std::move(restored);
 }
 
 }  // namespace sparsereel::models

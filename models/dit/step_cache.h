@@ -35,8 +35,10 @@ class StepCache {
   /// What they added, where they ran.
   void remember(const at::Tensor& rest);
 
-  /// By name; empty before the first step.
+  /// By name.
   std::map<std::string, at::Tensor> state() const;
+  /// Throws Error naming a tensor that is missing, as where another version wrote the state: steps reused without it
+  /// would be others.
   void restore(const std::map<std::string, at::Tensor>& state);
 
  private:
@@ -47,6 +49,7 @@ class StepCache {
   void update(Memory& memory, const at::Tensor& now) const;
 
   CacheRule rule_;
+  int64_t computed_ = 0;       // steps
   size_t forward_ = 0;         // of the step
   bool reuses_ = false;        // the step
   std::optional<bool> known_;  // of reuses_, before the first block has run

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""python tests/bench/diffusers_report.py REPORT.json -o RIVAL.json [--modes eager,compiled] [--device cuda] [--save DIR]
+"""python tests/bench/diffusers_report.py REPORT.json -o RIVAL.json [--modes eager,compiled] [--device cuda] [--video FILE | --save DIR]
 diffusers on the configuration of a `bench pipeline --report`: same architecture, size, dtype and guidance, random weights; text encoder, denoising steps with their
-split, VAE decode. RIVAL.json is what `bench pipeline --against` and `bench plot` read. --save writes the models as a checkpoint folder (with the test tokenizer) in
-place of measuring. Needs torch, diffusers, transformers."""
+split, VAE decode. RIVAL.json is what `bench pipeline --against` and `bench plot` read. In place of measuring --video makes a whole video, for whoever times the
+process, and --save writes the models as a checkpoint folder (with the test tokenizer). Needs torch, diffusers, transformers."""
 import argparse
 import gc
 import importlib.metadata
@@ -30,7 +30,9 @@ def parse():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--no-decode", action="store_true")
-    parser.add_argument("--save", type=pathlib.Path, help="write a checkpoint folder and stop")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--video", type=pathlib.Path, help="write a video of as many steps as the report's, as RGB bytes, and stop")
+    instead.add_argument("--save", type=pathlib.Path, help="write a checkpoint folder and stop")
     return parser.parse_args()
 
 
@@ -206,6 +208,21 @@ class Bench:
     def decode_latents(self):
         return self.latents().permute(0, 2, 1, 3, 4)
 
+    def pipeline(self):
+        return diffusers.CogVideoXPipeline(tokenizer=None, text_encoder=None, vae=self.vae(), transformer=self.transformer(), scheduler=self.scheduler())
+
+    def video(self, path):
+        """By diffusers' own pipeline: what a step is, how passes of guidance run and how frames are made is its choice."""
+        ids = torch.randint(self.architecture["text_encoder"]["vocab_size"], (2, self.settings["text_tokens"]), device=self.device)
+        prompt, negative = self.text_encoder()(ids)[0].split(1)
+        self.free()
+        size = {"width": self.settings["width"], "height": self.settings["height"], "num_frames": self.settings["frames"]}
+        pipeline = self.pipeline()
+        pipeline.set_progress_bar_config(disable=True)
+        frames = pipeline(prompt_embeds=prompt, negative_prompt_embeds=negative, guidance_scale=self.settings["cfg_scale"],
+                          num_inference_steps=self.settings["video_steps"], output_type="np", **size).frames[0]
+        path.write_bytes((frames * 255).round().astype("uint8").tobytes())
+
     tokenizer_folder = "pipeline/tokenizer"
     index = {"_class_name": "CogVideoXPipeline", "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
              "transformer": ["diffusers", "CogVideoXTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLCogVideoX"]}
@@ -266,6 +283,12 @@ class WanBench(Bench):
     def decode_latents(self):
         return self.latents().to(self.dtype)
 
+    def pipeline(self):
+        boundary = self.architecture.get("boundary_ratio")
+        return diffusers.WanPipeline(tokenizer=None, text_encoder=None, vae=self.vae(), transformer=self.transformer(), scheduler=self.scheduler(),
+                                     transformer_2=None if boundary is None else self.transformer(), boundary_ratio=boundary,
+                                     expand_timesteps=self.architecture.get("expand_timesteps", False))
+
     def save(self, folder):
         """Of two experts the second is the first one's files: a disk holds one of them where it would not hold both."""
         boundary = self.architecture.get("boundary_ratio")
@@ -282,8 +305,10 @@ def main():
     options = parse()
     architecture = json.loads(options.report.read_text())["architecture"]
     bench = (WanBench if "z_dim" in architecture["vae"] else Bench)(options)
-    if bench.options.save:
-        return bench.save(bench.options.save)
+    if options.save:
+        return bench.save(options.save)
+    if options.video:
+        return bench.video(options.video)
     bench.measure_text()
     for mode in bench.options.modes.split(","):
         bench.measure_steps(mode)

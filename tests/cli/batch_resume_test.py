@@ -182,6 +182,20 @@ class Checkpoints(BatchTest):
             self.succeed(result)
             self.assertEqual(result.stderr.count('the denoising is not kept while it runs'), 1, result.stderr)
 
+    def test_checkpoint_without_what_its_cache_needs_is_not_used(self):
+        """As one by a build whose forecasts kept a change."""
+        options = ['--steps', '300', '--threads', '1', '--cache', 'forecast:0.01']
+        self.succeed(self.generate(*options, '-o', 'whole.mp4'))
+        self.run_to_step(10, '--checkpoint-every', '5', *options)
+        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
+        data = checkpoint.read_bytes()
+        self.assertEqual(data.count(b'"cache.first.before"'), 1)
+        checkpoint.write_bytes(data.replace(b'"cache.first.before"', b'"cache.first.change"'))
+        result = self.succeed(self.generate(*options, '--checkpoint-every', '5', '-o', 'clip.mp4', '--report', 'r.json'))
+        self.assertIn(f'{checkpoint.name} is not used: the state of the cache forecast:0.01 lacks first.before', result.stderr)
+        self.assertNotIn('resumed_at_step', (self.folder / 'r.json').read_text())
+        self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
+
     def test_damaged_checkpoint_is_not_used(self):
         (self.folder / 'clip.mp4.checkpoint.safetensors').write_bytes(b'\x08\0\0\0\0\0\0\0{"a": 1}')
         result = self.succeed(self.generate('--checkpoint-every', '2', '-o', 'clip.mp4'))

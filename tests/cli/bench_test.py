@@ -1,5 +1,6 @@
 """`bench attention` and `bench pipeline` on a CPU: every mode, every format, bad arguments, Ctrl-C."""
 import csv
+import importlib.util
 import io
 import json
 import math
@@ -7,6 +8,8 @@ import os
 import random
 import signal
 import struct
+import subprocess
+import sys
 import unittest
 
 from support import MODEL, ROOT, CommandLineTest, limited
@@ -358,6 +361,12 @@ class BenchPipeline(CommandLineTest):
         for arguments, steps in (([], 4), (['--steps', 2], 2), (['--steps', 5], 5), (['--cache', 'steps:2'], 5)):
             settings = self.report(*flow, *arguments)['settings']
             self.assertEqual((settings['steps'], settings['video_steps']), (steps, 5), arguments)
+        for steps in ([], ['--steps', 5]):  # of a sampler that takes none
+            report = self.report('-m', MODEL, *flow[2:10], '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet', '--cache', '0,steps:5', *steps)
+            self.assertEqual(report['settings']['video_steps'], 50)
+            self.assertEqual(report['settings']['steps'], 5 if steps else 50)
+            flow_alone = 'a.yaml:1:9: sigmas 1,0.9,0.5,0.25,0.1 has no effect with a scheduler that is not of flow matching'
+            self.assertEqual(report['warnings'], [flow_alone] + ['--cache steps:5 has no effect with 5 steps, of which it computes all'] * len(steps[:1]))
         (self.folder / 'a.yaml').write_text('sigmas: 0.5,1\n')
         self.fail_with(self.bench(*flow, '--steps', 2), 2, 'a.yaml:1:9: sigmas', 'do not fall')
 
@@ -398,6 +407,16 @@ class BenchPipeline(CommandLineTest):
         self.fail_with(self.run_program('bench', 'plot', 'none.json'), 2, 'none.json', 'bench pipeline')
         self.fail_with(self.run_program('bench', 'plot', 'r.json', '-o', 'r.jpg'), 2, 'r.jpg')
         self.assertEqual(self.names(), ['r.json'])
+
+
+@unittest.skipUnless(importlib.util.find_spec('diffusers'), 'needs a python with diffusers')
+class Diffusers(CommandLineTest):
+    def test_it_makes_a_whole_video_of_a_report(self):
+        self.succeed(self.run_program('bench', 'pipeline', '--device', 'cpu', '-m', MODEL, '--modes', 'full', '--steps', 1, '--no-decode', '--quiet', '--report', 'r.json'))
+        settings = json.loads((self.folder / 'r.json').read_text())['settings']
+        script = ROOT / 'tests' / 'bench' / 'diffusers_report.py'
+        subprocess.run([sys.executable, script, 'r.json', '--device', 'cpu', '--video', 'video.rgb'], cwd=self.folder, check=True, capture_output=True)
+        self.assertEqual((self.folder / 'video.rgb').stat().st_size, settings['frames'] * settings['height'] * settings['width'] * 3)
 
 
 if __name__ == '__main__':

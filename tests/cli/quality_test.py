@@ -30,15 +30,25 @@ class BenchQuality(CommandLineTest):
 
     def test_weights_in_eight_bits_are_compared_with_those_of_the_run(self):
         exact, reduced = ([*SMALL, *METHOD, '--topk', '1', '--no-rel-l1', '--timed-steps', 0, *weights] for weights in ([], ['--weights', 'fp8']))
-        self.assertNotIn('with_weights', self.report(*exact)['full'])
+        self.assertEqual([row['mode'] for row in self.report(*exact)['rows']], ['sparse'])
         report = self.report(*reduced)
-        figures = report['full']['with_weights']
-        self.assertTrue(15 < figures['psnr_lowest'] <= figures['psnr'] < 60, figures)
-        self.assertAlmostEqual(report['rows'][0]['psnr'], figures['psnr'], delta=0.1)  # every block is kept
+        self.assertEqual([row['mode'] for row in report['rows']], ['full', 'sparse'])
+        full, sparse = report['rows']
+        self.assertTrue(15 < full['psnr_lowest'] <= full['psnr'] < 60, full)
+        self.assertAlmostEqual(sparse['psnr'], full['psnr'], delta=0.1)  # every block is kept
         self.assertEqual(report['settings']['weights'], 'fp8')
-        text = self.succeed(self.bench(*reduced)).stdout
-        self.assertIn('with these weights PSNR', text)
-        self.assertIn('weights in fp8', text)
+        self.assertEqual(self.report(*SMALL, '--modes', 'full', '--no-rel-l1', '--timed-steps', 0, '--weights', 'fp8')['rows'], [full])
+
+    def test_full_attention_by_other_weights_says_that_it_took_no_turns(self):
+        arguments = [*SMALL, '--limit', 1, '--modes', 'full,sparse', '--no-rel-l1']
+        for weights, turns in (([], True), (['--weights', 'fp8'], False)):
+            self.assertEqual(self.report(*arguments, *weights)['full']['in_turns'], turns)
+            out = self.succeed(self.bench(*arguments, *weights, '--plot', 'a.png')).stdout
+            self.assertEqual('weights in fp8' in out and 'full attention without fp8: ' in out, not turns, out)
+            self.assertEqual('timed after the rows, not in turns' in out, not turns, out)
+            self.assertIn('x full', out)
+        self.succeed(self.bench(*arguments, '--weights', 'fp8', '--report', 'r.json'))
+        self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'b.png')).stdout, 'b.png: 2 curves\n')
 
     def test_settings_name_what_else_the_weights_are(self):
         style = ROOT / 'tests' / 'parity' / 'data' / 'lora' / 'plain.safetensors'
@@ -123,7 +133,7 @@ class BenchQuality(CommandLineTest):
         rows = self.report(*arguments, '--modes', 'full', '--config', 'a.yaml', '--no-rel-l1', '--timed-steps', 0)['rows']
         self.assertEqual([(row['mode'], row['cache']) for row in rows], [('full', 'steps:4')])
         never = self.bench(*arguments, '--modes', 'full')
-        self.fail_with(never, 2, '--modes full', '--cache')
+        self.fail_with(never, 2, '--modes full', '--cache', '--weights fp8')
         nothing = self.report(*arguments, '--modes', 'full', '--cache', 'steps:6', '--no-rel-l1', '--timed-steps', 0)
         self.assertEqual(nothing['warnings'], ['--cache steps:6 has no effect with 6 steps, of which it computes all'])
 

@@ -100,6 +100,15 @@ class Quickstart(unittest.TestCase):
         self.run_quickstart('--gpu')
         self.assertEqual(self.configured(), [])
 
+    def test_the_proof_in_a_bare_debian_refuses_a_part_that_it_does_not_have(self):
+        folder = self.folder / 'debian'
+        self.script(self.folder / 'bin' / 'debootstrap', 'exit 1')
+        for arguments in ([], [folder, 'test'], [folder, '']):
+            result = subprocess.run([ROOT / 'tests' / 'fresh-debian', *arguments], capture_output=True, text=True, env=self.environment)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn('usage: tests/fresh-debian DIR [quickstart|tests|all|gpu]', result.stderr)
+        self.assertFalse(folder.exists())
+
 
 class JoinedSources(unittest.TestCase):
     def groups(self, count, **texts):

@@ -18,7 +18,6 @@ namespace {
 
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr double kTolerance = 1e-4;
@@ -116,7 +115,7 @@ TEST_P(StepCacheParity, AThresholdOfZeroIsNoCache) {
   request_.cache.threshold = 1e-30;  // a cache that never finds a step near enough
   const auto never = start();
   never->step();
-  EXPECT_THAT(never->state().cache, Not(IsEmpty()));
+  EXPECT_TRUE(never->state().cache.contains("first"));
   EXPECT_TRUE(finish(*never).equal(expected));
 }
 

@@ -6,6 +6,7 @@
 #include "app/commands/bench/lists.h"
 #include "app/nearest.h"
 #include "hilbert/error.h"
+#include "models/request.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -79,17 +80,6 @@ void give_caches(const Settings& settings, const PipelineOptions& options, std::
   contenders = std::move(given);
 }
 
-/// As many steps are timed as were asked for; a cache takes those of a video, where a few do not tell how many it
-/// reuses.
-void choose_steps(const PipelineOptions& options, PipelinePlan& plan) {
-  models::GenerateRequest& request = plan.request;
-  plan.video_steps = request.num_inference_steps.value_or(plan.video_steps);
-  if (!request.sigmas.empty()) plan.video_steps = static_cast<int64_t>(request.sigmas.size());
-  const bool cached = std::ranges::any_of(plan.contenders, [](const auto& each) { return each.cache.on(); });
-  request.num_inference_steps = options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
-  if (request.num_inference_steps != plan.video_steps) request.sigmas.clear();
-}
-
 }  // namespace
 
 models::GenerateRequest PipelinePlan::request_of(const PipelineContender& contender) const {
@@ -117,12 +107,19 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   add_contenders(settings, options, plan, idle);
   give_caches(settings, options, plan.contenders);
   for (std::string& warning : idle_warnings(settings, idle)) plan.warnings.push_back(std::move(warning));
-  choose_steps(options, plan);
   plan.warmup = options.warmup;
   plan.repetitions = options.repetitions;
   plan.decode = plan.request.decode = !options.no_decode;
   plan.format = parse_format(options.format, options.output);
   return plan;
+}
+
+void choose_steps(const PipelineOptions& options, const models::ModelSpec& spec, PipelinePlan& plan) {
+  models::GenerateRequest& request = plan.request;
+  plan.video_steps = models::steps_of(request, spec);
+  const bool cached = std::ranges::any_of(plan.contenders, [](const auto& each) { return each.cache.on(); });
+  request.num_inference_steps = options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
+  if (request.num_inference_steps != plan.video_steps) request.sigmas.clear();
 }
 
 }  // namespace sparsereel::app::bench

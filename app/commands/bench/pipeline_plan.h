@@ -42,7 +42,7 @@ struct PipelinePlan {
   std::vector<std::string> left_out;  // of the lists of selections, a sentence each
   std::vector<std::string> warnings;  // of options without effect
   std::string heat_map;               // empty: none
-  int64_t video_steps = 50;           // of a whole video, which is extrapolated to
+  int64_t video_steps = 0;            // of a whole video, which is extrapolated to; 0 until choose_steps()
   std::optional<int64_t> warmup, repetitions;
   bool decode = true;
   Format format = Format::markdown;
@@ -50,8 +50,11 @@ struct PipelinePlan {
   models::GenerateRequest request_of(const PipelineContender& contender) const;
 };
 
-/// With a cache a run has all steps of a video, unless --steps says how many. Throws Error naming the option that is
-/// out of range.
+/// But for how many steps there are, which the model has a say in. Throws Error naming the option that is out of range.
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options);
+
+/// As many are timed as --steps says, or a few; with a cache all of a video, where a few do not tell how many it
+/// reuses.
+void choose_steps(const PipelineOptions& options, const models::ModelSpec& spec, PipelinePlan& plan);
 
 }  // namespace sparsereel::app::bench

@@ -61,7 +61,7 @@ SelectionCells Combination::selection() const {
 
 std::string Combination::name() const {
   const std::string reuse = cache.on() ? ", cache " + models::name(cache) : "";
-  if (full) return "full" + reuse;
+  if (full) return cache.on() ? "full" + reuse : "full, weights reduced";
   const SelectionCells cells = selection();
   std::string text = profile.empty() ? words_of(cells) : std::filesystem::path(profile).stem().string();
   text += ", " + cells.dropped + ", " + cells.select;
@@ -73,7 +73,7 @@ std::string Combination::name() const {
 }
 
 QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::TokenOrder base_order,
-                   const std::vector<ProfilePolicy>& profiles) {
+                   const std::vector<ProfilePolicy>& profiles, bool weights_are_reduced) {
   const std::vector<std::string> modes = parse_words("--modes", lists.modes, {"full", "sparse"});
   const auto caches = parse_list<models::CacheRule>(lists.cache.value_or("0"), models::parse_cache_rule);
   QualityGrid grid;
@@ -83,9 +83,11 @@ QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::Token
     for (const std::string& option : lists.selection.given())
       grid.warnings.push_back(option + " has no effect with --modes " + lists.modes);
   }
+  const Combination full = {.order = base_order, .full = true};
   std::vector<Combination> methods = std::move(grid.combinations);
-  if (is_choice("full", modes)) methods.insert(methods.begin(), Combination{.order = base_order, .full = true});
+  if (is_choice("full", modes)) methods.insert(methods.begin(), full);
   grid.combinations.clear();
+  if (weights_are_reduced) grid.combinations.push_back(full);
   for (Combination& method : methods) {
     for (const models::CacheRule& cache : caches) {
       method.cache = cache;
@@ -94,7 +96,7 @@ QualityGrid expand(const QualityLists& lists, const Policy& base, hilbert::Token
   }
   if (grid.combinations.empty())
     throw bad_input("--modes " + lists.modes + ": full attention without a cache is what all are compared with",
-                    "give a cache, as with --cache 0.1,0.2");
+                    "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
   return grid;
 }
 

@@ -28,7 +28,7 @@ struct Combination {
   attention::Policy policy{};
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
   std::string profile{};  // the file that the policy comes from; empty: none
-  bool full = false;      // attention, whatever the policy says
+  bool full = false;      // attention, whatever the policy says; without a cache it is for the weights alone
   models::CacheRule cache{};
 
   bool has_means() const { return !full && policy.dropped == attention::Dropped::mean; }
@@ -54,9 +54,10 @@ constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has 
 
 /// Full attention, the policies of combine() and those of the profiles, each with every cache; the policies in each
 /// token order and with each number of dense steps. A profile has a selection of its own: it meets none of the other
-/// lists. Full attention without a cache is what all are compared with, and no row. Throws Error naming the option that
-/// is out of range, and where nothing is left.
+/// lists. Full attention without a cache is what all are compared with, and no row, unless their weights are reduced:
+/// then it is the first one, whatever the modes, and tells what the weights alone cost. Throws Error naming the option
+/// that is out of range, and where nothing is left.
 QualityGrid expand(const QualityLists& lists, const attention::Policy& base, hilbert::TokenOrder base_order,
-                   const std::vector<ProfilePolicy>& profiles);
+                   const std::vector<ProfilePolicy>& profiles, bool weights_are_reduced = false);
 
 }  // namespace sparsereel::app::bench

@@ -24,9 +24,8 @@ std::vector<std::string> read_first_prompts(const QualityOptions& options) {
 std::vector<std::string> warnings_of(const Settings& settings, const QualityOptions& options, const QualityPlan& plan,
                                      std::vector<IdleCause> idle) {
   std::vector<std::string> warnings = plan.grid.warnings;
-  const auto is_profile = [](const Combination& combination) { return !combination.profile.empty(); };
-  const std::vector<Combination>& combinations = plan.grid.combinations;
-  if (std::all_of(combinations.begin(), combinations.end(), is_profile))
+  const auto is_untuned = [](const Combination& each) { return !each.full && each.profile.empty(); };
+  if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, is_untuned))
     idle.push_back({Idle::profile, "profile", kBesideProfilesAlone});
   for (std::string& warning : idle_warnings(settings, idle)) warnings.push_back(std::move(warning));
   if (!options.plot.empty() && plan.plot.empty())
@@ -74,7 +73,8 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   QualityLists lists = options.lists;
   lists.selection.usual_topk = !settings.has("topk");
   if (!lists.cache) lists.cache = settings.text("cache");
-  plan.grid = expand(lists, untuned, plan.request.token_order, profiles);
+  const bool weights_are_reduced = plan.run.weights != "auto" || plan.run.text_weights != "auto";
+  plan.grid = expand(lists, untuned, plan.request.token_order, profiles, weights_are_reduced);
   plan.timed_steps = options.timed_steps;
   plan.check = !options.no_rel_l1;
   plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : std::filesystem::path(options.judge);

@@ -84,8 +84,7 @@ std::unique_ptr<models::Denoising> QualityRuns::start(const Side& side, const mo
 
 std::unique_ptr<models::Denoising> QualityRuns::run(const Side& side, const models::GenerateRequest& request,
                                                     size_t prompt) {
-  const size_t each = entries_.size() + (reduces_weights() ? 2 : 1);
-  const auto videos = static_cast<int64_t>(plan_.prompts.size() * each);
+  const auto videos = static_cast<int64_t>(plan_.prompts.size() * (entries_.size() + 1));
   const int64_t before = videos_++ * settings_.num_inference_steps;
   auto denoising = start(side, request, prompt);
   while (!denoising->finished()) {
@@ -108,10 +107,9 @@ void QualityRuns::run(Entry& entry, size_t prompt) {
 void QualityRuns::denoise() {
   begin("denoise", reference_);
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
-    reference_.full.push_back(on_host(run(reference_, plan_.request_of(prompt), prompt)->latents()));
+    full_.push_back(on_host(run(reference_, plan_.request_of(prompt), prompt)->latents()));
   if (reduces_weights()) begin("denoise", side_);
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    if (reduces_weights()) side_.full.push_back(on_host(run(side_, plan_.request_of(prompt), prompt)->latents()));
     for (Entry& entry : entries_) {
       const std::string failure = entry.failed ? "" : failure_of([&] { run(entry, prompt); });
       if (failure.empty()) continue;
@@ -221,17 +219,12 @@ void QualityRuns::compare() {
   if (judge_ != nullptr) full_verdicts_.emplace();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
-    const at::Tensor reference = decode(reference_.full[prompt], "full", prompt);
-    const auto nearness_of = [&](const at::Tensor& frames) {
-      return nearness(frames, reference, side_.pipeline.device());
-    };
-    if (reduces_weights())
-      full_with_weights_.push_back(nearness_of(decode(side_.full[prompt], "full, weights reduced", prompt)));
+    const at::Tensor reference = decode(full_[prompt], "full", prompt);
     if (const auto verdict = judge(reference, prompt)) full_verdicts_->add(*verdict);
     for (Entry& entry : entries_) {
       if (entry.failed) continue;
       const at::Tensor frames = decode(entry.latents[prompt], entry.row.combination.name(), prompt);
-      const Nearness near = nearness_of(frames);
+      const Nearness near = nearness(frames, reference, side_.pipeline.device());
       PromptFigures& figures = entry.row.prompts[prompt];
       figures.psnr = near.psnr;
       figures.ssim = near.ssim;

@@ -43,8 +43,8 @@ class QualityRuns {
   /// Of full attention's videos.
   const std::optional<VerdictCount>& full_verdicts() const { return full_verdicts_; }
   const std::optional<double>& full_step_ms() const { return full_step_ms_; }
-  /// Of full attention with reduced weights, a prompt each; empty where the reference has the same weights.
-  const std::vector<Nearness>& full_with_weights() const { return full_with_weights_; }
+  /// Whether the reference has other weights: its steps take no turns with the rows'.
+  bool reduces_weights() const { return &side_.pipeline != &reference_.pipeline; }
   const std::vector<Picture>& pictures() const { return pictures_; }
 
  private:
@@ -55,17 +55,15 @@ class QualityRuns {
     bool failed = false;
   };
   struct Turns;
-  /// A pipeline, and what it made of the prompts.
+  /// A pipeline, and what its text encoder made of the prompts.
   struct Side {
     models::Pipeline& pipeline;
     std::vector<at::Tensor> texts = {};  // CPU, one a prompt
-    std::vector<at::Tensor> full = {};   // latents by full attention, one a prompt
   };
 
   void begin(const std::string& stage, const Side& side);
   std::unique_ptr<models::Denoising> start(const Side& side, const models::GenerateRequest& request, size_t prompt);
   std::unique_ptr<models::Denoising> run(const Side& side, const models::GenerateRequest& request, size_t prompt);
-  bool reduces_weights() const { return &side_.pipeline != &reference_.pipeline; }
   void run(Entry& entry, size_t prompt);
   int64_t rounds_to_time() const;
   double time_step(const Side& side, Turns& turns);
@@ -78,9 +76,9 @@ class QualityRuns {
   Side side_, reference_;  // the same pipeline, or two
   RunProgress& progress_;
   const Judge* judge_;
-  int64_t videos_ = 0;          // begun
-  std::vector<Entry> entries_;  // one a combination
-  std::vector<Nearness> full_with_weights_;
+  int64_t videos_ = 0;            // begun
+  std::vector<Entry> entries_;    // one a combination
+  std::vector<at::Tensor> full_;  // the reference's latents, one a prompt
   std::optional<VerdictCount> full_verdicts_;
   std::optional<double> full_step_ms_;
   std::vector<Picture> pictures_;

@@ -75,6 +75,18 @@ TEST(QualityGrid, CachesComeWithFullAttentionAndWithEveryPolicy) {
   EXPECT_TRUE(throws_error([&] { grid("sparse", "0.1,x"); }, {"x: a finite number"}));
 }
 
+TEST(QualityGrid, ReducedWeightsAreComparedByFullAttentionWhateverTheModes) {
+  const auto grid = [](const std::string& modes, const std::string& cache) {
+    return names(expand({.selection = {.topk = "0.5"}, .modes = modes, .cache = cache},
+                        base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {}, /*weights_are_reduced=*/true));
+  };
+  EXPECT_THAT(grid("full", "0"), ElementsAre("full, weights reduced"));
+  EXPECT_THAT(grid("full", "0,0.1"), ElementsAre("full, weights reduced", "full, cache first-block:0.1"));
+  EXPECT_THAT(grid("full,sparse", "0"), ElementsAre("full, weights reduced", "topk 0.5, none, mass, hilbert"));
+  EXPECT_THAT(grid("sparse", "0.1"),
+              ElementsAre("full, weights reduced", "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
+}
+
 TEST(QualityGrid, AnItemGivenTwiceCountsOnce) {
   EXPECT_THAT(expanded({.topk = "0.5, 0.5,0.50"}).combinations, SizeIs(1));
 }

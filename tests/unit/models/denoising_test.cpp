@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
 namespace {
@@ -287,9 +288,17 @@ TEST_P(Cached, TellsWhichStepsAreReused) {
 TEST_P(Cached, IsPartOfTheStateUntilTheLastStepIsDone) {
   const auto sound = begin(Fault::none, -1);
   sound->step();
-  EXPECT_FALSE(sound->state().cache.empty());
+  EXPECT_TRUE(sound->state().cache.contains("first"));
   finish(*sound);
-  EXPECT_TRUE(sound->state().cache.empty());
+  EXPECT_FALSE(sound->state().cache.contains("first"));
+}
+
+TEST_P(Cached, AStateWithoutWhatTheCacheNeedsIsRefused) {
+  const auto sound = begin(Fault::none, -1);
+  sound->step();
+  DenoisingState state = sound->state();
+  state.cache.erase("rest.0");
+  EXPECT_TRUE(test::throws_error([&] { begin(Fault::none, -1)->resume(state); }, {"first-block:0.5 lacks rest.0"}));
 }
 
 TEST_P(Cached, AReusedStepIsRedoneAndForgottenEvenWithFullAttention) {

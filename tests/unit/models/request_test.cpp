@@ -55,6 +55,10 @@ TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
   request.scheduler = "b";  // has none
   EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
   EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
+  request.cache = {.kind = CacheKind::steps, .steps = 3};
+  EXPECT_EQ(why_idle_cache(request, spec), "");
+  request.scheduler = "a";
+  EXPECT_THAT(why_idle_cache(request, spec), ::testing::HasSubstr("with 3 steps"));
 }
 
 TEST(Request, NoiseLevelsFall) {

@@ -16,6 +16,7 @@
 #include "hilbert/error.h"
 #include "models/dit/denoiser.h"
 #include "tests/support/golden.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/toy/toy_dit.h"
 
 namespace sparsereel::models {
@@ -90,14 +91,15 @@ class Rule : public ::testing::TestWithParam<at::ScalarType> {
     return at::tensor({first, second}).to(GetParam()).view({2, 1, 1});
   }
   /// Whether a step of one forward whose first block adds this is reused.
-  bool reuses(const at::Tensor& first, const at::Tensor& rest = {}) {
-    cache_.begin_step();
-    cache_.decide(first);
-    if (!cache_.reuses())
-      cache_.remember(rest.defined() ? rest : first);
+  bool reuses(const at::Tensor& first, const at::Tensor& rest = {}) { return reuses(first, rest, cache_); }
+  static bool reuses(const at::Tensor& first, const at::Tensor& rest, StepCache& cache) {
+    cache.begin_step();
+    cache.decide(first);
+    if (!cache.reuses())
+      cache.remember(rest.defined() ? rest : first);
     else
-      cache_.recall();
-    return cache_.reuses();
+      cache.recall();
+    return cache.reuses();
   }
 
   StepCache cache_{{.threshold = 0.25}};
@@ -162,7 +164,6 @@ TEST_P(Rule, SumsOfFp16DoNotOverflow) {
 TEST_P(Rule, GoesOnFromItsState) {
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
     cache_ = StepCache({.kind = kind, .threshold = 0.25});
-    EXPECT_TRUE(cache_.state().empty());
     EXPECT_FALSE(reuses(of(2, -1), of(4, 4)));
     EXPECT_FALSE(reuses(of(3, -1), of(5, 6)));
     StepCache other({.kind = kind, .threshold = 0.25});
@@ -173,10 +174,26 @@ TEST_P(Rule, GoesOnFromItsState) {
       ASSERT_TRUE(each->reuses());
     }
     EXPECT_TRUE(other.recall().equal(cache_.recall()));
-    other.restore({});
-    other.begin_step();
-    other.decide(of(3, -1));
-    EXPECT_FALSE(other.reuses());
+    other.restore(StepCache({.kind = kind, .threshold = 0.25}).state());
+    EXPECT_FALSE(reuses(of(3, -1), {}, other));
+  }
+}
+
+TEST_P(Rule, RefusesAStateThatLacksATensor) {
+  for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
+    for (const int computed : {0, 1, 2}) {
+      StepCache cache({.kind = kind, .threshold = 0.25});
+      for (int step = 0; step < computed; ++step) EXPECT_FALSE(reuses(of(step + 1, -1), {}, cache));
+      const std::map<std::string, at::Tensor> whole = cache.state();
+      EXPECT_EQ(whole.size(), computed == 0 ? 1U : computed == 2 && kind == CacheKind::forecast ? 5U : 3U);
+      for (const auto& entry : whole) {
+        std::map<std::string, at::Tensor> state = whole;
+        state.erase(entry.first);
+        EXPECT_TRUE(test::throws_error([&] { cache.restore(state); },
+                                       {name({.kind = kind, .threshold = 0.25}), "lacks " + entry.first}));
+      }
+      EXPECT_EQ(cache.state().size(), whole.size());
+    }
   }
 }
 
@@ -248,7 +265,7 @@ TEST_P(Rule, AComputedStepReplacesTensorsAndMakesNoNewOnes) {
     const std::map<std::string, at::Tensor> state = cache_.state();
     EXPECT_TRUE(state.at("first").is_same(firsts[2]));
     EXPECT_TRUE(state.at("rest.0").is_same(rests[2]));
-    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 2U : 4U);
+    ASSERT_EQ(state.size(), kind == CacheKind::first_block ? 3U : 5U);  // and counts
     if (kind == CacheKind::first_block) continue;
     EXPECT_TRUE(state.at("first.before").is_same(firsts[1]));
     EXPECT_TRUE(state.at("rest.0.before").is_same(rests[1]));
