@@ -1,6 +1,7 @@
 // bench_fp8 MODEL REPETITIONS: the linear layers of one block of a model at its own size in bf16 and in 8 bits, random
 // weights and activations, on a GPU: the products alone, what makes 8 bits of activations, and all of a block but
-// attention, in turns. MODEL `sums` in place of that: how much fast accumulation loses.
+// attention, in turns; and attention to texts that are long and short. MODEL `sums` in place of that: how much fast
+// accumulation loses.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -9,6 +10,7 @@
 #include <map>
 
 #include "app/measure/timing.h"
+#include "attention/attention.h"
 #include "models/device.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
@@ -24,7 +26,7 @@ using models::Linear;
 /// What a block of a model multiplies.
 struct Shape {
   int64_t batch, tokens, text, channels, hidden;
-  bool cross;  // attention to the text, too
+  bool cross;  // attention to the text, too, in heads of 128
 };
 
 const std::map<std::string, Shape> kShapes = {{"cogvideox-2b", {2, 17776, 226, 1920, 7680, false}},
@@ -134,12 +136,28 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       {"block without attention, fp8", block(fp8)}};
 }
 
+/// With its norm across heads: of a text's own tokens and one key for its padding, or of all 512.
+Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
+  const at::Tensor q = x.unflatten(2, {-1, 128}), kv = at::randn({2, s.batch, keys, q.size(2), 128}, on_gpu());
+  attention::Context context;
+  context.prologue.norm = attention::Prologue::Norm::rms;
+  context.prologue.across_heads = true;
+  context.prologue.q_weight = context.prologue.k_weight = at::ones({s.channels}, on_gpu().dtype(at::kFloat));
+  if (keys < 512) context.key_bias = at::zeros({s.batch, keys}, on_gpu().dtype(at::kFloat));
+  return {"attention to " + std::to_string(keys) + " keys", [q, kv, context] {
+            attention::Workspace workspace;
+            attend(q, kv[0], kv[1], context, workspace);
+          }};
+}
+
 int time_model(const Shape& s, int64_t repetitions) {
   const Block bf16(s), fp8 = bf16.in_fp8();
   const Vectors v(s);
   at::Tensor x = at::randn({s.batch, s.tokens, s.channels}, on_gpu()), update = at::randn_like(x);
   at::Tensor wide = at::randn({s.batch, s.tokens, s.hidden}, on_gpu());
-  const std::vector<Contender> all = contenders(s, bf16, fp8, v, x, update, wide);
+  std::vector<Contender> all = contenders(s, bf16, fp8, v, x, update, wide);
+  for (const int64_t keys : {512, 257, 129, 65, 21})
+    if (s.cross) all.push_back(attention_to_text(s, x, keys));
   std::vector<app::TimedCall> calls;
   for (const Contender& each : all) calls.push_back([&each](int64_t) { each.call(); });
   app::Timer timer(on_gpu().device());
