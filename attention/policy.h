@@ -8,9 +8,9 @@
 
 namespace sparsereel::attention {
 
-/// full: torch's scaled_dot_product_attention. quantized: every block, int8 QK (SageAttention). sparse: predicted
-/// blocks only (SpargeAttn). check: sparse and full side by side; the result is sparse's, the error goes to the
-/// statistics.
+/// full: every block as exactly as the inputs are, by torch's scaled_dot_product_attention or, to few keys on a GPU, by
+/// a kernel of our own. quantized: every block, int8 QK (SageAttention). sparse: predicted blocks only (SpargeAttn).
+/// check: sparse and full side by side; the result is sparse's, the error goes to the statistics.
 enum class Mode { full, quantized, sparse, check };
 
 std::string_view name(Mode mode);

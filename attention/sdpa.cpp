@@ -116,7 +116,8 @@ SdpaResult sdpa(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
     mask = all.bias;
   }
   if (context.key_bias.defined()) {
-    const at::Tensor bias = context.key_bias.to(k.scalar_type()).view({k.size(0), 1, 1, k.size(1)});
+    const auto dtype = k.is_cpu() ? at::kFloat : k.scalar_type();  // which torch's kernels for GPUs demand
+    const at::Tensor bias = context.key_bias.to(dtype).view({k.size(0), 1, 1, k.size(1)});
     mask = mask.defined() ? bias_of(mask, k) + bias : bias;
   }
   SdpaResult result;

@@ -1,4 +1,5 @@
-// Mode full: torch's scaled_dot_product_attention on any device, with every mask that the context can express.
+// Mode full, but for few keys on a GPU (cuda_call.h): torch's scaled_dot_product_attention on any device, with every
+// mask that the context can express. On a GPU it rounds a key_bias to the dtype of the keys.
 #pragma once
 
 #include "attention/attention.h"

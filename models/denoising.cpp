@@ -182,13 +182,13 @@ void Denoising::resume(const DenoisingState& state) {
     throw bad_input("the denoising checkpoint does not fit this run",
                     "remove it: the run then begins at its first step");
   const at::Device device = state_.latents.device();
+  Tensors remembered = state.cache;
+  place_on(device, remembered);
+  if (cache_) cache_->restore(remembered);  // or an error, before anything else has changed
   state_.latents = state.latents.to(device);
   Tensors history = state.scheduler;
   place_on(device, history);
   sampler_->restore(history);
-  Tensors remembered = state.cache;
-  place_on(device, remembered);
-  if (cache_) cache_->restore(remembered);
   state_.generator.set_state(state.generator);
   attention_.per_step = state.per_step;
   attention_.redone_steps = state.redone_steps;

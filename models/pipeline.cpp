@@ -13,7 +13,6 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/components.h"
-#include "models/conditioning.h"
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
@@ -23,10 +22,7 @@
 #include "models/layers/fp8.h"
 #include "models/memory_need.h"
 #include "models/request.h"
-#include "models/text/clean_prompt.h"
-#include "models/text/tokenizer.h"
-#include "models/text/unicode.h"
-#include "models/weights/random_weights.h"
+#include "models/text_stage.h"
 
 namespace sparsereel::models {
 
@@ -98,6 +94,7 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
       [this](const std::string& role) { return fits_beside(role); });
   dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
   vae_dtype_ = options.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(options.vae_dtype, device_, dtype_);
+  text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
   // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
   at::globalContext().setAllowTF32CuDNN(false);
 }
@@ -133,11 +130,6 @@ GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
   GenerateSettings settings = resolve_request(request, spec_);
   check_memory(settings, least_memory(settings, request, spec_, device_, dtype_), device_);
   return settings;
-}
-
-void Pipeline::load_text_encoder() {
-  if (!text_encoder_)
-    text_encoder_ = models::load_text_encoder(folder_.component("text_encoder"), device_, text_format());
 }
 
 void Pipeline::load_transformer() {
@@ -187,73 +179,18 @@ at::ScalarType Pipeline::stored_dtype() const {
 
 void Pipeline::check_weights() const {
   if (weights_checked_) return;
-  models::load_text_encoder(folder_.component("text_encoder"), at::kMeta, text_format());
+  text_->check();
   for (const ExpertSpec& expert : spec_.experts)
     load_dit(folder_.component(expert.role), at::kMeta, transformer_format());
   models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
-  load_tokenizer();
   weights_checked_ = true;
 }
 
-void Pipeline::load_tokenizer() const {
-  if (!tokenizer_ && !folder_.has_random_weights())
-    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
-}
-
-/// Its files stay open for the next prompt, wherever the folder is by then, but not in memory.
-void Pipeline::release_text_encoder() {
-  text_encoder_.reset();
-  for (const auto& file : folder_.component("text_encoder").files)
-    for (const TensorEntry& entry : file->header().entries) file->release(entry);
-}
-
-/// `name`: the prompt's, for the warning.
-TokenIds Pipeline::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
-                             std::vector<std::string>* warnings) const {
-  if (folder_.has_random_weights()) {
-    constexpr size_t bytes_a_token = 4;  // as prompts have them
-    const at::Tensor ids = random_token_ids(text, length, vocab_size);
-    return {.ids = {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + length},
-            .token_count = std::min(length, static_cast<int64_t>(text.size() / bytes_a_token) + 1)};
-  }
-  load_tokenizer();
-  TokenIds tokens = tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length);
-  if (tokens.truncated && warnings != nullptr) {
-    warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +
-                        std::string(whole_characters(text, 60)) + "...\"");
-  }
-  return tokens;
-}
-
-at::Tensor Pipeline::encode_text(const GenerateRequest& request, const GenerateSettings& settings,
-                                 std::vector<std::string>* warnings) {
-  const c10::InferenceMode guard;
-  std::unique_ptr<TextEncoder> streamed;
-  if (!text_encoder_)
-    streamed = models::load_text_encoder(folder_.component("text_encoder"), device_, text_format(), Residence::file);
-  const TextEncoder& encoder = text_encoder_ ? *text_encoder_ : *streamed;
-  std::vector<TokenIds> prompts;
-  const auto add = [&](const char* name, const std::string& text) {
-    prompts.push_back(token_ids(name, text, settings.max_sequence_length, encoder.vocab_size(), warnings));
-  };
-  if (settings.guidance_scale > 1.0)
-    add("negative prompt", request.negative_prompt.value_or(spec_.defaults.negative_prompt));
-  add("prompt", request.prompt);
-  return encode_prompts(encoder, prompts, spec_.prompt).to(dtype_);
-}
-
-/// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which
-/// stays free) it passes through layer by layer.
-bool Pipeline::streams_text_encoder() const {
-  if (device_.is_cpu() || offload_) return offload_;
-  return weight_bytes(folder_, "text_encoder", text_format()) > free_memory(device_) / 4 * 3;
-}
-
 at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
-  if (!streams_text_encoder()) load_text_encoder();
+  text_->load();
   result.seconds.load_text_encoder = meter.lap();
-  at::Tensor text = encode_text(request, result.settings, &result.warnings);
-  release_text_encoder();
+  at::Tensor text = text_->encode(request, result.settings, &result.warnings);
+  text_->release();
   result.seconds.text = meter.lap();
   result.memory.text = meter.take_peak();
   return text;

@@ -46,7 +46,7 @@ struct GenerateRequest {
   CacheRule cache;  // of steps whose later blocks are left out
   VaeTiling vae_tiling = VaeTiling::automatic;
   at::Tensor init_latents;                       // in the model's layout, in place of noise; consumes no draw
-  at::Tensor text;                               // what encode_text() gave for this request; undefined: it is encoded
+  at::Tensor text;                               // of text_stage(), for this request; undefined: it is encoded
   std::shared_ptr<const DenoisingState> resume;  // go on from here; null: from the first step
   bool decode = true;                            // false: stop at the latents
   /// The next video follows at once: the denoiser stays beside the decoder, which needs its memory otherwise.
@@ -140,9 +140,7 @@ struct PipelineOptions {
 
 class Experts;
 class StageMeter;
-class TextEncoder;
-class Tokenizer;
-struct TokenIds;
+class TextStage;
 class VaeDecoder;
 
 class Pipeline {
@@ -191,15 +189,7 @@ class Pipeline {
 
   /// The stages of generate(), for those who measure them one by one or run one for many videos. What is loaded stays
   /// until it is released.
-  ///
-  /// Whether the text encoder passes through layer by layer: with offload, or where it does not fit into a GPU.
-  bool streams_text_encoder() const;
-  void load_text_encoder();
-  void release_text_encoder();
-  /// [B, L, C] as DenoisingStart::text. An encoder that is not loaded is streamed through the device layer by layer.
-  /// With random weights there is no tokenizer: the ids are random too, drawn from a generator that the prompt seeds.
-  at::Tensor encode_text(const GenerateRequest& request, const GenerateSettings& settings,
-                         std::vector<std::string>* warnings = nullptr);
+  TextStage& text_stage() { return *text_; }
   /// The first of its transformers; the steps load what they need by themselves.
   void load_transformer();
   bool has_transformer() const;  // any of them is loaded
@@ -211,13 +201,9 @@ class Pipeline {
 
  private:
   void drop_idle_fp8();
-  void load_tokenizer() const;
   at::ScalarType stored_dtype() const;
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
-  WeightFormat text_format() const { return {dtype_, fp8_text_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
-                     std::vector<std::string>* warnings) const;
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
   bool fits_beside(const std::string& role) const;
   void denoise_stage(Denoising& denoising, const GenerateObserver& observer, GenerateResult& result);
@@ -235,8 +221,7 @@ class Pipeline {
   mutable bool weights_checked_ = false;
   Component vae_component_;
   ModelSpec spec_;
-  mutable std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<TextEncoder> text_encoder_;
+  std::unique_ptr<TextStage> text_;
   std::shared_ptr<Experts> experts_;
   std::unique_ptr<VaeDecoder> vae_;
 };

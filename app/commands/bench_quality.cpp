@@ -76,7 +76,9 @@ void write_pictures(const fs::path& folder, const std::vector<bench::Picture>& p
 nlohmann::json settings_report(const QualityPlan& plan, const models::GenerateSettings& resolved,
                                const models::Pipeline& pipeline, bool judged) {
   models::GenerateRequest request = plan.request;
-  request.attention_policy = plan.grid.combinations.back().policy;  // the first may be full attention
+  const auto& rows = plan.grid.combinations;
+  const auto sparse = std::ranges::find_if(rows, [](const auto& row) { return !row.full; });
+  if (sparse != rows.end()) request.attention_policy = sparse->policy;
   nlohmann::json settings = bench::run_settings(plan.run, request, resolved, pipeline);
   settings["prompts"] = plan.prompts.size();
   settings["dense_layers"] = request.attention_policy.dense_layers;
@@ -99,7 +101,7 @@ std::string full_summary(const bench::QualityRuns& runs) {
   std::string text;
   if (runs.full_step_ms()) text += number_text(*runs.full_step_ms(), 4, Style::people) + " ms a step";
   if (runs.full_step_ms() && runs.reduces_weights())
-    text += " (timed after the rows, not in turns with them: a clock that drifts changes x full)";
+    text += " (timed after the rows, not in turns with them: so clock drift affects x full)";
   if (runs.full_verdicts())
     text += (text.empty() ? "" : ", ") + std::string("the judge is right for ") +
             std::to_string(runs.full_verdicts()->right) + " of " + counted(runs.full_verdicts()->prompts, "prompt");

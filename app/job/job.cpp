@@ -11,6 +11,7 @@
 #include "app/interrupt.h"
 #include "app/report.h"
 #include "models/device.h"
+#include "models/text_stage.h"
 
 namespace sparsereel::app {
 namespace {
@@ -43,7 +44,7 @@ void Job::load(const std::vector<Video*>& videos, models::Pipeline& pipeline) {
   progress_.stage("text");
   models::reset_peak_memory(pipeline.device());
   const auto start = Clock::now();
-  if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
+  pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
   std::map<TextKey, const Video*> encoded;
@@ -53,7 +54,7 @@ void Job::load(const std::vector<Video*>& videos, models::Pipeline& pipeline) {
     if (failure) fail(*videos[i], *failure, {});
     progress_.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
   }
-  pipeline.release_text_encoder();
+  pipeline.text_stage().release();
   videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());
   if (!set_) return;
   progress_.stage("load");
@@ -69,7 +70,7 @@ void Job::encode(Video& video, std::map<TextKey, const Video*>& encoded, models:
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
-    video.text = pipeline.encode_text(request, video.resolved, &warnings).to(at::kCPU);
+    video.text = pipeline.text_stage().encode(request, video.resolved, &warnings).to(at::kCPU);
     video.text_cost.encode = seconds_since(start);
     first = &video;
   } else {

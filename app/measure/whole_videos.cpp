@@ -9,6 +9,7 @@
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/request.h"
+#include "models/text_stage.h"
 
 namespace sparsereel::app {
 namespace {
@@ -47,13 +48,14 @@ void check_sparse_runs(const models::Pipeline& pipeline) {
 std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::GenerateRequest>& requests,
                                      RunProgress& progress, const std::function<void(int64_t done)>& before) {
   progress.stage("text");
-  if (!pipeline.streams_text_encoder()) pipeline.load_text_encoder();
+  models::TextStage& text = pipeline.text_stage();
+  text.load();
   std::vector<at::Tensor> texts;
   for (const models::GenerateRequest& request : requests) {
     before(static_cast<int64_t>(texts.size()));
-    texts.push_back(pipeline.encode_text(request, models::resolve_request(request, pipeline.spec())).to(at::kCPU));
+    texts.push_back(text.encode(request, models::resolve_request(request, pipeline.spec())).to(at::kCPU));
   }
-  pipeline.release_text_encoder();
+  text.release();
   return texts;
 }
 

@@ -3,6 +3,7 @@
 // with the next 16 on their way. A query's norm is a factor of its scores, and its weights are part of the keys.
 #include <algorithm>
 
+#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/mma.cuh"
@@ -58,7 +59,7 @@ __device__ void store_shared(uint32_t to, uint32_t x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
 
-/// Normalised and weighted keys of a head; the queries' weights belong to each product of the two as well.
+/// Normalised and weighted keys of a head; the queries' weights are multiplied in here too.
 template <typename T, int D>
 __device__ void fill_keys(const FewKeys& p, int b, int h, uint32_t to) {
   for (int i = static_cast<int>(threadIdx.x); i < padded(p.keys) * (D / kLaneElements); i += kThreads) {
@@ -99,8 +100,7 @@ __device__ void fill_values(const FewKeys& p, int b, int h, uint32_t to) {
 /// In units of log2, -inf past the keys.
 __device__ void fill_bias(const FewKeys& p, int b, float* to) {
   for (int key = static_cast<int>(threadIdx.x); key < padded(p.keys); key += kThreads) {
-    const float bias = p.bias == nullptr ? 0 : p.bias[b * p.keys + key] * kLog2E;
-    to[key] = key < p.keys ? bias : -INFINITY;
+    to[key] = key >= p.keys ? -INFINITY : p.bias == nullptr ? 0.0F : p.bias[b * p.keys + key] * kLog2E;
   }
 }
 
@@ -315,31 +315,28 @@ void launch_type(const FewKeys& p, Stream stream) {
 }  // namespace
 
 int most_few_keys(int head_dim) {
-  int device = 0, bytes = 0;
+  int device = 0, bytes = 0, capability = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
   const auto needed = head_dim == 64 ? shared_bytes<64> : shared_bytes<128>;
   int keys = 0;
-  while ((head_dim == 64 || head_dim == 128) && needed(keys + kStepKeys) <= bytes) keys += kStepKeys;
+  while (capability >= 8 && (head_dim == 64 || head_dim == 128) && needed(keys + kStepKeys) <= bytes) keys += kStepKeys;
   return keys;
 }
 
 const char* attend_few_keys(const FewKeys& p, Stream stream) {
   return launched([&] {
     if (p.q_moments != nullptr) {
-      MomentRows rows = {.view = p.q,
-                         .element = p.element,
-                         .batch = p.batch,
-                         .tokens = p.queries,
-                         .heads = p.heads,
-                         .head_dim = p.head_dim,
-                         .eps = p.eps,
-                         .out = p.q_moments};
-      launch_moments(rows, stream);
-      rows.view = p.k;
-      rows.tokens = p.keys;
-      rows.out = p.k_moments;
-      launch_moments(rows, stream);
+      const MomentRows queries = {.view = p.q,
+                                  .element = p.element,
+                                  .batch = p.batch,
+                                  .tokens = p.queries,
+                                  .heads = p.heads,
+                                  .head_dim = p.head_dim,
+                                  .eps = p.eps,
+                                  .out = p.q_moments};
+      launch_moments(queries, p.k, p.keys, p.k_moments, stream);
     }
     p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
   });

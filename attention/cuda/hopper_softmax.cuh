@@ -8,6 +8,7 @@
 // O.
 #pragma once
 
+#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/hopper_tile.cuh"
 
 namespace sparsereel::attention::cuda::hopper {

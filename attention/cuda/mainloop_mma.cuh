@@ -4,6 +4,7 @@
 // each warp multiplies its own query rows, which it keeps in registers, with a whole block of 64 keys.
 #pragma once
 
+#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/mma.cuh"
 #include "attention/cuda/output_mma.cuh"
 #include "attention/cuda/shape_mma.cuh"

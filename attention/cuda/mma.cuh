@@ -1,5 +1,5 @@
-// PTX of sm_80 and sm_89, one function an instruction: all that the portable attention kernel uses, some of it in the
-// Hopper kernel too.
+// PTX of sm_80 and sm_89, one function an instruction: what the portable attention kernel and that for few keys use,
+// some of it in the Hopper kernel too.
 //
 // Fragments, with g = lane / 4 and t = lane % 4 (PTX ISA, "Matrix fragments for mma"):
 //   A, 16 rows: registers 0..3 are (row g, first half of the depth), (g + 8, first), (g, second), (g + 8, second);
@@ -89,26 +89,6 @@ __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
   return low | static_cast<uint32_t>(high) << 16;
-}
-
-/// 2^x to about 2 ulp; 0 for -inf. exp2f would add instructions for results below the normal range.
-__device__ inline float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-__device__ inline float fast_sqrt(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/// 1 / x to about 1 ulp.
-__device__ inline float fast_inverse(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 /// Whether `flag` holds in any of `threads` threads, which alone meet at barrier `id`.

@@ -51,23 +51,28 @@ void launch_moments(const MomentRows& rows, Stream stream) {
                                 : moments_kernel<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(rows);
 }
 
+void launch_moments(const MomentRows& queries, const View& keys, int key_count, float* of_keys, Stream stream) {
+  launch_moments(queries, stream);
+  MomentRows rows = queries;
+  rows.view = keys;
+  rows.tokens = key_count;
+  rows.out = of_keys;
+  launch_moments(rows, stream);
+}
+
 void launch_token_moments(const Call& call) {
   if (call.buffers.token_moments == nullptr) return;
   const Problem& p = call.problem;
-  MomentRows rows = {.view = p.q,
-                     .element = p.element,
-                     .batch = p.batch,
-                     .tokens = p.queries,
-                     .heads = p.heads,
-                     .head_dim = p.head_dim,
-                     .centres = p.prologue.norm == Prologue::Norm::layer,
-                     .eps = p.prologue.eps,
-                     .out = call.buffers.token_moments};
-  launch_moments(rows, call.stream);
-  rows.view = p.k;
-  rows.tokens = p.keys;
-  rows.out += int64_t{2} * p.batch * p.queries;
-  launch_moments(rows, call.stream);
+  const MomentRows queries = {.view = p.q,
+                              .element = p.element,
+                              .batch = p.batch,
+                              .tokens = p.queries,
+                              .heads = p.heads,
+                              .head_dim = p.head_dim,
+                              .centres = p.prologue.norm == Prologue::Norm::layer,
+                              .eps = p.prologue.eps,
+                              .out = call.buffers.token_moments};
+  launch_moments(queries, p.k, p.keys, queries.out + int64_t{2} * p.batch * p.queries, call.stream);
 }
 
 }  // namespace sparsereel::attention::cuda

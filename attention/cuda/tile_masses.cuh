@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/mma.cuh"
 #include "attention/cuda/pooled_rows.cuh"
 #include "attention/cuda/records.h"

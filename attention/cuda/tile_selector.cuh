@@ -7,6 +7,7 @@
 #include <cfloat>
 
 #include "attention/cuda/budget.cuh"
+#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/tile_masses.cuh"
 #include "attention/cuda/tile_order.cuh"

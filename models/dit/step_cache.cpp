@@ -89,6 +89,9 @@ void StepCache::restore(const std::map<std::string, at::Tensor>& state) {
                     "begin at the first step, without this state");
   };
   const at::Tensor counts = find(kCounts).to(at::kCPU);
+  if (counts.scalar_type() != at::kLong || counts.sizes() != at::IntArrayRef({2}))
+    throw bad_input("the state of the cache " + models::name(rule_) + ": " + kCounts + " is not int64 [2]",
+                    "begin at the first step, without this state");
   StepCache restored(rule_);
   restored.computed_ = counts[0].item<int64_t>();
   const auto memory = [&](const std::string& name) {

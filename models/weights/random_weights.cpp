@@ -46,4 +46,8 @@ at::Tensor random_token_ids(const std::string& text, int64_t length, int64_t voc
                      at::TensorOptions().dtype(at::kLong));
 }
 
+int64_t random_token_count(const std::string& text, int64_t length) {
+  return std::min(length, static_cast<int64_t>(text.size()) / 4 + 1);
+}
+
 }  // namespace sparsereel::models

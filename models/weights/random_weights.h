@@ -22,4 +22,8 @@ at::Tensor random_weight(const std::string& name, const std::vector<int64_t>& sh
 /// [0, vocab_size), evenly drawn from a generator that the text seeds. Other texts give other ids.
 at::Tensor random_token_ids(const std::string& text, int64_t length, int64_t vocab_size);
 
+/// How many of them stand for the text and its end, the rest being padding: one for four bytes, about what English
+/// prompts have.
+int64_t random_token_count(const std::string& text, int64_t length);
+
 }  // namespace sparsereel::models

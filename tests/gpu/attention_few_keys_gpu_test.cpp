@@ -1,6 +1,8 @@
 // Attention to few keys on a GPU, cross-attention's kernel, against the CPU's fp32 on the same inputs.
+#include <cstdio>
 #include <limits>
 
+#include "attention/cuda/launch.h"
 #include "tests/gpu/attend_on_gpu.h"
 
 namespace sparsereel::attention {
@@ -22,7 +24,21 @@ class FewKeysOnGpu : public AttendOnGpu {
     return p;
   }
 
+  static int64_t most_keys([[maybe_unused]] int64_t head_dim) {
+#ifdef SPARSEREEL_CUDA
+    return cuda::most_few_keys(static_cast<int>(head_dim));
+#else
+    return 0;
+#endif
+  }
+
+  /// Where the GPU's shared memory holds the keys; a note where it does not.
   void expect_near_exact(const Inputs& x, Context context, at::ScalarType dtype) {
+    if (const int64_t most = most_keys(x.q.size(3)); x.k.size(1) > most) {
+      std::printf("left out: %ld keys, where this GPU takes %ld\n", static_cast<long>(x.k.size(1)),
+                  static_cast<long>(most));
+      return;
+    }
     Context of_gpu = context;
     if (context.key_bias.defined()) of_gpu.key_bias = context.key_bias.to(at::kCUDA);
     const Result gpu = on_gpu(x, of_gpu, dtype), cpu = exact(x, context);
@@ -46,8 +62,8 @@ TEST_F(FewKeysOnGpu, EqualsExactAttention) {
 
 TEST_F(FewKeysOnGpu, NormalisesAcrossHeads) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
-    const Inputs x = inputs(2, 700, 100, 12, 128, dtype);
-    expect_near_exact(x, {.prologue = norms(12 * 128)}, dtype);
+    expect_near_exact(inputs(2, 700, 100, 12, 128, dtype), {.prologue = norms(12 * 128)}, dtype);
+    expect_near_exact(inputs(1, 333, 40, 10, 64, dtype), {.prologue = norms(10 * 64)}, dtype);
   }
 }
 
@@ -61,11 +77,15 @@ TEST_F(FewKeysOnGpu, AddsTheBiasOfEachKey) {
 }
 
 TEST_F(FewKeysOnGpu, TakesPartsOfOneProjection) {
-  Inputs x = inputs(2, 500, 80, 4, 64);
+  const Inputs x = inputs(2, 500, 80, 4, 64);
   const at::Tensor q = at::cat({x.q, x.q + 1}, 2).to(at::kCUDA, at::kBFloat16).narrow(2, 0, 4);
   const at::Tensor kv = at::stack({x.k, x.v}, 2).to(at::kCUDA, at::kBFloat16);
-  const Result gpu = attend(q, kv.select(2, 0), kv.select(2, 1), {}, workspace_);
-  EXPECT_LT(compare(gpu.out, exact(x, {}).out).relative_l1, 8e-3);
+  for (const Context& context : {Context{}, Context{.prologue = norms(4 * 64)}}) {
+    Context of_gpu = context;
+    of_gpu.prologue = on_device(context.prologue);
+    const Result gpu = attend(q, kv.select(2, 0), kv.select(2, 1), of_gpu, workspace_);
+    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 8e-3);
+  }
 }
 
 TEST_F(FewKeysOnGpu, ManyKeysAndOtherHeadSizesGoToTorch) {

@@ -53,10 +53,10 @@ struct Shape {
 
 /// Channel counts around the chunks of a warp, those of real models, and some that no kernel of ours takes.
 const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all = {{1, 1, 0, 16},     {2, 37, 5, 48},   {2, 130, 33, 256},  {3, 4, 64, 264},
-                                         {1, 9, 9, 1016},   {2, 40, 7, 1536}, {2, 600, 26, 1920}, {1, 50, 0, 2048},
-                                         {2, 300, 3, 3072}, {1, 17, 2, 3080}, {2, 5, 1, 5120},    {2, 9, 4, 100},
-                                         {1, 3, 2, 2047},   {1, 3, 2, 5128},  {2, 1, 1, 8},       {4, 3000, 100, 64}};
+  static const std::vector<Shape> all = {
+      {1, 1, 0, 16},      {2, 37, 5, 48},   {2, 130, 33, 256}, {3, 4, 64, 264},  {1, 9, 9, 1016},   {2, 40, 7, 1536},
+      {2, 600, 26, 1920}, {1, 50, 0, 2048}, {2, 300, 3, 3072}, {1, 17, 2, 3080}, {2, 5, 1, 5120},   {1, 2000, 50, 5120},
+      {2, 9, 4, 100},     {1, 3, 2, 2047},  {1, 3, 2, 5128},   {2, 1, 1, 8},     {4, 3000, 100, 64}};
   return all;
 }
 
@@ -175,18 +175,22 @@ TEST_F(LayersOnGpu, NormTakesAPartOfALongerTensor) {
 }
 
 TEST_F(LayersOnGpu, NormIsExactFarFromZero) {
-  NormCase cpu({1, 64, 0, 1920}, at::kHalf, false);
-  cpu.x = (cpu.x + 500).to(at::kHalf).to(at::kFloat);
-  NormCase gpu = cpu.on_gpu(false);
-  EXPECT_TRUE(close_to(gpu.modulated(), cpu.modulated(), tolerance_of(at::kHalf)));
+  for (const int64_t channels : {1920, 5120}) {
+    NormCase cpu({1, 64, 0, channels}, at::kHalf, false);
+    cpu.x = (cpu.x + 500).to(at::kHalf).to(at::kFloat);
+    NormCase gpu = cpu.on_gpu(false);
+    EXPECT_TRUE(close_to(gpu.modulated(), cpu.modulated(), tolerance_of(at::kHalf))) << channels;
+  }
 }
 
 TEST_F(LayersOnGpu, NanStaysInItsRow) {
-  NormCase gpu = NormCase({1, 20, 4, 512}, at::kBFloat16, true).on_gpu(false);
-  gpu.x[0][7][100] = std::numeric_limits<float>::quiet_NaN();
-  const at::Tensor finite = at::isfinite(gpu.gated_modulated()).all(2).cpu();
-  EXPECT_EQ(finite.sum().item<int64_t>(), 23);
-  EXPECT_FALSE(finite[0][7].item<bool>());
+  for (const int64_t channels : {512, 3072, 5120}) {
+    NormCase gpu = NormCase({1, 20, 4, channels}, at::kBFloat16, true).on_gpu(false);
+    gpu.x[0][7][100] = std::numeric_limits<float>::quiet_NaN();
+    const at::Tensor finite = at::isfinite(gpu.gated_modulated()).all(2).cpu();
+    EXPECT_EQ(finite.sum().item<int64_t>(), 23) << channels;
+    EXPECT_FALSE(finite[0][7].item<bool>()) << channels;
+  }
 }
 
 TEST_F(LayersOnGpu, AResidualStreamAddsEverythingOnce) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "models/denoising.h"
+#include "models/text_stage.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 
@@ -42,7 +43,7 @@ class StepCacheParity : public ::testing::TestWithParam<test::ParityCase> {
   }
   std::unique_ptr<Denoising> start() {
     const GenerateSettings settings = pipeline_->resolve(request_);
-    return pipeline_->start_denoising(request_, settings, pipeline_->encode_text(request_, settings));
+    return pipeline_->start_denoising(request_, settings, pipeline_->text_stage().encode(request_, settings));
   }
   void check_resuming();
   static at::Tensor finish(Denoising& denoising) {

@@ -13,6 +13,7 @@
 #include "app/measure/timing.h"
 #include "app/media/video.h"
 #include "models/device.h"
+#include "models/text_stage.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -88,12 +89,13 @@ StageRow PipelineStages::shared_row(const std::string& stage, const std::vector<
 void PipelineStages::measure_text() {
   progress_.stage("text");
   models::reset_peak_memory(pipeline_.device());
-  const auto encode = [this] { text_ = pipeline_.encode_text(plan_.request, settings_); };
-  if (pipeline_.streams_text_encoder()) {
+  models::TextStage& stage = pipeline_.text_stage();
+  const auto encode = [&] { text_ = stage.encode(plan_.request, settings_); };
+  if (stage.streams()) {
     before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
     return;
   }
-  before_.push_back(shared_row("load text_encoder", {time([this] { pipeline_.load_text_encoder(); })}));
+  before_.push_back(shared_row("load text_encoder", {time([&] { stage.load(); })}));
   std::vector<double> milliseconds;
   for (int64_t i = 0; i < warmup_ + repetitions_; ++i) {
     progress_.round(i, warmup_ + repetitions_);
@@ -101,7 +103,7 @@ void PipelineStages::measure_text() {
     if (i >= warmup_) milliseconds.push_back(taken);
   }
   before_.push_back(shared_row("text", milliseconds));
-  pipeline_.release_text_encoder();
+  stage.release();
 }
 
 /// What the contender cannot do becomes its note.

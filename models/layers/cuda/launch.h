@@ -12,7 +12,7 @@ namespace sparsereel::models::cuda {
 using attention::cuda::Element;
 using attention::cuda::Stream;
 
-constexpr int kMaxNormChannels = 5120;       // what a warp holds of a row in registers
+constexpr int kMaxNormChannels = 5120;       // what four warps hold of a row in registers
 constexpr int kMaxQuantizeChannels = 16384;  // and what a block does
 
 /// [batch, tokens, channels] with contiguous channels, a multiple of 8; strides in elements. Rows start on 16 bytes.

@@ -84,12 +84,8 @@ __device__ void fold(const NormModulate& p, const RowRange& range, const SharedV
 template <int kTeam>
 class Team {
  public:
-  static __device__ int index() {
-    return static_cast<int>(threadIdx.x) / (32 * kTeam);
-  }
-  static __device__ int member() {
-    return static_cast<int>(threadIdx.x) / 32 % kTeam;
-  }
+  static __device__ int index() { return static_cast<int>(threadIdx.x) / (32 * kTeam); }
+  static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
 
   /// All threads of the team call these together and have the result.
   __device__ float sum(float x) {
@@ -129,7 +125,6 @@ template <typename T, int kTeam, int kChunks, bool kUpdates>
 class Row {
  public:
   using Shared = SharedVectors<kUpdates ? 3 : 2>;
-  static constexpr int kTogether = kChunks < 6 ? kChunks : 4;  // chunks of the update in flight: as registers allow
 
   __device__ Row(int channels, const Shared& vectors, Team<kTeam>& team)
       : channels_(channels), vectors_(vectors), team_(team) {}
@@ -144,6 +139,7 @@ class Row {
 
   /// residual += gate * update; the sum is also what is normalised.
   __device__ void add(const T* update, T* residual) {
+    constexpr int kTogether = kChunks < 6 ? kChunks : 4;  // chunks of the update in flight: as registers allow
 #pragma unroll
     for (int first = 0; first < kChunks; first += kTogether) {
       Packed<T> more[kTogether];
@@ -330,6 +326,7 @@ void launch_type(const NormModulate& p, Stream stream) {
   if (chunks <= 6) return launch_row<T, 1, 6>(p, stream);
   if (chunks <= 8) return launch_row<T, 1, 8>(p, stream);
   if (chunks <= 12) return launch_row<T, 2, 6>(p, stream);
+  static_assert(kMaxNormChannels % (4 * kChunk) == 0);
   return launch_row<T, 4, kMaxNormChannels / (4 * kChunk)>(p, stream);
 }
 

@@ -1,6 +1,6 @@
 // Rows to e4m3 in one pass, the row in registers: a warp takes a short one, a block a long one.
+#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/launched.cuh"
-#include "attention/cuda/mma.cuh"
 #include "attention/cuda/warp.cuh"
 #include "models/layers/cuda/e4m3.cuh"
 #include "models/layers/cuda/launch.h"
@@ -18,7 +18,7 @@ using attention::cuda::warp_max;
 constexpr int kThreads = 256, kBlockWarps = kThreads / 32;
 
 /// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as x times a logistic function: one exponential. Instructions are
-/// what this costs, hence constants that hold log2 e and approximations without their care for the smallest numbers.
+/// what this costs, hence constants that hold log2 e and approximations that flush denormals.
 template <typename T>
 __device__ Packed<T> gelu(const Packed<T>& packed) {
   float x[kLaneElements];

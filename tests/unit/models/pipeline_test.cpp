@@ -7,6 +7,7 @@
 
 #include "models/checkpoint/model_folder.h"
 #include "models/components.h"
+#include "models/text_stage.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -73,7 +74,7 @@ TEST(Pipeline, WarnsOfEachPromptThatIsCut) {
   request.max_sequence_length = 2;
   std::vector<std::string> warnings;
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
-  pipeline->encode_text(request, pipeline->resolve(request), &warnings);
+  pipeline->text_stage().encode(request, pipeline->resolve(request), &warnings);
   EXPECT_THAT(warnings, ElementsAre("the negative prompt was cut to 2 tokens: \"" + std::string(59, 'a') + "...\"",
                                     StartsWith("the prompt was cut to 2 tokens: \"a red circle")));
 }

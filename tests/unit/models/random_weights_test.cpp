@@ -93,6 +93,12 @@ TEST(RandomIds, FollowTheTextAndStayInTheVocabulary) {
   EXPECT_LT(first.max().item<int64_t>(), 50);
 }
 
+TEST(RandomIds, AreAsManyAsATextOfThatLengthHas) {
+  EXPECT_EQ(random_token_count("", 512), 1);
+  EXPECT_EQ(random_token_count("a red circle moving to the right on a blue background", 512), 14);
+  EXPECT_EQ(random_token_count(std::string(5000, 'a'), 512), 512);
+}
+
 TEST(StreamedEncoder, GivesWhatTheLoadedOneGives) {
   const Component component =
       ModelFolder::with_random_weights("some.yaml", kClass, architecture()).component("text_encoder");

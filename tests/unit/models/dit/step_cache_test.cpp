@@ -197,6 +197,16 @@ TEST_P(Rule, RefusesAStateThatLacksATensor) {
   }
 }
 
+TEST_P(Rule, RefusesAStateWhoseCountsAreNone) {
+  StepCache cache({.kind = CacheKind::first_block, .threshold = 0.25});
+  std::map<std::string, at::Tensor> state = cache.state();
+  ASSERT_EQ(state.size(), 1U);
+  for (const at::Tensor& counts : {at::tensor(1, at::kLong), at::zeros({1}, at::kLong), at::zeros({2})}) {
+    state.begin()->second = counts;
+    EXPECT_TRUE(test::throws_error([&] { cache.restore(state); }, {state.begin()->first, "is not int64 [2]"}));
+  }
+}
+
 TEST_P(Rule, AForecastGoesAlongWithTheFirstBlock) {
   cache_ = StepCache({.kind = CacheKind::forecast, .threshold = 0.25});
   EXPECT_FALSE(reuses(of(8, 0), of(10, 20)));

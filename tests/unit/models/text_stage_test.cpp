@@ -1,5 +1,5 @@
 // What passes through the text encoder, and what is filled up behind it.
-#include "models/conditioning.h"
+#include "models/text_stage.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ at::Tensor channel(const at::Tensor& text, int64_t index) {
   return text.select(2, index);
 }
 
-TEST(Conditioning, PaddingThatIsEncodedPassesInOneBatch) {
+TEST(EncodePrompts, PaddingThatIsEncodedPassesInOneBatch) {
   const Counting encoder;
   const at::Tensor text = encode_prompts(encoder, kPrompts, {.encodes_padding = true});
   EXPECT_THAT(encoder.batches, ElementsAre(2));
@@ -39,7 +39,7 @@ TEST(Conditioning, PaddingThatIsEncodedPassesInOneBatch) {
   EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
 }
 
-TEST(Conditioning, ElseZerosStandBehindWhatEachPromptBecame) {
+TEST(EncodePrompts, ElseZerosStandBehindWhatEachPromptBecame) {
   const Counting encoder;
   const at::Tensor text = encode_prompts(encoder, kPrompts, {.encodes_padding = false});
   EXPECT_THAT(encoder.batches, ElementsAre(1, 1));
