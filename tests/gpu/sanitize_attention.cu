@@ -197,6 +197,36 @@ Mode with_long_lists(const Mode& mode) {
           }};
 }
 
+/// The kernel for few keys, with a norm and a bias; queries and keys are the first tokens of the shape.
+void run_few_keys(const Shape& shape, int keys) {
+  const OnDevice<uint16_t> q(shape.size()), k(shape.size()), v(shape.size()), out(shape.size());
+  fill_with_normals(q, shape, 1);
+  fill_with_normals(k, shape, 2);
+  fill_with_normals(v, shape, 3);
+  const Problem whole = problem_of(shape, q, k, v, out);
+  const OnDevice<float> bias(std::vector<float>(static_cast<size_t>(shape.batch * keys), 0.5F)),
+      weights(std::vector<float>(static_cast<size_t>(shape.row()), 1.25F)), q_moments(2 * shape.batch * shape.tokens),
+      k_moments(2 * shape.batch * keys);
+  check(attend_few_keys({.batch = shape.batch,
+                         .heads = shape.heads,
+                         .queries = shape.tokens,
+                         .keys = keys,
+                         .head_dim = shape.head_dim,
+                         .q = whole.q,
+                         .k = whole.k,
+                         .v = whole.v,
+                         .out = whole.out,
+                         .bias = bias.get(),
+                         .scale = whole.scale,
+                         .q_moments = q_moments.get(),
+                         .k_moments = k_moments.get(),
+                         .q_weight = weights.get(),
+                         .k_weight = weights.get(),
+                         .eps = 1e-6F},
+                        nullptr));
+  check(cudaDeviceSynchronize());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -221,5 +251,9 @@ int main(int argc, char** argv) {
   for (const Shape& shape : kLong)
     for (const Mode& mode : wanted)
       if (kernel == Kernel::hopper && mode.long_too) run(shape, with_long_lists(mode), kernel, extras);
+  if (only.empty()) {
+    run_few_keys({3, 5, 333, 64}, 65);
+    run_few_keys({1, 2, 5000, 128}, 21);
+  }
   std::printf("%s: %zu modes\n", name.c_str(), wanted.size());
 }
