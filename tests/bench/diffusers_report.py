@@ -180,7 +180,7 @@ class Bench:
         more = {}
         if mode == "compiled":
             name = "diffusers torch.compile"
-            # A block that repeats is compiled once; a whole model of 40 takes minutes, for the same speed.
+            # A block that repeats is compiled once, as diffusers advises; a whole model of 40 takes minutes.
             transformer.compile_repeated_blocks() if transformer._repeated_blocks else transformer.compile()
         call = self.step(transformer, latents)
         start = time.perf_counter()
