@@ -179,10 +179,10 @@ at::ScalarType Pipeline::stored_dtype() const {
 
 void Pipeline::check_weights() const {
   if (weights_checked_) return;
-  text_->check();
   for (const ExpertSpec& expert : spec_.experts)
     load_dit(folder_.component(expert.role), at::kMeta, transformer_format());
   models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
+  text_->check();
   weights_checked_ = true;
 }
 
