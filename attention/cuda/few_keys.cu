@@ -8,14 +8,14 @@
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/mma.cuh"
 #include "attention/cuda/packed.cuh"
+#include "attention/cuda/records.h"
 
 namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kRows = 16;      // queries of a warp
-constexpr int kStepKeys = 64;  // keys between two looks at the largest score
-constexpr float kLog2E = 1.44269504F;
+constexpr int kRows = 16;              // queries of a warp
+constexpr int kStepKeys = 64;          // keys between two looks at the largest score
 constexpr float kLeastScore = -1e30F;  // of a row that has no key yet
 
 /// Rows of 16-bit elements in shared memory, padded so that eight of them lie in different banks.
@@ -39,7 +39,7 @@ constexpr int shared_bytes(int padded_keys) {
 }
 
 __host__ __device__ constexpr int padded(int keys) {
-  return (keys + kStepKeys - 1) / kStepKeys * kStepKeys;
+  return ceil_div(keys, kStepKeys) * kStepKeys;
 }
 
 template <typename T>
@@ -100,7 +100,7 @@ __device__ void fill_values(const FewKeys& p, int b, int h, uint32_t to) {
 /// In units of log2, -inf past the keys.
 __device__ void fill_bias(const FewKeys& p, int b, float* to) {
   for (int key = static_cast<int>(threadIdx.x); key < padded(p.keys); key += kThreads) {
-    to[key] = key >= p.keys ? -INFINITY : p.bias == nullptr ? 0.0F : p.bias[b * p.keys + key] * kLog2E;
+    to[key] = key >= p.keys ? -INFINITY : p.bias == nullptr ? 0.0F : p.bias[b * p.keys + key] * kLog2e;
   }
 }
 
@@ -151,7 +151,7 @@ class Queries {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = min(first + lane() / 4 + 8 * r, p_.queries - 1);
-      factor_[r] = inverse_of(p_.q_moments, p_.queries, b_, row) * p_.scale * kLog2E;
+      factor_[r] = inverse_of(p_.q_moments, p_.queries, b_, row) * p_.scale * kLog2e;
       most_[r] = kLeastScore;
       sum_[r] = 0;
     }
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kThreads, 1) few_keys_kernel(const __grid_cons
   extern __shared__ uint4 shared[];
   const Layout<D> layout(shared_address(shared), padded(p.keys));
   float* bias = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + (layout.bias - layout.keys));
-  const int units = (p.queries + kRows - 1) / kRows;  // of a head
+  const int units = ceil_div(p.queries, kRows);  // of a head
   const int64_t all = static_cast<int64_t>(p.batch) * p.heads * units;
   const int64_t begin = all * blockIdx.x / gridDim.x, end = all * (blockIdx.x + 1) / gridDim.x;
   for (int64_t unit = begin; unit < end;) {
