@@ -67,7 +67,7 @@ class Kept {
 };
 
 /// Without weights and biases.
-cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
+cuda::Prologue steps_of(const Prologue& from, Kept& kept) {
   return {.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
                   : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
                                                      : cuda::Prologue::Norm::none,
@@ -76,6 +76,41 @@ cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
           .rotary = kept.pairs(from),
           .rotary_tokens = from.rotary_cos.defined() ? static_cast<int>(from.rotary_cos.size(0)) : 0,
           .interleaved = from.interleaved};
+}
+
+cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
+  cuda::Prologue prologue = steps_of(from, kept);
+  prologue.q_weight = kept.pointer(from.q_weight);
+  prologue.q_bias = kept.pointer(from.q_bias);
+  prologue.k_weight = kept.pointer(from.k_weight);
+  prologue.k_bias = kept.pointer(from.k_bias);
+  return prologue;
+}
+
+/// A problem without mask, prologue and selection.
+cuda::Problem problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out,
+                         double scale) {
+  return {.batch = static_cast<int>(q.size(0)),
+          .heads = static_cast<int>(q.size(2)),
+          .queries = static_cast<int>(q.size(1)),
+          .keys = static_cast<int>(k.size(1)),
+          .head_dim = static_cast<int>(q.size(3)),
+          .element = element_of(q),
+          .q = view_of(q),
+          .k = view_of(k),
+          .v = view_of(v),
+          .out = view_of(out),
+          .scale = static_cast<float>(scale)};
+}
+
+/// Scratch for the moments of so many tokens; undefined where the prologue needs none.
+at::Tensor moments_for(int64_t tokens, const cuda::Prologue& prologue, const at::Tensor& like) {
+  if (!prologue.normalises_across_heads()) return {};
+  return at::empty({tokens, 2}, like.options().dtype(at::kFloat));
+}
+
+float* pointer_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
 }
 
 /// One call; keeps what its pointers point into alive until the kernels are enqueued.
@@ -96,7 +131,7 @@ class CudaCall {
     if (context.return_lse) lse_ = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
     if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(q.device()).contiguous();
     fill_problem(scale);
-    if (fuses_prologue_) fill_prologue();
+    if (fuses_prologue_) problem_.prologue = prologue_of(context.prologue, kept_);
     fill_selection();
     problem_.counts = reinterpret_cast<uint64_t*>(counts_of_layer().data_ptr<int64_t>());
   }
@@ -125,31 +160,11 @@ class CudaCall {
   }
 
   void fill_problem(double scale) {
-    problem_ = {.batch = static_cast<int>(q_.size(0)),
-                .heads = static_cast<int>(q_.size(2)),
-                .queries = static_cast<int>(q_.size(1)),
-                .keys = static_cast<int>(k_.size(1)),
-                .head_dim = static_cast<int>(q_.size(3)),
-                .element = element_of(q_),
-                .q = view_of(q_),
-                .k = view_of(k_),
-                .v = view_of(v_),
-                .out = view_of(out_),
-                .lse = lse_.defined() ? lse_.data_ptr<float>() : nullptr,
-                .scale = static_cast<float>(scale),
-                .text_tokens = static_cast<int>(context_.text_tokens),
-                .causal = context_.causal,
-                .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr};
-  }
-
-  void fill_prologue() {
-    const Prologue& from = context_.prologue;
-    cuda::Prologue& to = problem_.prologue;
-    to = prologue_of(from, kept_);
-    to.q_weight = kept_.pointer(from.q_weight);
-    to.q_bias = kept_.pointer(from.q_bias);
-    to.k_weight = kept_.pointer(from.k_weight);
-    to.k_bias = kept_.pointer(from.k_bias);
+    problem_ = problem_of(q_, k_, v_, out_, scale);
+    problem_.lse = pointer_of(lse_);
+    problem_.text_tokens = static_cast<int>(context_.text_tokens);
+    problem_.causal = context_.causal;
+    problem_.key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr;
   }
 
   void fill_selection() {
@@ -290,33 +305,15 @@ Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tens
   const c10::DeviceGuard guard(q.device());
   Kept kept;
   const at::Tensor queries = loadable(q), keys = loadable(k), values = loadable(v);
-  const bool normed = context.prologue.norm != Prologue::Norm::none;
-  const auto moments_of = [&](const at::Tensor& x) {
-    return normed ? at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat)) : at::Tensor();
-  };
-  const at::Tensor of_queries = moments_of(q), of_keys = moments_of(k);
   Result result{.out = at::empty(q.sizes(), q.options().memory_format(at::MemoryFormat::Contiguous)),
                 .lse = {},
                 .statistics = {},
                 .kernel = "cuda, all keys in shared memory"};
-  const cuda::FewKeys call = {.batch = static_cast<int>(q.size(0)),
-                              .heads = static_cast<int>(q.size(2)),
-                              .queries = static_cast<int>(q.size(1)),
-                              .keys = static_cast<int>(k.size(1)),
-                              .head_dim = static_cast<int>(q.size(3)),
-                              .element = element_of(q),
-                              .q = view_of(queries),
-                              .k = view_of(keys),
-                              .v = view_of(values),
-                              .out = view_of(result.out),
-                              .bias = kept.pointer(context.key_bias),
-                              .scale = static_cast<float>(scale),
-                              .q_moments = normed ? of_queries.mutable_data_ptr<float>() : nullptr,
-                              .k_moments = normed ? of_keys.mutable_data_ptr<float>() : nullptr,
-                              .q_weight = kept.pointer(context.prologue.q_weight),
-                              .k_weight = kept.pointer(context.prologue.k_weight),
-                              .eps = static_cast<float>(context.prologue.eps)};
-  check_launch(cuda::attend_few_keys(call, current_stream(q.device())), "cross-attention");
+  cuda::Problem problem = problem_of(queries, keys, values, result.out, scale);
+  problem.key_bias = kept.pointer(context.key_bias);
+  problem.prologue = prologue_of(context.prologue, kept);
+  const at::Tensor moments = moments_for(q.size(0) * (q.size(1) + k.size(1)), problem.prologue, q);
+  check_launch(cuda::attend_few_keys(problem, pointer_of(moments), current_stream(q.device())), "cross-attention");
   return result;
 }
 
@@ -330,9 +327,8 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
   Kept kept;
   const at::Tensor in = loadable(x);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
-  const bool across = prologue.across_heads && prologue.norm != Prologue::Norm::none;
-  const at::Tensor moments =
-      across ? at::empty({x.size(0), x.size(1), 2}, x.options().dtype(at::kFloat)) : at::Tensor();
+  const cuda::Prologue steps = steps_of(prologue, kept);
+  const at::Tensor moments = moments_for(x.size(0) * x.size(1), steps, x);
   const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .heads = static_cast<int>(x.size(2)),
@@ -340,10 +336,10 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
                                    .element = element_of(x),
                                    .in = view_of(in),
                                    .out = view_of(out),
-                                   .prologue = prologue_of(prologue, kept),
+                                   .prologue = steps,
                                    .weight = kept.pointer(weight),
                                    .bias = kept.pointer(bias),
-                                   .moments = across ? moments.mutable_data_ptr<float>() : nullptr};
+                                   .moments = pointer_of(moments)};
   check_launch(cuda::apply_prologue(rows, current_stream(x.device())), "prologue");
   return out;
 }

@@ -9,6 +9,7 @@
 #include "attention/cuda/mma.cuh"
 #include "attention/cuda/packed.cuh"
 #include "attention/cuda/records.h"
+#include "attention/cuda/rows.cuh"
 
 namespace sparsereel::attention::cuda {
 namespace {
@@ -48,8 +49,8 @@ __device__ const T* row_of(const View& view, int b, int token, int h) {
 }
 
 /// 1 / deviation of a token, where there is a norm.
-__device__ float inverse_of(const float* moments, int tokens, int b, int token) {
-  return moments == nullptr ? 1 : moments[2 * (static_cast<int64_t>(tokens) * b + token) + 1];
+__device__ float inverse_of(const float* moments, int token) {
+  return moments == nullptr ? 1 : moments[2 * token + 1];
 }
 
 __device__ void store_shared(uint32_t to, const uint4& x) {
@@ -61,7 +62,9 @@ __device__ void store_shared(uint32_t to, uint32_t x) {
 
 /// Normalised and weighted keys of a head; the queries' weights are multiplied in here too.
 template <typename T, int D>
-__device__ void fill_keys(const FewKeys& p, int b, int h, uint32_t to) {
+__device__ void fill_keys(const Problem& p, const float* moments, int b, int h, uint32_t to) {
+  const Prologue& prologue = p.prologue;
+  const float* of_keys = moments_of(p, moments, false, b);
   for (int i = static_cast<int>(threadIdx.x); i < padded(p.keys) * (D / kLaneElements); i += kThreads) {
     const int key = i / (D / kLaneElements), column = i % (D / kLaneElements) * kLaneElements;
     Packed<T> packed{};
@@ -69,12 +72,12 @@ __device__ void fill_keys(const FewKeys& p, int b, int h, uint32_t to) {
       packed = load_packed(row_of<T>(p.k, b, key, h) + column);
       float x[kLaneElements];
       unpack(packed, x);
-      const float norm = inverse_of(p.k_moments, p.keys, b, key);
+      const float norm = inverse_of(of_keys, key);
 #pragma unroll
       for (int j = 0; j < kLaneElements; ++j) {
         const int channel = h * D + column + j;
-        x[j] *= norm * (p.q_weight == nullptr ? 1 : p.q_weight[channel]) *
-                (p.k_weight == nullptr ? 1 : p.k_weight[channel]);
+        x[j] *= norm * (prologue.q_weight == nullptr ? 1 : prologue.q_weight[channel]) *
+                (prologue.k_weight == nullptr ? 1 : prologue.k_weight[channel]);
       }
       packed = pack<T>(x);
     }
@@ -85,7 +88,7 @@ __device__ void fill_keys(const FewKeys& p, int b, int h, uint32_t to) {
 /// Values with their channels in such an order that a lane's results of four tiles are eight neighbours: of 32
 /// channels the one at 8 t + 2 j + e goes to 8 j + 2 t + e.
 template <typename T, int D>
-__device__ void fill_values(const FewKeys& p, int b, int h, uint32_t to) {
+__device__ void fill_values(const Problem& p, int b, int h, uint32_t to) {
   for (int i = static_cast<int>(threadIdx.x); i < padded(p.keys) * (D / kLaneElements); i += kThreads) {
     const int key = i / (D / kLaneElements), piece = i % (D / kLaneElements);
     Packed<T> packed{};
@@ -98,9 +101,9 @@ __device__ void fill_values(const FewKeys& p, int b, int h, uint32_t to) {
 }
 
 /// In units of log2, -inf past the keys.
-__device__ void fill_bias(const FewKeys& p, int b, float* to) {
+__device__ void fill_bias(const Problem& p, int b, float* to) {
   for (int key = static_cast<int>(threadIdx.x); key < padded(p.keys); key += kThreads) {
-    to[key] = key >= p.keys ? -INFINITY : p.bias == nullptr ? 0.0F : p.bias[b * p.keys + key] * kLog2e;
+    to[key] = key >= p.keys ? -INFINITY : p.key_bias == nullptr ? 0.0F : p.key_bias[b * p.keys + key] * kLog2e;
   }
 }
 
@@ -108,8 +111,13 @@ __device__ void fill_bias(const FewKeys& p, int b, float* to) {
 template <typename T, int D>
 class Queries {
  public:
-  __device__ Queries(const FewKeys& p, int b, int h, const Layout<D>& layout)
-      : p_(p), b_(b), h_(h), layout_(layout), mine_(layout.queries + warp() * kRows * kRowBytes<D>) {}
+  __device__ Queries(const Problem& p, const float* moments, int b, int h, const Layout<D>& layout)
+      : p_(p),
+        moments_(moments_of(p, moments, true, b)),
+        b_(b),
+        h_(h),
+        layout_(layout),
+        mine_(layout.queries + warp() * kRows * kRowBytes<D>) {}
 
   /// Starts to copy the rows from `first` on; past the last one that row again.
   __device__ void prefetch(int first) const {
@@ -151,7 +159,7 @@ class Queries {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = min(first + lane() / 4 + 8 * r, p_.queries - 1);
-      factor_[r] = inverse_of(p_.q_moments, p_.queries, b_, row) * p_.scale * kLog2e;
+      factor_[r] = inverse_of(moments_, row) * p_.scale * kLog2e;
       most_[r] = kLeastScore;
       sum_[r] = 0;
     }
@@ -261,7 +269,8 @@ class Queries {
     return reinterpret_cast<const uint32_t&>(two);
   }
 
-  const FewKeys& p_;
+  const Problem& p_;
+  const float* moments_;
   const int b_, h_;
   const Layout<D>& layout_;
   const uint32_t mine_;
@@ -272,7 +281,8 @@ class Queries {
 
 /// The CTAs share all rows of all heads evenly; few have more than one head.
 template <typename T, int D>
-__global__ void __launch_bounds__(kThreads, 1) few_keys_kernel(const __grid_constant__ FewKeys p) {
+__global__ void __launch_bounds__(kThreads, 1)
+    few_keys_kernel(const __grid_constant__ Problem p, const float* moments) {
   extern __shared__ uint4 shared[];
   const Layout<D> layout(shared_address(shared), padded(p.keys));
   float* bias = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + (layout.bias - layout.keys));
@@ -283,13 +293,13 @@ __global__ void __launch_bounds__(kThreads, 1) few_keys_kernel(const __grid_cons
     const int bh = static_cast<int>(unit / units), b = bh / p.heads, h = bh % p.heads;
     const int64_t stop = min(end, static_cast<int64_t>(bh + 1) * units);
     __syncthreads();  // nobody reads the last head any more
-    fill_keys<T, D>(p, b, h, layout.keys);
+    fill_keys<T, D>(p, moments, b, h, layout.keys);
     fill_values<T, D>(p, b, h, layout.values);
     fill_bias(p, b, bias);
     __syncthreads();
     const int first = static_cast<int>(unit % units) * kRows, last = first + static_cast<int>(stop - unit) * kRows;
     const int mine = first + static_cast<int>(threadIdx.x) / 32 * kRows;
-    Queries<T, D> queries(p, b, h, layout);
+    Queries<T, D> queries(p, moments, b, h, layout);
     if (mine < last) queries.prefetch(mine);
     for (int row = mine; row < last; row += kWarps * kRows) queries.attend(row, row + kWarps * kRows, last, bias);
     unit = stop;
@@ -297,19 +307,19 @@ __global__ void __launch_bounds__(kThreads, 1) few_keys_kernel(const __grid_cons
 }
 
 template <typename T, int D>
-void launch(const FewKeys& p, Stream stream) {
+void launch(const Problem& p, const float* moments, Stream stream) {
   const auto kernel = few_keys_kernel<T, D>;
   const int bytes = shared_bytes<D>(padded(p.keys));
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) return;
   int device = 0, processors = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  kernel<<<static_cast<unsigned>(processors), kThreads, bytes, stream>>>(p);
+  kernel<<<static_cast<unsigned>(processors), kThreads, bytes, stream>>>(p, moments);
 }
 
 template <typename T>
-void launch_type(const FewKeys& p, Stream stream) {
-  p.head_dim == 64 ? launch<T, 64>(p, stream) : launch<T, 128>(p, stream);
+void launch_type(const Problem& p, const float* moments, Stream stream) {
+  p.head_dim == 64 ? launch<T, 64>(p, moments, stream) : launch<T, 128>(p, moments, stream);
 }
 
 }  // namespace
@@ -325,20 +335,11 @@ int most_few_keys(int head_dim) {
   return keys;
 }
 
-const char* attend_few_keys(const FewKeys& p, Stream stream) {
+const char* attend_few_keys(const Problem& p, float* moments, Stream stream) {
   return launched([&] {
-    if (p.q_moments != nullptr) {
-      const MomentRows queries = {.view = p.q,
-                                  .element = p.element,
-                                  .batch = p.batch,
-                                  .tokens = p.queries,
-                                  .heads = p.heads,
-                                  .head_dim = p.head_dim,
-                                  .eps = p.eps,
-                                  .out = p.q_moments};
-      launch_moments(queries, p.k, p.keys, p.k_moments, stream);
-    }
-    p.element == Element::fp16 ? launch_type<__half>(p, stream) : launch_type<__nv_bfloat16>(p, stream);
+    launch_moments(p, moments, stream);
+    p.element == Element::fp16 ? launch_type<__half>(p, moments, stream)
+                               : launch_type<__nv_bfloat16>(p, moments, stream);
   });
 }
 

@@ -23,10 +23,8 @@ struct MomentRows {
 };
 
 void launch_moments(const MomentRows& rows, Stream stream);
-/// Of queries and of the keys beside them.
-void launch_moments(const MomentRows& queries, const View& keys, int key_count, float* of_keys, Stream stream);
-/// The same of a call's q and k, where its norm goes across heads.
-void launch_token_moments(const Call& call);
+/// Of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads.
+void launch_moments(const Problem& problem, float* moments, Stream stream);
 /// Mean of K, and centre and scale of V, from every stat_stride-th token; resets the tile counter and the length
 /// classes.
 void launch_statistics(const Call& call);

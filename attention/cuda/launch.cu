@@ -58,7 +58,7 @@ void prepare(const Call& call, Kernel kernel) {
   cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream);
   if (call.sizes.budgets > 0)
     cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream);
-  launch_token_moments(call);
+  launch_moments(call.problem, call.buffers.token_moments, call.stream);
   if (queries_need_statistics) launch_statistics(call);
   side.order(SideStreams::kBegin, call.stream, selection.stream);
   launch_quantise_queries(selection);

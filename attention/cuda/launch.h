@@ -40,6 +40,9 @@ struct Prologue {
   const void* rotary = nullptr;  // fp16 cosine and sine [rotary_tokens, head_dim / 2, 2]; null: no rotary embedding
   int rotary_tokens = 0;         // the first tokens, which are rotated
   bool interleaved = true;       // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+
+  /// Whether it needs the moments of whole tokens.
+  bool normalises_across_heads() const { return norm != Norm::none && across_heads; }
 };
 
 /// How one head chooses its blocks; the fields are those of attention::HeadPolicy.
@@ -77,7 +80,7 @@ constexpr int kErrorBits = 24;
 constexpr int kMeanCell = 16;                 // tokens that share a mean
 constexpr int kMostMeanKeys = 512 * 64 * 16;  // with means
 
-/// softmax(q k^T scale) v.
+/// softmax(q k^T scale + key_bias) v.
 struct Problem {
   int batch = 0;
   int heads = 0;
@@ -88,6 +91,7 @@ struct Problem {
   View q{}, k{}, v{}, out{};
   float* lse = nullptr;  // [batch, heads, queries], natural log; null: not wanted
   float scale = 1;
+  const float* key_bias = nullptr;       // device [batch, keys], in attend_few_keys() alone; null: zeros
   int text_tokens = 0;                   // the last tokens of q and k
   bool causal = false;                   // query i sees keys up to i + keys - queries
   const int64_t* key_lengths = nullptr;  // device [batch]; null: every key counts
@@ -136,30 +140,14 @@ struct PrologueRows {
 /// Enqueues out = prologue(in). Returns null, or what CUDA said.
 const char* apply_prologue(const PrologueRows& p, Stream stream);
 
-/// softmax(norm(q) norm(k)^T scale + bias) v in 16 bits, to few keys, as cross-attention to a text has them.
-struct FewKeys {
-  int batch = 0;
-  int heads = 0;
-  int queries = 0;
-  int keys = 0;      // at most most_few_keys()
-  int head_dim = 0;  // 64 or 128
-  Element element = Element::bf16;
-  View q{}, k{}, v{}, out{};    // rows start on 16 bytes
-  const float* bias = nullptr;  // [batch, keys]; null: zeros
-  float scale = 1;
-  // RMS norm across heads, where there are moments: scratch of [batch, tokens, 2] each.
-  float* q_moments = nullptr;
-  float* k_moments = nullptr;
-  const float* q_weight = nullptr;  // [heads * head_dim]; null: ones
-  const float* k_weight = nullptr;
-  float eps = 0;
-};
-
-/// What the current GPU's shared memory holds; 0 for a head_dim that the kernel does not take.
+/// To how many keys attend_few_keys() goes: what the current GPU's shared memory holds; 0 for a head_dim that it does
+/// not take.
 int most_few_keys(int head_dim);
 
-/// Enqueues the call. Returns null, or what CUDA said.
-const char* attend_few_keys(const FewKeys& p, Stream stream);
+/// Enqueues a call in 16 bits to few keys, as cross-attention to a text has them. Every block is computed; of prologues
+/// there is the RMS norm across heads, without biases. moments: scratch of [batch, queries + keys, 2] for that norm.
+/// Returns null, or what CUDA said.
+const char* attend_few_keys(const Problem& problem, float* moments, Stream stream);
 
 /// out[b, i, :] = in[b, index[i], :] for i < rows: rows of `row_bytes` bytes, a multiple of 2; strides in bytes.
 /// Returns null, or what CUDA said.

@@ -7,21 +7,33 @@ namespace sparsereel::attention::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kStride = 32 * kLaneElements;  // elements that a warp takes at once
+constexpr int kTogether = 8;                 // such loads in flight
 
-/// Calls body(x) for each element of this lane's share of the token.
-template <typename T, typename Body>
+/// Calls body(x) for each element of this lane's share of the token. kPacked: heads lie side by side.
+template <bool kPacked, typename T, typename Body>
 __device__ void for_each_element(const MomentRows& p, const T* token, const Body& body) {
   const int size = p.heads * p.head_dim;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x) % 32 * kLaneElements; i < size; i += 32 * kLaneElements) {
-    float x[kLaneElements];
-    unpack(load_packed(token + i / p.head_dim * p.view.head_stride + i % p.head_dim), x);
+  for (int first = static_cast<int>(threadIdx.x) % 32 * kLaneElements; first < size; first += kTogether * kStride) {
+    Packed<T> packed[kTogether];
 #pragma unroll
-    for (int j = 0; j < kLaneElements; ++j) body(x[j]);
+    for (int j = 0; j < kTogether; ++j) {
+      const int i = first + j * kStride;
+      if (i < size)
+        packed[j] = load_packed(token + (kPacked ? i : i / p.head_dim * p.view.head_stride + i % p.head_dim));
+    }
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      if (first + j * kStride >= size) break;
+      float x[kLaneElements];
+      unpack(packed[j], x);
+#pragma unroll
+      for (int k = 0; k < kLaneElements; ++k) body(x[k]);
+    }
   }
 }
 
-template <typename T>
+template <typename T, bool kPacked>
 __global__ void __launch_bounds__(kThreads) moments_kernel(const __grid_constant__ MomentRows p) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (index >= static_cast<int64_t>(p.batch) * p.tokens) return;
@@ -31,14 +43,20 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const __grid_constant
   float mean = 0, square = 0;
   if (p.centres) {
     float sum = 0;
-    for_each_element(p, token, [&](float x) { sum += x; });
+    for_each_element<kPacked>(p, token, [&](float x) { sum += x; });
     mean = warp_sum(sum) * inverse_size;
   }
-  for_each_element(p, token, [&](float x) { square += (x - mean) * (x - mean); });
+  for_each_element<kPacked>(p, token, [&](float x) { square += (x - mean) * (x - mean); });
   square = warp_sum(square);
   if (threadIdx.x % 32 != 0) return;
   p.out[2 * index] = mean;
   p.out[2 * index + 1] = rsqrtf(square * inverse_size + p.eps);
+}
+
+template <typename T>
+void launch(const MomentRows& rows, unsigned blocks, Stream stream) {
+  rows.view.head_stride == rows.head_dim ? moments_kernel<T, true><<<blocks, kThreads, 0, stream>>>(rows)
+                                         : moments_kernel<T, false><<<blocks, kThreads, 0, stream>>>(rows);
 }
 
 }  // namespace
@@ -47,32 +65,25 @@ void launch_moments(const MomentRows& rows, Stream stream) {
   const int64_t tokens = static_cast<int64_t>(rows.batch) * rows.tokens;
   const auto blocks = static_cast<unsigned>((tokens + kWarps - 1) / kWarps);
   if (blocks == 0) return;
-  rows.element == Element::fp16 ? moments_kernel<__half><<<blocks, kThreads, 0, stream>>>(rows)
-                                : moments_kernel<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(rows);
+  rows.element == Element::fp16 ? launch<__half>(rows, blocks, stream) : launch<__nv_bfloat16>(rows, blocks, stream);
 }
 
-void launch_moments(const MomentRows& queries, const View& keys, int key_count, float* of_keys, Stream stream) {
-  launch_moments(queries, stream);
-  MomentRows rows = queries;
-  rows.view = keys;
-  rows.tokens = key_count;
-  rows.out = of_keys;
+void launch_moments(const Problem& p, float* moments, Stream stream) {
+  if (!p.prologue.normalises_across_heads()) return;
+  MomentRows rows = {.view = p.q,
+                     .element = p.element,
+                     .batch = p.batch,
+                     .tokens = p.queries,
+                     .heads = p.heads,
+                     .head_dim = p.head_dim,
+                     .centres = p.prologue.norm == Prologue::Norm::layer,
+                     .eps = p.prologue.eps,
+                     .out = moments};
   launch_moments(rows, stream);
-}
-
-void launch_token_moments(const Call& call) {
-  if (call.buffers.token_moments == nullptr) return;
-  const Problem& p = call.problem;
-  const MomentRows queries = {.view = p.q,
-                              .element = p.element,
-                              .batch = p.batch,
-                              .tokens = p.queries,
-                              .heads = p.heads,
-                              .head_dim = p.head_dim,
-                              .centres = p.prologue.norm == Prologue::Norm::layer,
-                              .eps = p.prologue.eps,
-                              .out = call.buffers.token_moments};
-  launch_moments(queries, p.k, p.keys, queries.out + int64_t{2} * p.batch * p.queries, call.stream);
+  rows.view = p.k;
+  rows.tokens = p.keys;
+  rows.out = moments + int64_t{2} * p.batch * p.queries;
+  launch_moments(rows, stream);
 }
 
 }  // namespace sparsereel::attention::cuda

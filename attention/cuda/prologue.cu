@@ -25,10 +25,10 @@ __global__ void __launch_bounds__(kThreads) prologue_kernel(const __grid_constan
   for (int i = 0; i < kTokens; ++i) {
     const int row = first + i * kRows + static_cast<int>(threadIdx.x) / kRowLanes;
     const int token = min(row, rows - 1) / heads, h = own_head + min(row, rows - 1) % heads;
-    const Angles angles = prologue.angles(token);
+    const TokenPart part = prologue.load(token);
     float x[kLaneElements];
     unpack(Rows<T>(p.in, b, h, p.head_dim, column).load(token), x);
-    prologue.apply(token, angles, x);
+    prologue.apply(token, part, x);
     if (row >= rows || column >= p.head_dim) continue;
     T* to = static_cast<T*>(p.out.data) + b * p.out.batch_stride + token * p.out.token_stride + h * p.out.head_stride;
     store_packed(to + column, pack<T>(x));

@@ -8,10 +8,10 @@ namespace {
 
 /// As many as registers allow.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
-  const bool rotates = steps == RowSteps::norm_rotary || steps == RowSteps::any;
-  if (D == 256) return rotates ? 2 : 3;
-  if (D == 128) return rotates ? 4 : 5;
-  return !rotates ? 7 : steps == RowSteps::norm_rotary ? 6 : 5;
+  const bool plain = steps == RowSteps::none || steps == RowSteps::norm;
+  if (D == 256) return plain ? 3 : 2;
+  if (D == 128) return plain || steps == RowSteps::rms_across_rotary ? 5 : 4;
+  return plain ? 7 : steps == RowSteps::any ? 5 : 6;
 }
 
 template <typename T, int D, RowSteps kSteps>
@@ -22,7 +22,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   const Thread thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
   const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
-                                        moments_of(p, buffers, false, thread.b), thread.h, p.head_dim, column);
+                                        moments_of(p, buffers.token_moments, false, thread.b), thread.h, p.head_dim,
+                                        column);
   const Rows<T> rows(p.k, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
   const int64_t block = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
@@ -37,14 +38,14 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   if constexpr (kSteps != RowSteps::none) {
 #pragma unroll
     for (int first = 0; first < Thread::kRounds; first += Thread::kTogether) {
-      Angles angles[Thread::kTogether];
+      TokenPart parts[Thread::kTogether];
 #pragma unroll
-      for (int i = 0; i < Thread::kTogether; ++i) angles[i] = prologue.angles(token_of(first + i));
+      for (int i = 0; i < Thread::kTogether; ++i) parts[i] = prologue.load(token_of(first + i));
 #pragma unroll
       for (int i = 0; i < Thread::kTogether; ++i) {  // rounded as a model that does not fuse it rounds
         float x[kLaneElements];
         unpack(raw[first + i], x);
-        prologue.apply(token_of(first + i), angles[i], x);
+        prologue.apply(token_of(first + i), parts[i], x);
         raw[first + i] = pack<T>(x);
       }
     }
@@ -111,6 +112,8 @@ void launch(const Call& call) {
       return run(quantise_keys<T, D, RowSteps::norm>);
     case RowSteps::norm_rotary:
       return run(quantise_keys<T, D, RowSteps::norm_rotary>);
+    case RowSteps::rms_across_rotary:
+      return run(quantise_keys<T, D, RowSteps::rms_across_rotary>);
     case RowSteps::any:
       return run(quantise_keys<T, D, RowSteps::any>);
   }

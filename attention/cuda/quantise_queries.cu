@@ -8,7 +8,7 @@ namespace {
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   if (D == 256) return 3;
   if (steps == RowSteps::none) return 8;
-  return (steps == RowSteps::norm ? 7 : steps == RowSteps::norm_rotary ? 6 : 5) - (D == 128 ? 1 : 0);
+  return (steps == RowSteps::norm ? 7 : steps == RowSteps::any ? 5 : 6) - (D == 128 ? 1 : 0);
 }
 
 template <typename T, int D, RowSteps kSteps>
@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   const Thread thread;
   const int bh = thread.b * p.heads + thread.h, column = thread.column;
   const RowPrologue<D, kSteps> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
-                                        moments_of(p, buffers, true, thread.b), thread.h, p.head_dim, column);
+                                        moments_of(p, buffers.token_moments, true, thread.b), thread.h, p.head_dim,
+                                        column);
   const Rows<T> rows(p.q, thread.b, thread.h, p.head_dim, column);
   const int64_t record = static_cast<int64_t>(bh) * sizes.query_blocks + thread.block;
   const int left = p.queries - thread.block * kRecord;  // real queries from the record's start on
@@ -35,11 +36,11 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     static_assert(Thread::kTogether % CellSums<D>::kRounds == 0);
     float cell[kLaneElements];
     Packed<T> raw[Thread::kTogether];
-    Angles angles[Thread::kTogether];
+    TokenPart parts[Thread::kTogether];
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
       raw[i] = rows.load(token_of(i));
-      if constexpr (kSteps != RowSteps::none) angles[i] = prologue.angles(token_of(i));
+      if constexpr (kSteps != RowSteps::none) parts[i] = prologue.load(token_of(i));
     }
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
       unpack(raw[i], x);
       float most;  // rows past the end repeat the last query
       if constexpr (kSteps != RowSteps::none) {
-        prologue.apply(token_of(i), angles[i], x);
+        prologue.apply(token_of(i), parts[i], x);
         most = largest_of(x);
       } else {
         most = largest_of(raw[i]);
@@ -95,6 +96,8 @@ void launch(const Call& call) {
       return run(quantise_queries<T, D, RowSteps::norm>);
     case RowSteps::norm_rotary:
       return run(quantise_queries<T, D, RowSteps::norm_rotary>);
+    case RowSteps::rms_across_rotary:
+      return run(quantise_queries<T, D, RowSteps::rms_across_rotary>);
     case RowSteps::any:
       return run(quantise_queries<T, D, RowSteps::any>);
   }

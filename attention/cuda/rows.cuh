@@ -50,12 +50,13 @@ class Rows {
   uint32_t token_bytes_;
 };
 
-/// Mean and 1 / deviation of the tokens of q, or of k, of batch entry b; null without a norm across heads.
-__device__ inline const float* moments_of(const Problem& p, const Buffers& buffers, bool is_q, int b) {
-  if (buffers.token_moments == nullptr) return nullptr;
+/// Mean and 1 / deviation of the tokens of q, or of k, of batch entry b, out of those of launch_moments(); null without
+/// a norm across heads.
+__device__ inline const float* moments_of(const Problem& p, const float* moments, bool is_q, int b) {
+  if (moments == nullptr) return nullptr;
   const int64_t first = is_q ? static_cast<int64_t>(b) * p.queries
                              : static_cast<int64_t>(p.batch) * p.queries + static_cast<int64_t>(b) * p.keys;
-  return buffers.token_moments + 2 * first;
+  return moments + 2 * first;
 }
 
 /// from starts on 16 bytes.
@@ -75,26 +76,31 @@ __device__ inline void zero(float (&x)[kLaneElements]) {
   for (int i = 0; i < kLaneElements; ++i) x[i] = 0;
 }
 
-/// Cosines and sines of four pairs, as they come from memory: all of eight elements of which pairs are neighbours, half
-/// of what elements i and i + head_dim / 2 need.
-struct Angles {
+/// What the prologue needs of a token, to be asked for early, so that many loads run at once.
+struct TokenPart {
+  /// Cosines and sines of four pairs, as they come from memory: all of eight elements of which pairs are neighbours,
+  /// half of what elements i and i + head_dim / 2 need.
   uint4 pairs;
+  float inverse;  // 1 / deviation, of norm_across_rotary
 };
 
 /// What a kernel does to rows before anything else. `any` finds out row by row; a kernel made for one of the others has
 /// no branch there.
 enum class RowSteps {
   none,
-  norm,         // per head
-  norm_rotary,  // the same, then a rotary embedding of pairs (2i, 2i + 1)
+  norm,               // per head
+  norm_rotary,        // the same, then a rotary embedding of pairs (2i, 2i + 1)
+  rms_across_rotary,  // RMS norm across heads, without a bias, then the same embedding
   any
 };
 
 inline RowSteps row_steps(const Prologue& prologue) {
   const bool rotary = prologue.rotary != nullptr;
   if (prologue.norm == Prologue::Norm::none) return rotary ? RowSteps::any : RowSteps::none;
-  if (prologue.across_heads || (rotary && !prologue.interleaved)) return RowSteps::any;
-  return rotary ? RowSteps::norm_rotary : RowSteps::norm;
+  if (rotary && !prologue.interleaved) return RowSteps::any;
+  if (!prologue.across_heads) return rotary ? RowSteps::norm_rotary : RowSteps::norm;
+  const bool biased = prologue.q_bias != nullptr || prologue.k_bias != nullptr;
+  return prologue.norm == Prologue::Norm::rms && rotary && !biased ? RowSteps::rms_across_rotary : RowSteps::any;
 }
 
 /// The prologue of q or of k for one (batch, head), on rows held as eight elements a lane. Lanes past head_dim hold
@@ -135,20 +141,27 @@ class RowPrologue {
     }
   }
 
-  /// What apply() needs from memory first, to be asked for early, so that many loads run at once.
-  __device__ Angles angles(int token) const {
-    return has_rotary() ? Angles{__ldg(pairs_of(token))} : Angles{};
+  __device__ TokenPart load(int token) const {
+    TokenPart part{};
+    if (has_rotary()) part.pairs = __ldg(pairs_of(token));
+    if constexpr (kSteps == RowSteps::rms_across_rotary) part.inverse = __ldg(moments_ + 2 * token + 1);
+    return part;
   }
 
   /// All lanes of the row call this together.
-  __device__ void apply(int token, const Angles& angles, float (&x)[kLaneElements]) const {
-    if (!kAny || p_.norm != Prologue::Norm::none) normalise(token, x);
-    if (has_rotary()) rotate(token, angles, x);
+  __device__ void apply(int token, const TokenPart& part, float (&x)[kLaneElements]) const {
+    if constexpr (kSteps == RowSteps::rms_across_rotary) {
+#pragma unroll
+      for (int i = 0; i < kLaneElements; ++i) x[i] *= part.inverse * weight_[i];
+    } else if (!kAny || p_.norm != Prologue::Norm::none) {
+      normalise(token, x);
+    }
+    if (has_rotary()) rotate(token, part.pairs, x);
   }
 
  private:
   __device__ bool has_rotary() const {
-    return kSteps == RowSteps::norm_rotary || (kAny && p_.rotary != nullptr);
+    return kSteps == RowSteps::norm_rotary || kSteps == RowSteps::rms_across_rotary || (kAny && p_.rotary != nullptr);
   }
 
   __device__ void normalise(int token, float (&x)[kLaneElements]) const {
@@ -171,13 +184,13 @@ class RowPrologue {
   }
 
   /// RoFormer's rotation (arXiv 2104.09864).
-  __device__ void rotate(int token, Angles angles, float (&x)[kLaneElements]) const {
+  __device__ void rotate(int token, uint4 pairs, float (&x)[kLaneElements]) const {
     const bool rotated = token < p_.rotary_tokens;
     if (!kAny || p_.interleaved) {
-      keep_unless(rotated, angles);
+      keep_unless(rotated, pairs);
 #pragma unroll
       for (int i = 0; i < kLaneElements; i += 2) {
-        const float2 turn = turn_of(angles, i / 2);
+        const float2 turn = turn_of(pairs, i / 2);
         const float second = x[i + 1];
         x[i + 1] = second * turn.x + x[i] * turn.y;
         x[i] = x[i] * turn.x - second * turn.y;
@@ -187,24 +200,24 @@ class RowPrologue {
     // Pairs (i, i + head_dim / 2): head_dim is a multiple of 16, so one other lane holds all partners.
     constexpr int kRowLanes = D / kLaneElements;
     const int lane = static_cast<int>(threadIdx.x) % 32 / kRowLanes * kRowLanes + partner_ / kLaneElements;
-    Angles rest{__ldg(pairs_of(token) + 1)};
-    keep_unless(rotated, angles);
+    uint4 rest = __ldg(pairs_of(token) + 1);
+    keep_unless(rotated, pairs);
     keep_unless(rotated, rest);
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
-      const float2 turn = turn_of(i < 4 ? angles : rest, i % 4);
+      const float2 turn = turn_of(i < 4 ? pairs : rest, i % 4);
       x[i] = x[i] * turn.x + partner_sign_ * __shfl_sync(~0U, x[i], lane) * turn.y;
     }
   }
 
   /// Cosines of 1 and sines of 0 for tokens that are not rotated.
-  __device__ static void keep_unless(bool rotated, Angles& angles) {
+  __device__ static void keep_unless(bool rotated, uint4& pairs) {
     constexpr uint32_t kNoTurn = 0x00003C00;
-    if (!rotated) angles.pairs = make_uint4(kNoTurn, kNoTurn, kNoTurn, kNoTurn);
+    if (!rotated) pairs = make_uint4(kNoTurn, kNoTurn, kNoTurn, kNoTurn);
   }
 
-  __device__ static float2 turn_of(const Angles& angles, int pair) {
-    return __half22float2(reinterpret_cast<const __half2*>(&angles.pairs)[pair]);
+  __device__ static float2 turn_of(const uint4& pairs, int pair) {
+    return __half22float2(reinterpret_cast<const __half2*>(&pairs)[pair]);
   }
 
   __device__ const uint4* pairs_of(int token) const {

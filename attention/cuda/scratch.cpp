@@ -134,8 +134,8 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(key_mean, bh * D);
   carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
   carver.take(partials, bh * sizes.stat_chunks * 4 * D);
-  const bool across = problem.prologue.norm != Prologue::Norm::none && problem.prologue.across_heads;
-  carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys), across);
+  carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys),
+              problem.prologue.normalises_across_heads());
   carver.take(q_mean, q_blocks * kBlockCells * D, predicts);
   carver.take(q_direction, q_blocks * D, compares);
   carver.take(k_mean, bh * sizes.pooled_blocks * D, predicts);

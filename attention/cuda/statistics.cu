@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Bu
   const int bh = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y, b = bh / p.heads, h = bh % p.heads;
   const int column = threadIdx.x % kRowLanes * kLaneElements, row = threadIdx.x / kRowLanes;
   const Rows<T> k(p.k, b, h, p.head_dim, column), v(p.v, b, h, p.head_dim, column);
-  const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias, moments_of(p, buffers, false, b), h,
-                                p.head_dim, column);
+  const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
+                                moments_of(p, buffers.token_moments, false, b), h, p.head_dim, column);
   float key_sum[kLaneElements] = {}, sum[kLaneElements] = {}, least[kLaneElements], largest[kLaneElements];
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) {
@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Bu
     const bool real = sample_index < samples;
     const int token = real ? sample_index * sizes.stat_stride : 0;
     float x[kLaneElements], y[kLaneElements];
-    const Angles angles = prologue.angles(token);
+    const TokenPart part = prologue.load(token);
     unpack(k.load(token), x);
     unpack(v.load(token), y);
-    prologue.apply(token, angles, x);
+    prologue.apply(token, part, x);
     if (!real) continue;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {

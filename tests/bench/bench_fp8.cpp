@@ -1,16 +1,18 @@
 // bench_fp8 MODEL REPETITIONS: the linear layers of one block of a model at its own size in bf16 and in 8 bits, random
 // weights and activations, on a GPU: the products alone, what makes 8 bits of activations, and all of a block but
-// attention, in turns; and attention to texts that are long and short. MODEL `sums` in place of that: how much fast
-// accumulation loses.
+// attention, in turns; and, of Wan, what comes before attention and attention to texts that are long and short. MODEL
+// `sums` in place of that: how much fast accumulation loses.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <memory>
 
 #include "app/measure/timing.h"
 #include "attention/attention.h"
+#include "attention/prologue.h"
 #include "models/device.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
@@ -136,13 +138,36 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       {"block without attention, fp8", block(fp8)}};
 }
 
+/// Wan's.
+attention::Prologue norm_across_heads(const Shape& s) {
+  attention::Prologue prologue;
+  prologue.norm = attention::Prologue::Norm::rms;
+  prologue.across_heads = true;
+  prologue.q_weight = prologue.k_weight = at::ones({s.channels}, on_gpu().dtype(at::kFloat));
+  return prologue;
+}
+
+/// All of sparse attention, at topk 0.15 with means, that comes before attention itself.
+Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue) {
+  attention::Context context{.mode = attention::Mode::sparse, .only_prepass = true};
+  context.policy.defaults.topk = 0.15;
+  if (prologue) {
+    context.prologue = norm_across_heads(s);
+    context.prologue.rotary_cos = at::rand({s.tokens, 128}, on_gpu().dtype(at::kFloat));
+    context.prologue.rotary_sin = at::rand({s.tokens, 128}, on_gpu().dtype(at::kFloat));
+    context.prologue.rotary_pairs = rotary_pairs(context.prologue);
+  }
+  return {std::string("before attention") + (prologue ? ", with norm across heads and rotary embedding" : ""),
+          [qkv, context, workspace = std::make_shared<attention::Workspace>()] {
+            attention::attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), context, *workspace);
+          }};
+}
+
 /// With its norm across heads: of a text's own tokens and one key for its padding, or of all 512.
 Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
   const at::Tensor q = x.unflatten(2, {-1, 128}), kv = at::randn({2, s.batch, keys, q.size(2), 128}, on_gpu());
   attention::Context context;
-  context.prologue.norm = attention::Prologue::Norm::rms;
-  context.prologue.across_heads = true;
-  context.prologue.q_weight = context.prologue.k_weight = at::ones({s.channels}, on_gpu().dtype(at::kFloat));
+  context.prologue = norm_across_heads(s);
   if (keys < 512) context.key_bias = at::zeros({s.batch, keys}, on_gpu().dtype(at::kFloat));
   return {"attention to " + std::to_string(keys) + " keys", [q, kv, context] {
             attention::Workspace workspace;
@@ -156,8 +181,11 @@ int time_model(const Shape& s, int64_t repetitions) {
   at::Tensor x = at::randn({s.batch, s.tokens, s.channels}, on_gpu()), update = at::randn_like(x);
   at::Tensor wide = at::randn({s.batch, s.tokens, s.hidden}, on_gpu());
   std::vector<Contender> all = contenders(s, bf16, fp8, v, x, update, wide);
-  for (const int64_t keys : {512, 257, 129, 65, 21})
-    if (s.cross) all.push_back(attention_to_text(s, x, keys));
+  if (s.cross) {
+    const at::Tensor qkv = at::randn({s.batch, s.tokens, 3, s.channels / 128, 128}, on_gpu());
+    for (const bool prologue : {false, true}) all.push_back(before_attention(s, qkv, prologue));
+    for (const int64_t keys : {512, 257, 129, 65, 21}) all.push_back(attention_to_text(s, x, keys));
+  }
   std::vector<app::TimedCall> calls;
   for (const Contender& each : all) calls.push_back([&each](int64_t) { each.call(); });
   app::Timer timer(on_gpu().device());

@@ -203,27 +203,18 @@ void run_few_keys(const Shape& shape, int keys) {
   fill_with_normals(q, shape, 1);
   fill_with_normals(k, shape, 2);
   fill_with_normals(v, shape, 3);
-  const Problem whole = problem_of(shape, q, k, v, out);
   const OnDevice<float> bias(std::vector<float>(static_cast<size_t>(shape.batch * keys), 0.5F)),
-      weights(std::vector<float>(static_cast<size_t>(shape.row()), 1.25F)), q_moments(2 * shape.batch * shape.tokens),
-      k_moments(2 * shape.batch * keys);
-  check(attend_few_keys({.batch = shape.batch,
-                         .heads = shape.heads,
-                         .queries = shape.tokens,
-                         .keys = keys,
-                         .head_dim = shape.head_dim,
-                         .q = whole.q,
-                         .k = whole.k,
-                         .v = whole.v,
-                         .out = whole.out,
-                         .bias = bias.get(),
-                         .scale = whole.scale,
-                         .q_moments = q_moments.get(),
-                         .k_moments = k_moments.get(),
-                         .q_weight = weights.get(),
-                         .k_weight = weights.get(),
-                         .eps = 1e-6F},
-                        nullptr));
+      weights(std::vector<float>(static_cast<size_t>(shape.row()), 1.25F)),
+      moments(2 * shape.batch * (shape.tokens + keys));
+  Problem p = problem_of(shape, q, k, v, out);
+  p.keys = keys;
+  p.key_bias = bias.get();
+  p.prologue = {.norm = Prologue::Norm::rms,
+                .across_heads = true,
+                .eps = 1e-6F,
+                .q_weight = weights.get(),
+                .k_weight = weights.get()};
+  check(attend_few_keys(p, moments.get(), nullptr));
   check(cudaDeviceSynchronize());
 }
 

@@ -5,9 +5,9 @@
 
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
-#include "attention/cuda/warp.cuh"
 #include "models/layers/cuda/e4m3.cuh"
 #include "models/layers/cuda/launch.h"
+#include "models/layers/cuda/team.cuh"
 
 namespace sparsereel::models::cuda {
 namespace {
@@ -17,10 +17,7 @@ using attention::cuda::pack;
 using attention::cuda::store_packed;
 using attention::cuda::to_float;
 using attention::cuda::unpack;
-using attention::cuda::warp_max;
-using attention::cuda::warp_sum;
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kChunk = 32 * kLaneElements;  // channels that a warp takes at once
 
 /// The rows of one block: some of one part of one batch entry.
@@ -79,46 +76,6 @@ __device__ void fold(const NormModulate& p, const RowRange& range, const SharedV
     if constexpr (kVectors == 3) vectors.at(kGate, c) = gate == nullptr ? 1.0F : gate[c];
   }
 }
-
-/// The kTeam warps that share a row, this one among them; others of the block take other rows.
-template <int kTeam>
-class Team {
- public:
-  static __device__ int index() { return static_cast<int>(threadIdx.x) / (32 * kTeam); }
-  static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
-
-  /// All threads of the team call these together and have the result.
-  __device__ float sum(float x) {
-    x = warp_sum(x);
-    if constexpr (kTeam == 1) return x;
-    const float* of_warps = exchange(x);
-    float total = 0;
-#pragma unroll
-    for (int i = 0; i < kTeam; ++i) total += of_warps[i];
-    return total;
-  }
-  __device__ float max(float x) {
-    x = warp_max(x);
-    if constexpr (kTeam == 1) return x;
-    const float* of_warps = exchange(x);
-#pragma unroll
-    for (int i = 0; i < kTeam; ++i) x = fmaxf(x, of_warps[i]);
-    return x;
-  }
-
- private:
-  /// What each warp of the team has. Two places take turns: whoever writes the first again has passed the barrier of
-  /// the second, so all have read the first.
-  __device__ const float* exchange(float x) {
-    __shared__ float of_warps[2][kWarps];
-    turn_ ^= 1;
-    if (threadIdx.x % 32 == 0) of_warps[turn_][threadIdx.x / 32] = x;
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + index()), "n"(32 * kTeam) : "memory");
-    return of_warps[turn_] + index() * kTeam;
-  }
-
-  int turn_ = 0;
-};
 
 /// A row in kTeam times kChunks chunks; this lane's share of it.
 template <typename T, int kTeam, int kChunks, bool kUpdates>

@@ -1,9 +1,9 @@
 // Rows to e4m3 in one pass, the row in registers: a warp takes a short one, a block a long one.
 #include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/launched.cuh"
-#include "attention/cuda/warp.cuh"
 #include "models/layers/cuda/e4m3.cuh"
 #include "models/layers/cuda/launch.h"
+#include "models/layers/cuda/team.cuh"
 
 namespace sparsereel::models::cuda {
 namespace {
@@ -13,9 +13,6 @@ using attention::cuda::fast_inverse;
 using attention::cuda::load_packed;
 using attention::cuda::pack;
 using attention::cuda::unpack;
-using attention::cuda::warp_max;
-
-constexpr int kThreads = 256, kBlockWarps = kThreads / 32;
 
 /// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, as x times a logistic function: one exponential. Instructions are
 /// what this costs, hence constants that hold log2 e and approximations that flush denormals.
@@ -31,20 +28,11 @@ __device__ Packed<T> gelu(const Packed<T>& packed) {
   return pack<T>(x);
 }
 
-/// The largest of what all threads of a block hold, in each of them.
-__device__ float block_max(float x) {
-  __shared__ float of_warps[kBlockWarps];
-  x = warp_max(x);
-  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = x;
-  __syncthreads();
-  return warp_max(of_warps[threadIdx.x % kBlockWarps]);
-}
-
-/// A row is taken by kWarps warps, one or the block's; a thread holds kPacks times eight of its elements.
-template <typename T, int kWarps, int kPacks>
+/// A row is taken by one warp or all of a block; a thread holds kPacks times eight of its elements.
+template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_constant__ QuantizeRows p) {
-  constexpr int row_threads = 32 * kWarps;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / row_threads) + threadIdx.x / row_threads;
+  constexpr int row_threads = 32 * kTeam;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kWarps / kTeam) + Team<kTeam>::index();
   if (row >= p.rows) return;  // whole warps, and no block of which only a part is left waits for another
   const int first = static_cast<int>(threadIdx.x) % row_threads * kLaneElements;
   const auto column = [&](int i) { return first + i * row_threads * kLaneElements; };
@@ -61,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
     if (p.gelu && column(i) < p.channels) x[i] = gelu(x[i]);
     most = fmaxf(most, largest_of(x[i]));
   }
-  const float scale = e4m3_scale(kWarps == 1 ? warp_max(most) : block_max(most)), inverse = __frcp_rn(scale);
+  const float scale = e4m3_scale(Team<kTeam>().max(most)), inverse = __frcp_rn(scale);
   uint8_t* to = static_cast<uint8_t*>(p.out) + row * p.channels;
 #pragma unroll
   for (int i = 0; i < kPacks; ++i) {
@@ -70,10 +58,10 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
   if (first == 0) p.scale[row] = scale;
 }
 
-template <typename T, int kWarps, int kPacks>
+template <typename T, int kTeam, int kPacks>
 void launch(const QuantizeRows& p, Stream stream) {
-  constexpr int rows = kBlockWarps / kWarps;
-  quantize_rows_kernel<T, kWarps, kPacks>
+  constexpr int rows = kWarps / kTeam;
+  quantize_rows_kernel<T, kTeam, kPacks>
       <<<static_cast<unsigned>((p.rows + rows - 1) / rows), kThreads, 0, stream>>>(p);
 }
 
@@ -82,10 +70,10 @@ void launch_type(const QuantizeRows& p, Stream stream) {
   constexpr int warp = 32 * kLaneElements, block = kThreads * kLaneElements;
   if (p.channels <= 4 * warp) return launch<T, 1, 4>(p, stream);
   if (p.channels <= 8 * warp) return launch<T, 1, 8>(p, stream);
-  if (p.channels <= 2 * block) return launch<T, kBlockWarps, 2>(p, stream);
-  if (p.channels <= 4 * block) return launch<T, kBlockWarps, 4>(p, stream);
-  if (p.channels <= 6 * block) return launch<T, kBlockWarps, 6>(p, stream);
-  return launch<T, kBlockWarps, kMaxQuantizeChannels / block>(p, stream);
+  if (p.channels <= 2 * block) return launch<T, kWarps, 2>(p, stream);
+  if (p.channels <= 4 * block) return launch<T, kWarps, 4>(p, stream);
+  if (p.channels <= 6 * block) return launch<T, kWarps, 6>(p, stream);
+  return launch<T, kWarps, kMaxQuantizeChannels / block>(p, stream);
 }
 
 }  // namespace

@@ -1,0 +1,50 @@
+// Sums and maxima over the warps that share a row.
+#pragma once
+
+#include "attention/cuda/warp.cuh"
+
+namespace sparsereel::models::cuda {
+
+constexpr int kThreads = 256, kWarps = kThreads / 32;  // of a block
+
+/// The kTeam warps that share a row, this one among them; others of the block take other rows.
+template <int kTeam>
+class Team {
+ public:
+  static __device__ int index() { return kTeam == kWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
+  static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
+
+  /// All threads of the team call these together and have the result.
+  __device__ float sum(float x) {
+    x = attention::cuda::warp_sum(x);
+    if constexpr (kTeam == 1) return x;
+    const float* of_warps = exchange(x);
+    float total = 0;
+#pragma unroll
+    for (int i = 0; i < kTeam; ++i) total += of_warps[i];
+    return total;
+  }
+  __device__ float max(float x) {
+    x = attention::cuda::warp_max(x);
+    if constexpr (kTeam == 1) return x;
+    const float* of_warps = exchange(x);
+#pragma unroll
+    for (int i = 0; i < kTeam; ++i) x = fmaxf(x, of_warps[i]);
+    return x;
+  }
+
+ private:
+  /// What each warp of the team has. Two places take turns: whoever writes the first again has passed the barrier of
+  /// the second, so all have read the first.
+  __device__ const float* exchange(float x) {
+    __shared__ float of_warps[2][kWarps];
+    turn_ ^= 1;
+    if (threadIdx.x % 32 == 0) of_warps[turn_][threadIdx.x / 32] = x;
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + index()), "n"(32 * kTeam) : "memory");
+    return of_warps[turn_] + index() * kTeam;
+  }
+
+  int turn_ = 0;
+};
+
+}  // namespace sparsereel::models::cuda
