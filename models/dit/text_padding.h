@@ -1,4 +1,4 @@
-// Padding of a text that cross-attention sees: rows that are all alike give keys that are all alike, so one stands for
+// Padding of a text that cross-attention sees: rows that are all alike give keys that are all alike, so two stand for
 // them all.
 #pragma once
 
@@ -11,9 +11,9 @@ struct FoldedText {
   at::Tensor bias;  // fp32 [B, L'], added to the scores of their keys; undefined: none
 };
 
-/// text [B, L, C], each entry of which ends in equal rows, as many as it has. The first of n such rows is kept with a
-/// bias of log n, which is what n equal keys and values add up to in a softmax; rows that are kept for longer texts
-/// alone get -inf. Where less than half of the rows would go, all stay. Waits for a GPU.
+/// text [B, L, C], each entry of which ends in equal rows, as many as it has. Of n such rows two are kept, with biases
+/// b and c so that e^b + e^c = n, which is what n equal keys and values add up to in a softmax; rows that are kept for
+/// longer texts alone get -inf. Where less than half of the rows would go, all stay. Waits for a GPU.
 FoldedText fold_padding(const at::Tensor& text);
 
 }  // namespace sparsereel::models

@@ -163,7 +163,7 @@ Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue)
           }};
 }
 
-/// With its norm across heads: of a text's own tokens and one key for its padding, or of all 512.
+/// With its norm across heads: of a text's own tokens and what its padding is folded into, or of all 512.
 Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
   const at::Tensor q = x.unflatten(2, {-1, 128}), kv = at::randn({2, s.batch, keys, q.size(2), 128}, on_gpu());
   attention::Context context;

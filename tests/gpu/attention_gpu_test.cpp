@@ -150,18 +150,22 @@ TEST_F(AttendOnGpu, AnyStridesWithContiguousHeadDimWork) {
 TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
   using Norm = Prologue::Norm;
   const int64_t tokens = 300, text = 44, heads = 3;
-  const std::vector<std::tuple<Norm, bool>> norms = {
-      {Norm::none, false}, {Norm::layer, false}, {Norm::layer, true}, {Norm::rms, false}, {Norm::rms, true}};
+  struct Kind {
+    Norm norm;
+    bool across, biased;
+  };
+  const std::vector<Kind> kinds = {{Norm::none, false, false}, {Norm::layer, false, true}, {Norm::layer, true, true},
+                                   {Norm::rms, false, true},   {Norm::rms, true, true},    {Norm::rms, true, false}};
   enum class Rotary { none, neighbours, halves };
   for (const int64_t head_dim : {48, 64, 112}) {
     const Inputs centred = inputs(2, tokens, tokens, heads, head_dim);
     // With these means, and biases of a half, a lane past head_dim that a norm counts would change every score.
     const Inputs shifted = {.q = rounded(centred.q + 2), .k = rounded(centred.k + 2), .v = centred.v};
-    for (const auto& [norm, across] : norms) {
+    for (const auto& [norm, across, biased] : kinds) {
       for (const Rotary rotary : {Rotary::none, Rotary::neighbours, Rotary::halves}) {
-        SCOPED_TRACE(::testing::Message()
-                     << "head_dim " << head_dim << ", norm " << static_cast<int>(norm)
-                     << (across ? " across heads" : "") << ", rotary " << static_cast<int>(rotary));
+        SCOPED_TRACE(::testing::Message() << "head_dim " << head_dim << ", norm " << static_cast<int>(norm)
+                                          << (across ? " across heads" : "") << (biased ? "" : ", no bias")
+                                          << ", rotary " << static_cast<int>(rotary));
         Context context{.text_tokens = text};
         Prologue& p = context.prologue;
         p.norm = norm;
@@ -171,6 +175,8 @@ TEST_F(AttendOnGpu, PrologueIsThatOfTheCpu) {
         if (norm != Norm::none) {
           p.q_weight = at::randn({size});
           p.k_weight = at::randn({size});
+        }
+        if (biased) {
           p.q_bias = at::randn({size}) * 0.5;
           p.k_bias = at::randn({size}) * 0.5;
         }

@@ -42,7 +42,7 @@ struct Mode {
   bool long_too = false;  // run it on long shapes as well
 };
 
-void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across) {
+void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool across, bool interleaved) {
   Prologue& prologue = p.prologue;
   prologue.norm = norm;
   prologue.across_heads = across;
@@ -50,7 +50,7 @@ void normalise(Problem& p, const Extras& extras, Prologue::Norm norm, bool acros
   prologue.q_weight = prologue.k_weight = extras.weights.get();
   prologue.rotary = extras.rotary.get();
   prologue.rotary_tokens = p.keys - 30;
-  prologue.interleaved = !across;
+  prologue.interleaved = interleaved;
 }
 
 const Mode modes[] = {
@@ -109,10 +109,12 @@ const Mode modes[] = {
     {"norm per head and rotary embedding",
      [](Problem& p, const Extras& extras) {
        predict(p);
-       normalise(p, extras, Prologue::Norm::layer, false);
+       normalise(p, extras, Prologue::Norm::layer, false, true);
      }},
-    {"norm across heads and rotary embedding",
-     [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true); }},
+    {"norm across heads and rotary embedding of halves",
+     [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true, false); }},
+    {"norm across heads and rotary embedding of neighbours",
+     [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true, true); }},
     {"means by error",
      [](Problem& p, const Extras&) {
        predict(p);

@@ -36,22 +36,29 @@ void expect_same_attention(const at::Tensor& text, int64_t kept) {
   EXPECT_LT((attended(folded.rows, folded.bias) - attended(text, {})).abs().max().item<double>(), 1e-4);
 }
 
-TEST(FoldPadding, KeepsOneRowOfPadding) {
-  expect_same_attention(padded_text({7}, 64), 8);
+TEST(FoldPadding, KeepsTwoRowsOfPadding) {
+  expect_same_attention(padded_text({7}, 64), 9);
 }
 
 TEST(FoldPadding, KeepsAsManyRowsAsTheLongestTextNeeds) {
-  expect_same_attention(padded_text({3, 20, 0}, 64), 21);
+  expect_same_attention(padded_text({3, 20, 0}, 64), 22);
 }
 
 TEST(FoldPadding, TakesATextWithoutAnyToken) {
-  expect_same_attention(padded_text({0}, 16), 1);
+  expect_same_attention(padded_text({0}, 16), 2);
 }
 
 TEST(FoldPadding, KeepsARepeatedTokenThatIsNoPadding) {
   at::Tensor text = padded_text({9}, 64);
   text[0][4] = text[0][3];
-  expect_same_attention(text, 10);
+  expect_same_attention(text, 11);
+}
+
+TEST(FoldPadding, WeighsAsMuchInBf16) {
+  for (const int64_t length : {0, 1, 77, 300, 400}) {
+    const at::Tensor bias = fold_padding(padded_text({length}, 1000)).bias.to(at::kBFloat16).to(at::kDouble);
+    EXPECT_NEAR(bias.narrow(1, length, 2).exp().sum().item<double>() / static_cast<double>(1000 - length), 1, 1e-3);
+  }
 }
 
 TEST(FoldPadding, LeavesATextAloneThatHasLittlePadding) {
