@@ -67,7 +67,7 @@ class Kept {
 };
 
 /// Without weights and biases.
-cuda::Prologue steps_of(const Prologue& from, Kept& kept) {
+cuda::Prologue unweighted_prologue(const Prologue& from, Kept& kept) {
   return {.norm = from.norm == Prologue::Norm::layer ? cuda::Prologue::Norm::layer
                   : from.norm == Prologue::Norm::rms ? cuda::Prologue::Norm::rms
                                                      : cuda::Prologue::Norm::none,
@@ -79,7 +79,7 @@ cuda::Prologue steps_of(const Prologue& from, Kept& kept) {
 }
 
 cuda::Prologue prologue_of(const Prologue& from, Kept& kept) {
-  cuda::Prologue prologue = steps_of(from, kept);
+  cuda::Prologue prologue = unweighted_prologue(from, kept);
   prologue.q_weight = kept.pointer(from.q_weight);
   prologue.q_bias = kept.pointer(from.q_bias);
   prologue.k_weight = kept.pointer(from.k_weight);
@@ -327,8 +327,8 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
   Kept kept;
   const at::Tensor in = loadable(x);
   at::Tensor out = at::empty(x.sizes(), x.options().memory_format(at::MemoryFormat::Contiguous));
-  const cuda::Prologue steps = steps_of(prologue, kept);
-  const at::Tensor moments = moments_for(x.size(0) * x.size(1), steps, x);
+  const cuda::Prologue of_rows = unweighted_prologue(prologue, kept);
+  const at::Tensor moments = moments_for(x.size(0) * x.size(1), of_rows, x);
   const cuda::PrologueRows rows = {.batch = static_cast<int>(x.size(0)),
                                    .tokens = static_cast<int>(x.size(1)),
                                    .heads = static_cast<int>(x.size(2)),
@@ -336,7 +336,7 @@ at::Tensor prologue_on_cuda(const Prologue& prologue, const at::Tensor& x, const
                                    .element = element_of(x),
                                    .in = view_of(in),
                                    .out = view_of(out),
-                                   .prologue = steps,
+                                   .prologue = of_rows,
                                    .weight = kept.pointer(weight),
                                    .bias = kept.pointer(bias),
                                    .moments = pointer_of(moments)};

@@ -322,6 +322,16 @@ void launch_type(const Problem& p, const float* moments, Stream stream) {
   p.head_dim == 64 ? launch<T, 64>(p, moments, stream) : launch<T, 128>(p, moments, stream);
 }
 
+bool takes(const Prologue& prologue) {
+  using Norm = Prologue::Norm;
+  const bool norms = prologue.norm == Norm::none || (prologue.norm == Norm::rms && prologue.across_heads);
+  return norms && prologue.rotary == nullptr && prologue.q_bias == nullptr && prologue.k_bias == nullptr;
+}
+
+bool sees_all(const Problem& p) {
+  return !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
+}
+
 }  // namespace
 
 int most_few_keys(int head_dim) {
@@ -336,6 +346,10 @@ int most_few_keys(int head_dim) {
 }
 
 const char* attend_few_keys(const Problem& p, float* moments, Stream stream) {
+  if (p.keys > most_few_keys(p.head_dim)) return "too many keys for shared memory, or a head_dim other than 64 and 128";
+  if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))
+    return "few keys come without mask, lse and such a prologue";
+  if (!p.prologue.normalises_across_heads()) moments = nullptr;
   return launched([&] {
     launch_moments(p, moments, stream);
     p.element == Element::fp16 ? launch_type<__half>(p, moments, stream)

@@ -119,6 +119,7 @@ size_t scratch_bytes(const Problem& problem, Kernel kernel) {
 }
 
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream) {
+  if (problem.key_bias != nullptr) return "only attend_few_keys() takes a key_bias";
   const Sizes sizes(problem, kernel);
   const Buffers buffers(problem, sizes, kernel, scratch);
   const Call call{problem, sizes, buffers, stream};

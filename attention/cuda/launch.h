@@ -27,7 +27,7 @@ struct View {
   int64_t head_stride = 0;
 };
 
-/// Normalisation and rotary embedding of q and k, applied in fp32 on the way into the 8-bit records.
+/// Normalisation and rotary embedding of q and k, applied in fp32 as they are read.
 struct Prologue {
   enum class Norm { none, layer, rms };
   Norm norm = Norm::none;
@@ -144,9 +144,9 @@ const char* apply_prologue(const PrologueRows& p, Stream stream);
 /// not take.
 int most_few_keys(int head_dim);
 
-/// Enqueues a call in 16 bits to few keys, as cross-attention to a text has them. Every block is computed; of prologues
-/// there is the RMS norm across heads, without biases. moments: scratch of [batch, queries + keys, 2] for that norm.
-/// Returns null, or what CUDA said.
+/// Enqueues a call in 16 bits to at most most_few_keys(), as cross-attention to a text has them: without mask,
+/// selection and lse; of prologues there is the RMS norm across heads, without biases. moments: scratch of [batch,
+/// queries + keys, 2] for that norm. Returns null, what it does not take, or what CUDA said.
 const char* attend_few_keys(const Problem& problem, float* moments, Stream stream);
 
 /// out[b, i, :] = in[b, index[i], :] for i < rows: rows of `row_bytes` bytes, a multiple of 2; strides in bytes.

@@ -81,7 +81,7 @@ struct TokenPart {
   /// Cosines and sines of four pairs, as they come from memory: all of eight elements of which pairs are neighbours,
   /// half of what elements i and i + head_dim / 2 need.
   uint4 pairs;
-  float inverse;  // 1 / deviation, of norm_across_rotary
+  float inverse;  // 1 / deviation, of rms_across_rotary
 };
 
 /// What a kernel does to rows before anything else. `any` finds out row by row; a kernel made for one of the others has

@@ -16,8 +16,10 @@ at::Tensor padding_of(const at::Tensor& text) {
   return alike.flip({1}).to(at::kLong).cumprod(1).sum(1).cpu();
 }
 
-/// Two biases [B, 1] that together weigh as `counts` [B, 1] keys, the first of which bf16 holds exactly: torch's
-/// kernels for GPUs want biases in the keys' dtype, and in bf16 log n is off by up to 1.6%.
+/// Two biases [B, 1] that together weigh as `counts` [B, 1] keys. Torch's kernels for GPUs want biases in the keys'
+/// dtype, and a log n that is rounded to bf16 counts up to 1.6% too many or too few keys (3.2% from e^8 on). So the
+/// first is one that bf16 holds, of 31/32 of the keys to stay below n when rounded; the second, a small share, makes up
+/// for it.
 std::pair<at::Tensor, at::Tensor> biases_of(const at::Tensor& counts) {
   const at::Tensor first = (counts * (31.0 / 32)).log().to(at::kBFloat16).to(at::kFloat);
   return {first, (counts - first.exp()).log()};

@@ -64,7 +64,20 @@ TEST_F(FewKeysOnGpu, NormalisesAcrossHeads) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
     expect_near_exact(inputs(2, 700, 100, 12, 128, dtype), {.prologue = norms(12 * 128)}, dtype);
     expect_near_exact(inputs(1, 333, 40, 10, 64, dtype), {.prologue = norms(10 * 64)}, dtype);
+    expect_near_exact(inputs(1, 100, 30, 20, 128, dtype), {.prologue = norms(20 * 128)}, dtype);  // a lane reads twice
   }
+}
+
+TEST_F(FewKeysOnGpu, NormalisesHeadsThatLieApart) {
+  const Inputs x = inputs(2, 150, 50, 20, 128);
+  const Context context{.prologue = norms(20 * 128)};
+  Context of_gpu = context;
+  of_gpu.prologue = on_device(context.prologue);
+  const auto heads_first = [](const at::Tensor& t) {
+    return t.to(at::kCUDA, at::kBFloat16).transpose(1, 2).contiguous().transpose(1, 2);
+  };
+  const Result gpu = attend(heads_first(x.q), heads_first(x.k), heads_first(x.v), of_gpu, workspace_);
+  EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, 8e-3);
 }
 
 TEST_F(FewKeysOnGpu, AddsTheBiasOfEachKey) {

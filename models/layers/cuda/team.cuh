@@ -11,6 +11,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;  // of a block
 template <int kTeam>
 class Team {
  public:
+  // A constant where there is one team: of barriers whose number is not, a block claims all 16.
   static __device__ int index() { return kTeam == kWarps ? 0 : static_cast<int>(threadIdx.x) / (32 * kTeam); }
   static __device__ int member() { return static_cast<int>(threadIdx.x) / 32 % kTeam; }
 
