@@ -28,7 +28,7 @@ class Library(CommandLineTest):
 
     def test_example_builds_against_the_installed_library_and_makes_the_programs_video(self):
         prefix = self.install()
-        self.command('cmake', '-S', ROOT / 'tests' / 'library', '-B', 'example', f'-DCMAKE_PREFIX_PATH={prefix}')
+        self.command('cmake', '-S', ROOT / 'tests' / 'library', '-B', 'example', '-G', 'Ninja', f'-DCMAKE_PREFIX_PATH={prefix}')
         self.command('cmake', '--build', 'example')
         environment = {key: value for key, value in os.environ.items() if key != 'LD_LIBRARY_PATH'}
         example = self.folder / 'example' / 'example'
