@@ -4,6 +4,7 @@
 #include <cfloat>
 #include <type_traits>
 
+#include "attention/cuda/fast_math.cuh"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/rows.cuh"
 #include "attention/cuda/visible.cuh"
@@ -46,13 +47,6 @@ struct RecordThread {
 
 inline dim3 record_grid(const Problem& problem, int blocks) {
   return {static_cast<unsigned>(problem.heads), static_cast<unsigned>(blocks), static_cast<unsigned>(problem.batch)};
-}
-
-/// 1 / x for normal x.
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 /// x / scale to the nearest integer in int8, where |x| <= 127 scale: adding 1.5 * 2^23 leaves it in the low byte.

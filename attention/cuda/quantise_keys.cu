@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   });
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
-  const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = reciprocal(scale);
+  const float scale = most * (1 / kInt8Max) + kInt8MinScale, inverse = fast_inverse(scale);
   if (threadIdx.x % 32 == 0) buffers.k_scale[record * kKeyGroups + thread.warp] = scale;
   uint8_t* const out = buffers.k + record * kRecord * D;
   int square = 0;  // of this lane's eight columns, the largest over its rows

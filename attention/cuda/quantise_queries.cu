@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
         most = largest_of(raw[i]);
       }
       const float scale = row_max<D>(most) * (1 / kInt8Max) + kInt8MinScale;
-      const uint2 packed = pack_int8(x, reciprocal(scale));
+      const uint2 packed = pack_int8(x, fast_inverse(scale));
       *reinterpret_cast<uint2*>(out + thread.offset(first + i)) = packed;
       square = fmaxf(square, static_cast<float>(square_of(packed)) * scale * scale);
       if (column == 0) scales[row] = row < left ? scale * to_log2 : 0.0F;

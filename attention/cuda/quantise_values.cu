@@ -125,12 +125,12 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
       unpack_anew(kept[round][i]);
       pool.add(x, 1);
     }
-  const float share = reciprocal(static_cast<float>(max(min(left, kRecord), 1)));
+  const float share = fast_inverse(static_cast<float>(max(min(left, kRecord), 1)));
   pool.write(share, [&](int c, float x) { raw_mean[c] = x; });
   load_row(raw_mean + column, mean);
 #pragma unroll
   for (int c = 0; c < kLaneElements; ++c) {
-    inverse[c] = reciprocal(inverse[c]);
+    inverse[c] = fast_inverse(inverse[c]);
     if (threadIdx.x < kRowLanes) record_mean[column + c] = (mean[c] - centre[c]) * inverse[c];
     mean[c] *= inverse[c];
   }

@@ -37,7 +37,7 @@ class OutlierRow {
         first_(thread.block * kRecord),
         left_(min(key_count(p, thread.b) - first_, kRecord)) {
     const int64_t at = static_cast<int64_t>(thread.b * p.heads + thread.h) * D + channel;
-    inverse_ = reciprocal(buffers.v_scale[at]);
+    inverse_ = fast_inverse(buffers.v_scale[at]);
     centre_ = buffers.v_centre[at] * inverse_;
   }
 

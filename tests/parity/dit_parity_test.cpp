@@ -118,7 +118,7 @@ TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
   EXPECT_FALSE(run_.kernel.empty());
 }
 
-// One key stands for padding that is all alike; where the last row is another it cannot.
+// Two keys stand for padding that is all alike; where the last row is another they cannot.
 using CrossAttentionParity = DitParity;
 
 TEST_P(CrossAttentionParity, PaddingCountsAsOftenAsItStandsInTheText) {
