@@ -43,6 +43,7 @@ struct Context {
   std::optional<BlockMap> block_map{};  // the caller's own map, obeyed exactly; replaces selection
   std::optional<double> scale{};        // default head_dim^-0.5
   bool return_lse = false;
+  bool takes_e4m3 = false;  // the caller reads an output of 8 bits as well: see Result::out_scale
   Prologue prologue{};
   bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
 
@@ -61,10 +62,11 @@ struct Context {
 };
 
 struct Result {
-  at::Tensor out;         // [B, Nq, H, D], q's dtype
-  at::Tensor lse;         // fp32 [B, H, Nq], natural log of the sum over the keys that were computed; only if asked
-  Statistics statistics;  // on a GPU without what the kernels count: see collect_counts()
-  std::string kernel;     // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why when it is not what was asked for
+  at::Tensor out;          // [B, Nq, H, D], q's dtype, or e4m3
+  at::Tensor out_scale{};  // fp32 [B]: what out of e4m3 is to be multiplied by; undefined where it has q's dtype
+  at::Tensor lse;          // fp32 [B, H, Nq], natural log of the sum over the keys that were computed; only if asked
+  Statistics statistics;   // on a GPU without what the kernels count: see collect_counts()
+  std::string kernel;      // what ran, e.g. "cpu block-sparse fp32 (avx512)", and why when it is not what was asked for
 };
 
 /// Memory that outlives calls; one per thread of execution and stream.

@@ -113,6 +113,16 @@ float* pointer_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
 }
 
+/// [B, N, H, D] as q, e4m3 or in q's dtype.
+at::Tensor empty_output(const at::Tensor& q, bool e4m3) {
+  const auto options = q.options().memory_format(at::MemoryFormat::Contiguous);
+  return at::empty(q.sizes(), e4m3 ? options.dtype(at::kFloat8_e4m3fn) : options);
+}
+
+at::Tensor scales_for(const at::Tensor& q, bool e4m3) {
+  return e4m3 ? at::empty({q.size(0)}, q.options().dtype(at::kFloat)) : at::Tensor();
+}
+
 /// One call; keeps what its pointers point into alive until the kernels are enqueued.
 class CudaCall {
  public:
@@ -127,7 +137,11 @@ class CudaCall {
     q_ = loadable(ready.q);
     k_ = loadable(ready.k);
     v_ = loadable(v);
-    out_ = at::empty(q_.sizes(), q_.options().memory_format(at::MemoryFormat::Contiguous));
+    kernel_ = chosen_kernel();
+    // The error that Mode::check reports is that of attention alone.
+    const bool e4m3 = context.takes_e4m3 && kernel_ == cuda::Kernel::hopper && context.mode != Mode::check;
+    out_ = empty_output(q_, e4m3);
+    out_scale_ = scales_for(q_, e4m3);
     if (context.return_lse) lse_ = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
     if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(q.device()).contiguous();
     fill_problem(scale);
@@ -137,14 +151,14 @@ class CudaCall {
   }
 
   Result run() {
-    const cuda::Kernel kernel = chosen_kernel();
-    void* scratch = reserve(cuda::scratch_bytes(problem_, kernel));
+    void* scratch = reserve(cuda::scratch_bytes(problem_, kernel_));
     const auto steps = context_.only_prepass ? cuda::Steps::prepass : cuda::Steps::all;
-    check_launch(cuda::attention(problem_, kernel, steps, scratch, current_stream(q_.device())), "attention");
+    check_launch(cuda::attention(problem_, kernel_, steps, scratch, current_stream(q_.device())), "attention");
     Result result;
     result.out = out_.size(3) == head_dim_ ? out_ : out_.narrow(3, 0, head_dim_);
+    result.out_scale = out_scale_;
     result.lse = lse_;
-    result.kernel = describe(kernel);
+    result.kernel = describe();
     result.statistics.predicted_tiles = predicted_tiles_;
     return result;
   }
@@ -155,12 +169,13 @@ class CudaCall {
     const int capability = cuda::compute_capability(q_.device().index());
     const std::string_view forced = forced_kernel();
     if (forced == "ampere") return cuda::Kernel::ampere;
-    if (forced == "ada" && capability >= 89) return cuda::Kernel::ada;
+    if (forced == "ada" && capability >= cuda::kE4m3Capability) return cuda::Kernel::ada;
     return *cuda::choose_kernel(capability, static_cast<int>(head_dim_));
   }
 
   void fill_problem(double scale) {
     problem_ = problem_of(q_, k_, v_, out_, scale);
+    problem_.out_scale = pointer_of(out_scale_);
     problem_.lse = pointer_of(lse_);
     problem_.text_tokens = static_cast<int>(context_.text_tokens);
     problem_.causal = context_.causal;
@@ -255,12 +270,12 @@ class CudaCall {
     return reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment);
   }
 
-  std::string describe(cuda::Kernel kernel) const {
+  std::string describe() const {
     std::ostringstream text;
     text << "cuda int8 Q.K, "
-         << (kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
-             : kernel == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
-                                            : "fp16 P.V (ampere)");
+         << (kernel_ == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
+             : kernel_ == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
+                                             : "fp16 P.V (ampere)");
     text << context_.means_text();
     if (context_.block_map) {
       text << ", the caller's block map";
@@ -275,7 +290,8 @@ class CudaCall {
   const int64_t head_dim_;
   bool fuses_prologue_ = false;
   int64_t predicted_tiles_ = 0;
-  at::Tensor q_, k_, v_, out_, lse_, lengths_, map_;
+  cuda::Kernel kernel_{};
+  at::Tensor q_, k_, v_, out_, out_scale_, lse_, lengths_, map_;
   Kept kept_;
   cuda::Problem problem_;
 };
@@ -305,11 +321,14 @@ Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tens
   const c10::DeviceGuard guard(q.device());
   Kept kept;
   const at::Tensor queries = loadable(q), keys = loadable(k), values = loadable(v);
-  Result result{.out = at::empty(q.sizes(), q.options().memory_format(at::MemoryFormat::Contiguous)),
+  const bool e4m3 = context.takes_e4m3 && cuda::compute_capability(q.device().index()) >= cuda::kE4m3Capability;
+  Result result{.out = empty_output(q, e4m3),
+                .out_scale = scales_for(q, e4m3),
                 .lse = {},
                 .statistics = {},
                 .kernel = "cuda, all keys in shared memory"};
   cuda::Problem problem = problem_of(queries, keys, values, result.out, scale);
+  problem.out_scale = pointer_of(result.out_scale);
   problem.key_bias = kept.pointer(context.key_bias);
   problem.prologue = prologue_of(context.prologue, kept);
   const at::Tensor moments = moments_for(q.size(0) * (q.size(1) + k.size(1)), problem.prologue, q);

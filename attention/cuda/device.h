@@ -21,6 +21,9 @@ std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 /// 90 for compute capability 9.0; 0 where there is no such GPU.
 int compute_capability(int device);
 
+/// The least with e4m3: conversions to it and products of it.
+constexpr int kE4m3Capability = 89;
+
 /// Multiprocessors of the current GPU; 0 where there is none.
 int multiprocessors();
 

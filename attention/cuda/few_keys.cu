@@ -7,6 +7,7 @@
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/mma.cuh"
+#include "attention/cuda/output_scale.cuh"
 #include "attention/cuda/packed.cuh"
 #include "attention/cuda/records.h"
 #include "attention/cuda/rows.cuh"
@@ -16,7 +17,8 @@ namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kRows = 16;              // queries of a warp
-constexpr int kStepKeys = 64;          // keys between two looks at the largest score
+constexpr int kLongStep = 64;          // keys between two looks at the largest score
+constexpr int kShortStep = 32;         // where that many more would all be padding
 constexpr float kLeastScore = -1e30F;  // of a row that has no key yet
 
 /// Rows of 16-bit elements in shared memory, padded so that eight of them lie in different banks.
@@ -39,8 +41,8 @@ constexpr int shared_bytes(int padded_keys) {
   return (2 * padded_keys + kWarps * kRows) * kRowBytes<D> + padded_keys * static_cast<int>(sizeof(float));
 }
 
-__host__ __device__ constexpr int padded(int keys) {
-  return ceil_div(keys, kStepKeys) * kStepKeys;
+__host__ __device__ constexpr int padded(int keys, int step) {
+  return ceil_div(keys, step) * step;
 }
 
 template <typename T>
@@ -62,10 +64,10 @@ __device__ void store_shared(uint32_t to, uint32_t x) {
 
 /// Normalised and weighted keys of a head; the queries' weights are multiplied in here too.
 template <typename T, int D>
-__device__ void fill_keys(const Problem& p, const float* moments, int b, int h, uint32_t to) {
+__device__ void fill_keys(const Problem& p, const float* moments, int b, int h, int padded_keys, uint32_t to) {
   const Prologue& prologue = p.prologue;
   const float* of_keys = moments_of(p, moments, false, b);
-  for (int i = static_cast<int>(threadIdx.x); i < padded(p.keys) * (D / kLaneElements); i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < padded_keys * (D / kLaneElements); i += kThreads) {
     const int key = i / (D / kLaneElements), column = i % (D / kLaneElements) * kLaneElements;
     Packed<T> packed{};
     if (key < p.keys) {
@@ -88,8 +90,8 @@ __device__ void fill_keys(const Problem& p, const float* moments, int b, int h, 
 /// Values with their channels in such an order that a lane's results of four tiles are eight neighbours: of 32
 /// channels the one at 8 t + 2 j + e goes to 8 j + 2 t + e.
 template <typename T, int D>
-__device__ void fill_values(const Problem& p, int b, int h, uint32_t to) {
-  for (int i = static_cast<int>(threadIdx.x); i < padded(p.keys) * (D / kLaneElements); i += kThreads) {
+__device__ void fill_values(const Problem& p, int b, int h, int padded_keys, uint32_t to) {
+  for (int i = static_cast<int>(threadIdx.x); i < padded_keys * (D / kLaneElements); i += kThreads) {
     const int key = i / (D / kLaneElements), piece = i % (D / kLaneElements);
     Packed<T> packed{};
     if (key < p.keys) packed = load_packed(row_of<T>(p.v, b, key, h) + piece * kLaneElements);
@@ -101,14 +103,14 @@ __device__ void fill_values(const Problem& p, int b, int h, uint32_t to) {
 }
 
 /// In units of log2, -inf past the keys.
-__device__ void fill_bias(const Problem& p, int b, float* to) {
-  for (int key = static_cast<int>(threadIdx.x); key < padded(p.keys); key += kThreads) {
+__device__ void fill_bias(const Problem& p, int b, int padded_keys, float* to) {
+  for (int key = static_cast<int>(threadIdx.x); key < padded_keys; key += kThreads) {
     to[key] = key >= p.keys ? -INFINITY : p.key_bias == nullptr ? 0.0F : p.key_bias[b * p.keys + key] * kLog2e;
   }
 }
 
 /// 16 queries of a head and what becomes of them; all lanes of a warp together. Fragments as in mma.cuh.
-template <typename T, int D>
+template <typename T, int D, int kStepKeys>
 class Queries {
  public:
   __device__ Queries(const Problem& p, const float* moments, int b, int h, const Layout<D>& layout)
@@ -140,7 +142,7 @@ class Queries {
     __syncwarp();
     if (next < end) prefetch(next);
     begin(first);
-    for (int key = 0; key < padded(p_.keys); key += kStepKeys) step(key, bias);
+    for (int key = 0; key < p_.keys; key += kStepKeys) step(key, bias);
     write(first);
   }
 
@@ -234,23 +236,30 @@ class Queries {
     }
   }
 
-  __device__ void write(int first) {
+  __device__ void write(int first) const {
+    const float inverse_scale = inverse_out_scale(p_, b_);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       float sum = sum_[r] + __shfl_xor_sync(~0U, sum_[r], 1);
       sum += __shfl_xor_sync(~0U, sum, 2);
-      const float inverse = sum > 0 ? 1 / sum : 0;
+      const float inverse = sum > 0 ? inverse_scale / sum : 0;
       const int row = first + lane() / 4 + 8 * r;
       if (row >= p_.queries) continue;
-      T* to = const_cast<T*>(row_of<T>(p_.out, b_, row, h_)) + lane() % 4 * kLaneElements;
 #pragma unroll
       for (int i = 0; i < D / 32; ++i) {
         float x[kLaneElements];
 #pragma unroll
         for (int j = 0; j < kLaneElements; ++j) x[j] = out_[4 * i + j / 2][2 * r + j % 2] * inverse;
-        store_packed(to + 32 * i, pack<T>(x));
+        const int column = 32 * i + lane() % 4 * kLaneElements;
+        p_.out_scale == nullptr ? store_packed(out_row<T>(row) + column, pack<T>(x))
+                                : store_e4m3(out_row<uint8_t>(row) + column, x);
       }
     }
+  }
+
+  template <typename Out>
+  __device__ Out* out_row(int row) const {
+    return const_cast<Out*>(row_of<Out>(p_.out, b_, row, h_));
   }
 
   static __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -279,12 +288,27 @@ class Queries {
   float factor_[2], most_[2], sum_[2];
 };
 
+/// The output's scales, from all values: a CTA looks at those of a key.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant__ Problem p) {
+  const int key = static_cast<int>(blockIdx.x), b = static_cast<int>(blockIdx.y), pieces = p.head_dim / kLaneElements;
+  float most = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < p.heads * pieces; i += kThreads) {
+    float x[kLaneElements];
+    unpack(load_packed(row_of<T>(p.v, b, key, i / pieces) + i % pieces * kLaneElements), x);
+#pragma unroll
+    for (const float value : x) most = fmaxf(most, fabsf(value));
+  }
+  raise_out_scale(most, p.out_scale + b);
+}
+
 /// The CTAs share all rows of all heads evenly; few have more than one head.
-template <typename T, int D>
+template <typename T, int D, int kStepKeys>
 __global__ void __launch_bounds__(kThreads, 1)
     few_keys_kernel(const __grid_constant__ Problem p, const float* moments) {
   extern __shared__ uint4 shared[];
-  const Layout<D> layout(shared_address(shared), padded(p.keys));
+  const int padded_keys = padded(p.keys, kStepKeys);
+  const Layout<D> layout(shared_address(shared), padded_keys);
   float* bias = reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(shared) + (layout.bias - layout.keys));
   const int units = ceil_div(p.queries, kRows);  // of a head
   const int64_t all = static_cast<int64_t>(p.batch) * p.heads * units;
@@ -293,23 +317,23 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int bh = static_cast<int>(unit / units), b = bh / p.heads, h = bh % p.heads;
     const int64_t stop = min(end, static_cast<int64_t>(bh + 1) * units);
     __syncthreads();  // nobody reads the last head any more
-    fill_keys<T, D>(p, moments, b, h, layout.keys);
-    fill_values<T, D>(p, b, h, layout.values);
-    fill_bias(p, b, bias);
+    fill_keys<T, D>(p, moments, b, h, padded_keys, layout.keys);
+    fill_values<T, D>(p, b, h, padded_keys, layout.values);
+    fill_bias(p, b, padded_keys, bias);
     __syncthreads();
     const int first = static_cast<int>(unit % units) * kRows, last = first + static_cast<int>(stop - unit) * kRows;
     const int mine = first + static_cast<int>(threadIdx.x) / 32 * kRows;
-    Queries<T, D> queries(p, moments, b, h, layout);
+    Queries<T, D, kStepKeys> queries(p, moments, b, h, layout);
     if (mine < last) queries.prefetch(mine);
     for (int row = mine; row < last; row += kWarps * kRows) queries.attend(row, row + kWarps * kRows, last, bias);
     unit = stop;
   }
 }
 
-template <typename T, int D>
+template <typename T, int D, int kStepKeys>
 void launch(const Problem& p, const float* moments, Stream stream) {
-  const auto kernel = few_keys_kernel<T, D>;
-  const int bytes = shared_bytes<D>(padded(p.keys));
+  const auto kernel = few_keys_kernel<T, D, kStepKeys>;
+  const int bytes = shared_bytes<D>(padded(p.keys, kStepKeys));
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) return;
   int device = 0, processors = 0;
   cudaGetDevice(&device);
@@ -317,8 +341,22 @@ void launch(const Problem& p, const float* moments, Stream stream) {
   kernel<<<static_cast<unsigned>(processors), kThreads, bytes, stream>>>(p, moments);
 }
 
+template <typename T, int D>
+void launch(const Problem& p, const float* moments, Stream stream) {
+  const bool is_short = padded(p.keys, kShortStep) < padded(p.keys, kLongStep);
+  is_short ? launch<T, D, kShortStep>(p, moments, stream) : launch<T, D, kLongStep>(p, moments, stream);
+}
+
+template <typename T>
+void launch_out_scale(const Problem& p, Stream stream) {
+  if (p.out_scale == nullptr) return;
+  cudaMemsetAsync(p.out_scale, 0, sizeof(float) * p.batch, stream);
+  find_out_scale<T><<<dim3(static_cast<unsigned>(p.keys), static_cast<unsigned>(p.batch)), kThreads, 0, stream>>>(p);
+}
+
 template <typename T>
 void launch_type(const Problem& p, const float* moments, Stream stream) {
+  launch_out_scale<T>(p, stream);
   p.head_dim == 64 ? launch<T, 64>(p, moments, stream) : launch<T, 128>(p, moments, stream);
 }
 
@@ -341,7 +379,7 @@ int most_few_keys(int head_dim) {
   cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
   const auto needed = head_dim == 64 ? shared_bytes<64> : shared_bytes<128>;
   int keys = 0;
-  while (capability >= 8 && (head_dim == 64 || head_dim == 128) && needed(keys + kStepKeys) <= bytes) keys += kStepKeys;
+  while (capability >= 8 && (head_dim == 64 || head_dim == 128) && needed(keys + kLongStep) <= bytes) keys += kLongStep;
   return keys;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/cuda/hopper_tile.cuh"
+#include "attention/cuda/output_scale.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -225,8 +226,16 @@ class Output {
     alignas(16) float scale[8], centre[8];
     load(buffers_.v_scale + static_cast<int64_t>(tile.bh) * D + column, scale);
     load(buffers_.v_centre + static_cast<int64_t>(tile.bh) * D + column, centre);
-    uint16_t* out = static_cast<uint16_t*>(p_.out.data) + tile.bh / p_.heads * p_.out.batch_stride +
-                    tile.bh % p_.heads * p_.out.head_stride + (first + lane / 8) * p_.out.token_stride + column;
+    const int b = tile.bh / p_.heads, bytes = p_.out_scale == nullptr ? 2 : 1;
+    const float inverse_scale = inverse_out_scale(p_, b);
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      scale[c] *= inverse_scale;
+      centre[c] *= inverse_scale;
+    }
+    uint8_t* out = static_cast<uint8_t*>(p_.out.data) +
+                   bytes * (b * p_.out.batch_stride + tile.bh % p_.heads * p_.out.head_stride +
+                            (first + lane / 8) * p_.out.token_stride + column);
     const int rows = column < p_.head_dim ? p_.queries - first - lane / 8 : 0;
 #pragma unroll
     for (int r = 0; r < 16; r += 4) {
@@ -238,11 +247,15 @@ class Output {
             *reinterpret_cast<const float4*>(staged + place(r + lane / 8, 2 * piece + half));
 #pragma unroll
       for (int c = 0; c < 8; ++c) x[c] = fmaf(x[c] * factor, scale[c], factor == 0 ? 0.0F : centre[c]);
-      if (r < rows)
-        *reinterpret_cast<uint4*>(out) =
-            make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
-      out += 4 * p_.out.token_stride;
+      if (r < rows) store(out, x);
+      out += 4 * bytes * p_.out.token_stride;
     }
+  }
+
+  __device__ void store(uint8_t* to, const float (&x)[8]) const {
+    if (p_.out_scale != nullptr) return store_e4m3(to, x);
+    *reinterpret_cast<uint4*>(to) =
+        make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
   }
 
   __device__ static void load(const float* from, float (&x)[8]) {

@@ -1,6 +1,7 @@
 // The steps of a call in their order.
 #include <map>
 
+#include "attention/cuda/device.h"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 
@@ -56,6 +57,8 @@ void prepare(const Call& call, Kernel kernel) {
   const Call values{call.problem, call.sizes, call.buffers, side.values()};
   const bool queries_need_statistics = call.problem.lse != nullptr;
   cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream);
+  if (call.problem.out_scale != nullptr)
+    cudaMemsetAsync(call.problem.out_scale, 0, sizeof(float) * call.problem.batch, call.stream);
   if (call.sizes.budgets > 0)
     cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream);
   launch_moments(call.problem, call.buffers.token_moments, call.stream);
@@ -105,7 +108,7 @@ std::optional<Kernel> choose_kernel(int compute_capability, int head_dim) {
   if (compute_capability == 90 && head_dim <= 128) return Kernel::hopper;
 #endif
   (void)head_dim;
-  if (compute_capability >= 89) return Kernel::ada;
+  if (compute_capability >= kE4m3Capability) return Kernel::ada;
   if (compute_capability >= 80) return Kernel::ampere;
   return std::nullopt;
 }
@@ -120,6 +123,7 @@ size_t scratch_bytes(const Problem& problem, Kernel kernel) {
 
 const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream) {
   if (problem.key_bias != nullptr) return "only attend_few_keys() takes a key_bias";
+  if (problem.out_scale != nullptr && kernel != Kernel::hopper) return "only Hopper's kernel writes e4m3";
   const Sizes sizes(problem, kernel);
   const Buffers buffers(problem, sizes, kernel, scratch);
   const Call call{problem, sizes, buffers, stream};

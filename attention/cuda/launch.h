@@ -89,6 +89,9 @@ struct Problem {
   int head_dim = 0;  // 16 to 256, a multiple of 8; with a prologue of 16
   Element element = Element::bf16;
   View q{}, k{}, v{}, out{};
+  // device [batch]: out is e4m3, rows on 8 bytes, and these are the scales that the call divides it by; of
+  // Kernel::hopper and attend_few_keys(). Null: out is Elements.
+  float* out_scale = nullptr;
   float* lse = nullptr;  // [batch, heads, queries], natural log; null: not wanted
   float scale = 1;
   const float* key_bias = nullptr;       // device [batch, keys], in attend_few_keys() alone; null: zeros

@@ -45,6 +45,23 @@ struct RecordThread {
   }
 };
 
+/// f(the prologue's steps, a constant).
+template <typename F>
+void for_row_steps(const Prologue& prologue, const F& f) {
+  switch (row_steps(prologue)) {
+    case RowSteps::none:
+      return f(std::integral_constant<RowSteps, RowSteps::none>());
+    case RowSteps::norm:
+      return f(std::integral_constant<RowSteps, RowSteps::norm>());
+    case RowSteps::norm_rotary:
+      return f(std::integral_constant<RowSteps, RowSteps::norm_rotary>());
+    case RowSteps::rms_across_rotary:
+      return f(std::integral_constant<RowSteps, RowSteps::rms_across_rotary>());
+    case RowSteps::any:
+      return f(std::integral_constant<RowSteps, RowSteps::any>());
+  }
+}
+
 inline dim3 record_grid(const Problem& problem, int blocks) {
   return {static_cast<unsigned>(problem.heads), static_cast<unsigned>(blocks), static_cast<unsigned>(problem.batch)};
 }

@@ -14,7 +14,8 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return plain ? 7 : steps == RowSteps::any ? 5 : 6;
 }
 
-template <typename T, int D, RowSteps kSteps>
+/// kSimilarity: whether that is wanted, seldom: testing for it costs time.
+template <typename T, int D, RowSteps kSteps, bool kSimilarity>
 __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                   const __grid_constant__ Buffers buffers) {
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     if (buffers.k_mean == nullptr) return;
     const float weight = thread.row(round) < left ? 1.0F : 0.0F;
     sum.add(x, weight);
-    if (buffers.k_similarity != nullptr) direction.add_direction(x, weight);
+    if (kSimilarity) direction.add_direction(x, weight);
   });
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
       means[pooled_offset<D>(thread.block, c)] = __bfloat16_as_ushort(__float2bfloat16(x));
     });
   }
-  if (buffers.k_similarity == nullptr) return;
+  if (!kSimilarity) return;
   // Mean of the cosines between all pairs of the record's keys.
   __shared__ float total[D];
   direction.write(1, [&](int c, float x) { total[c] = x; });
@@ -101,22 +102,13 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
 
 template <typename T, int D>
 void launch(const Call& call) {
-  const auto run = [&](auto* kernel) {
+  for_row_steps(call.problem.prologue, [&](auto steps) {
+    constexpr RowSteps kSteps = decltype(steps)::value;
+    const auto kernel =
+        call.buffers.k_similarity != nullptr ? quantise_keys<T, D, kSteps, true> : quantise_keys<T, D, kSteps, false>;
     kernel<<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
         call.problem, call.sizes, call.buffers);
-  };
-  switch (row_steps(call.problem.prologue)) {
-    case RowSteps::none:
-      return run(quantise_keys<T, D, RowSteps::none>);
-    case RowSteps::norm:
-      return run(quantise_keys<T, D, RowSteps::norm>);
-    case RowSteps::norm_rotary:
-      return run(quantise_keys<T, D, RowSteps::norm_rotary>);
-    case RowSteps::rms_across_rotary:
-      return run(quantise_keys<T, D, RowSteps::rms_across_rotary>);
-    case RowSteps::any:
-      return run(quantise_keys<T, D, RowSteps::any>);
-  }
+  });
 }
 
 }  // namespace

@@ -4,6 +4,11 @@
 namespace sparsereel::attention::cuda {
 namespace {
 
+/// What else the kernel is asked for, seldom: testing for it costs a fifth of its time.
+bool asks_for_more(const Buffers& buffers) {
+  return buffers.q_dot_mean != nullptr || buffers.q_direction != nullptr;
+}
+
 /// As many as registers allow.
 constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   if (D == 256) return 3;
@@ -11,7 +16,7 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return (steps == RowSteps::norm ? 7 : steps == RowSteps::any ? 5 : 6) - (D == 128 ? 1 : 0);
 }
 
-template <typename T, int D, RowSteps kSteps>
+template <typename T, int D, RowSteps kSteps, bool kMore>
 __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
     quantise_queries(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
                      const __grid_constant__ Buffers buffers) {
@@ -59,7 +64,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
       *reinterpret_cast<uint2*>(out + thread.offset(first + i)) = packed;
       square = fmaxf(square, static_cast<float>(square_of(packed)) * scale * scale);
       if (column == 0) scales[row] = row < left ? scale * to_log2 : 0.0F;
-      if (buffers.q_dot_mean != nullptr) {
+      if (kMore && buffers.q_dot_mean != nullptr) {
         float dot = 0;
 #pragma unroll
         for (int i = 0; i < kLaneElements; ++i)
@@ -74,33 +79,24 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
           cell[c] = fmaf(x[c], weight, i % CellSums<D>::kRounds == 0 ? 0.0F : cell[c]);
         if ((i + 1) % CellSums<D>::kRounds == 0) cells.put(cell, (first + i) / CellSums<D>::kRounds);
       }
-      if (buffers.q_direction != nullptr) direction.add_direction(x, weight);
+      if (kMore && buffers.q_direction != nullptr) direction.add_direction(x, weight);
     }
   }
   note_longest<D>(square * to_log2 * to_log2, buffers.longest + bh);
   if (buffers.q_mean != nullptr) cells.write_means(pooled, buffers.q_mean + record * kBlockCells * D);
-  if (buffers.q_direction != nullptr)
+  if (kMore && buffers.q_direction != nullptr)
     direction.write(1, [&](int c, float x) { buffers.q_direction[record * D + c] = x; });
 }
 
 template <typename T, int D>
 void launch(const Call& call) {
-  const auto run = [&](auto* kernel) {
+  for_row_steps(call.problem.prologue, [&](auto steps) {
+    constexpr RowSteps kSteps = decltype(steps)::value;
+    const auto kernel =
+        asks_for_more(call.buffers) ? quantise_queries<T, D, kSteps, true> : quantise_queries<T, D, kSteps, false>;
     kernel<<<record_grid(call.problem, call.sizes.query_blocks), kQuantiseThreads, 0, call.stream>>>(
         call.problem, call.sizes, call.buffers);
-  };
-  switch (row_steps(call.problem.prologue)) {
-    case RowSteps::none:
-      return run(quantise_queries<T, D, RowSteps::none>);
-    case RowSteps::norm:
-      return run(quantise_queries<T, D, RowSteps::norm>);
-    case RowSteps::norm_rotary:
-      return run(quantise_queries<T, D, RowSteps::norm_rotary>);
-    case RowSteps::rms_across_rotary:
-      return run(quantise_queries<T, D, RowSteps::rms_across_rotary>);
-    case RowSteps::any:
-      return run(quantise_queries<T, D, RowSteps::any>);
-  }
+  });
 }
 
 }  // namespace

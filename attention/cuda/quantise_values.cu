@@ -4,6 +4,7 @@
 // again.
 #include <cfloat>
 
+#include "attention/cuda/output_scale.cuh"
 #include "attention/cuda/quantise.cuh"
 #include "attention/cuda/value_outliers.cuh"
 
@@ -87,6 +88,17 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
+/// Of a thread's part of a record, for the output's scale.
+template <typename T, int kRounds>
+__device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
+  float most = 0;
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) most = fmaxf(most, largest_of(packed[round][i]));
+  return most;
+}
+
 /// What make_e4m3() does, for V less the mean of the record, and that mean. What rounding adds to the sum of the
 /// record's keys is taken off the mean: where all keys weigh the same, it cancels. Notes whether the record has
 /// outliers.
@@ -111,6 +123,7 @@ __device__ void make_e4m3_less_mean(const Problem& p, const Sizes& sizes, const 
       kept[round][i] = rows.load(first + (key < left ? key : 0));
       if (key >= left) kept[round][i] = {};
     }
+  if (p.out_scale != nullptr) raise_out_scale(largest_of(kept), p.out_scale + thread.b);
   const int64_t at = static_cast<int64_t>(bh) * D + column;
   float mean[kLaneElements], inverse[kLaneElements], centre[kLaneElements];
   load_row(buffers.v_scale + at, inverse);

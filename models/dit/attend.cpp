@@ -4,6 +4,16 @@
 #include <utility>
 
 namespace sparsereel::models {
+namespace {
+
+/// The rows of a call's output, of run dtype `dtype`.
+Activation rows_of(const attention::Result& result, at::ScalarType dtype) {
+  const at::Tensor rows = result.out.flatten(2);
+  if (!result.out_scale.defined()) return rows;
+  return {rows, result.out_scale.unsqueeze(1).expand({-1, rows.size(1)}).contiguous().view({-1, 1}), dtype};
+}
+
+}  // namespace
 
 Attend::Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace)
     : run_(run), plan_(plan), workspace_(workspace) {
@@ -13,23 +23,27 @@ Attend::Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, at
   context_.text_tokens = text_tokens;
 }
 
-at::Tensor Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              attention::Prologue prologue) {
+Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              attention::Prologue prologue, const Linear& reader) {
   context_.prologue = std::move(prologue);
   context_.prologue.rotary_cos = plan_.rotary.cos;
   context_.prologue.rotary_sin = plan_.rotary.sin;
   context_.prologue.rotary_pairs = plan_.rotary_pairs;
   if (run_.watcher) run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid});
+  context_.takes_e4m3 = reader.is_fp8();
   const attention::Result result = attention::attend(q, k, v, context_, workspace_);
+  context_.takes_e4m3 = false;  // watchers, who may repeat a call, do not
   if (run_.attended) run_.attended();
   run_.per_layer[static_cast<size_t>(context_.layer)] += result.statistics;
   run_.kernel = result.kernel;
-  return result.out;
+  return rows_of(result, q.scalar_type());
 }
 
-at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                         const at::Tensor& key_bias) {
-  return attention::attend(q, k, v, {.key_bias = key_bias, .prologue = std::move(prologue)}, workspace_).out;
+Activation Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                         const at::Tensor& key_bias, const Linear& reader) {
+  const attention::Context context = {
+      .key_bias = key_bias, .takes_e4m3 = reader.is_fp8(), .prologue = std::move(prologue)};
+  return rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type());
 }
 
 }  // namespace sparsereel::models

@@ -11,6 +11,7 @@
 #include "attention/attention.h"
 #include "hilbert/token_order.h"
 #include "models/dit/token_plan.h"
+#include "models/layers/linear.h"
 
 namespace sparsereel::models {
 
@@ -46,13 +47,14 @@ class Attend {
 
   void begin_layer(size_t layer) { context_.layer = static_cast<int64_t>(layer); }
   /// q, k, v [B, N, heads, head_dim]: video tokens in the plan's order, then text; any strides with contiguous
-  /// head_dim. Returns [B, N, heads, head_dim]. The family fills in the prologue's norms; the plan's rotary positions
-  /// are added here.
-  at::Tensor operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue);
+  /// head_dim. Returns [B, N, heads x head_dim], where a kernel can in the bits that `reader`, which multiplies it,
+  /// takes. The family fills in the prologue's norms; the plan's rotary positions are added here.
+  Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                        const Linear& reader = {});
   /// Cross-attention: k and v [B, L, heads, head_dim] of a context, with the bias of its padding (text_padding.h).
   /// Always dense, neither watched nor counted.
-  at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                   const at::Tensor& key_bias = {});
+  Activation cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                   const at::Tensor& key_bias = {}, const Linear& reader = {});
 
  private:
   AttentionRun& run_;

@@ -49,7 +49,7 @@ class CogVideoX final : public Dit {
     return {.frames = config_.patch_size_t.value_or(1), .height = config_.patch_size, .width = config_.patch_size};
   }
   void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
-  at::Tensor self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const;
+  Activation self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const;
 
   CogVideoXConfig config_;
   std::string config_file_;
@@ -98,7 +98,7 @@ Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
 }
 
 // x [B, N, C] -> the heads' outputs side by side [B, N, C].
-at::Tensor CogVideoX::self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const {
+Activation CogVideoX::self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const {
   const at::Tensor qkv =
       linear(x, block.qkv).unflatten(2, {3, config_.num_attention_heads, config_.attention_head_dim});
   attention::Prologue prologue;
@@ -108,7 +108,7 @@ at::Tensor CogVideoX::self_attention(const CogVideoXBlock& block, const Activati
   prologue.q_bias = block.norm_q.bias;
   prologue.k_weight = block.norm_k.weight;
   prologue.k_bias = block.norm_k.bias;
-  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue)).reshape(x.sizes());
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue), block.to_out);
 }
 
 void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {

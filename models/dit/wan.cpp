@@ -69,8 +69,8 @@ class Wan final : public Dit {
   at::Tensor split_heads(const at::Tensor& x) const {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
-  at::Tensor self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
-  at::Tensor cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens, Attend& attend) const;
+  Activation self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
+  Activation cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens, Attend& attend) const;
 
   WanConfig config_;
   std::string config_file_;
@@ -123,19 +123,18 @@ Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
       .context_bias = text.bias};
 }
 
-at::Tensor Wan::self_attention(const WanBlock& block, const Activation& x, Attend& attend) const {
+Activation Wan::self_attention(const WanBlock& block, const Activation& x, Attend& attend) const {
   const at::Tensor qkv = split_heads(linear(x, block.qkv));
-  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), norms_of(block.norm_q, block.norm_k, config_.eps))
-      .reshape(x.sizes());
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), norms_of(block.norm_q, block.norm_k, config_.eps),
+                block.to_out);
 }
 
-at::Tensor Wan::cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens,
+Activation Wan::cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens,
                                 Attend& attend) const {
   const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(tokens.context, block.cross_kv));
-  return attend
-      .cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1),
-             norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps), tokens.context_bias)
-      .reshape(x.sizes());
+  return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1),
+                      norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps), tokens.context_bias,
+                      block.cross_out);
 }
 
 void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {

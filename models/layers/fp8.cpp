@@ -61,7 +61,7 @@ std::string why_no_fp8(at::Device device) {
   if (device.is_cpu() || device.is_meta()) return {};
 #ifdef SPARSEREEL_CUDA
   const int capability = attention::cuda::compute_capability(device.has_index() ? device.index() : 0);
-  if (capability >= 89) return {};
+  if (capability >= attention::cuda::kE4m3Capability) return {};
   return "products in 8-bit floating point need compute capability 8.9 or newer, this GPU has " +
          std::to_string(capability / 10) + "." + std::to_string(capability % 10);
 #else

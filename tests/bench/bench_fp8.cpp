@@ -81,13 +81,16 @@ struct Contender {
   std::function<void()> call;
 };
 
-/// A block's linear layers and norms as the models call them; attention gives its values back.
-void run_block(const Shape& s, const Block& block, const Vectors& v, models::Residual& hidden) {
+/// A block's linear layers and norms as the models call them. attended: what attention gives back.
+void run_block(const Shape& s, const Block& block, const Vectors& v, models::Residual& hidden,
+               const Activation& attended) {
   Activation x = hidden.norm_modulate({}, 1e-6, v.modulation, block.qkv);
-  hidden.add(linear(linear(x, block.qkv).narrow(2, 0, s.channels).contiguous(), block.out), v.modulation);
+  linear(x, block.qkv);
+  hidden.add(linear(attended, block.out), v.modulation);
   if (s.cross) {
     x = hidden.norm_modulate({}, 1e-6, v.modulation, block.cross_q);
-    hidden.add(linear(linear(x, block.cross_q), block.cross_out));
+    linear(x, block.cross_q);
+    hidden.add(linear(attended, block.cross_out));
   }
   x = hidden.norm_modulate({}, 1e-6, v.modulation, block.in);
   hidden.add(feed_forward_gelu_tanh(x, block.in, block.down), v.modulation);
@@ -110,17 +113,17 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       at::_scaled_mm(rows, layer.weight.t(), scale, layer.scale.unsqueeze(0), layer.bias, {}, at::kBFloat16, fast);
     };
   };
-  const Activation wide8 = models::quantize_rows(wide);
-  const auto block = [&](const Block& b) {
-    return [&b, &s, &v, &x] {
+  const Activation narrow8 = models::quantize_rows(x), wide8 = models::quantize_rows(wide);
+  const auto block = [&](const Block& b, const Activation& attended) {
+    return [&b, &s, &v, &x, attended] {
       models::Residual hidden(x, s.tokens - s.text);
-      run_block(s, b, v, hidden);
+      run_block(s, b, v, hidden, attended);
     };
   };
   const auto video = s.tokens - s.text;
   return {
       {"products, bf16", products(bf16, x, wide)},
-      {"products, fp8", products(fp8, models::quantize_rows(x), wide8)},
+      {"products, fp8", products(fp8, narrow8, wide8)},
       {"feed forward out, fp8", product(fp8.down, wide8, true)},
       {"feed forward out, fp8, slow sums", product(fp8.down, wide8, false)},
       {"copy of C channels", [&] { update.copy_(x); }},
@@ -134,8 +137,8 @@ std::vector<Contender> contenders(const Shape& s, const Block& bf16, const Block
       {"copy of F channels", [&wide, other = at::empty_like(wide)] { other.copy_(wide); }},
       {"GELU and quantise F channels", [&] { models::gelu_tanh_quantize_rows_(wide); }},
       {"feed forward in, GELU in its epilogue, bf16", [&] { linear_gelu_tanh(x, bf16.in); }},
-      {"block without attention, bf16", block(bf16)},
-      {"block without attention, fp8", block(fp8)}};
+      {"block without attention, bf16", block(bf16, x.clone())},
+      {"block without attention, fp8", block(fp8, narrow8)}};
 }
 
 /// Wan's.
@@ -163,15 +166,16 @@ Contender before_attention(const Shape& s, const at::Tensor& qkv, bool prologue)
           }};
 }
 
-/// With its norm across heads: of a text's own tokens and what its padding is folded into, or of all 512.
+/// With its norm across heads and to 8 bits: of a text's own tokens and what its padding is folded into, or of all 512.
 Contender attention_to_text(const Shape& s, const at::Tensor& x, int64_t keys) {
   const at::Tensor q = x.unflatten(2, {-1, 128}), kv = at::randn({2, s.batch, keys, q.size(2), 128}, on_gpu());
-  attention::Context context;
+  attention::Context context{.takes_e4m3 = true};
   context.prologue = norm_across_heads(s);
   if (keys < 512) context.key_bias = at::zeros({s.batch, keys}, on_gpu().dtype(at::kFloat));
-  return {"attention to " + std::to_string(keys) + " keys", [q, kv, context] {
+  return {"attention to " + std::to_string(keys) + " keys, writing 8 bits", [q, kv, context] {
             attention::Workspace workspace;
-            attend(q, kv[0], kv[1], context, workspace);
+            const attention::Result result = attend(q, kv[0], kv[1], context, workspace);
+            if (!result.out_scale.defined()) models::quantize_rows(result.out.flatten(2));
           }};
 }
 

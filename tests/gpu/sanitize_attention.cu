@@ -20,6 +20,7 @@ using namespace sparsereel::attention::cuda;
 struct Extras {
   OnDevice<float> lse{std::vector<float>(100000)};
   OnDevice<uint64_t> counts{std::vector<uint64_t>(kCounts)};
+  OnDevice<float> out_scale{std::vector<float>(2)};
   OnDevice<int64_t> lengths{std::vector<int64_t>{50, 1}};
   OnDevice<uint8_t> map{[] {
     std::mt19937 generator(1);
@@ -159,6 +160,7 @@ const Mode modes[] = {
        check(cudaMemset(static_cast<uint16_t*>(p.v.data) + p.v.token_stride, 0x7F, 64));
      }},
     {"fp16", [](Problem& p, const Extras&) { p.element = Element::fp16; }},
+    {"8-bit output", [](Problem& p, const Extras& extras) { p.out_scale = extras.out_scale.get(); }, true},
 };
 
 /// Pooled keys are read in eights. The last ones of a head may be no key's, or have no variance: nothing looks at their
@@ -182,6 +184,7 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
   Problem p = problem_of(shape, q, k, v, out);
   p.counts = extras.counts.get();
   mode.set(p, extras);
+  if (kernel != Kernel::hopper) p.out_scale = nullptr;
   const OnDevice<uint8_t> scratch(static_cast<int64_t>(scratch_bytes(p, kernel)));
   fill_last_pooled(p, kernel, scratch.get());
   check(attention(p, kernel, Steps::all, scratch.get(), nullptr));
@@ -199,8 +202,9 @@ Mode with_long_lists(const Mode& mode) {
           }};
 }
 
-/// The kernel for few keys, with a norm and a bias; queries and keys are the first tokens of the shape.
-void run_few_keys(const Shape& shape, int keys) {
+/// The kernel for few keys, with a norm and a bias, to 8 bits where there is an out_scale; queries and keys are the
+/// first tokens of the shape.
+void run_few_keys(const Shape& shape, int keys, float* out_scale) {
   const OnDevice<uint16_t> q(shape.size()), k(shape.size()), v(shape.size()), out(shape.size());
   fill_with_normals(q, shape, 1);
   fill_with_normals(k, shape, 2);
@@ -211,6 +215,7 @@ void run_few_keys(const Shape& shape, int keys) {
   Problem p = problem_of(shape, q, k, v, out);
   p.keys = keys;
   p.key_bias = bias.get();
+  p.out_scale = out_scale;
   p.prologue = {.norm = Prologue::Norm::rms,
                 .across_heads = true,
                 .eps = 1e-6F,
@@ -245,8 +250,8 @@ int main(int argc, char** argv) {
     for (const Mode& mode : wanted)
       if (kernel == Kernel::hopper && mode.long_too) run(shape, with_long_lists(mode), kernel, extras);
   if (only.empty()) {
-    run_few_keys({3, 5, 333, 64}, 65);
-    run_few_keys({1, 2, 5000, 128}, 21);
+    run_few_keys({3, 5, 333, 64}, 65, nullptr);
+    run_few_keys({1, 2, 5000, 128}, 21, extras.out_scale.get());
   }
   std::printf("%s: %zu modes\n", name.c_str(), wanted.size());
 }

@@ -57,9 +57,9 @@ class ToyDit final : public models::Dit {
     const at::Tensor ones = at::ones({tokens.time.size(0), config_.width()}, embed_.weight.options());
     const models::JointModulation plain = {.video = {ones * 0, ones * 0, ones}, .text = {}};
     const at::Tensor x = tokens.hidden.norm_modulate({}, 1e-5, plain), heads = x.unflatten(2, {config_.heads, -1});
-    tokens.hidden.add(attend(heads, heads, heads, {}).flatten(2), plain);
+    tokens.hidden.add(attend(heads, heads, heads, {}).values, plain);
     const at::Tensor kv = models::linear(tokens.context, block.key_value).unflatten(2, {2, config_.heads, -1});
-    tokens.hidden.add(attend.cross(heads, kv.select(2, 0), kv.select(2, 1), {}).flatten(2), plain);
+    tokens.hidden.add(attend.cross(heads, kv.select(2, 0), kv.select(2, 1), {}).values, plain);
     const at::Tensor gated = x * tokens.time.unsqueeze(2).to(x.scalar_type());
     tokens.hidden.add(models::linear(models::linear(gated, block.inner), block.outer), plain);
   }

@@ -133,6 +133,15 @@ TEST(Attend, AddsTheBiasOfEachKey) {
   expect_matches(x, context, causal_mask(x).logical_and(bias.view({2, 1, 1, 100}).eq(0)));
 }
 
+TEST(Attend, ACpusOutputKeepsItsTypeWhoeverTakesEightBits) {
+  const Inputs x(100);
+  for (const Mode mode : {Mode::full, Mode::quantized, Mode::sparse, Mode::check}) {
+    const Result result = run(x, {.mode = mode, .takes_e4m3 = true});
+    EXPECT_FALSE(result.out_scale.defined()) << name(mode);
+    EXPECT_TRUE(result.out.equal(run(x, {.mode = mode}).out)) << name(mode);
+  }
+}
+
 TEST(Attend, AKeyWithABiasOfLogNCountsNTimes) {
   const Inputs x(8);
   Context context;

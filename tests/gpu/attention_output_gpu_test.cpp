@@ -1,0 +1,86 @@
+// Outputs in e4m3 against the same kernel's in 16 bits.
+#include <cmath>
+#include <utility>
+
+#include "tests/gpu/attend_on_gpu.h"
+
+namespace sparsereel::attention {
+namespace {
+
+class EightBitOutput : public AttendOnGpu {
+ protected:
+  /// Where the GPU's kernel writes e4m3; a note where it does not. The second batch entry's values are smaller.
+  void expect_rounded_output(Inputs x, Context context, at::ScalarType dtype = at::kBFloat16, double bound = 0.03) {
+    if (x.q.size(0) > 1) x.v = rounded(x.v * at::tensor({1.0F, 0.01F}).view({2, 1, 1, 1}), dtype);
+    const Result plain = on_gpu(x, context, dtype);
+    EXPECT_FALSE(plain.out_scale.defined());
+    context.takes_e4m3 = true;
+    const Result result = on_gpu(x, context, dtype);
+    EXPECT_EQ(result.kernel, plain.kernel);
+    if (!result.out_scale.defined()) {
+      EXPECT_EQ(result.out.scalar_type(), dtype);
+      GTEST_SKIP() << "no output in 8 bits from " << result.kernel;
+    }
+    EXPECT_EQ(result.out.scalar_type(), at::kFloat8_e4m3fn);
+    EXPECT_EQ(result.out.sizes(), x.q.sizes());
+    const at::Tensor scale = result.out_scale.cpu();
+    EXPECT_TRUE(at::allclose(scale, x.v.abs().amax({1, 2, 3}) / 448, 1e-6));
+    const at::Tensor of_entry = scale.view({-1, 1, 1, 1});
+    const at::Tensor out = result.out.cpu().to(at::kFloat) * of_entry, expected = plain.out.cpu().to(at::kFloat);
+    const at::Tensor most = expected.abs() * (0x1p-4 + 0x1p-7) + of_entry * 0x1.1p-10;  // both roundings
+    EXPECT_TRUE(((out - expected).abs() <= most).all().item<bool>());
+    EXPECT_LT(compare(out, expected).relative_l1, bound);
+  }
+};
+
+TEST_F(EightBitOutput, IsTheRoundedOneOfEveryBlock) {
+  for (const int64_t head_dim : {64, 128}) {
+    expect_rounded_output(inputs(2, 700, 1000, 3, head_dim), {.mode = Mode::quantized});
+    expect_rounded_output(inputs(1, 300, 300, 2, head_dim, at::kHalf), {.mode = Mode::quantized}, at::kHalf);
+    expect_rounded_output(inputs(1, 100, 200, 2, head_dim - 12), {.mode = Mode::quantized});
+  }
+}
+
+TEST_F(EightBitOutput, IsTheRoundedOneOfTilesInParts) {
+  expect_rounded_output(inputs(1, 5000, 5000, 11, 64), {.mode = Mode::quantized});
+}
+
+TEST_F(EightBitOutput, IsTheRoundedOneOfSparseAttention) {
+  for (const Dropped dropped : {Dropped::none, Dropped::mean}) {
+    Context context{.mode = Mode::sparse, .text_tokens = 40};
+    context.policy.defaults.topk = 0.3;
+    context.policy.dropped = dropped;
+    context.policy.ranking = dropped == Dropped::mean ? Ranking::error : Ranking::mass;
+    expect_rounded_output(inputs(2, 2000, 2000, 2, 128), context);
+  }
+}
+
+TEST_F(EightBitOutput, IsTheRoundedOneOfFewKeys) {
+  for (const int64_t head_dim : {64, 128})
+    expect_rounded_output(inputs(2, 700, 50, 5, head_dim), {.key_bias = at::randn({2, 50}).to(at::kCUDA)});
+}
+
+TEST_F(EightBitOutput, OutliersAndZerosOfVHaveTheirPlace) {
+  Inputs x = inputs(1, 500, 2000, 2, 64);
+  for (const auto& [size, bound] : {std::pair{1e3, 0.03}, std::pair{3e4, 0.1}}) {
+    x.v[0][1001][1][7] = size;  // where the statistics do not look
+    x.v = rounded(x.v);
+    expect_rounded_output(x, {.mode = Mode::quantized}, at::kBFloat16, bound);
+  }
+  x.v.zero_();
+  const Result zeros = on_gpu(x, {.mode = Mode::quantized, .takes_e4m3 = true});
+  EXPECT_EQ(zeros.out.to(at::kFloat).count_nonzero().item<int64_t>(), 0);
+  x.v[0][3][1][5] = std::nanf("");
+  const Result bad = on_gpu(x, {.mode = Mode::quantized, .takes_e4m3 = true});
+  EXPECT_TRUE(at::isnan(bad.out.to(at::kFloat)).any().item<bool>());
+}
+
+TEST_F(EightBitOutput, IsNotForModeCheck) {
+  const Inputs x = inputs(1, 500, 500, 2, 64);
+  const Result result = on_gpu(x, {.mode = Mode::check, .takes_e4m3 = true});
+  EXPECT_FALSE(result.out_scale.defined());
+  EXPECT_EQ(result.out.scalar_type(), at::kBFloat16);
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
