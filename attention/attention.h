@@ -87,6 +87,11 @@ struct Workspace {
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
+/// What mode full weighs V with, for callers that have multiplied it with something before: out [B, Nq, H, Nk, with
+/// zeros to 8s] is softmax(q k^T * scale + key_bias), in q's dtype or, where the caller takes it, e4m3. Of fp16 and
+/// bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to a text; nullopt of all else.
+std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
+
 /// Adds the blocks that GPU kernels counted since the last collection, kept and skipped, to the statistics of their
 /// layers; waits for the device. attend() itself never does.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_layer);

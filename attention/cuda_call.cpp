@@ -5,6 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string_view>
 
@@ -113,14 +114,10 @@ float* pointer_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
 }
 
-/// [B, N, H, D] as q, e4m3 or in q's dtype.
-at::Tensor empty_output(const at::Tensor& q, bool e4m3) {
+/// e4m3 or in q's dtype.
+at::Tensor empty_output(const at::Tensor& q, at::IntArrayRef sizes, bool e4m3) {
   const auto options = q.options().memory_format(at::MemoryFormat::Contiguous);
-  return at::empty(q.sizes(), e4m3 ? options.dtype(at::kFloat8_e4m3fn) : options);
-}
-
-at::Tensor scales_for(const at::Tensor& q, bool e4m3) {
-  return e4m3 ? at::empty({q.size(0)}, q.options().dtype(at::kFloat)) : at::Tensor();
+  return at::empty(sizes, e4m3 ? options.dtype(at::kFloat8_e4m3fn) : options);
 }
 
 /// One call; keeps what its pointers point into alive until the kernels are enqueued.
@@ -140,8 +137,8 @@ class CudaCall {
     kernel_ = chosen_kernel();
     // The error that Mode::check reports is that of attention alone.
     const bool e4m3 = context.takes_e4m3 && kernel_ == cuda::Kernel::hopper && context.mode != Mode::check;
-    out_ = empty_output(q_, e4m3);
-    out_scale_ = scales_for(q_, e4m3);
+    out_ = empty_output(q_, q_.sizes(), e4m3);
+    if (e4m3) out_scale_ = at::empty({q.size(0)}, q.options().dtype(at::kFloat));
     if (context.return_lse) lse_ = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
     if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(q.device()).contiguous();
     fill_problem(scale);
@@ -316,23 +313,52 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
   return k.size(1) <= cuda::most_few_keys(static_cast<int>(q.size(3)));
 }
 
-Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
-                        double scale) {
-  const c10::DeviceGuard guard(q.device());
+namespace {
+
+/// A call that has_few_keys_kernel(), of whose result only the outputs are there.
+template <typename Run>
+void run_few_keys(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+                  Result& result, const Run& run) {
   Kept kept;
   const at::Tensor queries = loadable(q), keys = loadable(k), values = loadable(v);
-  const bool e4m3 = context.takes_e4m3 && cuda::compute_capability(q.device().index()) >= cuda::kE4m3Capability;
-  Result result{.out = empty_output(q, e4m3),
-                .out_scale = scales_for(q, e4m3),
-                .lse = {},
-                .statistics = {},
-                .kernel = "cuda, all keys in shared memory"};
   cuda::Problem problem = problem_of(queries, keys, values, result.out, scale);
   problem.out_scale = pointer_of(result.out_scale);
   problem.key_bias = kept.pointer(context.key_bias);
   problem.prologue = prologue_of(context.prologue, kept);
   const at::Tensor moments = moments_for(q.size(0) * (q.size(1) + k.size(1)), problem.prologue, q);
-  check_launch(cuda::attend_few_keys(problem, pointer_of(moments), current_stream(q.device())), "cross-attention");
+  check_launch(run(problem, pointer_of(moments), current_stream(q.device())), "cross-attention");
+}
+
+bool writes_e4m3(const Context& context, const at::Tensor& q) {
+  return context.takes_e4m3 && cuda::compute_capability(q.device().index()) >= cuda::kE4m3Capability;
+}
+
+}  // namespace
+
+Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
+                        double scale) {
+  const c10::DeviceGuard guard(q.device());
+  const bool e4m3 = writes_e4m3(context, q);
+  Result result{.out = empty_output(q, q.sizes(), e4m3),
+                .out_scale = e4m3 ? at::empty({q.size(0)}, q.options().dtype(at::kFloat)) : at::Tensor(),
+                .lse = {},
+                .statistics = {},
+                .kernel = "cuda, all keys in shared memory"};
+  run_few_keys(q, k, v, context, scale, result, cuda::attend_few_keys);
+  return result;
+}
+
+std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale) {
+  if (k.size(1) > cuda::kMostWeighedKeys) return std::nullopt;
+  const c10::DeviceGuard guard(q.device());
+  const bool e4m3 = writes_e4m3(context, q);
+  const int64_t padded = (k.size(1) + kVector - 1) / kVector * kVector;
+  Result result{.out = empty_output(q, {q.size(0), q.size(1), q.size(2), padded}, e4m3),
+                .out_scale = e4m3 ? at::full({q.size(0)}, 1.0 / 448, q.options().dtype(at::kFloat)) : at::Tensor(),
+                .lse = {},
+                .statistics = {},
+                .kernel = "cuda, weights of all keys"};
+  run_few_keys(q, k, k, context, scale, result, cuda::weigh_few_keys);
   return result;
 }
 

@@ -1,6 +1,8 @@
 // Binds the CUDA kernels to tensors.
 #pragma once
 
+#include <optional>
+
 #include "attention/attention.h"
 
 namespace sparsereel::attention {
@@ -18,6 +20,9 @@ bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context
 /// Enqueues that call, its prologue included.
 Result few_keys_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
                         double scale);
+
+/// attention_weights() of a call for which has_few_keys_kernel() holds.
+std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
 
 /// Whether prologue_on_cuda() takes x [B, N, H, D]: fp16 or bf16 on a GPU, D a multiple of 16 up to 256.
 bool has_prologue_kernel(const at::Tensor& x);

@@ -232,6 +232,10 @@ Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
   return CpuCall(queries, keys, v, context, scale).run(workspace);
 }
 
+double scale_of(const at::Tensor& q, const Context& context) {
+  return context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+}
+
 /// Whether a call asks for sparse attention where full is faster.
 bool is_too_short(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   if (context.mode != Mode::sparse || !q.is_cuda() || context.block_map || !forced_kernel().empty()) return false;
@@ -255,7 +259,7 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   check_context(q, k, context);
   if (const std::string reason = unsupported_reason(context.mode, q.device(), q.scalar_type()); !reason.empty())
     refuse("mode " + std::string(name(context.mode)) + " cannot run: " + reason, "use mode full");
-  const double scale = context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+  const double scale = scale_of(q, context);
   const at::Tensor lengths =
       context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
   const cpu::Problem masks = masks_of(q, k, context, lengths);
@@ -275,6 +279,15 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   if (q.is_cpu())
     result.statistics.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context) {
+#ifdef SPARSEREEL_CUDA
+  if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, scale_of(q, context));
+#else
+  (void)q, (void)k, (void)context;
+#endif
+  return std::nullopt;
 }
 
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_layer) {

@@ -109,8 +109,9 @@ __device__ void fill_bias(const Problem& p, int b, int padded_keys, float* to) {
   }
 }
 
-/// 16 queries of a head and what becomes of them; all lanes of a warp together. Fragments as in mma.cuh.
-template <typename T, int D, int kStepKeys>
+/// 16 queries of a head and what becomes of them, outputs or, of a single step's keys, weights; all lanes of a warp
+/// together. Fragments as in mma.cuh.
+template <typename T, int D, int kStepKeys, bool kWeights>
 class Queries {
  public:
   __device__ Queries(const Problem& p, const float* moments, int b, int h, const Layout<D>& layout)
@@ -142,8 +143,17 @@ class Queries {
     __syncwarp();
     if (next < end) prefetch(next);
     begin(first);
-    for (int key = 0; key < p_.keys; key += kStepKeys) step(key, bias);
-    write(first);
+    float s[kTiles][4];
+    if constexpr (kWeights) {
+      weigh(0, bias, s);
+      write_weights(first, s);
+    } else {
+      for (int key = 0; key < p_.keys; key += kStepKeys) {
+        weigh(key, bias, s);
+        add_values(key, s);
+      }
+      write(first);
+    }
   }
 
  private:
@@ -169,8 +179,8 @@ class Queries {
     for (int i = 0; i < D / 8; ++i) out_[i][0] = out_[i][1] = out_[i][2] = out_[i][3] = 0;
   }
 
-  __device__ void step(int first_key, const float* bias) {
-    float s[kTiles][4] = {};
+  /// s: weights of a step's keys, less what makes them add up to 1.
+  __device__ void weigh(int first_key, const float* bias, float (&s)[kTiles][4]) {
     scores(first_key, s);
     float most[2] = {most_[0], most_[1]};
 #pragma unroll
@@ -203,13 +213,13 @@ class Queries {
         sum_[j / 2] += s[i][j];
       }
     }
-    add_values(first_key, s);
   }
 
   __device__ void scores(int first_key, float (&s)[kTiles][4]) const {
     const uint32_t row = layout_.keys + (first_key + lane() % 8) * kRowBytes<D> + lane() / 8 * 16;
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
+      s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;
 #pragma unroll
       for (int d = 0; d < D / 32; ++d) {
         uint32_t k[4];
@@ -240,9 +250,7 @@ class Queries {
     const float inverse_scale = inverse_out_scale(p_, b_);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float sum = sum_[r] + __shfl_xor_sync(~0U, sum_[r], 1);
-      sum += __shfl_xor_sync(~0U, sum, 2);
-      const float inverse = sum > 0 ? inverse_scale / sum : 0;
+      const float inverse = inverse_scale * inverse_sum(r);
       const int row = first + lane() / 4 + 8 * r;
       if (row >= p_.queries) continue;
 #pragma unroll
@@ -255,6 +263,34 @@ class Queries {
                                 : store_e4m3(out_row<uint8_t>(row) + column, x);
       }
     }
+  }
+
+  /// A lane has two neighbouring keys of every eight.
+  __device__ void write_weights(int first, const float (&s)[kTiles][4]) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float inverse = inverse_sum(r) * (p_.out_scale == nullptr ? 1.0F : kE4m3Max);
+      const int row = first + lane() / 4 + 8 * r;
+      if (row >= p_.queries) continue;
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+        if (8 * i >= p_.keys) break;
+        const int key = 8 * i + lane() % 4 * 2;
+        const float a = s[i][2 * r] * inverse, b = s[i][2 * r + 1] * inverse;
+        if (p_.out_scale == nullptr) {
+          *reinterpret_cast<uint32_t*>(out_row<T>(row) + key) = pair(a, b);
+        } else {
+          *reinterpret_cast<uint16_t*>(out_row<uint8_t>(row) + key) = static_cast<uint16_t>(e4m3x4(a, b, 0, 0));
+        }
+      }
+    }
+  }
+
+  /// 1 / the sum of the weights of row r; 0 where there are none.
+  __device__ float inverse_sum(int r) const {
+    float sum = sum_[r] + __shfl_xor_sync(~0U, sum_[r], 1);
+    sum += __shfl_xor_sync(~0U, sum, 2);
+    return sum > 0 ? 1 / sum : 0;
   }
 
   template <typename Out>
@@ -303,7 +339,7 @@ __global__ void __launch_bounds__(kThreads) find_out_scale(const __grid_constant
 }
 
 /// The CTAs share all rows of all heads evenly; few have more than one head.
-template <typename T, int D, int kStepKeys>
+template <typename T, int D, int kStepKeys, bool kWeights>
 __global__ void __launch_bounds__(kThreads, 1)
     few_keys_kernel(const __grid_constant__ Problem p, const float* moments) {
   extern __shared__ uint4 shared[];
@@ -318,21 +354,21 @@ __global__ void __launch_bounds__(kThreads, 1)
     const int64_t stop = min(end, static_cast<int64_t>(bh + 1) * units);
     __syncthreads();  // nobody reads the last head any more
     fill_keys<T, D>(p, moments, b, h, padded_keys, layout.keys);
-    fill_values<T, D>(p, b, h, padded_keys, layout.values);
+    if (!kWeights) fill_values<T, D>(p, b, h, padded_keys, layout.values);
     fill_bias(p, b, padded_keys, bias);
     __syncthreads();
     const int first = static_cast<int>(unit % units) * kRows, last = first + static_cast<int>(stop - unit) * kRows;
     const int mine = first + static_cast<int>(threadIdx.x) / 32 * kRows;
-    Queries<T, D, kStepKeys> queries(p, moments, b, h, layout);
+    Queries<T, D, kStepKeys, kWeights> queries(p, moments, b, h, layout);
     if (mine < last) queries.prefetch(mine);
     for (int row = mine; row < last; row += kWarps * kRows) queries.attend(row, row + kWarps * kRows, last, bias);
     unit = stop;
   }
 }
 
-template <typename T, int D, int kStepKeys>
+template <typename T, int D, int kStepKeys, bool kWeights>
 void launch(const Problem& p, const float* moments, Stream stream) {
-  const auto kernel = few_keys_kernel<T, D, kStepKeys>;
+  const auto kernel = few_keys_kernel<T, D, kStepKeys, kWeights>;
   const int bytes = shared_bytes<D>(padded(p.keys, kStepKeys));
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) return;
   int device = 0, processors = 0;
@@ -341,10 +377,11 @@ void launch(const Problem& p, const float* moments, Stream stream) {
   kernel<<<static_cast<unsigned>(processors), kThreads, bytes, stream>>>(p, moments);
 }
 
-template <typename T, int D>
-void launch(const Problem& p, const float* moments, Stream stream) {
+template <typename T, int D, bool kWeights>
+void launch_step(const Problem& p, const float* moments, Stream stream) {
   const bool is_short = padded(p.keys, kShortStep) < padded(p.keys, kLongStep);
-  is_short ? launch<T, D, kShortStep>(p, moments, stream) : launch<T, D, kLongStep>(p, moments, stream);
+  is_short ? launch<T, D, kShortStep, kWeights>(p, moments, stream)
+           : launch<T, D, kLongStep, kWeights>(p, moments, stream);
 }
 
 template <typename T>
@@ -354,10 +391,21 @@ void launch_out_scale(const Problem& p, Stream stream) {
   find_out_scale<T><<<dim3(static_cast<unsigned>(p.keys), static_cast<unsigned>(p.batch)), kThreads, 0, stream>>>(p);
 }
 
-template <typename T>
+template <typename T, bool kWeights>
 void launch_type(const Problem& p, const float* moments, Stream stream) {
-  launch_out_scale<T>(p, stream);
-  p.head_dim == 64 ? launch<T, 64>(p, moments, stream) : launch<T, 128>(p, moments, stream);
+  if (!kWeights) launch_out_scale<T>(p, stream);
+  p.head_dim == 64 ? launch_step<T, 64, kWeights>(p, moments, stream)
+                   : launch_step<T, 128, kWeights>(p, moments, stream);
+}
+
+template <bool kWeights>
+const char* launch_all(const Problem& p, float* moments, Stream stream) {
+  if (!p.prologue.normalises_across_heads()) moments = nullptr;
+  return launched([&] {
+    launch_moments(p, moments, stream);
+    p.element == Element::fp16 ? launch_type<__half, kWeights>(p, moments, stream)
+                               : launch_type<__nv_bfloat16, kWeights>(p, moments, stream);
+  });
 }
 
 bool takes(const Prologue& prologue) {
@@ -368,6 +416,14 @@ bool takes(const Prologue& prologue) {
 
 bool sees_all(const Problem& p) {
   return !p.causal && p.key_lengths == nullptr && p.selection.kind == Selection::Kind::dense;
+}
+
+/// Null, or why p cannot run.
+const char* refusal(const Problem& p, int most_keys) {
+  if (p.keys > most_keys) return "too many keys for shared memory, or a head_dim other than 64 and 128";
+  if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))
+    return "few keys come without mask, lse and such a prologue";
+  return nullptr;
 }
 
 }  // namespace
@@ -384,15 +440,14 @@ int most_few_keys(int head_dim) {
 }
 
 const char* attend_few_keys(const Problem& p, float* moments, Stream stream) {
-  if (p.keys > most_few_keys(p.head_dim)) return "too many keys for shared memory, or a head_dim other than 64 and 128";
-  if (!sees_all(p) || p.lse != nullptr || !takes(p.prologue))
-    return "few keys come without mask, lse and such a prologue";
-  if (!p.prologue.normalises_across_heads()) moments = nullptr;
-  return launched([&] {
-    launch_moments(p, moments, stream);
-    p.element == Element::fp16 ? launch_type<__half>(p, moments, stream)
-                               : launch_type<__nv_bfloat16>(p, moments, stream);
-  });
+  if (const char* why = refusal(p, most_few_keys(p.head_dim))) return why;
+  return launch_all<false>(p, moments, stream);
+}
+
+const char* weigh_few_keys(const Problem& p, float* moments, Stream stream) {
+  static_assert(kMostWeighedKeys <= kLongStep);
+  if (const char* why = refusal(p, std::min(kMostWeighedKeys, most_few_keys(p.head_dim)))) return why;
+  return launch_all<true>(p, moments, stream);
 }
 
 }  // namespace sparsereel::attention::cuda

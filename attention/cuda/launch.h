@@ -152,6 +152,13 @@ int most_few_keys(int head_dim);
 /// queries + keys, 2] for that norm. Returns null, what it does not take, or what CUDA said.
 const char* attend_few_keys(const Problem& problem, float* moments, Stream stream);
 
+constexpr int kMostWeighedKeys = 64;
+
+/// The weights of such a call instead: p.out [batch, queries, heads, keys to 8s with zeros] becomes softmax(q k^T scale
+/// + key_bias), rows on 8 bytes; with an out_scale, which is not written, e4m3 of 448 times that. v is not read. At
+/// most kMostWeighedKeys.
+const char* weigh_few_keys(const Problem& p, float* moments, Stream stream);
+
 /// out[b, i, :] = in[b, index[i], :] for i < rows: rows of `row_bytes` bytes, a multiple of 2; strides in bytes.
 /// Returns null, or what CUDA said.
 const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_stride, const int64_t* index, void* out,

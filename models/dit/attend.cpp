@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "models/dit/few_keys_product.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -39,11 +41,14 @@ Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at
   return rows_of(result, q.scalar_type());
 }
 
-Activation Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                         const at::Tensor& key_bias, const Linear& reader) {
+at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                         const at::Tensor& key_bias, const Linear& out) {
   const attention::Context context = {
-      .key_bias = key_bias, .takes_e4m3 = reader.is_fp8(), .prologue = std::move(prologue)};
-  return rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type());
+      .key_bias = key_bias, .takes_e4m3 = out.is_fp8(), .prologue = std::move(prologue)};
+  if (is_less_work(v, out)) {
+    if (const auto weights = attention::attention_weights(q, k, context)) return linear_of_weights(*weights, v, out);
+  }
+  return linear(rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type()), out);
 }
 
 }  // namespace sparsereel::models

@@ -51,10 +51,10 @@ class Attend {
   /// takes. The family fills in the prologue's norms; the plan's rotary positions are added here.
   Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                         const Linear& reader = {});
-  /// Cross-attention: k and v [B, L, heads, head_dim] of a context, with the bias of its padding (text_padding.h).
-  /// Always dense, neither watched nor counted.
-  Activation cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                   const at::Tensor& key_bias = {}, const Linear& reader = {});
+  /// linear(cross-attention, out): k and v [B, L, heads, head_dim] of a context, with the bias of its padding
+  /// (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
+  at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                   const at::Tensor& key_bias, const Linear& out);
 
  private:
   AttentionRun& run_;

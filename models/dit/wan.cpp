@@ -70,7 +70,7 @@ class Wan final : public Dit {
     return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
   }
   Activation self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
-  Activation cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens, Attend& attend) const;
+  at::Tensor cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens, Attend& attend) const;
 
   WanConfig config_;
   std::string config_file_;
@@ -129,7 +129,7 @@ Activation Wan::self_attention(const WanBlock& block, const Activation& x, Atten
                 block.to_out);
 }
 
-Activation Wan::cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens,
+at::Tensor Wan::cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens,
                                 Attend& attend) const {
   const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(tokens.context, block.cross_kv));
   return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1),
@@ -146,7 +146,7 @@ void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
   x = config_.cross_attn_norm
           ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0)), block.cross_q)
           : tokens.hidden.value();
-  tokens.hidden.add(linear(cross_attention(block, x, tokens, attend), block.cross_out));
+  tokens.hidden.add(cross_attention(block, x, tokens, attend));
   x = tokens.hidden.norm_modulate({}, config_.eps, second, block.feed_forward_in);
   tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
 }

@@ -58,8 +58,9 @@ class ToyDit final : public models::Dit {
     const models::JointModulation plain = {.video = {ones * 0, ones * 0, ones}, .text = {}};
     const at::Tensor x = tokens.hidden.norm_modulate({}, 1e-5, plain), heads = x.unflatten(2, {config_.heads, -1});
     tokens.hidden.add(attend(heads, heads, heads, {}).values, plain);
+    const models::Linear same = {.weight = at::eye(config_.width(), x.options())};
     const at::Tensor kv = models::linear(tokens.context, block.key_value).unflatten(2, {2, config_.heads, -1});
-    tokens.hidden.add(attend.cross(heads, kv.select(2, 0), kv.select(2, 1), {}).values, plain);
+    tokens.hidden.add(attend.cross(heads, kv.select(2, 0), kv.select(2, 1), {}, {}, same), plain);
     const at::Tensor gated = x * tokens.time.unsqueeze(2).to(x.scalar_type());
     tokens.hidden.add(models::linear(models::linear(gated, block.inner), block.outer), plain);
   }
