@@ -11,6 +11,7 @@
 
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
+#include "attention/cuda/records.h"
 #include "attention/cuda_binding.h"
 #include "attention/prologue.h"
 #include "hilbert/error.h"
@@ -353,11 +354,12 @@ std::optional<Result> weights_on_cuda(const at::Tensor& q, const at::Tensor& k, 
   const c10::DeviceGuard guard(q.device());
   const bool e4m3 = writes_e4m3(context, q);
   const int64_t padded = (k.size(1) + kVector - 1) / kVector * kVector;
-  Result result{.out = empty_output(q, {q.size(0), q.size(1), q.size(2), padded}, e4m3),
-                .out_scale = e4m3 ? at::full({q.size(0)}, 1.0 / 448, q.options().dtype(at::kFloat)) : at::Tensor(),
-                .lse = {},
-                .statistics = {},
-                .kernel = "cuda, weights of all keys"};
+  Result result{
+      .out = empty_output(q, {q.size(0), q.size(1), q.size(2), padded}, e4m3),
+      .out_scale = e4m3 ? at::full({q.size(0)}, 1 / cuda::kE4m3Max, q.options().dtype(at::kFloat)) : at::Tensor(),
+      .lse = {},
+      .statistics = {},
+      .kernel = "cuda, weights of all keys"};
   run_few_keys(q, k, k, context, scale, result, cuda::weigh_few_keys);
   return result;
 }

@@ -282,10 +282,10 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 }
 
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context) {
+  check_tensors(q, k, k);
+  check_context(q, k, context);
 #ifdef SPARSEREEL_CUDA
   if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, scale_of(q, context));
-#else
-  (void)q, (void)k, (void)context;
 #endif
   return std::nullopt;
 }

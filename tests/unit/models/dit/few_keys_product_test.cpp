@@ -38,7 +38,7 @@ class FewKeysProduct : public ::testing::Test {
 TEST_F(FewKeysProduct, EqualsAttentionAndThenTheLayer) {
   const at::Tensor y = linear_of_weights(padded(), v_, layer_);
   EXPECT_TRUE(at::allclose(y, expected(), 1e-4, 1e-5));
-  layer_.bias = {};
+  layer_.bias = at::Tensor();
   EXPECT_TRUE(at::allclose(linear_of_weights(padded(), v_, layer_), expected(), 1e-4, 1e-5));
 }
 
