@@ -43,7 +43,7 @@ struct Context {
   std::optional<BlockMap> block_map{};  // the caller's own map, obeyed exactly; replaces selection
   std::optional<double> scale{};        // default head_dim^-0.5
   bool return_lse = false;
-  bool takes_e4m3 = false;  // the caller reads an output of 8 bits as well: see Result::out_scale
+  bool takes_e4m3 = false;  // out may be e4m3 (Result::out_scale); it never is in mode check or on a CPU
   Prologue prologue{};
   bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
 
@@ -87,9 +87,10 @@ struct Workspace {
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
-/// What mode full weighs V with, for callers that have multiplied it with something before: out [B, Nq, H, Nk, with
-/// zeros to 8s] is softmax(q k^T * scale + key_bias), in q's dtype or, where the caller takes it, e4m3. Of fp16 and
-/// bf16 on a GPU, up to 64 keys, with the prologues and masks of cross-attention to a text; nullopt of all else.
+/// What mode full weighs V with, for callers that have multiplied it with something before: out [B, Nq, H, Nk rounded
+/// up to a multiple of 8, the rest zeros] is softmax(q k^T * scale + key_bias), in q's dtype or, where the caller takes
+/// it, e4m3 with an out_scale of 1 / 448. q, k, errors as of attend(). Of fp16 and bf16 on a GPU, up to 64 keys, with
+/// the prologues and masks of cross-attention to a text; otherwise nullopt.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
 /// Adds the blocks that GPU kernels counted since the last collection, kept and skipped, to the statistics of their

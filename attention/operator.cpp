@@ -284,6 +284,7 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   check_tensors(q, k, k);
   check_context(q, k, context);
+  if (context.mode != Mode::full) refuse("weights in mode " + std::string(name(context.mode)), "use mode full");
 #ifdef SPARSEREEL_CUDA
   if (has_few_keys_kernel(q, k, context)) return weights_on_cuda(q, k, context, scale_of(q, context));
 #endif

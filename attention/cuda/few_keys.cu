@@ -18,7 +18,7 @@ namespace {
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kRows = 16;              // queries of a warp
 constexpr int kLongStep = 64;          // keys between two looks at the largest score
-constexpr int kShortStep = 32;         // where that many more would all be padding
+constexpr int kShortStep = 32;         // where the other half of a long step would be padding
 constexpr float kLeastScore = -1e30F;  // of a row that has no key yet
 
 /// Rows of 16-bit elements in shared memory, padded so that eight of them lie in different banks.
@@ -179,7 +179,7 @@ class Queries {
     for (int i = 0; i < D / 8; ++i) out_[i][0] = out_[i][1] = out_[i][2] = out_[i][3] = 0;
   }
 
-  /// s: weights of a step's keys, less what makes them add up to 1.
+  /// s: weights of a step's keys, not yet divided by their sum.
   __device__ void weigh(int first_key, const float* bias, float (&s)[kTiles][4]) {
     scores(first_key, s);
     float most[2] = {most_[0], most_[1]};

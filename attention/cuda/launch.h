@@ -154,9 +154,9 @@ const char* attend_few_keys(const Problem& problem, float* moments, Stream strea
 
 constexpr int kMostWeighedKeys = 64;
 
-/// The weights of such a call instead: p.out [batch, queries, heads, keys to 8s with zeros] becomes softmax(q k^T scale
-/// + key_bias), rows on 8 bytes; with an out_scale, which is not written, e4m3 of 448 times that. v is not read. At
-/// most kMostWeighedKeys.
+/// The weights of such a call instead: p.out [batch, queries, heads, keys rounded up to a multiple of 8, the rest
+/// zeros] becomes softmax(q k^T scale + key_bias), rows on 8 bytes; with an out_scale, which is not written, e4m3 of
+/// 448 times that. v is not read. At most kMostWeighedKeys.
 const char* weigh_few_keys(const Problem& p, float* moments, Stream stream);
 
 /// out[b, i, :] = in[b, index[i], :] for i < rows: rows of `row_bytes` bytes, a multiple of 2; strides in bytes.

@@ -14,7 +14,7 @@ constexpr int ctas_per_multiprocessor(int D, RowSteps steps) {
   return plain ? 7 : steps == RowSteps::any ? 5 : 6;
 }
 
-/// kSimilarity: whether that is wanted, seldom: testing for it costs time.
+/// kSimilarity: whether that is wanted, as seldom.
 template <typename T, int D, RowSteps kSteps, bool kSimilarity>
 __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, kSteps))
     quantise_keys(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,

@@ -45,7 +45,7 @@ at::Tensor Attend::cross(const at::Tensor& q, const at::Tensor& k, const at::Ten
                          const at::Tensor& key_bias, const Linear& out) {
   const attention::Context context = {
       .key_bias = key_bias, .takes_e4m3 = out.is_fp8(), .prologue = std::move(prologue)};
-  if (is_less_work(v, out)) {
+  if (is_less_work(v, out) && k.sizes() == v.sizes()) {
     if (const auto weights = attention::attention_weights(q, k, context)) return linear_of_weights(*weights, v, out);
   }
   return linear(rows_of(attention::attend(q, k, v, context, workspace_), q.scalar_type()), out);

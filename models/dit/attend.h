@@ -47,8 +47,9 @@ class Attend {
 
   void begin_layer(size_t layer) { context_.layer = static_cast<int64_t>(layer); }
   /// q, k, v [B, N, heads, head_dim]: video tokens in the plan's order, then text; any strides with contiguous
-  /// head_dim. Returns [B, N, heads x head_dim], where a kernel can in the bits that `reader`, which multiplies it,
-  /// takes. The family fills in the prologue's norms; the plan's rotary positions are added here.
+  /// head_dim. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has 8-bit weights
+  /// and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added
+  /// here.
   Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                         const Linear& reader = {});
   /// linear(cross-attention, out): k and v [B, L, heads, head_dim] of a context, with the bias of its padding

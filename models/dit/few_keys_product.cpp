@@ -4,6 +4,9 @@
 
 #include <vector>
 
+#include "hilbert/error.h"
+#include "models/dit/dit.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -41,10 +44,15 @@ Activation weights_of_entry(const attention::Result& weights, int64_t b, at::Sca
 
 bool is_less_work(const at::Tensor& v, const Linear& layer) {
   const int64_t keys = padded_keys(v);
-  return 2 * keys <= v.size(3) && (!layer.is_fp8() || v.size(2) * keys % kFp8Depth == 0);
+  return v.scalar_type() != at::kHalf && 2 * keys <= v.size(3) &&
+         (!layer.is_fp8() || v.size(2) * keys % kFp8Depth == 0);
 }
 
 at::Tensor linear_of_weights(const attention::Result& weights, const at::Tensor& v, const Linear& layer) {
+  const at::IntArrayRef p = weights.out.sizes();
+  if (p.size() != 4 || p[0] != v.size(0) || p[2] != v.size(2) || p[3] != padded_keys(v))
+    throw bad_input("weights " + shape_of(weights.out) + " are not those of values " + shape_of(v),
+                    "pass P [B, N, heads, keys] and v [B, keys, heads, head_dim] of one call");
   const at::Tensor weight = weight_of_heads(layer, v);
   const at::Tensor keys = at::constant_pad_nd(v.permute({0, 2, 3, 1}), {0, padded_keys(v) - v.size(1)});
   std::vector<at::Tensor> entries;

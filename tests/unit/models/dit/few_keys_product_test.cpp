@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -73,8 +75,21 @@ TEST_F(FewKeysProduct, IsLessWorkUpToHalfAsManyKeysAsAHeadHasChannels) {
   EXPECT_FALSE(less(24, 3, 128));  // 72 columns are no multiple of 16
 }
 
+TEST_F(FewKeysProduct, IsNotForFp16) {
+  EXPECT_TRUE(is_less_work(v_.to(at::kBFloat16), layer_));
+  EXPECT_FALSE(is_less_work(v_.to(at::kHalf), layer_));
+}
+
+TEST_F(FewKeysProduct, RefusesValuesOfAnotherCall) {
+  EXPECT_THROW(linear_of_weights(padded(), v_.narrow(1, 0, 16), layer_), Error);
+  EXPECT_THROW(linear_of_weights(padded(), v_.narrow(0, 0, 1), layer_), Error);
+  EXPECT_THROW(linear_of_weights(padded(), v_.narrow(2, 0, 2), layer_), Error);
+}
+
 TEST_F(FewKeysProduct, ACpuHasNoWeightsByThemselves) {
   EXPECT_FALSE(attention::attention_weights(v_, v_, {}).has_value());
+  EXPECT_THROW(attention::attention_weights(v_, v_, {.mode = attention::Mode::sparse}), Error);
+  EXPECT_THROW(attention::attention_weights(v_, v_.narrow(2, 0, 1), {}), Error);
 }
 
 }  // namespace
