@@ -39,8 +39,8 @@ else()
   target_link_libraries(libtorch INTERFACE OpenMP::OpenMP_CXX)
 endif()
 
-# ATen's header costs 6-8 s a file; compiled once, every torch file of ours reuses it.
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch_host.cpp CONTENT "// Carries the precompiled ATen header that the torch targets reuse.\n")
+# ATen's header costs 6-8 s a file; compiled once, every torch file of ours reuses it, and JSON's with it.
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch_host.cpp CONTENT "// Carries the precompiled headers that the torch targets reuse.\n")
 add_library(sparsereel_pch_host OBJECT ${CMAKE_BINARY_DIR}/pch_host.cpp)
 target_link_libraries(sparsereel_pch_host PUBLIC libtorch sparsereel_options)
-target_precompile_headers(sparsereel_pch_host PUBLIC <ATen/ATen.h>)
+target_precompile_headers(sparsereel_pch_host PUBLIC <ATen/ATen.h> <nlohmann/json.hpp>)

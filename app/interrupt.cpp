@@ -15,7 +15,7 @@ namespace sparsereel::app {
 namespace {
 
 std::atomic<bool> stop_requested{false};
-std::atomic<bool> asked{false};  // by the run, whether it is to stop
+std::atomic<bool> told_to_stop{false};  // by the run, whether it is to stop
 
 void say(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
@@ -27,8 +27,9 @@ void wait_for_signals(sigset_t signals) {
     if (sigwait(&signals, &number) != 0) continue;
     const bool first = !stop_requested.exchange(true);
     if (first)
-      say(asked ? "\nstopping after this step; once more to stop at once\n" : "\ninterrupted: no step was done\n");
-    if (!first || !asked) break;
+      say(told_to_stop ? "\nstopping after this step; once more to stop at once\n"
+                       : "\ninterrupted: no step was done\n");
+    if (!first || !told_to_stop) break;
   }
   models::Temporary::remove_all();
   _exit(130);
@@ -55,7 +56,7 @@ void install_signal_handlers() {
 }
 
 bool interrupted() {
-  asked = true;
+  told_to_stop = true;
   return stop_requested;
 }
 

@@ -3,14 +3,25 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 root = pathlib.Path(__file__).resolve().parent.parent
+
+
+def of_one_source():
+    """The build's commands, a source each: a joined file's stands for each source that it joins."""
+    for entry in json.loads((root / sys.argv[1] / "compile_commands.json").read_text()):
+        joined = re.findall(r'#include "(.*)"', pathlib.Path(entry["file"]).read_text()) if "/Unity/" in entry["file"] else []
+        for source in joined or [entry["file"]]:
+            yield {**entry, "file": source, "command": entry["command"].replace(entry["file"], source)}
+
+
 commands = []
-for entry in json.loads((root / sys.argv[1] / "compile_commands.json").read_text()):
+for entry in of_one_source():
     source = pathlib.Path(entry["file"])
     if source.suffix != ".cpp" or root not in source.parents or source.is_relative_to(root / "tests") or "build" in source.relative_to(root).parts[0]:
         continue
@@ -20,7 +31,7 @@ for entry in json.loads((root / sys.argv[1] / "compile_commands.json").read_text
             skip = False
         elif word == "-include":  # the precompiled header of another compiler
             skip = True
-        elif word not in ("-fpch-preprocess", "-Winvalid-pch", "-fopenmp", "-Wno-restrict", "-Wno-stringop-overflow"):
+        elif word not in ("-fpch-preprocess", "-Winvalid-pch", "-fopenmp", "-Wno-restrict", "-Wno-stringop-overflow", "-Wno-subobject-linkage"):
             kept.append(word)
     commands.append({**entry, "command": " ".join(kept)})
 with tempfile.TemporaryDirectory() as folder:

@@ -14,15 +14,10 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kRemedy =
+constexpr const char* kDrawableReports =
     "give the --report (or --json) of 'sparsereel bench pipeline', 'bench attention' or 'bench quality'";
 
 using nlohmann::json;
-
-std::string text_of(const json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 /// "sparse 0.5 native", "sparse 0.5 means of 16 by error", "full forecast:0.1"
 std::string name_of(const json& row) {
@@ -57,7 +52,7 @@ std::string title_of(const json& report) {
 const json& rows_of(const json& report, const std::string& file) {
   const auto rows = report.is_object() ? report.find("rows") : report.end();
   if (!report.is_object() || rows == report.end() || !rows->is_array())
-    throw bad_file(file, "rows is missing or no array", kRemedy);
+    throw bad_file(file, "rows is missing or no array", kDrawableReports);
   return *rows;
 }
 
@@ -164,7 +159,7 @@ CurvesData curves_of(const json& report, const std::string& file) {
   std::vector<json> drawn;
   for (const json& row : rows_of(report, file))
     if (row.is_object() && number_of(row, "step_ms") && number_of(row, "psnr")) drawn.push_back(row);
-  if (drawn.empty()) throw bad_file(file, "holds no row with a time and a PSNR to draw", kRemedy);
+  if (drawn.empty()) throw bad_file(file, "holds no row with a time and a PSNR to draw", kDrawableReports);
   CurvesData data = {.title = title_of(report),
                      .x = "ms a step",
                      .y = "PSNR dB against full attention",
@@ -180,7 +175,7 @@ CurvesData curves_of(const json& report, const std::string& file) {
 
 CurvesData error_curves_of(const json& report, const std::string& file) {
   const std::vector<json> drawn = rows_with_errors(report, file);
-  if (drawn.empty()) throw bad_file(file, "holds no sparse row with a time and an error to draw", kRemedy);
+  if (drawn.empty()) throw bad_file(file, "holds no sparse row with a time and an error to draw", kDrawableReports);
   CurvesData data = {.title = attention_title(report, drawn),
                      .x = "ms a call",
                      .y = "relative L1 against exact attention",
@@ -207,7 +202,7 @@ PlotData plot_of(const json& report, const std::string& file) {
     steps = steps || row.contains("stage");
     decibels = decibels || number_of(row, "psnr").has_value();
   }
-  if (drawn.empty()) throw bad_file(file, "holds no row with a time to draw", kRemedy);
+  if (drawn.empty()) throw bad_file(file, "holds no row with a time to draw", kDrawableReports);
   PlotData data = {.title = title_of(report),
                    .unit = steps ? "ms a step" : "ms a call",
                    .quality = decibels ? "PSNR dB against full attention" : "relative L1 (less is better)",
@@ -222,7 +217,7 @@ PlotData plot_of(const json& report, const std::string& file) {
 
 void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report) {
   check_png("--output", output);
-  const json content = models::read_json(file, kRemedy);
+  const json content = models::read_json(file, kDrawableReports);
   if (is_quality_report(content)) {
     const CurvesData data = curves_of(content, file.string());
     write_curves(output, data);

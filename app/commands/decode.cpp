@@ -38,7 +38,7 @@ double frame_rate_of(const Settings& settings, const nlohmann::json& recipe, dou
   return saved != recipe.end() && saved->is_number() ? saved->get<double>() : otherwise;
 }
 
-std::string text_of(const nlohmann::json& recipe, const char* key) {
+std::string saved_text(const nlohmann::json& recipe, const char* key) {
   const auto field = recipe.find(key);
   return field != recipe.end() && field->is_string() ? field->get<std::string>() : "";
 }
@@ -50,15 +50,15 @@ const char* kind_of(at::Device device) {
 /// What the user gives, else what the latents were made in, on a device of that kind: the video is then the one that
 /// `generate` makes.
 std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, const RunOptions& run) {
-  const std::string made_in = text_of(recipe, "dtype");
+  const std::string made_in = saved_text(recipe, "dtype");
   const bool known = made_in == "fp32" || made_in == "bf16" || made_in == "fp16";
-  const bool same_kind = text_of(recipe, "device") == kind_of(models::resolve_device(run.device));
+  const bool same_kind = saved_text(recipe, "device") == kind_of(models::resolve_device(run.device));
   return user_gave(settings, "dtype") || !known || !same_kind ? run.dtype : made_in;
 }
 
 /// That the recipe, which is the latents', does not say how this video was decoded; empty where it does.
 std::string recipe_warning(const nlohmann::json& recipe, const models::Pipeline& pipeline) {
-  const std::string made = text_of(recipe, "dtype") + " on " + text_of(recipe, "device");
+  const std::string made = saved_text(recipe, "dtype") + " on " + saved_text(recipe, "device");
   const std::string now = models::dtype_name(pipeline.dtype()) + " on " + kind_of(pipeline.device());
   if (!recipe.contains("dtype") || !recipe.contains("device") || made == now) return {};
   return "decoded in " + now + ", but the latents were made in " + made + ": --from makes another video of this one";
@@ -89,7 +89,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   progress.stage("write");
   recipe["vae_tiling"] = decoded.tiled ? "on" : "off";
   set_encoding(recipe, run);
-  const WrittenVideo written = write_outputs(run, frames, dump(recipe), text_of(recipe, "prompt"));
+  const WrittenVideo written = write_outputs(run, frames, dump(recipe), saved_text(recipe, "prompt"));
   progress.clear();
 
   std::vector<std::string> warnings = idle_warnings(settings, idle_beside_output(settings, run));

@@ -13,7 +13,7 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr const char* kRemedy = "let build/tests/bench/capture_attention write it";
+constexpr const char* kCaptureAgain = "let build/tests/bench/capture_attention write it";
 constexpr int64_t kMostTokens = 1 << 24;
 
 std::string tensor_name(const CapturedCall& call, const std::string& part) {
@@ -39,7 +39,7 @@ class Reader {
 std::string Reader::text(const std::string& name) const {
   const auto found = file_.header().metadata.find(name);
   if (found == file_.header().metadata.end())
-    throw bad_input(file_.path().string() + " has no metadata entry " + name, kRemedy);
+    throw bad_input(file_.path().string() + " has no metadata entry " + name, kCaptureAgain);
   return found->second;
 }
 
@@ -47,16 +47,16 @@ int64_t Reader::number_in(const std::string& name, const std::string& text, int6
   int64_t value = -1;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || stop != text.data() + text.size() || value < least || value > kMostTokens)
-    throw bad_input(file_.path().string() + ": metadata entry " + name + " is '" + text + "'", kRemedy);
+    throw bad_input(file_.path().string() + ": metadata entry " + name + " is '" + text + "'", kCaptureAgain);
   return value;
 }
 
 at::Tensor Reader::tensor(const std::string& name) const {
   const models::TensorEntry* entry = file_.find(name);
-  if (entry == nullptr) throw bad_input(file_.path().string() + " holds no tensor " + name, kRemedy);
+  if (entry == nullptr) throw bad_input(file_.path().string() + " holds no tensor " + name, kCaptureAgain);
   if (entry->dtype != models::Dtype::f16 || entry->shape.size() != 4)
     throw bad_input(file_.path().string() + ": " + name + " is no fp16 tensor [batch, tokens, heads, head_dim]",
-                    kRemedy);
+                    kCaptureAgain);
   return copy_of(file_, *entry);
 }
 
@@ -80,12 +80,12 @@ void check_shapes(const std::filesystem::path& file, const Capture& capture) {
   const auto sizes = capture.calls.front().q.sizes();
   for (const CapturedCall& call : capture.calls)
     for (const at::Tensor* tensor : {&call.q, &call.k, &call.v})
-      if (tensor->sizes() != sizes) throw bad_file(file, "its tensors differ in shape", kRemedy);
+      if (tensor->sizes() != sizes) throw bad_file(file, "its tensors differ in shape", kCaptureAgain);
   const int64_t tokens = capture.text_tokens + capture.grid.size();
   if (sizes[1] != tokens)
     throw bad_input(file.string() + " holds " + std::to_string(sizes[1]) + " tokens, where grid and text have " +
                         std::to_string(tokens),
-                    kRemedy);
+                    kCaptureAgain);
 }
 
 }  // namespace

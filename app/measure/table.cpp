@@ -132,6 +132,15 @@ nlohmann::json or_null(const std::optional<double>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
+nlohmann::json or_null(const std::string& text) {
+  return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
+}
+
+std::string text_of(const nlohmann::json& row, const char* key) {
+  const auto found = row.find(key);
+  return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 std::optional<double> number_of(const nlohmann::json& row, const char* key) {
   const auto found = row.find(key);
   return found != row.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;

@@ -21,6 +21,10 @@ std::string number_text(double value, int digits, Style style);
 std::string chosen_text(double value);
 
 nlohmann::json or_null(const std::optional<double>& value);
+/// An empty text is null.
+nlohmann::json or_null(const std::string& text);
+/// A text of a report's row; empty where it holds none.
+std::string text_of(const nlohmann::json& row, const char* key);
 /// A number of a report's row, if it holds one.
 std::optional<double> number_of(const nlohmann::json& row, const char* key);
 

@@ -7,7 +7,6 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr double kTiny = 1e-30;  // keeps blocks without any error in order of their masses
 constexpr double kLeastMass = std::numeric_limits<float>::min();
 
@@ -103,7 +102,7 @@ MeanErrors predict_mean_errors(const VideoTokens& video, const std::vector<float
   const std::vector<float> variance = variances_in_cells(video.keys, video.mean_cell);
   const BlockValues value = summarise(video.values, video.mean_cell);
   const auto size = static_cast<size_t>(tiles * blocks);
-  MeanErrors result{.rank = {.tiles = tiles, .blocks = blocks, .score = std::vector<float>(size, kMinusInfinity)},
+  MeanErrors result{.rank = {.tiles = tiles, .blocks = blocks, .score = std::vector<float>(size, kUnseen)},
                     .error = std::vector<double>(size, 0.0),
                     .output_length = 0};
   for (int64_t i = 0; i < tiles; ++i) {

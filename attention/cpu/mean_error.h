@@ -1,6 +1,7 @@
 // Predicts how far attention would be off if the means of a key block's cells stood for its tokens.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "attention/cpu/pooled.h"
@@ -12,10 +13,12 @@ namespace sparsereel::attention::cpu {
 /// to 31.3.
 constexpr int64_t kQueryCell = 16;
 
+constexpr float kUnseen = -std::numeric_limits<float>::infinity();
+
 /// Query tiles of one head against its blocks of video keys, [tiles, blocks].
 struct TileScores {
   int64_t tiles = 0, blocks = 0;
-  std::vector<float> score;  // natural units; -inf where no query of the tile sees the block
+  std::vector<float> score;  // natural units; kUnseen where no query of the tile sees the block
 
   float* row(int64_t tile) { return score.data() + tile * blocks; }
   const float* row(int64_t tile) const { return score.data() + tile * blocks; }

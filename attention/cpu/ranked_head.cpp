@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 namespace sparsereel::attention::cpu {
 namespace {
-
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 /// Ranks the blocks of one (batch, head) that is not dense.
 class Ranker {
@@ -65,7 +62,7 @@ class Ranker {
     const std::vector<float> query_means = group_means(tiles_);
     TileScores& scores = head_.rank;
     scores = {.tiles = tiles_.groups(), .blocks = blocks_.groups(), .score = {}};
-    scores.score.assign(static_cast<size_t>(scores.tiles * scores.blocks), kMinusInfinity);
+    scores.score.assign(static_cast<size_t>(scores.tiles * scores.blocks), kUnseen);
     const int64_t head_dim = problem_.head_dim;
     for (int64_t i = 0; i < scores.tiles; ++i)
       for (int64_t j = 0; j < seen(i); ++j)
@@ -90,7 +87,7 @@ class Ranker {
     for (int64_t i = 0; i < head_.tiles(); ++i) {
       const int64_t end = head_.dense[static_cast<size_t>(i)] == 0 ? first_kept(i) : 0;
       for (int64_t j = 0; j < head_.rank.blocks; ++j) {
-        if (j >= end || forced[static_cast<size_t>(j)] != 0) head_.rank.row(i)[j] = kMinusInfinity;
+        if (j >= end || forced[static_cast<size_t>(j)] != 0) head_.rank.row(i)[j] = kUnseen;
         if (head_.is_candidate(i, j)) head_.kept_row(i)[j] = 0;
       }
     }
@@ -107,7 +104,7 @@ class Ranker {
 }  // namespace
 
 bool RankedHead::is_candidate(int64_t tile, int64_t block) const {
-  return rank.row(tile)[block] != kMinusInfinity;
+  return rank.row(tile)[block] != kUnseen;
 }
 
 int64_t RankedHead::granted(int64_t tile, double topk) const {

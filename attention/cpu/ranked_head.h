@@ -13,7 +13,7 @@ namespace sparsereel::attention::cpu {
 struct RankedHead {
   int64_t b = 0, h = 0;
   int64_t rows = 0, queries = 0;   // of a tile, of video
-  TileScores rank{};               // -inf: no candidate, being forced or unseen
+  TileScores rank{};               // kUnseen: no candidate, which forced ones are not either
   std::vector<double> error{};     // MeanErrors::error; empty where blocks are ranked by mass
   double output_length = 0;        // MeanErrors::output_length
   std::vector<int64_t> visible{};  // [tiles], key blocks that each tile sees, text's included

@@ -12,7 +12,7 @@
 namespace sparsereel::attention::cpu {
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+constexpr double kNoScore = -std::numeric_limits<double>::infinity();
 
 using Matrix = std::vector<double>;  // [tokens, head_dim]
 
@@ -137,8 +137,8 @@ struct Row {
   std::vector<double> q;       // as the arithmetic sees it
   std::vector<double> scores;  // of the current block, log2 units; -inf where masked
   std::vector<double> out;
-  double block_max = kMinusInfinity;
-  double max = kMinusInfinity;
+  double block_max = kNoScore;
+  double max = kNoScore;
   double sum = 0;
   double smoothing = 0;  // what smoothing K took off every score, natural units
 };
@@ -199,7 +199,7 @@ class RowOfBlocks {
   }
 
   void add_panel(Row& row, std::span<const int64_t> cells) const {
-    double top = kMinusInfinity;
+    double top = kNoScore;
     for (size_t i = 0; i < cells.size(); ++i) {
       row.scores[i] = score_of(row, &head_.cell_k[cells[i] * problem_.head_dim]);
       top = std::max(top, row.scores[i]);
@@ -235,40 +235,40 @@ class RowOfBlocks {
   /// Scores of key block j for every row; returns by how much the maximum rose at most over the rows (negative:
   /// nowhere).
   double score(int64_t j) {
-    double rise = kMinusInfinity;
+    double rise = kNoScore;
     for (size_t r = 0; r < rows_.size(); ++r) {
       Row& row = rows_[r];
       const int64_t visible = problem_.visible_keys(b_, first_ + static_cast<int64_t>(r));
-      row.block_max = kMinusInfinity;
+      row.block_max = kNoScore;
       for (int64_t i = 0; i < kBlock; ++i) {
         const int64_t key = j * kBlock + i;
-        double s = kMinusInfinity;
+        double s = kNoScore;
         if (key < visible) s = score_of(row, &head_.k[key * problem_.head_dim]);
         row.scores[i] = s;
         row.block_max = std::max(row.block_max, s);
       }
-      if (row.block_max > kMinusInfinity) rise = std::max(rise, row.block_max - row.max);
+      if (row.block_max > kNoScore) rise = std::max(rise, row.block_max - row.max);
     }
     return rise;
   }
 
   void accumulate(Row& row, int64_t j) const {
-    if (row.block_max == kMinusInfinity) return;
+    if (row.block_max == kNoScore) return;
     raise_maximum(row, row.block_max);
     for (int64_t i = 0; i < kBlock; ++i) {
-      if (row.scores[i] == kMinusInfinity) continue;
+      if (row.scores[i] == kNoScore) continue;
       add_value(row, row.scores[i], 1, &head_.v[(j * kBlock + i) * problem_.head_dim]);
     }
   }
 
   void finish(const Row& row, int64_t query) const {
     float* out = problem_.out.row(b_, query, h_);
-    const bool empty = row.max == kMinusInfinity;
+    const bool empty = row.max == kNoScore;
     for (size_t d = 0; d < row.out.size(); ++d)
       out[d] = empty ? 0.0F : static_cast<float>(row.out[d] / row.sum * head_.v_scale[d] + head_.v_mean[d]);
     if (problem_.lse == nullptr) return;
     problem_.lse[(b_ * problem_.heads + h_) * problem_.queries + query] = static_cast<float>(
-        empty ? kMinusInfinity : std::numbers::ln2 * (row.max + std::log2(row.sum) - offset_) + row.smoothing);
+        empty ? kNoScore : std::numbers::ln2 * (row.max + std::log2(row.sum) - offset_) + row.smoothing);
   }
 
   const Problem& problem_;

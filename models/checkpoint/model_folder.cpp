@@ -25,7 +25,7 @@ constexpr const char* kDownloadAgain =
 constexpr const char* kWeightFiles[] = {"diffusion_pytorch_model.safetensors", "model.safetensors"};
 
 /// Collects every complaint about a sharded component, so that one error can list them all.
-class Complaints {
+class Disagreements {
  public:
   void add(const std::string& kind, const std::string& what) {
     auto& [count, text] = kinds_[kind];
@@ -56,12 +56,12 @@ void map_shards(Component& component, const fs::path& index_file) {
   const auto weight_map = parse_weight_map(read_json(index_file), index_file.string());
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
-  Complaints complaints;
+  Disagreements disagreements;
   std::set<std::string> missing_shards;
   for (const std::string& shard : shards) {
     const fs::path file = component.folder / shard;
     if (!fs::exists(file)) {
-      complaints.add("missing shards", in_quotes(shard));
+      disagreements.add("missing shards", in_quotes(shard));
       missing_shards.insert(shard);
       continue;
     }
@@ -70,20 +70,20 @@ void map_shards(Component& component, const fs::path& index_file) {
     for (const TensorEntry& entry : component.files.back()->header().entries) {
       const auto listed = weight_map.find(entry.name);
       if (listed == weight_map.end()) {
-        complaints.add("tensors that the index does not list", in_quotes(entry.name) + " in " + shard);
+        disagreements.add("tensors that the index does not list", in_quotes(entry.name) + " in " + shard);
       } else if (listed->second == shard) {
         component.tensors[entry.name] = {number, &entry};
       } else {
-        complaints.add("tensors in a shard that the index does not name for them",
-                       in_quotes(entry.name) + " in " + shard);
+        disagreements.add("tensors in a shard that the index does not name for them",
+                          in_quotes(entry.name) + " in " + shard);
       }
     }
   }
   for (const auto& [tensor, shard] : weight_map) {
     if (!component.tensors.contains(tensor) && !missing_shards.contains(shard))
-      complaints.add("tensors that their shard lacks", in_quotes(tensor) + " in " + shard);
+      disagreements.add("tensors that their shard lacks", in_quotes(tensor) + " in " + shard);
   }
-  complaints.throw_if_any(index_file.string());
+  disagreements.throw_if_any(index_file.string());
 }
 
 /// The weights are there, but not in a form that can be read: say which.

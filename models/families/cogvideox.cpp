@@ -14,8 +14,8 @@ namespace sparsereel::models {
 namespace {
 
 // Those of the pipeline in diffusers: a checkpoint's files say nothing about any.
-constexpr int64_t kSteps = 50;
-constexpr double kGuidance = 6, kFps = 8;
+constexpr int64_t kCogVideoXSteps = 50;
+constexpr double kCogVideoXGuidance = 6, kFps = 8;
 
 std::string variant_of(const CogVideoXConfig& config) {
   if (config.patch_size_t)
@@ -50,8 +50,8 @@ ModelSpec describe_cogvideox(const ModelFolder& folder) {
   spec.defaults = {.width = config.sample_width * pixels,
                    .height = config.sample_height * pixels,
                    .frames = config.sample_frames,
-                   .steps = kSteps,
-                   .guidance = kGuidance,
+                   .steps = kCogVideoXSteps,
+                   .guidance = kCogVideoXGuidance,
                    .fps = kFps};
   return spec;
 }

@@ -15,8 +15,8 @@ namespace sparsereel::models {
 namespace {
 
 // Those of the pipeline in diffusers; 512 tokens are what every published model was trained with.
-constexpr int64_t kSteps = 50, kTextLength = 512;
-constexpr double kGuidance = 5;
+constexpr int64_t kWanSteps = 50, kTextLength = 512;
+constexpr double kWanGuidance = 5;
 
 constexpr const char* kSecond = "transformer_2";
 
@@ -93,8 +93,8 @@ ModelSpec describe_wan(const ModelFolder& folder) {
   // The sizes that each VAE's models were made for.
   spec.defaults = vae.is_residual ? Defaults{.width = 1280, .height = 704, .frames = 121, .fps = 24}
                                   : Defaults{.width = 832, .height = 480, .frames = 81, .fps = 16};
-  spec.defaults.steps = kSteps;
-  spec.defaults.guidance = kGuidance;
+  spec.defaults.steps = kWanSteps;
+  spec.defaults.guidance = kWanGuidance;
   return spec;
 }
 

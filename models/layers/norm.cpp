@@ -29,19 +29,19 @@ at::Tensor to_fp32(const at::Tensor& x) {
   return x.defined() ? x.to(at::kFloat) : x;
 }
 
-struct Part {
+struct TokenRange {
   int64_t first, count;
   const Modulation* modulation;
 };
 
-std::vector<Part> parts_of(const at::Tensor& x, int64_t video_tokens, const JointModulation& modulation) {
-  std::vector<Part> parts = {{0, video_tokens, &modulation.video}};
+std::vector<TokenRange> parts_of(const at::Tensor& x, int64_t video_tokens, const JointModulation& modulation) {
+  std::vector<TokenRange> parts = {{0, video_tokens, &modulation.video}};
   if (video_tokens < x.size(1)) parts.push_back({video_tokens, x.size(1) - video_tokens, &modulation.text});
   return parts;
 }
 
 // Calls body(batch, begin, end) for ranges of the part's rows, on all threads.
-void for_rows(int64_t batch, const Part& part, const std::function<void(int64_t, int64_t, int64_t)>& body) {
+void for_rows(int64_t batch, const TokenRange& part, const std::function<void(int64_t, int64_t, int64_t)>& body) {
   for (int64_t b = 0; b < batch; ++b) {
     at::parallel_for(part.first, part.first + part.count, kRowGrain,
                      [&](int64_t begin, int64_t end) { body(b, begin, end); });
@@ -101,7 +101,7 @@ at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps
   if (!use_row_kernels(x)) {
     const Norm wide = {to_fp32(norm.weight), to_fp32(norm.bias)};
     at::Tensor out = layer_norm(x.to(at::kFloat), wide, eps);
-    for (const Part& part : parts_of(x, video_tokens, modulation)) {
+    for (const TokenRange& part : parts_of(x, video_tokens, modulation)) {
       out.narrow(1, part.first, part.count)
           .mul_((to_fp32(part.modulation->scale) + 1).unsqueeze(1))
           .add_(part.modulation->shift.unsqueeze(1));
@@ -109,7 +109,7 @@ at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps
     return out.to(x.scalar_type());
   }
   at::Tensor out = at::empty(x.sizes(), x.options());
-  for (const Part& part : parts_of(x, video_tokens, modulation)) {
+  for (const TokenRange& part : parts_of(x, video_tokens, modulation)) {
     const Norm folded = fold(norm, *part.modulation);
     for_rows(x.size(0), part,
              [&](int64_t b, int64_t begin, int64_t end) { norm_rows(x, out, folded, eps, b, begin, end); });
@@ -126,7 +126,7 @@ void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, c
   if (has_norm_kernel(x)) return add_gated_on_cuda(x, update, video_tokens, modulation);
 #endif
   const bool fused = use_row_kernels(x) && use_row_kernels(update);
-  for (const Part& part : parts_of(x, video_tokens, modulation)) {
+  for (const TokenRange& part : parts_of(x, video_tokens, modulation)) {
     const at::Tensor gate = to_fp32(part.modulation->gate).contiguous();
     if (!fused) {
       x.narrow(1, part.first, part.count).add_(gate.unsqueeze(1) * update.narrow(1, part.first, part.count));
@@ -148,7 +148,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
     return layer_norm_modulate(x, norm, eps, video_tokens, modulation);
   }
   at::Tensor out = at::empty(x.sizes(), x.options());
-  const std::vector<Part> gated = parts_of(x, video_tokens, gates), parts = parts_of(x, video_tokens, modulation);
+  const std::vector<TokenRange> gated = parts_of(x, video_tokens, gates), parts = parts_of(x, video_tokens, modulation);
   for (size_t i = 0; i < parts.size(); ++i) {
     const Norm folded = fold(norm, *parts[i].modulation);
     const at::Tensor gate = gated[i].modulation->gate.contiguous();

@@ -13,11 +13,11 @@ namespace sparsereel::models {
 namespace {
 
 // Partial sums, so that a reduction vectorises without licence to reorder floating point: four AVX-512 registers.
-constexpr int64_t kLanes = 64;
+constexpr int64_t kRowLanes = 64;
 
 // Halves add up as a tree: a running sum would lose a digit to every lane. Overwrites the lanes.
 inline __attribute__((always_inline)) float add_up(float* lanes) {
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+  for (int64_t width = kRowLanes / 2; width > 0; width /= 2) {
     for (int64_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
   }
   return lanes[0];
@@ -26,23 +26,23 @@ inline __attribute__((always_inline)) float add_up(float* lanes) {
 }  // namespace
 
 SPARSEREEL_CLONES void layer_norm_rows(const LayerNormRows& p) {
-  const int64_t channels = p.channels, whole = channels / kLanes * kLanes;
+  const int64_t channels = p.channels, whole = channels / kRowLanes * kRowLanes;
   const float* weight = p.weight;
   const float* bias = p.bias;
   for (int64_t row = 0; row < p.rows; ++row) {
     const float* x = p.input + row * channels;
     float* y = p.output + row * channels;
-    float lanes[kLanes] = {};
-    for (int64_t c = 0; c < whole; c += kLanes) {
-      for (int64_t i = 0; i < kLanes; ++i) lanes[i] += x[c + i];
+    float lanes[kRowLanes] = {};
+    for (int64_t c = 0; c < whole; c += kRowLanes) {
+      for (int64_t i = 0; i < kRowLanes; ++i) lanes[i] += x[c + i];
     }
     for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += x[c];
     const float mean = add_up(lanes) / static_cast<float>(channels);
     // A second pass over a row that is still in the first-level cache: exact where sum of squares minus mean squared
     // cancels.
     for (float& lane : lanes) lane = 0;
-    for (int64_t c = 0; c < whole; c += kLanes) {
-      for (int64_t i = 0; i < kLanes; ++i) lanes[i] += (x[c + i] - mean) * (x[c + i] - mean);
+    for (int64_t c = 0; c < whole; c += kRowLanes) {
+      for (int64_t i = 0; i < kRowLanes; ++i) lanes[i] += (x[c + i] - mean) * (x[c + i] - mean);
     }
     for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += (x[c] - mean) * (x[c] - mean);
     const float scale = 1.0F / std::sqrt(add_up(lanes) / static_cast<float>(channels) + p.eps);

@@ -15,7 +15,7 @@
 namespace sparsereel::models {
 namespace {
 
-constexpr int64_t kLanes = 16;           // channels at a time: one AVX-512 register
+constexpr int64_t kChannelLanes = 16;    // channels at a time: one AVX-512 register
 constexpr int64_t kPixelsInFloat = 128;  // summed in single precision before they go to the double
 
 // exp(x) to 2 units in the last place, without branches: x = n ln 2 + r, exp(r) by its Taylor polynomial on |r| <= ln 2
@@ -41,7 +41,7 @@ SPARSEREEL_INLINE float exponential(float x) {
 // `lanes` channels of `pixels` pixels that lie `stride` floats apart.
 SPARSEREEL_INLINE void moments_of_lanes(const float* x, const float* origin, int64_t pixels, int64_t stride,
                                         int64_t lanes, double* sum, double* squares) {
-  float first[kLanes] = {}, second[kLanes] = {};
+  float first[kChannelLanes] = {}, second[kChannelLanes] = {};
   for (int64_t pixel = 0; pixel < pixels; ++pixel, x += stride) {
     for (int64_t i = 0; i < lanes; ++i) {
       const float difference = x[i] - origin[i];
@@ -57,7 +57,7 @@ SPARSEREEL_INLINE void moments_of_lanes(const float* x, const float* origin, int
 
 SPARSEREEL_INLINE void modulate_lanes(const float* __restrict x, float* __restrict out, const float* scale,
                                       const float* shift, int64_t pixels, int64_t stride, int64_t lanes) {
-  float a[kLanes], b[kLanes];
+  float a[kChannelLanes], b[kChannelLanes];
   for (int64_t i = 0; i < lanes; ++i) {
     a[i] = scale[i];
     b[i] = shift[i];
@@ -71,10 +71,10 @@ SPARSEREEL_INLINE void modulate_lanes(const float* __restrict x, float* __restri
 }
 
 SPARSEREEL_INLINE float sum_of_squares(const float* x, int64_t channels) {
-  float sums[kLanes] = {};
+  float sums[kChannelLanes] = {};
   int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) {
-    for (int64_t i = 0; i < kLanes; ++i) sums[i] += x[c + i] * x[c + i];
+  for (; c + kChannelLanes <= channels; c += kChannelLanes) {
+    for (int64_t i = 0; i < kChannelLanes; ++i) sums[i] += x[c + i] * x[c + i];
   }
   for (int64_t i = 0; c + i < channels; ++i) sums[i] += x[c + i] * x[c + i];
   float total = 0;
@@ -85,12 +85,12 @@ SPARSEREEL_INLINE float sum_of_squares(const float* x, int64_t channels) {
 }  // namespace
 
 SPARSEREEL_CLONES void add_channel_moments(const ChannelMoments& p) {
-  const int64_t whole = p.channels / kLanes * kLanes;
+  const int64_t whole = p.channels / kChannelLanes * kChannelLanes;
   for (int64_t start = 0; start < p.pixels; start += kPixelsInFloat) {
     const int64_t pixels = std::min(kPixelsInFloat, p.pixels - start);
     const float* x = p.x + start * p.channels;
-    for (int64_t c = 0; c < whole; c += kLanes)
-      moments_of_lanes(x + c, p.origin + c, pixels, p.channels, kLanes, p.sum + c, p.squares + c);
+    for (int64_t c = 0; c < whole; c += kChannelLanes)
+      moments_of_lanes(x + c, p.origin + c, pixels, p.channels, kChannelLanes, p.sum + c, p.squares + c);
     if (whole < p.channels)
       moments_of_lanes(x + whole, p.origin + whole, pixels, p.channels, p.channels - whole, p.sum + whole,
                        p.squares + whole);
@@ -98,12 +98,12 @@ SPARSEREEL_CLONES void add_channel_moments(const ChannelMoments& p) {
 }
 
 SPARSEREEL_CLONES void modulate_silu(const ModulatedRow& p) {
-  const int64_t whole = p.channels / kLanes * kLanes;
+  const int64_t whole = p.channels / kChannelLanes * kChannelLanes;
   for (int64_t w = 0; w < p.latent_width; ++w) {
     const int64_t pixel = w * p.repeat * p.channels, latent = w * p.channels;
-    for (int64_t c = 0; c < whole; c += kLanes)
+    for (int64_t c = 0; c < whole; c += kChannelLanes)
       modulate_lanes(p.x + pixel + c, p.out + pixel + c, p.scale + latent + c, p.shift + latent + c, p.repeat,
-                     p.channels, kLanes);
+                     p.channels, kChannelLanes);
     if (whole < p.channels)
       modulate_lanes(p.x + pixel + whole, p.out + pixel + whole, p.scale + latent + whole, p.shift + latent + whole,
                      p.repeat, p.channels, p.channels - whole);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kAlignment = 256;  // bytes, as the allocator's own tensors have at least
 // libtorch rounds page-locked memory up to a power of two: layers in one piece could take twice their size.
-constexpr int64_t kChunkBytes = int64_t{16} << 20;
+constexpr int64_t kPackingChunk = int64_t{16} << 20;
 
 c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -68,8 +68,8 @@ void HostLayers::take(const Slots& slots) {
     tensors[i]->reset();
   }
   std::vector<at::Tensor> host;
-  for (int64_t start = 0; start < packing.bytes(); start += kChunkBytes) {
-    const int64_t size = std::min(kChunkBytes, packing.bytes() - start);
+  for (int64_t start = 0; start < packing.bytes(); start += kPackingChunk) {
+    const int64_t size = std::min(kPackingChunk, packing.bytes() - start);
     host.push_back(at::empty({size}, at::TensorOptions().dtype(at::kByte).pinned_memory(true)));
     host.back().copy_(staging.memory.narrow(0, start, size));
   }

@@ -1,4 +1,4 @@
-"""app/quickstart, with stand-ins for everything that it calls: where it runs the program, when it configures again, and which sources it joins."""
+"""app/quickstart, with stand-ins for everything that it calls: where it runs the program, and when it configures again."""
 import os
 import shutil
 import subprocess
@@ -79,17 +79,6 @@ class Quickstart(unittest.TestCase):
         self.run_quickstart('--cpu')
         self.assertEqual(self.configured(), [])
 
-    def test_sources_are_joined_for_users_and_apart_for_the_tests(self):
-        self.run_quickstart('--cpu')
-        self.assertIn('-DCMAKE_UNITY_BUILD=ON', self.configured()[0])
-        (self.tree / 'build' / 'CMakeCache.txt').write_text('SPARSEREEL_CUDA:STRING=OFF\n')
-        self.run_quickstart('--cpu', '--build-only', '--tests')
-        self.assertIn('-DCMAKE_UNITY_BUILD=OFF', self.configured()[0])
-        shutil.rmtree(self.tree / 'build')
-        (self.tree / 'build').mkdir()
-        self.run_quickstart('--cpu', '--build-only', '--tests')
-        self.assertIn('-DCMAKE_UNITY_BUILD=OFF', self.configured()[0])
-
     def test_build_of_a_machine_without_a_gpu_gets_kernels_when_one_is_there(self):
         self.run_quickstart('--cpu')
         self.assertIn('-DSPARSEREEL_CUDA=OFF', self.configured()[0])
@@ -108,42 +97,6 @@ class Quickstart(unittest.TestCase):
             self.assertNotEqual(result.returncode, 0)
             self.assertIn('usage: tests/fresh-debian DIR [quickstart|tests|all|gpu]', result.stderr)
         self.assertFalse(folder.exists())
-
-
-class JoinedSources(unittest.TestCase):
-    def groups(self, count, **texts):
-        """{source: group} of sources with these private parts; a source that stays alone is missing."""
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in texts.items():
-                (Path(folder) / f'{name}.cpp').write_text(f'namespace n {{\nnamespace {{\n\n{text}\n\n}}  // namespace\n}}  // namespace n\n')
-            lines = subprocess.run(['python3', ROOT / '.cmake' / 'unity_groups.py', str(count), *(Path(folder) / f'{name}.cpp' for name in texts)],
-                                   capture_output=True, text=True, check=True).stdout.splitlines()
-        return {Path(path).stem: group for group, path in (line.split('\t') for line in lines)}
-
-    def test_sources_without_names_in_common_are_joined(self):
-        groups = self.groups(1, a='int parse(int x) {\n  return x;\n}', b='constexpr int kSize = 3;', c='struct Row {};')
-        self.assertEqual(set(groups.values()), {'0'})
-        self.assertEqual(set(groups), set('abc'))
-
-    def test_private_names_never_meet_their_namesakes(self):
-        for first, second in (('int parse(int x) {', 'bool parse(bool x) {'), ('constexpr int kSize = 3;', 'const double kSize = 4;'),
-                              ('struct Row {};', 'using Row = int;'), ('#define WIDE 1', '#define WIDE 2'),
-                              ('int parse(int x) {', 'int twice(int x) {\n  return parse(x);\n}'), ('using Row = int;', 'int of(Row row) {')):
-            with self.subTest(first=first, second=second):
-                groups = self.groups(1, a=first, b=second)
-                self.assertNotEqual(groups['a'], groups['b'])
-
-    def test_members_and_comments_are_no_namesakes(self):
-        groups = self.groups(1, a='int parse(int x) {', b='int of(const Row& row) {\n  return row.parse(1) + other::parse(2);  // parse(3) "parse(4)"\n}')
-        self.assertEqual(groups['a'], groups['b'])
-
-    def test_a_source_that_opens_a_namespace_stays_alone(self):
-        self.assertEqual(set(self.groups(1, a='using namespace m;', b='struct Row {};')), {'b'})
-
-    def test_groups_are_balanced(self):
-        groups = self.groups(2, a=f'// {"x" * 4000}', b=f'// {"x" * 3000}', c=f'// {"x" * 2000}')
-        self.assertNotEqual(groups['a'], groups['b'])
-        self.assertEqual(groups['b'], groups['c'])
 
 
 if __name__ == '__main__':

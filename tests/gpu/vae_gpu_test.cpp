@@ -27,7 +27,7 @@ using test::close_to;
 
 constexpr auto kHalves = {at::kBFloat16, at::kHalf};
 
-double tolerance_of(at::ScalarType dtype) {
+double vae_tolerance_of(at::ScalarType dtype) {
   return dtype == at::kHalf ? 2e-3 : 1.2e-2;
 }
 
@@ -55,16 +55,17 @@ class VaeOnGpu : public ::testing::Test {
   c10::InferenceMode inference_;
 };
 
-struct NormCase {
+struct SpatialNormCase {
   int64_t channels, groups, frames, latent_frames, repeat;
   double offset;
 };
 
 TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
-  for (const NormCase& c :
-       {NormCase{16, 4, 5, 3, 1, 0}, NormCase{128, 32, 9, 3, 8, 0}, NormCase{256, 32, 8, 2, 4, 0},
-        NormCase{512, 32, 1, 1, 2, 0}, NormCase{24, 3, 2, 2, 2, 0}, NormCase{12, 3, 5, 3, 2, 0},
-        NormCase{2048, 32, 2, 2, 1, 0}, NormCase{320, 32, 4, 2, 2, 30}, NormCase{8, 1, 8, 2, 8, 0}}) {
+  for (const SpatialNormCase& c :
+       {SpatialNormCase{16, 4, 5, 3, 1, 0}, SpatialNormCase{128, 32, 9, 3, 8, 0}, SpatialNormCase{256, 32, 8, 2, 4, 0},
+        SpatialNormCase{512, 32, 1, 1, 2, 0}, SpatialNormCase{24, 3, 2, 2, 2, 0}, SpatialNormCase{12, 3, 5, 3, 2, 0},
+        SpatialNormCase{2048, 32, 2, 2, 1, 0}, SpatialNormCase{320, 32, 4, 2, 2, 30},
+        SpatialNormCase{8, 1, 8, 2, 8, 0}}) {
     for (const auto dtype : kHalves) {
       for (const bool biased : {false, true}) {
         SCOPED_TRACE(testing::Message() << c.channels << " channels, " << c.frames << " frames, " << dtype << biased);
@@ -81,7 +82,7 @@ TEST_F(VaeOnGpu, SpatialNormIsThatOfTheCpu) {
         spatial_norm_silu(moved(norm, dtype), x.to(at::kCUDA, dtype), z.to(at::kCUDA, dtype), out,
                           biased ? bias.to(at::kCUDA, dtype) : bias);
         // conv_y's rounding is multiplied by the largest normalised value.
-        EXPECT_TRUE(close_to(out, expected, 2 * tolerance_of(dtype)));
+        EXPECT_TRUE(close_to(out, expected, 2 * vae_tolerance_of(dtype)));
       }
     }
   }
@@ -117,7 +118,7 @@ TEST_F(VaeOnGpu, RmsNormIsThatOfTheCpu) {
         const at::Tensor out = at::empty(x.sizes(), at::TensorOptions().device(at::kCUDA).dtype(dtype));
         rms_norm_silu(x.to(at::kCUDA, dtype), gamma.to(at::kCUDA, dtype), out,
                       biased ? bias.to(at::kCUDA, dtype) : bias);
-        EXPECT_TRUE(close_to(out, expected, tolerance_of(dtype)));
+        EXPECT_TRUE(close_to(out, expected, vae_tolerance_of(dtype)));
       }
     }
   }
@@ -139,8 +140,8 @@ TEST_F(VaeOnGpu, ResidualsAreAddedWithTheirBias) {
     const at::Tensor plain = x.to(at::kCUDA, dtype), biased = plain.clone(), residual = y.to(at::kCUDA, dtype);
     add_residual_on_cuda(plain, residual, {});
     add_residual_on_cuda(biased, residual, bias.to(at::kCUDA, dtype));
-    EXPECT_TRUE(close_to(plain, x + y, tolerance_of(dtype)));
-    EXPECT_TRUE(close_to(biased, x + y + bias, tolerance_of(dtype)));
+    EXPECT_TRUE(close_to(plain, x + y, vae_tolerance_of(dtype)));
+    EXPECT_TRUE(close_to(biased, x + y + bias, vae_tolerance_of(dtype)));
   }
 }
 

@@ -21,7 +21,7 @@ using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr double kTolerance = 1e-4;
+constexpr double kStepTolerance = 1e-4;
 
 class StepCacheParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
@@ -61,7 +61,7 @@ TEST_P(StepCacheParity, ReusesTheSameStepsToTheSameLatents) {
   const auto denoising = start();
   for (int64_t step = 0; step < denoising->steps(); ++step) {
     denoising->step();
-    EXPECT_TRUE(test::close_to(denoising->latents(), expected.narrow(0, step, 1), kTolerance)) << step;
+    EXPECT_TRUE(test::close_to(denoising->latents(), expected.narrow(0, step, 1), kStepTolerance)) << step;
   }
   EXPECT_THAT(reused_steps(denoising->attention()),
               ElementsAreArray(GetParam().content["reused"].get<std::vector<int64_t>>()));

@@ -10,7 +10,7 @@ namespace sparsereel::app::bench {
 namespace {
 
 using AttentionColumn = Column<Row>;
-using Columns = std::vector<AttentionColumn>;
+using AttentionColumns = std::vector<AttentionColumn>;
 
 /// What the shape alone does not say: "causal", "226 text".
 std::string traits(const Row& row) {
@@ -26,19 +26,14 @@ std::optional<double> prepass_percent(const Row& row) {
   return 100 * *row.prepass_ms / row.ms->median;
 }
 
-std::string quartiles(const Row& row) {
-  if (!row.ms) return {};
-  return quartiles_text(*row.ms);
-}
-
-Columns shared_columns() {
-  Columns columns = {
+AttentionColumns shared_columns() {
+  AttentionColumns columns = {
       AttentionColumn::text("workload", "workload", [](const Row& row) { return row.workload.name; }),
       AttentionColumn::text("B,H,N,D", "shape", [](const Row& row) { return row.workload.shape.text(); }),
       AttentionColumn::text("mode", "mode", [](const Row& row) { return row.mode; }),
   };
   append(columns, selection_columns<Row>([](const Row& row) { return row.selection; }));
-  const Columns more = {
+  const AttentionColumns more = {
       AttentionColumn::text("kernel", "kernel", [](const Row& row) { return row.kernel; }),
       AttentionColumn::text("dtype", "dtype", [](const Row& row) { return row.dtype; }),
       AttentionColumn::number("ms", "ms", 4, [](const Row& row) { return of_spread(row.ms, &Spread::median); }),
@@ -47,7 +42,7 @@ Columns shared_columns() {
   return columns;
 }
 
-Columns figure_columns() {
+AttentionColumns figure_columns() {
   return {
       AttentionColumn::number("TOPS", "tops", 4, [](const Row& row) { return row.tops; }),
       AttentionColumn::number("% of limit", "limit_percent", 3, [](const Row& row) { return row.limit_percent; }),
@@ -63,16 +58,17 @@ Columns figure_columns() {
   };
 }
 
-Columns markdown_columns() {
-  Columns columns = shared_columns();
+AttentionColumns markdown_columns() {
+  AttentionColumns columns = shared_columns();
   columns.insert(columns.begin() + 2, AttentionColumn::text("", "", traits));
-  columns.push_back(AttentionColumn::text("quartiles", "", quartiles));
+  columns.push_back(AttentionColumn::text(
+      "quartiles", "", [](const Row& row) { return row.ms ? quartiles_text(*row.ms) : std::string(); }));
   append(columns, figure_columns());
   return columns;
 }
 
-Columns csv_columns() {
-  Columns columns = shared_columns();
+AttentionColumns csv_columns() {
+  AttentionColumns columns = shared_columns();
   append(columns, spread_columns<Row>());
   append(columns, figure_columns());
   columns.push_back(AttentionColumn::text("", "device", [](const Row& row) { return row.device; }));

@@ -29,9 +29,9 @@ void add_parts(const std::vector<Split>& splits, StageRow& row) {
   row.split = parts_of(row.ms->median, splits);
   std::vector<double> totals;
   for (const Split& split : splits) totals.push_back(split.total());
-  const double measured = spread(totals).median;
-  if (measured > kFarLonger * row.ms->median)
-    row.note = "parts by their shares of a step that took " + number_text(measured, 3, Style::people) +
+  const double whole = spread(totals).median;
+  if (whole > kFarLonger * row.ms->median)
+    row.note = "parts by their shares of a step that took " + number_text(whole, 3, Style::people) +
                " ms while they were measured";
 }
 

@@ -9,7 +9,7 @@ namespace sparsereel::app::bench {
 namespace {
 
 using QualityColumn = Column<QualityRow>;
-using Columns = std::vector<QualityColumn>;
+using QualityColumns = std::vector<QualityColumn>;
 using Figure = std::optional<double> PromptFigures::*;
 
 QualityColumn means(const std::string& title, const std::string& name, int digits, Figure figure) {
@@ -52,14 +52,15 @@ std::string mode_text(const QualityRow& row) {
   return row.combination.full ? "full" : "sparse";
 }
 
-Columns method_columns() {
-  Columns columns = selection_columns<QualityRow>([](const QualityRow& row) { return row.combination.selection(); });
+QualityColumns method_columns() {
+  QualityColumns columns =
+      selection_columns<QualityRow>([](const QualityRow& row) { return row.combination.selection(); });
   columns.push_back(
       QualityColumn::text("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }));
   return columns;
 }
 
-Columns setting_columns() {
+QualityColumns setting_columns() {
   const auto chosen = [](const char* title, const char* name, int64_t attention::Policy::*setting) {
     return QualityColumn::chosen(
         title, name, [setting](const QualityRow& row) { return std::optional(row.combination.policy.*setting); });
@@ -78,7 +79,7 @@ Columns setting_columns() {
           })};
 }
 
-Columns figure_columns() {
+QualityColumns prompt_figure_columns() {
   return {means("PSNR dB", "psnr", 3, &PromptFigures::psnr),
           QualityColumn::number("lowest", "psnr_lowest", 3, [](const QualityRow& row) { return row.lowest_psnr(); }),
           means("SSIM", "ssim", 4, &PromptFigures::ssim),
@@ -96,7 +97,7 @@ Columns figure_columns() {
           })};
 }
 
-Columns time_columns() {
+QualityColumns time_columns() {
   return {QualityColumn::number("ms a step", "step_ms", 4, [](const QualityRow& row) { return row.step_ms; }),
           QualityColumn::number("full, ms", "full_step_ms", 4, [](const QualityRow& row) { return row.full_step_ms; }),
           QualityColumn::number("x full", "speedup", 3, speedup)};
@@ -194,9 +195,9 @@ nlohmann::json verdict_json(const VerdictCount& count) {
 }
 
 std::string quality_markdown(const std::vector<QualityRow>& rows) {
-  Columns columns = method_columns();
+  QualityColumns columns = method_columns();
   for (const QualityColumn& column : setting_columns()) columns.push_back(varying(column, rows));
-  append(columns, figure_columns());
+  append(columns, prompt_figure_columns());
   append(columns, time_columns());
   columns.push_back(QualityColumn::text("judge", "", judged_text));
   columns.push_back(QualityColumn::text("note", "", [](const QualityRow& row) { return row.note; }));
@@ -204,9 +205,9 @@ std::string quality_markdown(const std::vector<QualityRow>& rows) {
 }
 
 std::string quality_csv(const std::vector<QualityRow>& rows) {
-  Columns columns = method_columns();
+  QualityColumns columns = method_columns();
   append(columns, setting_columns());
-  append(columns, figure_columns());
+  append(columns, prompt_figure_columns());
   append(columns, time_columns());
   columns.push_back(QualityColumn::number("", "judge", 0, judged));
   columns.push_back(QualityColumn::text("", "kernel", [](const QualityRow& row) { return row.kernel; }));

@@ -8,15 +8,6 @@ using attention::Dropped;
 using attention::Policy;
 using attention::Selection;
 
-nlohmann::json or_null(const std::string& text) {
-  return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
-}
-
-std::string text_of(const nlohmann::json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 }  // namespace
 
 SelectionCells cells_of_profile(const Policy& policy) {

@@ -12,7 +12,7 @@ namespace sparsereel::app::bench {
 namespace {
 
 using StageColumn = Column<StageRow>;
-using Columns = std::vector<StageColumn>;
+using StageColumns = std::vector<StageColumn>;
 
 std::optional<double> of_split(const StageRow& row, double Split::*member) {
   return row.split ? std::optional((*row.split).*member) : std::nullopt;
@@ -27,8 +27,8 @@ StageColumn time_column() {
   return StageColumn::number("ms", "ms", 4, [](const StageRow& row) { return of_spread(row.ms, &Spread::median); });
 }
 
-Columns contender_columns() {
-  Columns columns = {StageColumn::text("mode", "mode", [](const StageRow& row) { return row.mode; })};
+StageColumns contender_columns() {
+  StageColumns columns = {StageColumn::text("mode", "mode", [](const StageRow& row) { return row.mode; })};
   append(columns, selection_columns<StageRow>([](const StageRow& row) { return row.selection; }));
   columns.push_back(StageColumn::text("order", "token_order", [](const StageRow& row) { return row.token_order; }));
   columns.push_back(StageColumn::text("cache", "cache", [](const StageRow& row) { return row.cache; }));
@@ -37,7 +37,7 @@ Columns contender_columns() {
   return columns;
 }
 
-Columns split_columns() {
+StageColumns split_columns() {
   return {
       StageColumn::number("matmul", "matmul_ms", 3, [](const StageRow& row) { return of_split(row, &Split::matmul); }),
       StageColumn::number("attention", "attention_ms", 3,
@@ -46,7 +46,7 @@ Columns split_columns() {
       StageColumn::number("x full", "speedup", 3, [](const StageRow& row) { return row.speedup; })};
 }
 
-Columns quality_columns() {
+StageColumns quality_columns() {
   return {StageColumn::number("sparsity", "sparsity", 3, [](const StageRow& row) { return row.sparsity; }),
           StageColumn::number("means", "mean_share", 3, [](const StageRow& row) { return row.mean_share; }),
           StageColumn::number("PSNR dB", "psnr", 3, [](const StageRow& row) { return row.psnr; }),
@@ -56,7 +56,7 @@ Columns quality_columns() {
 }
 
 std::string contender_table(const std::vector<StageRow>& rows, int64_t steps) {
-  Columns columns = contender_columns();
+  StageColumns columns = contender_columns();
   columns.push_back(time_column());
   columns.back().title = "ms a step";
   columns.push_back(StageColumn::text("quartiles", "", quartiles));
@@ -70,12 +70,12 @@ std::string contender_table(const std::vector<StageRow>& rows, int64_t steps) {
 }
 
 std::string shared_table(const std::vector<StageRow>& rows) {
-  Columns columns = {StageColumn::text("", "", [](const StageRow& row) { return row.mode; }),
-                     StageColumn::text("stage", "", [](const StageRow& row) { return row.stage; }),
-                     time_column(),
-                     StageColumn::text("quartiles", "", quartiles),
-                     StageColumn::number("peak GiB", "", 3, [](const StageRow& row) { return row.peak_gib; }),
-                     StageColumn::text("note", "", [](const StageRow& row) { return row.note; })};
+  StageColumns columns = {StageColumn::text("", "", [](const StageRow& row) { return row.mode; }),
+                          StageColumn::text("stage", "", [](const StageRow& row) { return row.stage; }),
+                          time_column(),
+                          StageColumn::text("quartiles", "", quartiles),
+                          StageColumn::number("peak GiB", "", 3, [](const StageRow& row) { return row.peak_gib; }),
+                          StageColumn::text("note", "", [](const StageRow& row) { return row.note; })};
   return markdown_of(rows, columns);
 }
 
@@ -184,7 +184,7 @@ std::string stage_markdown(const std::vector<StageRow>& rows, int64_t steps) {
 }
 
 std::string stage_csv(const std::vector<StageRow>& rows) {
-  Columns columns = contender_columns();
+  StageColumns columns = contender_columns();
   columns.push_back(StageColumn::text("", "stage", [](const StageRow& row) { return row.stage; }));
   columns.push_back(time_column());
   append(columns, spread_columns<StageRow>());

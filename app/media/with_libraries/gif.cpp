@@ -10,7 +10,8 @@
 namespace sparsereel::app {
 namespace {
 
-constexpr int kColours = 255;  // the last of the 256 entries is transparent: the encoder uses it for unchanged pixels
+constexpr int kPaletteColours =
+    255;  // the last of the 256 entries is transparent: the encoder uses it for unchanged pixels
 constexpr int kSamples = 1 << 15;
 constexpr int kLevels = 64;  // levels a channel in the table of nearest colours
 constexpr int kTransparent = 255;
@@ -38,14 +39,14 @@ class Palette {
       return std::lexicographical_compare(a.val, a.val + 3, b.val, b.val + 3);
     };
     const std::set<Colour, decltype(less)> distinct(samples.begin(), samples.end(), less);
-    if (distinct.size() <= kColours) {
+    if (distinct.size() <= kPaletteColours) {
       colours_.assign(distinct.begin(), distinct.end());
     } else {
       dithered_ = true;
       cv::theRNG().state = 1;  // the same frames give the same palette
       cv::Mat labels, centres;
       const cv::TermCriteria stop(cv::TermCriteria::COUNT + cv::TermCriteria::EPS, 10, 0.5);
-      cv::kmeans(cv::Mat(samples).reshape(1), kColours, labels, stop, 1, cv::KMEANS_PP_CENTERS, centres);
+      cv::kmeans(cv::Mat(samples).reshape(1), kPaletteColours, labels, stop, 1, cv::KMEANS_PP_CENTERS, centres);
       for (int i = 0; i < centres.rows; ++i) colours_.push_back(centres.at<Colour>(i, 0));
     }
     fill_nearest();

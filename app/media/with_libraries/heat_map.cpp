@@ -2,27 +2,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <opencv2/imgproc.hpp>
 
 #include "app/media/plot.h"
+#include "app/media/with_libraries/lettering.h"
 #include "app/media/with_libraries/png.h"
 
 namespace sparsereel::app {
 namespace {
 
-constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
-constexpr double kScale = 0.4;
-constexpr int kMargin = 16, kLine = 18, kAxis = 62, kLeastWidth = 420;
+constexpr Lettering kSmall{.scale = 0.4};
+constexpr int kMapMargin = 16, kMapLine = 18, kAxis = 62, kLeastWidth = 420;
 constexpr int kScaleHeight = 12, kScaleWidth = 200;
-const cv::Scalar kInk(40, 40, 40), kPaper(255, 255, 255);
-
-void write(cv::Mat& image, const std::string& text, const cv::Point& at) {
-  cv::putText(image, text, at, kFont, kScale, kInk, 1, cv::LINE_AA);
-}
-
-int width_of(const std::string& text) {
-  return cv::getTextSize(text, kFont, kScale, 1, nullptr).width;
-}
 
 /// Pale yellow over green to dark blue: lightness alone tells it, in grey too.
 cv::Scalar colour(double share) {
@@ -45,7 +35,7 @@ int cell_of(const HeatMap& map) {
 }
 
 int height_of(const HeatMap& map) {
-  return 3 * kLine + static_cast<int>(map.values.size()) * cell_of(map) + kLine;
+  return 3 * kMapLine + static_cast<int>(map.values.size()) * cell_of(map) + kMapLine;
 }
 
 /// About ten labels an axis.
@@ -55,17 +45,17 @@ bool is_labelled(size_t index, size_t count) {
 }
 
 void draw(cv::Mat& image, const HeatMap& map, int top) {
-  const int cell = cell_of(map), left = kMargin + kAxis, cells = top + 2 * kLine;
-  write(image, map.title, {kMargin, top + 10});
-  write(image, map.rows, {kMargin, cells + 10});
+  const int cell = cell_of(map), left = kMapMargin + kAxis, cells = top + 2 * kMapLine;
+  kSmall.write(image, map.title, {kMapMargin, top + 10});
+  kSmall.write(image, map.rows, {kMapMargin, cells + 10});
   for (size_t column = 0; column < columns_of(map); ++column) {
     if (is_labelled(column, columns_of(map)))
-      write(image, std::to_string(column), {left + static_cast<int>(column) * cell, cells - 5});
+      kSmall.write(image, std::to_string(column), {left + static_cast<int>(column) * cell, cells - 5});
   }
-  write(image, map.columns, {left + static_cast<int>(columns_of(map)) * cell + 8, cells - 5});
+  kSmall.write(image, map.columns, {left + static_cast<int>(columns_of(map)) * cell + 8, cells - 5});
   for (size_t row = 0; row < map.values.size(); ++row) {
     const int y = cells + static_cast<int>(row) * cell;
-    if (is_labelled(row, map.values.size())) write(image, std::to_string(row), {left - 24, y + cell / 2 + 4});
+    if (is_labelled(row, map.values.size())) kSmall.write(image, std::to_string(row), {left - 24, y + cell / 2 + 4});
     for (size_t column = 0; column < map.values[row].size(); ++column) {
       const double value = map.values[row][column];
       if (!std::isnan(value))
@@ -76,25 +66,25 @@ void draw(cv::Mat& image, const HeatMap& map, int top) {
 }
 
 void draw_scale(cv::Mat& image, int top) {
-  const int left = kMargin + kAxis;
+  const int left = kMapMargin + kAxis;
   for (int x = 0; x < kScaleWidth; ++x)
     cv::line(image, {left + x, top}, {left + x, top + kScaleHeight}, colour(static_cast<double>(x) / kScaleWidth));
-  write(image, "0", {left - 12, top + 10});
-  write(image, "1", {left + kScaleWidth + 6, top + 10});
+  kSmall.write(image, "0", {left - 12, top + 10});
+  kSmall.write(image, "1", {left + kScaleWidth + 6, top + 10});
 }
 
 }  // namespace
 
 void write_heat_maps(const std::filesystem::path& path, const std::vector<HeatMap>& maps) {
   check_png("the heat map", path);
-  int width = kLeastWidth, height = kMargin + kScaleHeight + kMargin;
+  int width = kLeastWidth, height = kMapMargin + kScaleHeight + kMapMargin;
   for (const HeatMap& map : maps) {
-    const int cells = kAxis + static_cast<int>(columns_of(map)) * cell_of(map) + 8 + width_of(map.columns);
-    width = std::max({width, cells + 2 * kMargin, width_of(map.title) + 2 * kMargin});
+    const int cells = kAxis + static_cast<int>(columns_of(map)) * cell_of(map) + 8 + kSmall.width_of(map.columns);
+    width = std::max({width, cells + 2 * kMapMargin, kSmall.width_of(map.title) + 2 * kMapMargin});
     height += height_of(map);
   }
   cv::Mat image(height + height % 2, width + width % 2, CV_8UC3, kPaper);
-  int top = kMargin;
+  int top = kMapMargin;
   for (const HeatMap& map : maps) {
     draw(image, map, top);
     top += height_of(map);

@@ -6,34 +6,25 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <opencv2/imgproc.hpp>
 
 #include "app/media/with_libraries/axis.h"
+#include "app/media/with_libraries/lettering.h"
 #include "app/media/with_libraries/png.h"
 
 namespace sparsereel::app {
 namespace {
 
-constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
-constexpr double kScale = 0.45;
+constexpr Lettering kText{.scale = 0.45};
 constexpr int kLine = 20, kMargin = 16, kBarHeight = 24, kBarGap = 12;
 constexpr int kNameWidth = 190, kBarWidth = 420, kFigureWidth = 70;
 constexpr int kPointsWidth = 480, kPointsHeight = 300;
 constexpr int kCurvesWidth = 760, kCurvesHeight = 480;
 
-const cv::Scalar kInk(40, 40, 40), kPaper(255, 255, 255), kGrid(225, 225, 225);
+const cv::Scalar kGrid(225, 225, 225);
 /// RGB; told apart in grey and by people who see fewer colours.
 const std::vector<cv::Scalar> kColours = {{0, 90, 160}, {230, 130, 20}, {150, 150, 150}, {90, 170, 110}};
 const std::vector<cv::Scalar> kCurveColours = {{0, 90, 160},   {230, 130, 20},  {90, 170, 110},
                                                {120, 60, 130}, {150, 150, 150}, {60, 60, 60}};
-
-void write(cv::Mat& image, const std::string& text, const cv::Point& at, const cv::Scalar& colour = kInk) {
-  cv::putText(image, text, at, kFont, kScale, colour, 1, cv::LINE_AA);
-}
-
-int width_of(const std::string& text) {
-  return cv::getTextSize(text, kFont, kScale, 1, nullptr).width;
-}
 
 std::string short_number(double value) {
   std::array<char, 32> text{};
@@ -45,21 +36,21 @@ std::string short_number(double value) {
 /// Room for the names of bars.
 int name_width(const PlotData& data) {
   int width = kNameWidth;
-  for (const PlotRow& row : data.rows) width = std::max(width, width_of(row.name) + 2 * kMargin);
+  for (const PlotRow& row : data.rows) width = std::max(width, kText.width_of(row.name) + 2 * kMargin);
   return width;
 }
 
 void draw_legend(cv::Mat& image, const PlotData& data, int x, int y) {
   for (size_t i = 0; i < data.parts.size(); ++i) {
     cv::rectangle(image, {x, y - 10, 12, 12}, kColours[i % kColours.size()], cv::FILLED);
-    write(image, data.parts[i], {x + 18, y});
-    x += 18 + width_of(data.parts[i]) + 18;
+    kText.write(image, data.parts[i], {x + 18, y});
+    x += 18 + kText.width_of(data.parts[i]) + 18;
   }
 }
 
 /// `start`: where bars begin.
 void draw_bar(cv::Mat& image, const PlotRow& row, double longest, int start, int y) {
-  write(image, row.name, {kMargin, y + kBarHeight - 8});
+  kText.write(image, row.name, {kMargin, y + kBarHeight - 8});
   const double scale = kBarWidth / longest;
   const std::vector<double> parts = row.parts.empty() ? std::vector<double>{row.total} : row.parts;
   double begin = 0;
@@ -71,7 +62,7 @@ void draw_bar(cv::Mat& image, const PlotRow& row, double longest, int start, int
     if (right > left) cv::rectangle(image, {left, y, right - left, kBarHeight}, colour, cv::FILLED);
     begin = end;
   }
-  write(image, short_number(row.total), {start + static_cast<int>(begin * scale) + 6, y + kBarHeight - 8});
+  kText.write(image, short_number(row.total), {start + static_cast<int>(begin * scale) + 6, y + kBarHeight - 8});
 }
 
 void draw_bars(cv::Mat& image, const PlotData& data, int top) {
@@ -81,7 +72,7 @@ void draw_bars(cv::Mat& image, const PlotData& data, int top) {
     for (const double part : row.parts) sum += part;
     longest = std::max({longest, sum, row.total});
   }
-  write(image, data.unit, {kMargin, top});
+  kText.write(image, data.unit, {kMargin, top});
   const int start = name_width(data);
   draw_legend(image, data, start, top);
   int y = top + kLine;
@@ -109,18 +100,18 @@ void draw_grid(cv::Mat& image, const Field& field, const Axis& across, const Axi
   constexpr int air = 8;
   int end = std::numeric_limits<int>::min();  // of the label before
   for (const double tick : across.ticks()) {
-    const int x = across.place(tick, field.x0, field.x1), width = width_of(tick_text(tick));
+    const int x = across.place(tick, field.x0, field.x1), width = kText.width_of(tick_text(tick));
     cv::line(image, {x, field.y0}, {x, field.y1}, kGrid);
     if (x - width / 2 < end + air) continue;
-    write(image, tick_text(tick), {x - width / 2, field.y0 + 18});
+    kText.write(image, tick_text(tick), {x - width / 2, field.y0 + 18});
     end = x + width / 2;
   }
   for (const double tick : up.ticks()) {
     const int y = up.place(tick, field.y0, field.y1);
     cv::line(image, {field.x0, y}, {field.x1, y}, kGrid);
-    write(image, tick_text(tick), {field.x0 - air - width_of(tick_text(tick)), y + 5});
+    kText.write(image, tick_text(tick), {field.x0 - air - kText.width_of(tick_text(tick)), y + 5});
   }
-  write(image, shown, {field.x1 - width_of(shown), field.y0 + 2 * kLine});
+  kText.write(image, shown, {field.x1 - kText.width_of(shown), field.y0 + 2 * kLine});
 }
 
 /// A point of a chart and its name.
@@ -156,7 +147,7 @@ void draw_spots(cv::Mat& image, const Field& field, const std::vector<Spot>& spo
   for (const Spot& spot : spots) {
     cv::circle(image, spot.centre, radius, spot.colour, cv::FILLED, cv::LINE_AA);
     taken.push_back({spot.centre.x - radius, spot.centre.y - radius, 2 * radius, 2 * radius});
-    points.push_back({spot.centre.x, spot.centre.y, width_of(spot.label), height});
+    points.push_back({spot.centre.x, spot.centre.y, kText.width_of(spot.label), height});
   }
   for (size_t i = 1; i < spots.size(); ++i)
     if (spots[i].joined) add_line(spots[i - 1].centre, spots[i].centre, taken);
@@ -164,7 +155,7 @@ void draw_spots(cv::Mat& image, const Field& field, const std::vector<Spot>& spo
       place_labels(points, taken, {field.x0, field.y1, field.x1 - field.x0, field.y0 - field.y1});
   for (size_t i = 0; i < spots.size(); ++i) {
     draw_leader(image, spots[i], labels[i]);
-    write(image, spots[i].label, {labels[i].x, labels[i].y + labels[i].height - 1}, spots[i].colour);
+    kText.write(image, spots[i].label, {labels[i].x, labels[i].y + labels[i].height - 1}, spots[i].colour);
   }
 }
 
@@ -177,7 +168,7 @@ void draw_points(cv::Mat& image, const PlotData& data, int left, int top) {
   }
   const Axis across(speeds), up(qualities);
   const Field field = {left + 50, left + kPointsWidth - 20, top + kPointsHeight - 50, top + kLine};
-  write(image, data.quality, {left, top});
+  kText.write(image, data.quality, {left, top});
   draw_grid(image, field, across, up, "speed, x full attention");
   std::vector<Spot> spots;
   for (const PlotRow& row : data.rows)
@@ -191,9 +182,9 @@ cv::Mat draw(const PlotData& data) {
   const int bars = name_width(data) + kBarWidth + kFigureWidth;
   const int bars_height = 2 * kLine + static_cast<int>(data.rows.size()) * (kBarHeight + kBarGap);
   const int height = kMargin + 2 * kLine + std::max(bars_height, points ? kPointsHeight : 0) + kMargin;
-  const int width = std::max(bars + (points ? kPointsWidth : 0), width_of(data.title) + 2 * kMargin);
+  const int width = std::max(bars + (points ? kPointsWidth : 0), kText.width_of(data.title) + 2 * kMargin);
   cv::Mat image(height + height % 2, width + width % 2, CV_8UC3, kPaper);
-  write(image, data.title, {kMargin, kMargin + 10});
+  kText.write(image, data.title, {kMargin, kMargin + 10});
   draw_bars(image, data, kMargin + 2 * kLine);
   if (points) draw_points(image, data, bars, kMargin + 2 * kLine);
   return image;
@@ -223,26 +214,26 @@ cv::Mat draw(const CurvesData& data) {
   }
   if (data.mark) xs.push_back(*data.mark);
   const Axis across(xs), up(ys, data.logarithmic);
-  int width = std::max(kCurvesWidth, width_of(data.title) + 2 * kMargin);
-  for (const Curve& curve : data.curves) width = std::max(width, width_of(curve.name) + 4 * kMargin);
+  int width = std::max(kCurvesWidth, kText.width_of(data.title) + 2 * kMargin);
+  for (const Curve& curve : data.curves) width = std::max(width, kText.width_of(curve.name) + 4 * kMargin);
   const int height = kCurvesHeight + static_cast<int>(data.curves.size()) * kLine + kMargin;
   cv::Mat image(height + height % 2, width + width % 2, CV_8UC3, kPaper);
   const Field field = {kMargin + 50, image.cols - kMargin - 20, kCurvesHeight - 60, kMargin + 3 * kLine};
-  write(image, data.title, {kMargin, kMargin + 10});
-  write(image, data.y, {kMargin, kMargin + 10 + kLine});
+  kText.write(image, data.title, {kMargin, kMargin + 10});
+  kText.write(image, data.y, {kMargin, kMargin + 10 + kLine});
   draw_grid(image, field, across, up, data.x);
   if (data.mark) {
     const int x = across.place(*data.mark, field.x0, field.x1);
     cv::line(image, {x, field.y0}, {x, field.y1}, kInk, 1, cv::LINE_AA);
-    const int name = width_of(data.mark_name);
-    write(image, data.mark_name, {std::min(x - name / 2, image.cols - name - 4), field.y1 - 6});
+    const int name = kText.width_of(data.mark_name);
+    kText.write(image, data.mark_name, {std::min(x - name / 2, image.cols - name - 4), field.y1 - 6});
   }
   std::vector<Spot> spots;
   int y = kCurvesHeight;
   for (size_t i = 0; i < data.curves.size(); ++i, y += kLine) {
     draw_curve(image, data.curves[i], field, across, up, colour_of(i), spots);
     cv::rectangle(image, {kMargin, y - 10, 12, 12}, colour_of(i), cv::FILLED);
-    write(image, data.curves[i].name, {kMargin + 18, y});
+    kText.write(image, data.curves[i].name, {kMargin + 18, y});
   }
   draw_spots(image, field, spots);
   return image;

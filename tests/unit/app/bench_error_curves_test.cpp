@@ -27,14 +27,14 @@ Row sparse(double topk, const std::string& dropped, double ms, double rel_l1) {
   return result;
 }
 
-std::vector<Row> rows() {
+std::vector<Row> attention_rows() {
   return {row("full", 12, 1e-3),         row("full", 10, 1e-3),        row("quantized", 5, 0.02),
           sparse(0.5, "none", 4, 0.1),   sparse(0.15, "none", 2, 0.4), sparse(0.5, "mean", 4.5, 0.03),
           sparse(0.15, "mean", 2.5, 0.1)};
 }
 
 TEST(ErrorCurves, AreOneAMethodOnALogarithmicAxis) {
-  const CurvesData data = error_curves_of({{"rows", to_json(rows())}}, "r.json");
+  const CurvesData data = error_curves_of({{"rows", to_json(attention_rows())}}, "r.json");
   EXPECT_TRUE(data.logarithmic);
   EXPECT_EQ(data.mark, 10);
   EXPECT_EQ(data.x, "ms a call");

@@ -19,8 +19,8 @@ using ::testing::Not;
 constexpr int64_t kHeads = 3;
 
 /// Tokens that resemble their neighbours, as those of a video in Hilbert order do, in some blocks more than in others.
-struct Inputs : Projection {
-  explicit Inputs(int64_t tokens, at::ScalarType dtype = at::kFloat, int64_t head_dim = 64)
+struct GroupedInputs : Projection {
+  explicit GroupedInputs(int64_t tokens, at::ScalarType dtype = at::kFloat, int64_t head_dim = 64)
       : Projection(alike(tokens, head_dim).to(dtype)) {}
 
  private:
@@ -47,7 +47,7 @@ Context sparse(double topk, Dropped dropped = Dropped::mean, Ranking ranking = R
   return context;
 }
 
-BlockMap some_blocks(const Inputs& x) {
+BlockMap some_blocks(const GroupedInputs& x) {
   BlockMap map(2, kHeads, blocks_of(x.q.size(1)), blocks_of(x.k.size(1)), true);
   for (size_t i = 0; i < map.bits.size(); ++i) map.bits[i] = i * 7 % 5 < 2 ? 1 : 0;
   std::fill(map.row(1, 2, 1), map.row(1, 2, 1) + map.key_blocks, uint8_t{0});  // a row without any
@@ -56,7 +56,7 @@ BlockMap some_blocks(const Inputs& x) {
 
 /// softmax over the keys of kept blocks and the means of dropped ones, row by row of blocks, in double; neither text,
 /// masks nor key lengths.
-std::pair<at::Tensor, at::Tensor> by_hand(const Inputs& x, const BlockMap& map, int64_t cell) {
+std::pair<at::Tensor, at::Tensor> by_hand(const GroupedInputs& x, const BlockMap& map, int64_t cell) {
   const int64_t tokens = x.q.size(1), keys = x.k.size(1);
   const double scale = 1 / std::sqrt(static_cast<double>(x.q.size(3)));
   at::Tensor out = at::zeros(x.q.sizes(), at::kDouble), lse = at::zeros({2, kHeads, tokens}, at::kDouble);
@@ -89,7 +89,7 @@ std::pair<at::Tensor, at::Tensor> by_hand(const Inputs& x, const BlockMap& map, 
 
 TEST(AttendWithMeans, ObeysTheCallersMapInEveryMode) {
   for (const int64_t cell : {16, 32, 64}) {
-    const Inputs x(330);
+    const GroupedInputs x(330);
     Context context = sparse(0.5, Dropped::mean, Ranking::mass, cell);
     context.return_lse = true;
     context.block_map = some_blocks(x);
@@ -121,7 +121,7 @@ TEST(AttendWithMeans, ObeysTheCallersMapInEveryMode) {
 TEST(AttendWithMeans, AgreesWithFullUnderTextMasksAndLengths) {
   for (const bool causal : {false, true})
     for (const bool lengths : {false, true}) {
-      const Inputs x(400);
+      const GroupedInputs x(400);
       Context context = sparse(0.5, Dropped::mean, Ranking::mass);
       context.return_lse = true;
       context.text_tokens = 90;
@@ -140,7 +140,7 @@ TEST(AttendWithMeans, AgreesWithFullUnderTextMasksAndLengths) {
 }
 
 TEST(AttendWithMeans, ErrsLessThanDroppingAndLeastByPredictedError) {
-  const Inputs x(1280);
+  const GroupedInputs x(1280);
   const at::Tensor full = run(x, Context()).out;
   const auto error = [&](Context context) {
     context.policy.selection_rows = 64;  // blocks of smaller tiles would cost less
@@ -157,15 +157,16 @@ TEST(AttendWithMeans, ErrsLessThanDroppingAndLeastByPredictedError) {
 
 TEST(AttendWithMeans, RunsHalfPrecision) {
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {
-    const Inputs x(640, dtype);
-    Inputs same = x;
+    const GroupedInputs x(640, dtype);
+    GroupedInputs same = x;
     for (at::Tensor* t : {&same.q, &same.k, &same.v}) *t = t->to(at::kFloat);
     EXPECT_LE(relative_l1(run(x, sparse(0.3)).out, run(same, sparse(0.3)).out), dtype == at::kHalf ? 1e-3 : 8e-3);
   }
 }
 
 TEST(AttendWithMeans, CountsMeansBesideBlocks) {
-  const Result result = run(Inputs(640), sparse(0.3, Dropped::mean, Ranking::mass));  // the same number in every tile
+  const Result result =
+      run(GroupedInputs(640), sparse(0.3, Dropped::mean, Ranking::mass));  // the same number in every tile
   EXPECT_EQ(result.statistics.kept_blocks, 2 * kHeads * 10 * 3);
   EXPECT_EQ(result.statistics.mean_blocks, 2 * kHeads * 10) << "7 dropped blocks of 4 cells: 28 cells, one block";
   EXPECT_NEAR(result.statistics.sparsity(), 0.7, 1e-9);
@@ -173,7 +174,7 @@ TEST(AttendWithMeans, CountsMeansBesideBlocks) {
 }
 
 TEST(AttendWithMeans, PredictsErrorsWheneverRankingIsByError) {
-  const Inputs x(640);
+  const GroupedInputs x(640);
   const Result few = run(x, sparse(0.2)), many = run(x, sparse(0.6)), all = run(x, sparse(1));
   EXPECT_EQ(few.statistics.predicted_tiles, 2 * kHeads * 4);
   EXPECT_GT(few.statistics.predicted_error(), many.statistics.predicted_error());
@@ -184,7 +185,7 @@ TEST(AttendWithMeans, PredictsErrorsWheneverRankingIsByError) {
 }
 
 TEST(AttendWithMeans, SelectsUpToAnError) {
-  const Inputs x(1280);
+  const GroupedInputs x(1280);
   Context context = sparse(0.5);
   context.mode = Mode::check;
   context.policy.defaults.selection = Selection::error;
@@ -202,7 +203,7 @@ TEST(AttendWithMeans, SelectsUpToAnError) {
 }
 
 TEST(AttendWithMeans, DropsNothingInDenseCalls) {
-  const Inputs x(640);
+  const GroupedInputs x(640);
   const at::Tensor full = run(x, Context()).out;
   Context context = sparse(0.1);
   context.policy.dense_steps = 1;
@@ -221,7 +222,7 @@ TEST(AttendWithMeans, DropsNothingInDenseCalls) {
 }
 
 TEST(AttendWithMeans, IsNotOnUnlessAskedFor) {
-  const Inputs x(640);
+  const GroupedInputs x(640);
   Context dropping = sparse(0.3, Dropped::none, Ranking::mass, 16), other = dropping;
   other.policy.cell = 64;
   EXPECT_TRUE(run(x, dropping).out.equal(run(x, other).out));
@@ -229,7 +230,7 @@ TEST(AttendWithMeans, IsNotOnUnlessAskedFor) {
 }
 
 TEST(AttendWithMeans, GivesTheSameBitsTwice) {
-  const Inputs x(700);
+  const GroupedInputs x(700);
   Workspace workspace;
   const auto once = [&] { return attend(x.q, x.k, x.v, sparse(0.3), workspace); };
   const Result first = once(), second = once();

@@ -112,7 +112,7 @@ BlockMap no_blocks(const Problem& p) {
 }
 
 /// Some blocks, none, all: by hand, in the reference and in every fast kernel.
-void expect_all_agree(Case& c) {
+void expect_all_agree_on_means(Case& c) {
   for (const BlockMap& map : {random_map(c.problem), no_blocks(c.problem), visible_blocks(c.problem)}) {
     const Case::Output expected = by_hand(c, map), reference = c.reference(map);
     EXPECT_TRUE(near(reference.out, expected.out, 1e-6));
@@ -136,7 +136,7 @@ TEST_P(Cells, AgreeAtEveryHeadDim) {
   for (const int64_t head_dim : {16, 17, 40, 64, 96, 128, 192, 256}) {
     Case c({.queries = 70, .keys = 460, .head_dim = head_dim, .heads = 1, .batch = 1});
     c.problem.mean_cell = GetParam();
-    expect_all_agree(c);
+    expect_all_agree_on_means(c);
   }
 }
 
@@ -145,7 +145,7 @@ TEST_P(Cells, AgreeAtEveryLength) {
     for (const int64_t keys : {1, 63, 64, 65, 128, 300, 1100}) {
       Case c({.queries = queries, .keys = keys, .head_dim = 24, .heads = 1});
       c.problem.mean_cell = GetParam();
-      expect_all_agree(c);
+      expect_all_agree_on_means(c);
     }
 }
 
@@ -154,7 +154,7 @@ TEST_P(Cells, StandForVideoOnly) {
     Case c({.queries = 300, .keys = 300, .head_dim = 32});
     c.problem.mean_cell = GetParam();
     c.problem.text_tokens = text;
-    expect_all_agree(c);
+    expect_all_agree_on_means(c);
   }
 }
 
@@ -166,10 +166,10 @@ TEST_P(Cells, StandForRealKeysOnly) {
   for (int64_t token = 200; token < 400; ++token)  // padding may hold anything
     for (int64_t b = 0; b < 4; ++b)
       for (int64_t d = 0; d < 64; ++d) c.row(c.problem.v, b, token, 0)[d] = c.row(c.problem.k, b, token, 1)[d] = NAN;
-  expect_all_agree(c);
+  expect_all_agree_on_means(c);
   c.problem.causal = true;
   c.problem.text_tokens = 70;
-  expect_all_agree(c);
+  expect_all_agree_on_means(c);
 }
 
 TEST_P(Cells, StandForThePastOnlyUnderACausalMask) {
@@ -178,7 +178,7 @@ TEST_P(Cells, StandForThePastOnlyUnderACausalMask) {
       Case c({.queries = queries, .keys = keys, .head_dim = 32});
       c.problem.mean_cell = GetParam();
       c.problem.causal = true;
-      expect_all_agree(c);
+      expect_all_agree_on_means(c);
     }
 }
 

@@ -49,12 +49,12 @@ TEST_F(ModelHash, IsThatOfACopyAndOfReformattedConfigs) {
 TEST_F(ModelHash, ChangesWithAConfig) {
   const std::string original = hash();
   for (const char* file : {"transformer/config.json", "scheduler/scheduler_config.json", "vae/config.json"}) {
-    auto json = read_json(model_ / file);
-    json["new_field"] = 1;
-    test::write_text(model_ / file, json.dump());
+    auto config = read_json(model_ / file);
+    config["new_field"] = 1;
+    test::write_text(model_ / file, config.dump());
     EXPECT_NE(hash(), original) << file;
-    json.erase("new_field");
-    test::write_text(model_ / file, json.dump());
+    config.erase("new_field");
+    test::write_text(model_ / file, config.dump());
   }
   EXPECT_EQ(hash(), original);
 }

@@ -19,11 +19,11 @@ using nlohmann::json;
 using test::throws_error;
 using ::testing::ElementsAre;
 
-const fs::path kData = fs::path(SPARSEREEL_TEST_DATA) / "wan";
+const fs::path kWanData = fs::path(SPARSEREEL_TEST_DATA) / "wan";
 
 class WanFamily : public ::testing::Test {
  protected:
-  void take(const char* pipeline) { fs::copy(kData / pipeline, folder_ / "model", fs::copy_options::recursive); }
+  void take(const char* pipeline) { fs::copy(kWanData / pipeline, folder_ / "model", fs::copy_options::recursive); }
   void edit(const std::string& file, const std::function<void(json&)>& change) {
     json content = read_json(folder_ / "model" / file);
     change(content);

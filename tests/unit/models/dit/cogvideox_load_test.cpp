@@ -13,14 +13,14 @@ nlohmann::json published() {
   return nlohmann::json::parse(file);
 }
 
-test::ZeroComponent zeros_of(const std::string& name) {
+test::ZeroComponent cogvideox_zeros(const std::string& name) {
   return {"CogVideoXTransformer3DModel", "transformer_blocks", published()[name]};
 }
 
 class PublishedCheckpoint : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedCheckpoint, LoadsByExactlyItsNamesAndShapes) {
-  test::ZeroComponent zeros = zeros_of(GetParam());
+  test::ZeroComponent zeros = cogvideox_zeros(GetParam());
   test::expect_exact_names(zeros);
 }
 
@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(CogVideoX, PublishedCheckpoint,
                          [](const auto& test) { return "case" + std::to_string(test.index); });
 
 TEST(CogVideoXLoading, ListsMissingAndMisshapedWeightsInOneError) {
-  test::ZeroComponent zeros = zeros_of("2b");
+  test::ZeroComponent zeros = cogvideox_zeros("2b");
   zeros.component.tensors.erase("transformer_blocks.7.attn1.to_k.weight");
   zeros.component.tensors.erase("patch_embed.proj.weight");
   zeros.add("time_embedding.linear_1.weight", {3, 4});
@@ -49,7 +49,7 @@ struct Refusal {
 class RefusedConfig : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(RefusedConfig, NamesTheFieldAndTheFile) {
-  test::ZeroComponent zeros = zeros_of("2b");
+  test::ZeroComponent zeros = cogvideox_zeros("2b");
   zeros.component.config.update(GetParam().change);
   const std::string cause = test::load_complaint(zeros.component);
   EXPECT_NE(cause.find(GetParam().field), std::string::npos) << cause;

@@ -6,14 +6,14 @@
 namespace sparsereel::models {
 namespace {
 
-test::ZeroComponent zeros_of(const std::string& name) {
+test::ZeroComponent wan_zeros(const std::string& name) {
   return {"WanTransformer3DModel", "blocks", read_json(SPARSEREEL_TEST_DATA "/wan/dit_names.json").at(name)};
 }
 
 class PublishedWan : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PublishedWan, LoadsByExactlyItsNamesAndShapes) {
-  test::ZeroComponent zeros = zeros_of(GetParam());
+  test::ZeroComponent zeros = wan_zeros(GetParam());
   test::expect_exact_names(zeros);
 }
 
@@ -26,7 +26,7 @@ TEST(WanLoading, RefusesWhatIsNotTextToVideo) {
                                      {"pos_embed_seq_len", nlohmann::json(514)},
                                      {"qk_norm", nlohmann::json("layer_norm")},
                                      {"patch_size", nlohmann::json({2, 2})}}) {
-    test::ZeroComponent zeros = zeros_of("2.1 1.3b");
+    test::ZeroComponent zeros = wan_zeros("2.1 1.3b");
     zeros.component.config[field] = value;
     const std::string cause = test::load_complaint(zeros.component);
     EXPECT_NE(cause.find(field), std::string::npos) << cause;

@@ -22,7 +22,7 @@ std::string small_model() {
   return SpieceBytes().piece("<unk>", 0, 2).piece("\u2581a", -1.5F).piece("b", -2).bytes();
 }
 
-std::string complaint(const std::string& bytes) {
+std::string complaint_of_file(const std::string& bytes) {
   try {
     const std::string file = "folder/spiece.model";
     trusted_spiece(parse_spiece(bytes, file), file);
@@ -75,22 +75,24 @@ TEST(Spiece, RandomDamageNeverReadsOutOfBounds) {
 }
 
 TEST(Spiece, ErrorsNameFileAndField) {
-  EXPECT_THAT(complaint(""), HasSubstr("folder/spiece.model holds no pieces"));
-  EXPECT_THAT(complaint("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), HasSubstr("a number is too long"));
-  EXPECT_THAT(complaint("\x0A\x7Fxx"), HasSubstr("runs past the end"));
-  EXPECT_THAT(complaint("\x0B"), HasSubstr("unknown wire type"));
-  EXPECT_THAT(complaint(SpieceBytes().piece("", 0).bytes()), HasSubstr("a piece that is empty"));
-  EXPECT_THAT(complaint(SpieceBytes().piece("a", NAN).bytes()), HasSubstr("not a number"));
-  EXPECT_THAT(complaint(SpieceBytes().piece("a\xF0", 0).bytes()), HasSubstr("not UTF-8"));
-  EXPECT_THAT(complaint(SpieceBytes().piece("a", 0).model_type(2).bytes()), HasSubstr("trainer_spec.model_type is 2"));
+  EXPECT_THAT(complaint_of_file(""), HasSubstr("folder/spiece.model holds no pieces"));
+  EXPECT_THAT(complaint_of_file("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF"), HasSubstr("a number is too long"));
+  EXPECT_THAT(complaint_of_file("\x0A\x7Fxx"), HasSubstr("runs past the end"));
+  EXPECT_THAT(complaint_of_file("\x0B"), HasSubstr("unknown wire type"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("", 0).bytes()), HasSubstr("a piece that is empty"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", NAN).bytes()), HasSubstr("not a number"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a\xF0", 0).bytes()), HasSubstr("not UTF-8"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", 0).model_type(2).bytes()),
+              HasSubstr("trainer_spec.model_type is 2"));
 }
 
 TEST(Spiece, PiecesThatSentencePieceMayStumbleOverAreRefused) {
-  EXPECT_THAT(complaint(SpieceBytes().piece(std::string("a\0b", 3), 0).bytes()), HasSubstr("with a NUL"));
-  EXPECT_THAT(complaint(SpieceBytes().piece(std::string(1025, 'a'), 0).bytes()), HasSubstr("of over 1024 bytes"));
-  EXPECT_EQ(complaint(SpieceBytes().piece(std::string(1024, 'a'), 0).bytes()), "none");
-  EXPECT_THAT(complaint(SpieceBytes().piece("a", 0, 7).bytes()), HasSubstr("of unknown type"));
-  EXPECT_THAT(complaint(SpieceBytes().piece("a", 0, 0).bytes()), HasSubstr("of unknown type"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece(std::string("a\0b", 3), 0).bytes()), HasSubstr("with a NUL"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece(std::string(1025, 'a'), 0).bytes()),
+              HasSubstr("of over 1024 bytes"));
+  EXPECT_EQ(complaint_of_file(SpieceBytes().piece(std::string(1024, 'a'), 0).bytes()), "none");
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", 0, 7).bytes()), HasSubstr("of unknown type"));
+  EXPECT_THAT(complaint_of_file(SpieceBytes().piece("a", 0, 0).bytes()), HasSubstr("of unknown type"));
   SpieceModel model;
   model.pieces.resize((1 << 20) + 1, {.text = "a"});
   EXPECT_THROW(trusted_spiece(model, "spiece.model"), Error);

@@ -1,0 +1,132 @@
+"""What .ci/run promises: it builds what a newcomer builds, and the tests' build is the same one. In a copy of this tree, whose compiler only looks for the
+word BROKEN and whose tests only say that they ran."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ['SPARSEREEL']).parent
+
+# A compiler for CMake's own questions; for our sources one that writes empty files, and an error for each source with the word.
+COMPILER = """#!/usr/bin/env python3
+import os, re, sys
+from pathlib import Path
+words = sys.argv[1:]
+output = Path(words[words.index('-o') + 1]) if '-o' in words else None
+if output is None or output.is_absolute() or 'CMakeFiles/cm' in str(output) or 'CMakeScratch' in os.getcwd() or 'CMakeTmp' in os.getcwd():
+    os.execv('REAL', ['REAL', *words])
+sources = []
+if '-c' in words:
+    source = Path(words[words.index('-c') + 1])
+    sources = [Path(name) for name in re.findall(r'#include "(/.*)"', source.read_text())] if 'Unity' in source.parts else [source]
+    with open('TREE/compiled.log', 'a') as log:
+        log.writelines(f'{each}\\n' for each in sources)
+    broken = [each for each in sources if 'BROKEN' in each.read_text()]
+    if broken:
+        sys.exit('\\n'.join(f'error: {each}' for each in broken))
+    if '-MF' in words:
+        Path(words[words.index('-MF') + 1]).write_text(f'{output}: {" ".join(map(str, [source, *sources]))}\\n')
+output.write_text('#!/bin/sh\\ntouch made\\n')
+output.chmod(0o755)
+"""
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@unittest.skipUnless((BUILD / 'CMakeCache.txt').exists(), 'SPARSEREEL is not in its build folder')
+class CleanClone(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix='sparsereel-ci-'))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.tree = cls.folder / 'tree'
+        files = subprocess.run(['git', 'ls-files', '-co', '--exclude-standard'], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+        for name in files:
+            if (ROOT / name).exists() and not name.startswith('assets/'):
+                (cls.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, cls.tree / name)
+        cache = (BUILD / 'CMakeCache.txt').read_text()
+        torch = cls.tree / '.venv' / 'lib' / 'python3' / 'site-packages' / 'torch'
+        torch.parent.mkdir(parents=True)
+        torch.symlink_to(re.search(r'^SPARSEREEL_TORCH_DIR:\w+=(.*)', cache, re.M)[1])
+        version = re.search(r'^torch_version=(.*)', (ROOT / 'app' / 'quickstart').read_text(), re.M)[1]
+        (cls.tree / '.venv' / '.sparsereel').write_text(f'{version} cpu\n')
+        script(cls.folder / 'bin' / 'dpkg-query', '#!/bin/sh\necho install ok installed\n')
+        script(cls.folder / 'bin' / 'nvidia-smi', '#!/bin/sh\nexit 1\n')
+        compiler = cls.folder / 'bin' / 'c++'
+        script(compiler, COMPILER.replace('REAL', re.search(r'^CMAKE_CXX_COMPILER:\w+=(.*)', cache, re.M)[1]).replace('TREE', str(cls.tree)))
+        script(cls.tree / 'tests' / 'run', '#!/bin/sh\necho "the tests ran"\n')
+        cls.environment = {**os.environ, 'CCACHE_DISABLE': '1', 'CXX': str(compiler), 'PATH': f'{cls.folder / "bin"}:{os.environ["PATH"]}'}
+
+    def setUp(self):
+        shutil.rmtree(self.tree / 'build', ignore_errors=True)
+        self.compiled()
+
+    def run_in_tree(self, *command):
+        return subprocess.run(command, cwd=self.tree, env=self.environment, capture_output=True, text=True)
+
+    def ci(self):
+        return self.run_in_tree('.ci/run')
+
+    def compiled(self):
+        """The sources compiled since the last call."""
+        log = self.tree / 'compiled.log'
+        names = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return {str(Path(name).relative_to(self.tree)) for name in names if 'build' not in Path(name).relative_to(self.tree).parts}
+
+    def test_makes_the_first_video_and_then_runs_the_tests(self):
+        result = self.ci()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue((self.tree / 'made').exists())
+        self.assertIn('the tests ran', result.stdout)
+
+    def test_fails_at_a_source_that_does_not_compile(self):
+        source = self.tree / 'models' / 'layers' / 'norm.cpp'
+        text = source.read_text()
+        self.addCleanup(source.write_text, text)
+        source.write_text(text + '// BROKEN\n')
+        result = self.ci()
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn(f'error: {source}', result.stdout + result.stderr)
+        self.assertNotIn('the tests ran', result.stdout)
+
+    def test_every_source_of_the_program_is_compiled_by_the_first_command(self):
+        self.assertEqual(self.ci().returncode, 0)
+        compiled = self.compiled()
+        every = {str(path.relative_to(self.tree)) for folder in ('app', 'models', 'attention', 'hilbert') for path in (self.tree / folder).rglob('*.cpp')}
+        only_elsewhere = {name for name in every if '/without_libraries/' in name or name.endswith('cuda_call.cpp') or '/cuda/' in name or name == 'models/sparsereel.cpp'}
+        self.assertEqual(every - only_elsewhere, compiled)
+
+    def test_each_of_them_can_break_the_first_command(self):
+        self.assertEqual(self.ci().returncode, 0)
+        sources = self.compiled()
+        for name in sources:
+            text = (self.tree / name).read_text()
+            self.addCleanup((self.tree / name).write_text, text)
+            (self.tree / name).write_text(text + '// BROKEN\n')
+        result = self.run_in_tree('ninja', '-C', 'build', '-k', '0', 'sparsereel')
+        self.assertNotEqual(result.returncode, 0)
+        self.assertEqual({str(Path(name).relative_to(self.tree)) for name in re.findall(r'^error: (.*)', result.stdout, re.M)}, sources)
+
+    def test_the_tests_build_compiles_none_of_them_again(self):
+        self.assertEqual(self.ci().returncode, 0)
+        program = self.compiled()
+        result = self.run_in_tree('app/quickstart', '--build-only', '--tests')
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        tests = self.compiled()
+        self.assertTrue(any(name.startswith('tests/') for name in tests))
+        again = {'app/main.cpp', 'app/before_libraries.cpp'} | {name for name in program if name.startswith('app/media/') and '/with_libraries/' not in name}
+        self.assertEqual(tests & program - again, set())
+
+
+if __name__ == '__main__':
+    unittest.main()
