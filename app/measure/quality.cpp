@@ -15,7 +15,7 @@ constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;  // the paper's K1 and K2
 constexpr int64_t kFramesAtOnce = 8;
 
 at::Tensor gaussian(at::Device device) {
-  const at::Tensor offsets = at::arange(kWindow, at::TensorOptions().dtype(at::kFloat).device(device)) - kWindow / 2;
+  const at::Tensor offsets = at::arange(kWindow, at::TensorOptions().dtype(at::kDouble).device(device)) - kWindow / 2;
   const at::Tensor weights = at::exp(-offsets.square() / (2 * kDeviation * kDeviation));
   return weights / weights.sum();
 }
@@ -25,7 +25,8 @@ at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
   return at::conv2d(at::conv2d(x, weights.view({1, 1, kWindow, 1})), weights.view({1, 1, 1, kWindow}));
 }
 
-/// Sum over all windows of a few frames; x, y [F, 1, H, W].
+/// Sum over all windows of a few frames; x, y [F, 1, H, W] of double: the variance of a flat window is a difference of
+/// squares, in which fp32 keeps nothing beside C2.
 double ssim_sum(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   const at::Tensor mx = window_means(x, weights), my = window_means(y, weights);
   const at::Tensor vx = window_means(x * x, weights) - mx * mx, vy = window_means(y * y, weights) - my * my;
@@ -44,12 +45,12 @@ std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference
 
 double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
   const at::Tensor weights = gaussian(device);
-  const at::Tensor luma = at::tensor({0.2126F, 0.7152F, 0.0722F}).to(device);  // BT.709
+  const at::Tensor luma = at::tensor({0.2126, 0.7152, 0.0722}).to(device);  // BT.709
   double sum = 0;
   for (int64_t start = 0; start < frames.size(0); start += kFramesAtOnce) {
     const int64_t count = std::min(kFramesAtOnce, frames.size(0) - start);
     const auto images = [&](const at::Tensor& all) {
-      return at::matmul(all.narrow(0, start, count).to(device), luma).unsqueeze(1);
+      return at::matmul(all.narrow(0, start, count).to(device, at::kDouble), luma).unsqueeze(1);
     };
     sum += ssim_sum(images(frames), images(reference), weights);
   }
