@@ -1,4 +1,5 @@
-// The video that app/quickstart makes without arguments, as a player sees it. SPARSEREEL_FIRST_VIDEO names it; .ci/run sets that.
+// The video that app/quickstart makes without arguments, as a player sees it. SPARSEREEL_FIRST_VIDEO names it; .ci/run
+// sets that.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
