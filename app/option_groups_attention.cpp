@@ -2,7 +2,7 @@
 #include <sstream>
 
 #include "app/option_groups.h"
-#include "attention/policy.h"
+#include "attention/policies/policy.h"
 
 namespace sparsereel::app::groups {
 namespace {

@@ -9,7 +9,7 @@
 #include "app/idle.h"
 #include "app/media/video.h"
 #include "app/settings.h"
-#include "attention/profile.h"
+#include "attention/policies/profile.h"
 #include "models/pipeline.h"
 
 namespace sparsereel::app {

@@ -6,7 +6,7 @@
 
 #include "app/config_file.h"
 #include "app/media/video.h"
-#include "attention/policy.h"
+#include "attention/policies/policy.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attention/block_map.h"
-#include "attention/policy.h"
+#include "attention/call_policy.h"
 
 namespace sparsereel::attention {
 
@@ -33,9 +33,8 @@ at::Tensor rotary_pairs(const Prologue& prologue);
 
 struct Context {
   Mode mode = Mode::full;
-  Policy policy{};
-  int64_t layer = 0;
-  int64_t step = 0;
+  CallPolicy policy{};
+  int64_t slot = 0;                     // of the workspace: where the call's counts add up and its heads' choices stay
   int64_t text_tokens = 0;              // the last tokens of q and k: always dense, as keys and as queries
   bool causal = false;                  // query i sees keys up to i + Nk - Nq
   at::Tensor key_lengths{};             // int64 [B], keys past the length are padding; undefined: all keys count
@@ -48,7 +47,7 @@ struct Context {
   bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
 
   /// Whether every block is asked for, unless the caller has a map.
-  bool is_dense() const { return mode == Mode::quantized || policy.is_dense(layer, step); }
+  bool is_dense() const { return mode == Mode::quantized || policy.dense; }
   /// Tokens that share a mean in what stands for the blocks that the call drops; 0: nothing does, or none is dropped.
   int64_t mean_cell() const {
     const bool drops = block_map.has_value() || !is_dense();
@@ -71,19 +70,19 @@ struct Result {
 
 /// Memory that outlives calls; one per thread of execution and stream.
 struct Workspace {
-  struct LayerChoices {  // the policies of a layer's heads as the kernels read them
+  struct Choices {  // the policies of a call's heads as the kernels read them
     std::vector<uint8_t> host;
     at::Tensor device;
   };
-  at::Tensor scratch;                       // its content means nothing between calls
-  at::Tensor counts;                        // int64 [layers, kinds]: what GPU kernels counted since collect_counts()
-  std::map<int64_t, LayerChoices> choices;  // by layer
+  at::Tensor scratch;                  // its content means nothing between calls
+  at::Tensor counts;                   // int64 [slots, kinds]: what GPU kernels counted since collect_counts()
+  std::map<int64_t, Choices> choices;  // by slot
 };
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.
 /// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16, bf16 or fp32, any strides with contiguous D, D from 16 to
-/// 256. Modes as in policy.h; a query row with no key at all gives zeros and lse -inf. Throws Error listing what is
-/// required and what is supported when no kernel can do exactly what was asked.
+/// 256. Modes as in call_policy.h; a query row with no key at all gives zeros and lse -inf. Throws Error listing what
+/// is required and what is supported when no kernel can do exactly what was asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
@@ -94,8 +93,8 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
 /// Adds the blocks that GPU kernels counted since the last collection, kept and skipped, to the statistics of their
-/// layers; waits for the device. attend() itself never does.
-void collect_counts(Workspace& workspace, std::vector<Statistics>& per_layer);
+/// slots; waits for the device. attend() itself never does.
+void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
 /// Empty where attend() can run `mode` on tensors of this device and element type, else the reason.
 std::string unsupported_reason(Mode mode, at::Device device, at::ScalarType dtype);

@@ -145,7 +145,7 @@ class CudaCall {
     fill_problem(scale);
     if (fuses_prologue_) problem_.prologue = prologue_of(context.prologue, kept_);
     fill_selection();
-    problem_.counts = reinterpret_cast<uint64_t*>(counts_of_layer().data_ptr<int64_t>());
+    problem_.counts = reinterpret_cast<uint64_t*>(counts_of_slot().data_ptr<int64_t>());
   }
 
   Result run() {
@@ -183,7 +183,7 @@ class CudaCall {
   void fill_selection() {
     using Kind = cuda::Selection::Kind;
     cuda::Selection& selection = problem_.selection;
-    const Policy& policy = context_.policy;
+    const CallPolicy& policy = context_.policy;
     selection.rows = static_cast<int>(policy.selection_rows);
     const bool every_block = context_.is_dense();
     if (context_.block_map) {
@@ -194,7 +194,7 @@ class CudaCall {
       selection.kind = every_block ? Kind::dense : Kind::predict;
     }
     std::vector<cuda::HeadChoice> heads;
-    for (int64_t h = 0; h < q_.size(2); ++h) heads.push_back(head_choice(policy.head(context_.layer, h), every_block));
+    for (int64_t h = 0; h < q_.size(2); ++h) heads.push_back(head_choice(policy.head(h), every_block));
     selection.all = heads.front();
     for (const cuda::HeadChoice& head : heads) {
       const bool dense = head.kind == cuda::HeadChoice::Kind::dense;
@@ -203,8 +203,7 @@ class CudaCall {
       selection.any_topk = selection.any_topk || head.kind == cuda::HeadChoice::Kind::topk;
     }
     bool alike = true;
-    for (int64_t h = 1; h < q_.size(2); ++h)
-      alike = alike && policy.head(context_.layer, h) == policy.head(context_.layer, 0);
+    for (int64_t h = 1; h < q_.size(2); ++h) alike = alike && policy.head(h) == policy.head(0);
     if (!alike) selection.heads = device_choices(heads);
     if (context_.mean_cell() > 0) fill_means(heads);
   }
@@ -234,10 +233,10 @@ class CudaCall {
                       "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or no means");
   }
 
-  /// Per-head choices seldom change from step to step, so the last copy of each layer is kept.
+  /// Per-head choices seldom change from step to step, so the last copy of each slot is kept.
   const cuda::HeadChoice* device_choices(const std::vector<cuda::HeadChoice>& heads) {
     const auto bytes = static_cast<int64_t>(heads.size() * sizeof(cuda::HeadChoice));
-    Workspace::LayerChoices& cached = workspace_.choices[context_.layer];
+    Workspace::Choices& cached = workspace_.choices[context_.slot];
     const auto* begin = reinterpret_cast<const uint8_t*>(heads.data());
     const std::vector<uint8_t> host(begin, begin + bytes);
     if (cached.host != host || !cached.device.defined() || cached.device.device() != q_.device()) {
@@ -247,14 +246,14 @@ class CudaCall {
     return static_cast<const cuda::HeadChoice*>(cached.device.const_data_ptr());
   }
 
-  at::Tensor counts_of_layer() {
+  at::Tensor counts_of_slot() {
     at::Tensor& counts = workspace_.counts;
-    if (!counts.defined() || counts.device() != q_.device() || counts.size(0) <= context_.layer) {
-      const at::Tensor more = at::zeros({context_.layer + 1, cuda::kCounts}, q_.options().dtype(at::kLong));
+    if (!counts.defined() || counts.device() != q_.device() || counts.size(0) <= context_.slot) {
+      const at::Tensor more = at::zeros({context_.slot + 1, cuda::kCounts}, q_.options().dtype(at::kLong));
       if (counts.defined() && counts.device() == q_.device()) more.narrow(0, 0, counts.size(0)).copy_(counts);
       counts = more;
     }
-    return counts[context_.layer];
+    return counts[context_.slot];
   }
 
   void* reserve(size_t bytes) {
@@ -278,7 +277,7 @@ class CudaCall {
     if (context_.block_map) {
       text << ", the caller's block map";
     } else if (context_.mode != Mode::quantized && context_.is_dense()) {
-      text << ", every block in this layer or step";
+      text << ", every block";
     }
     return text.str();
   }

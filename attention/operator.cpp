@@ -76,6 +76,9 @@ void check_key_bias(const Context& context, const at::Tensor& k) {
 void check_context(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
   validate(context.policy);
+  if (const auto given = std::ssize(context.policy.heads); given != 0 && given != heads)
+    refuse("the policy has " + std::to_string(given) + " heads, q has " + std::to_string(heads),
+           "pass one policy a head, or none");
   if (context.text_tokens < 0 || context.text_tokens > std::min(queries, keys))
     refuse("text_tokens is " + std::to_string(context.text_tokens), "keep it from 0 to the number of tokens");
   if (context.scale && !std::isfinite(*context.scale)) refuse("scale is not finite", "pass a finite scale");
@@ -121,7 +124,7 @@ class CpuCall {
                 .causal = context.causal,
                 .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr,
                 .mean_cell = context.mean_cell()};
-    for (int64_t h = 0; h < problem_.heads; ++h) heads_.push_back(context.policy.head(context.layer, h));
+    for (int64_t h = 0; h < problem_.heads; ++h) heads_.push_back(context.policy.head(h));
   }
 
   const cpu::Problem& problem() const { return problem_; }
@@ -133,7 +136,7 @@ class CpuCall {
       return given;
     }
     if (context_.is_dense()) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
-    const Policy& policy = context_.policy;
+    const CallPolicy& policy = context_.policy;
     return cpu::predict_blocks(problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking},
                                parallel_for);
   }
@@ -173,7 +176,7 @@ class CpuCall {
     if (context_.block_map) {
       text << ", the caller's block map";
     } else if (!int8 && context_.is_dense()) {
-      text << ", every block in this layer or step";
+      text << ", every block";
     }
     return text.str() + context_.means_text();
   }
@@ -291,19 +294,19 @@ std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k
   return std::nullopt;
 }
 
-void collect_counts(Workspace& workspace, std::vector<Statistics>& per_layer) {
+void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot) {
   if (!workspace.counts.defined()) return;
   const at::Tensor counts = workspace.counts.cpu();
   workspace.counts.zero_();
   const auto rows = counts.accessor<int64_t, 2>();
-  if (static_cast<int64_t>(per_layer.size()) < counts.size(0)) per_layer.resize(static_cast<size_t>(counts.size(0)));
-  for (int64_t layer = 0; layer < counts.size(0); ++layer) {
-    Statistics& statistics = per_layer[static_cast<size_t>(layer)];
-    statistics.kept_blocks += rows[layer][cuda::kCountKept];
-    statistics.skipped_pv_blocks += rows[layer][cuda::kCountSkippedPv];
-    statistics.mean_blocks += rows[layer][cuda::kCountMeans];
+  if (static_cast<int64_t>(per_slot.size()) < counts.size(0)) per_slot.resize(static_cast<size_t>(counts.size(0)));
+  for (int64_t slot = 0; slot < counts.size(0); ++slot) {
+    Statistics& statistics = per_slot[static_cast<size_t>(slot)];
+    statistics.kept_blocks += rows[slot][cuda::kCountKept];
+    statistics.skipped_pv_blocks += rows[slot][cuda::kCountSkippedPv];
+    statistics.mean_blocks += rows[slot][cuda::kCountMeans];
     statistics.sum_predicted_error +=
-        std::ldexp(static_cast<double>(rows[layer][cuda::kCountPredictedError]), -cuda::kErrorBits);
+        std::ldexp(static_cast<double>(rows[slot][cuda::kCountPredictedError]), -cuda::kErrorBits);
   }
 }
 

@@ -15,7 +15,7 @@
 #include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
 #include "app/option_group.h"
-#include "attention/profile.h"
+#include "attention/policies/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/sha256.h"
 #include "models/device.h"

@@ -4,8 +4,8 @@
 
 #include <span>
 
+#include "attention/call_policy.h"
 #include "attention/cpu/problem.h"
-#include "attention/policy.h"
 
 namespace sparsereel::attention::cpu {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "attention/policy.h"
+#include "attention/call_policy.h"
 
 namespace sparsereel::attention::cpu {
 

@@ -20,9 +20,14 @@ Activation rows_of(const attention::Result& result, at::ScalarType dtype) {
 Attend::Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace)
     : run_(run), plan_(plan), workspace_(workspace) {
   context_.mode = run.mode;
-  context_.policy = run.policy;
-  context_.step = run.step;
   context_.text_tokens = text_tokens;
+  begin_layer(0);
+}
+
+void Attend::begin_layer(size_t layer) {
+  layer_ = static_cast<int64_t>(layer);
+  context_.policy = run_.policy.at(layer_, run_.step);
+  context_.slot = layer_;
 }
 
 Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -31,12 +36,13 @@ Activation Attend::operator()(const at::Tensor& q, const at::Tensor& k, const at
   context_.prologue.rotary_cos = plan_.rotary.cos;
   context_.prologue.rotary_sin = plan_.rotary.sin;
   context_.prologue.rotary_pairs = plan_.rotary_pairs;
-  if (run_.watcher) run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid});
+  if (run_.watcher)
+    run_.watcher({.q = q, .k = k, .v = v, .context = context_, .grid = plan_.grid, .layer = layer_, .step = run_.step});
   context_.takes_e4m3 = reader.is_fp8();
   const attention::Result result = attention::attend(q, k, v, context_, workspace_);
   context_.takes_e4m3 = false;  // watchers, who may repeat a call, do not
   if (run_.attended) run_.attended();
-  run_.per_layer[static_cast<size_t>(context_.layer)] += result.statistics;
+  run_.per_layer[static_cast<size_t>(layer_)] += result.statistics;
   run_.kernel = result.kernel;
   return rows_of(result, q.scalar_type());
 }

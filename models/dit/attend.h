@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/attention.h"
+#include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
 #include "models/dit/token_plan.h"
 #include "models/layers/linear.h"
@@ -21,6 +22,7 @@ struct AttentionCall {
   const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text
   const attention::Context& context;
   const hilbert::Grid& grid;  // of the video tokens
+  int64_t layer = 0, step = 0;
 };
 
 /// How attention runs in one forward, and what it reported.
@@ -45,7 +47,7 @@ class Attend {
  public:
   Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace);
 
-  void begin_layer(size_t layer) { context_.layer = static_cast<int64_t>(layer); }
+  void begin_layer(size_t layer);
   /// q, k, v [B, N, heads, head_dim]: video tokens in the plan's order, then text; any strides with contiguous
   /// head_dim. Returns [B, N, heads x head_dim], in e4m3 if `reader`, the layer that multiplies it, has 8-bit weights
   /// and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added
@@ -62,6 +64,7 @@ class Attend {
   const TokenPlan& plan_;
   attention::Workspace& workspace_;
   attention::Context context_;
+  int64_t layer_ = 0;
 };
 
 }  // namespace sparsereel::models

@@ -50,12 +50,11 @@ int run(const std::vector<std::string>& arguments) {
   app::Capture capture;
   models::GenerateObserver observer;
   observer.attention = [&](const models::AttentionCall& call) {
-    if (!wanted(layers, call.context.layer) || !wanted(steps, call.context.step)) return;
+    if (!wanted(layers, call.layer) || !wanted(steps, call.step)) return;
     const auto [q, k] = attention::apply_prologue(call.context.prologue, call.q, call.k);
     capture.grid = call.grid;
     capture.text_tokens = call.context.text_tokens;
-    capture.calls.push_back(
-        {.step = call.context.step, .layer = call.context.layer, .q = q, .k = k, .v = call.v.clone()});
+    capture.calls.push_back({.step = call.step, .layer = call.layer, .q = q, .k = k, .v = call.v.clone()});
   };
   const auto pipeline = models::Pipeline::open(arguments[0], "auto", "auto");
   pipeline->generate(request, observer);

@@ -1,5 +1,5 @@
-"""The recipe of a request with each option (of all but the first, what differs from it), and its identity (the hash by which a killed run knows its own work), are those of identities.json. Videos that people have, and folders of
-sets that wait to be gone on with, depend on both.
+"""The recipe of a request with each option (of all but the first, what differs from it), and its identity (the hash by which a killed run knows its
+own work), are those of identities.json. Videos that people have, and folders of sets that wait to be gone on with, depend on both.
 
 `identity_test.py --record` writes identities.json anew.
 """
@@ -32,16 +32,19 @@ layers:
 """
 # What a row gives beside its prompt, one frame and one step of 64x64; "model" is one of MODELS, "output" an ending.
 ROWS = [
-    {}, {'prompt': 'ein grüner Stern'}, {'prompt_file': 'prompt.txt'}, {'negative_prompt': 'blurry'}, {'negative_prompt': 'blurry', 'cfg_scale': 1}, {'max_sequence_length': 8},
-    {'width': 48, 'height': 32}, {'size': '32x48'}, {'frames': 5}, {'fps': 12.5}, {'seed': 18446744073709551615}, {'steps': 2}, {'cfg_scale': 3.7}, {'cfg_scale': 0.5}, {'dynamic_cfg': True},
-    {'guidance_passes': 'in-turn'}, {'scheduler': 'dpm'}, {'scheduler': 'CogVideoXDPMScheduler'}, {'steps': 3, 'cache': 0.1}, {'steps': 3, 'cache': 'forecast:0.25'}, {'steps': 3, 'cache': 'steps:2'},
-    {'cache': '0'}, {'device': 'auto'}, {'dtype': 'bf16', 'attention': 'full'}, {'dtype': 'fp16', 'attention': 'full'}, {'vae_dtype': 'bf16'}, {'weights': 'fp8'}, {'text_weights': 'fp8'},
-    {'vae_tiling': 'on'}, {'vae_tiling': 'off'}, {'offload': True}, {'checkpoint_every': 1}, {'init_latents': 'latents.safetensors', 'frames': 1}, {'crf': 30}, {'crf': 30, 'output': 'gif'},
-    {'codec': 'mpeg4'}, {'no_metadata': True}, {'output': 'gif'}, {'output': 'y4m'}, {'output': 'safetensors'}, {'attention': 'full'}, {'attention': 'quantized'}, {'attention': 'check'},
-    {'attention': 'full', 'topk': 0.5}, {'topk': 0.5}, {'cdf': 0.83}, {'error': 0.2}, {'dropped': 'none'}, {'dropped': 'none', 'cell': 32}, {'dropped': 'none', 'cdf': 0.5}, {'select': 'mass'}, {'select': 'error', 'dropped': 'mean'},
-    {'cell': 32}, {'similarity': 0.1}, {'pv_threshold': 20}, {'profile': 'profile.yaml'}, {'profile': 'profile.yaml', 'dense_steps': 1}, {'dense_steps': 1}, {'dense_layers': 1}, {'token_order': 'morton'},
-    {'lora': 'style.safetensors:0.8'}, {'from': 'recipe.json'},
-    {'model': 'two_experts'}, {'model': 'two_experts', 'cfg_scale_2': 2.5}, {'model': 'two_experts', 'flow_shift': 7}, {'model': 'two_experts', 'sigmas': '1,0.75,0.5'},
+    {}, {'prompt': 'ein grüner Stern'}, {'prompt_file': 'prompt.txt'}, {'negative_prompt': 'blurry'}, {'negative_prompt': 'blurry', 'cfg_scale': 1},
+    {'max_sequence_length': 8}, {'width': 48, 'height': 32}, {'size': '32x48'}, {'frames': 5}, {'fps': 12.5}, {'seed': 18446744073709551615}, {'steps': 2},
+    {'cfg_scale': 3.7}, {'cfg_scale': 0.5}, {'dynamic_cfg': True}, {'guidance_passes': 'in-turn'}, {'scheduler': 'dpm'},
+    {'scheduler': 'CogVideoXDPMScheduler'}, {'steps': 3, 'cache': 0.1}, {'steps': 3, 'cache': 'forecast:0.25'}, {'steps': 3, 'cache': 'steps:2'},
+    {'cache': '0'}, {'device': 'auto'}, {'dtype': 'bf16', 'attention': 'full'}, {'dtype': 'fp16', 'attention': 'full'}, {'vae_dtype': 'bf16'},
+    {'weights': 'fp8'}, {'text_weights': 'fp8'}, {'vae_tiling': 'on'}, {'vae_tiling': 'off'}, {'offload': True}, {'checkpoint_every': 1},
+    {'init_latents': 'latents.safetensors', 'frames': 1}, {'crf': 30}, {'crf': 30, 'output': 'gif'}, {'codec': 'mpeg4'}, {'no_metadata': True},
+    {'output': 'gif'}, {'output': 'y4m'}, {'output': 'safetensors'}, {'attention': 'full'}, {'attention': 'quantized'}, {'attention': 'check'},
+    {'attention': 'full', 'topk': 0.5}, {'topk': 0.5}, {'cdf': 0.83}, {'error': 0.2}, {'dropped': 'none'}, {'dropped': 'none', 'cell': 32},
+    {'dropped': 'none', 'cdf': 0.5}, {'select': 'mass'}, {'select': 'error', 'dropped': 'mean'}, {'cell': 32}, {'similarity': 0.1}, {'pv_threshold': 20},
+    {'profile': 'profile.yaml'}, {'profile': 'profile.yaml', 'dense_steps': 1}, {'dense_steps': 1}, {'dense_layers': 1}, {'token_order': 'morton'},
+    {'lora': 'style.safetensors:0.8'}, {'from': 'recipe.json'}, {'model': 'two_experts'}, {'model': 'two_experts', 'cfg_scale_2': 2.5},
+    {'model': 'two_experts', 'flow_shift': 7}, {'model': 'two_experts', 'sigmas': '1,0.75,0.5'},
     {'model': 'two_experts', 'scheduler': 'euler', 'cfg_scale': 1},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
@@ -58,7 +61,8 @@ class Identity(BatchTest):
         shutil.copy(DATA / 'lora' / 'metadata.safetensors', self.folder / 'style.safetensors')
         header = json.dumps({'latents': {'dtype': 'F32', 'shape': [1, 1, 4, 8, 8], 'data_offsets': [0, 1024]}}).encode()
         (self.folder / 'latents.safetensors').write_bytes(len(header).to_bytes(8, 'little') + header + bytes(1024))
-        (self.folder / 'recipe.json').write_text(json.dumps({'version': '0.1.0', 'model': 'tiny', 'prompt': 'a white ring', 'seed': 7, 'steps': 1, 'cfg_scale': 2, 'frames': 1, 'fps': 8, 'topk': 0.4}))
+        recipe = {'version': '0.1.0', 'model': 'tiny', 'prompt': 'a white ring', 'seed': 7, 'steps': 1, 'cfg_scale': 2, 'frames': 1, 'fps': 8, 'topk': 0.4}
+        (self.folder / 'recipe.json').write_text(json.dumps(recipe))
         lines = []
         for i, row in enumerate(ROWS):
             row = {**({} if 'from' in row else {'prompt': PROMPT}), **row}
@@ -66,15 +70,16 @@ class Identity(BatchTest):
                 del row['prompt']
             if row.keys().isdisjoint(('size', 'width')):
                 row['size'] = '64x64'
-            row = {'frames': 1, 'seed': 42, **({} if 'sigmas' in row else {'steps': 1}), **row, 'model': str(MODELS[row.get('model', 'plain')]), 'output': f'{i:02}.{row.get("output", "mp4")}'}
-            lines.append(json.dumps(row))
+            place = {'model': str(MODELS[row.get('model', 'plain')]), 'output': f'{i:02}.{row.get("output", "mp4")}'}
+            lines.append(json.dumps({'frames': 1, 'seed': 42, **({} if 'sigmas' in row else {'steps': 1}), **row, **place}))
         result = self.run_program('batch', self.write('set.jsonl', '\n'.join(lines)), '-o', 'out', '--device', 'cpu', '--quiet')
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         made = {line['row']: line for line in self.manifest()}
         for line in made.values():
             line['recipe'].pop('sparsity', None)  # what came of it
         first = made[0]['recipe']
-        return [{'row': row, 'identity': made[i]['identity'], 'recipe': made[i]['recipe'] if i == 0 else self.difference(first, made[i]['recipe'])} for i, row in enumerate(ROWS)]
+        return [{'row': row, 'identity': made[i]['identity'], 'recipe': first if i == 0 else self.difference(first, made[i]['recipe'])}
+                for i, row in enumerate(ROWS)]
 
     @staticmethod
     def difference(first, other):

@@ -13,7 +13,7 @@
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/names.h"
 #include "app/commands/batch/prompt_set.h"
-#include "attention/profile.h"
+#include "attention/policies/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
 #include "models/checkpoint/json_text.h"

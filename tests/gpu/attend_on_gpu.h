@@ -56,7 +56,7 @@ class AttendOnGpu : public ::testing::Test {
     Result result = attend(move(x.q), move(x.k), move(x.v), context, workspace_);
     std::vector<Statistics> layers(1);
     collect_counts(workspace_, layers);
-    result.statistics += layers[static_cast<size_t>(context.layer)];
+    result.statistics += layers[static_cast<size_t>(context.slot)];
     return result;
   }
 

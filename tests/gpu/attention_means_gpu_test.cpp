@@ -252,11 +252,9 @@ TEST_F(MeansOnGpu, ABudgetGoesWhereMeansErrMost) {
   for (const bool alone : {false, true}) {
     SCOPED_TRACE(alone ? "a budget a head" : "one for all heads");
     Context context = means(0.2);
-    if (alone) {
-      std::vector<HeadPolicy> heads(3, context.policy.defaults);
-      heads[2].topk = 0.5;
-      context.policy.per_head = {heads};
-    }
+    std::vector<HeadPolicy> heads(3, context.policy.defaults);
+    heads[2].topk = 0.5;
+    if (alone) context.policy.heads = heads;
     const Result gpu = on_gpu(x, context), cpu = exact(x, context);
     EXPECT_NEAR(gpu.statistics.sparsity(), cpu.statistics.sparsity(), 0.002);
     for (int64_t h = 0; h < 3; ++h)

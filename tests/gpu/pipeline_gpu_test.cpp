@@ -168,7 +168,7 @@ TEST_P(FaultyStep, IsRedoneWithFullAttention) {
   wanted.attention_policy.dense_operations = 0;  // sequences as short as these run sparse as well
   GenerateObserver observer;
   observer.attention = [](const AttentionCall& call) {
-    if (call.context.step == 2 && call.context.layer == 1) call.v.fill_(std::nanf(""));
+    if (call.step == 2 && call.layer == 1) call.v.fill_(std::nanf(""));
   };
   const GenerateResult result = pipeline->generate(wanted, observer);
   EXPECT_THAT(result.attention.redone_steps, ::testing::ElementsAre(2));

@@ -72,7 +72,7 @@ Contender ours(Mode mode, const std::optional<attention::Policy>& policy, const 
                attention::Workspace& workspace) {
   attention::Context context;
   context.mode = mode;
-  if (policy) context.policy = *policy;
+  if (policy) context.policy = policy->at(0, 0);
   context.policy.dense_operations = 0;  // what is timed is what was asked for
   context.text_tokens = workload.text_tokens;
   context.causal = workload.causal;

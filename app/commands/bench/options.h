@@ -9,7 +9,7 @@
 #include "app/commands/bench/lists.h"
 #include "app/commands/bench/selection_lists.h"
 #include "app/measure/workloads.h"
-#include "attention/policy.h"
+#include "attention/policies/policy.h"
 
 namespace sparsereel::app::bench {
 

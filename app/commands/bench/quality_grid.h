@@ -8,7 +8,7 @@
 
 #include "app/commands/bench/selection_lists.h"
 #include "app/commands/bench/selections.h"
-#include "attention/policy.h"
+#include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
 #include "models/dit/cache_rule.h"
 

@@ -7,7 +7,7 @@
 #include "app/commands/bench/judge.h"
 #include "app/nearest.h"
 #include "app/split.h"
-#include "attention/profile.h"
+#include "attention/policies/profile.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "attention/policy.h"
+#include "attention/policies/policy.h"
 
 namespace sparsereel::app {
 class OptionGroup;

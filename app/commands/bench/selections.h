@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "app/measure/table.h"
-#include "attention/policy.h"
+#include "attention/policies/policy.h"
 
 namespace sparsereel::app::bench {
 

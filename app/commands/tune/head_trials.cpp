@@ -30,24 +30,22 @@ HeadTrials::Inputs HeadTrials::inputs_of(const models::AttentionCall& call, int6
   inputs.v = only(call.v);
   inputs.context = call.context;
   inputs.context.mode = attention::Mode::full;
+  inputs.context.policy = {};
   inputs.context.prologue = {};
   if (call.context.key_lengths.defined()) inputs.context.key_lengths = only(call.context.key_lengths);
   return inputs;
 }
 
-HeadTrials::HeadTrials(const attention::Policy& untuned, int64_t selection_rows, std::function<void()> poll)
+HeadTrials::HeadTrials(const attention::BlockPolicy& untuned, int64_t selection_rows, std::function<void()> poll)
     : untuned_(untuned), selection_rows_(selection_rows), poll_(std::move(poll)) {}
 
 attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
                                      const attention::HeadPolicy& policy, int64_t selection_rows) {
   attention::Context context = inputs.context;
   context.mode = attention::Mode::sparse;
-  context.layer = 0;  // of a model of one layer and head, as far as the policy and the counts are concerned
-  context.step = 0;
-  context.policy = untuned_;
-  context.policy.per_head.clear();
+  context.slot = 0;  // of a model of one layer and head, as far as the policy and the counts are concerned
+  context.policy = {untuned_};
   context.policy.defaults = policy;
-  context.policy.dense_steps = context.policy.dense_layers = 0;
   context.policy.selection_rows = selection_rows;
   context.policy.dense_operations = 0;  // one head of many is short, but its model's call is not
   const auto only = [head](const at::Tensor& x) { return x.narrow(2, head, 1); };
@@ -64,7 +62,7 @@ attention::Trial HeadTrials::measure(const Inputs& inputs, int64_t head, const a
 }
 
 void HeadTrials::run(const models::AttentionCall& call, HeadSearches& searches) {
-  std::vector<attention::HeadSearch>& heads = searches.at(static_cast<size_t>(call.context.layer));
+  std::vector<attention::HeadSearch>& heads = searches.at(static_cast<size_t>(call.layer));
   // Of guidance's passes one a step, by turns.
   const Inputs inputs = inputs_of(call, heads.front().calls() % call.q.size(0));
   const at::Tensor full = attention::attend(inputs.q, inputs.k, inputs.v, inputs.context, workspace_).out;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "attention/autotune/head_search.h"
+#include "attention/policies/head_search.h"
 #include "models/dit/attend.h"
 
 namespace sparsereel::app::tuning {
@@ -17,7 +17,7 @@ class HeadTrials {
   /// `untuned` says what stands for dropped blocks, and what blocks are ranked by, in all trials. selection_rows:
   /// queries that share one selection in all but the untuned policy's. `poll` is called between trials, and ends the
   /// run by throwing.
-  HeadTrials(const attention::Policy& untuned, int64_t selection_rows, std::function<void()> poll);
+  HeadTrials(const attention::BlockPolicy& untuned, int64_t selection_rows, std::function<void()> poll);
 
   /// Asks each head's search of the call's layer what to measure until it has enough, on one entry of the batch. Full
   /// attention on the same device and dtype is the reference, so what quantisation costs there is part of the error.
@@ -33,7 +33,7 @@ class HeadTrials {
   attention::Trial measure(const Inputs& inputs, int64_t head, const at::Tensor& expected,
                            const attention::HeadPolicy& policy, int64_t selection_rows);
 
-  attention::Policy untuned_;
+  attention::BlockPolicy untuned_;
   int64_t selection_rows_;
   std::function<void()> poll_;
   attention::Workspace workspace_;  // the run's own keeps its counts to itself

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/options.h"
-#include "attention/autotune/head_search.h"
+#include "attention/policies/head_search.h"
 
 namespace sparsereel::app::tuning {
 

@@ -113,7 +113,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
     denoising->attention().watcher = nullptr;
     if (sampled) {
       denoising->attention().watcher = [&](const models::AttentionCall& call) {
-        const auto layer = static_cast<size_t>(call.context.layer);
+        const auto layer = static_cast<size_t>(call.layer);
         if (heads.size() <= layer) heads.resize(layer + 1, {static_cast<size_t>(call.q.size(2)), fresh});
         trial_seconds += milliseconds_of(pipeline_.device(), [&] { trials.run(call, heads); }) / 1000;
       };

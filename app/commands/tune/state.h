@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "app/commands/tune/head_trials.h"
-#include "attention/autotune/dense_search.h"
+#include "attention/policies/dense_search.h"
 
 namespace sparsereel::app::tuning {
 

@@ -76,9 +76,7 @@ TEST_F(ProgressLines, TellWhereALongStepIs) {
   const at::Tensor none;
   const hilbert::Grid grid;
   const auto attend = [&](int64_t step) {
-    attention::Context context;
-    context.step = step;
-    observer.attention({.q = none, .k = none, .v = none, .context = context, .grid = grid});
+    observer.attention({.q = none, .k = none, .v = none, .context = {}, .grid = grid, .layer = 0, .step = step});
   };
   observer.stage("denoise");
   attend(0);

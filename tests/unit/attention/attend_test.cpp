@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/policies/policy.h"
 #include "hilbert/error.h"
 #include "tests/unit/attention/attend_on_cpu.h"
 
@@ -233,25 +234,22 @@ TEST(Attend, CheckReportsTheErrorAgainstFull) {
 
 TEST(Attend, RunsDenseLayersStepsAndHeadsWithEveryBlock) {
   const Inputs x(640);
-  Context context;
-  context.mode = Mode::sparse;
-  context.policy.selection_rows = 64;  // tiles of one size, so that a budget is a number of blocks
-  context.policy.defaults.topk = 0.5;
-  context.policy.dense_layers = 2;
-  context.policy.dense_steps = 1;
+  Policy policy;
+  policy.selection_rows = 64;  // tiles of one size, so that a budget is a number of blocks
+  policy.defaults.topk = 0.5;
+  policy.dense_layers = 2;
+  policy.dense_steps = 1;
   const auto kept = [&](int64_t layer, int64_t step) {
-    context.layer = layer;
-    context.step = step;
-    return run(x, context).statistics.kept_blocks;
+    return run(x, {.mode = Mode::sparse, .policy = policy.at(layer, step)}).statistics.kept_blocks;
   };
   EXPECT_EQ(kept(1, 5), 600);
   EXPECT_EQ(kept(2, 0), 600);
   EXPECT_EQ(kept(2, 1), 300);
-  context.policy.per_head.assign(3, std::vector<HeadPolicy>(3, context.policy.defaults));
-  context.policy.per_head[2][1].dense = true;
+  policy.per_head.assign(3, std::vector<HeadPolicy>(3, policy.defaults));
+  policy.per_head[2][1].dense = true;
   EXPECT_EQ(kept(2, 1), 400);
-  context.policy.per_head.resize(2);
-  EXPECT_THROW(kept(2, 1), Error);
+  policy.per_head[2].resize(2);
+  EXPECT_THROW(kept(2, 1), Error) << "a policy of two heads for a call of three";
 }
 
 TEST(Attend, ReusesItsWorkspace) {

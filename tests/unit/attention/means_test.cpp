@@ -206,7 +206,7 @@ TEST(AttendWithMeans, DropsNothingInDenseCalls) {
   const GroupedInputs x(640);
   const at::Tensor full = run(x, Context()).out;
   Context context = sparse(0.1);
-  context.policy.dense_steps = 1;
+  context.policy.dense = true;
   const Result dense = run(x, context);
   EXPECT_EQ(dense.statistics.mean_blocks, 0);
   EXPECT_EQ(dense.statistics.predicted_tiles, 0);
@@ -217,7 +217,7 @@ TEST(AttendWithMeans, DropsNothingInDenseCalls) {
   EXPECT_EQ(quantized.statistics.mean_blocks, 0);
   EXPECT_THAT(quantized.kernel, Not(HasSubstr("means")));
   context.mode = Mode::sparse;
-  context.step = 1;
+  context.policy.dense = false;
   EXPECT_GT(run(x, context).statistics.mean_blocks, 0);
 }
 

@@ -85,7 +85,7 @@ TEST_F(CogVideoXForward, ShowsEachAttentionCallToTheWatcher) {
   const at::Tensor unwatched = forward(latents, text, times_);
   std::vector<int64_t> layers;
   run_.watcher = [&](const AttentionCall& call) {
-    layers.push_back(call.context.layer);
+    layers.push_back(call.layer);
     EXPECT_EQ(call.grid, (hilbert::Grid{3, 4, 3}));
     EXPECT_EQ(call.context.text_tokens, 7);
     EXPECT_EQ(call.q.size(0), 2);

@@ -52,7 +52,7 @@ TEST_F(Loop, FractionalTimestepsReachTheBlocks) {
 
 TEST_F(Loop, CountsAndShowsEachLayer) {
   std::vector<int64_t> seen;
-  run_.watcher = [&](const AttentionCall& call) { seen.push_back(call.context.layer * 10 + call.context.text_tokens); };
+  run_.watcher = [&](const AttentionCall& call) { seen.push_back(call.layer * 10 + call.context.text_tokens); };
   run_.mode = attention::Mode::sparse;
   forward(latents_);
   EXPECT_THAT(seen, ElementsAre(0, 10, 20));

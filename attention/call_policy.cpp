@@ -1,5 +1,5 @@
-// Names, range checks and sums of the attention policy.
-#include "attention/policy.h"
+// Names, range checks and sums.
+#include "attention/call_policy.h"
 
 #include <algorithm>
 #include <array>
@@ -88,27 +88,13 @@ Ranking parse_ranking(std::string_view text) {
 }
 
 Ranking usual_ranking(Dropped dropped) {
-  const Policy policy;
+  const BlockPolicy policy;
   if (dropped == policy.dropped) return policy.ranking;
   return dropped == Dropped::mean ? Ranking::error : Ranking::mass;
 }
 
 double usual_topk(Dropped dropped) {
   return dropped == Dropped::none ? 0.5 : HeadPolicy{}.topk;
-}
-
-const HeadPolicy& Policy::head(int64_t layer, int64_t head) const {
-  if (per_head.empty()) return defaults;
-  if (layer < 0 || layer >= static_cast<int64_t>(per_head.size()))
-    throw bad_input("attention policy: per_head has " + std::to_string(per_head.size()) + " layers, layer " +
-                        std::to_string(layer) + " was asked for",
-                    "use the profile of this model");
-  const std::vector<HeadPolicy>& heads = per_head[static_cast<size_t>(layer)];
-  if (head < 0 || head >= static_cast<int64_t>(heads.size()))
-    throw bad_input("attention policy: per_head[" + std::to_string(layer) + "] has " + std::to_string(heads.size()) +
-                        " heads, head " + std::to_string(head) + " was asked for",
-                    "use the profile of this model");
-  return heads[static_cast<size_t>(head)];
 }
 
 void validate(const HeadPolicy& head, const std::string& prefix) {
@@ -124,7 +110,7 @@ void validate(const HeadPolicy& head, const std::string& prefix) {
 namespace {
 
 /// What a head asks of the means.
-void check_means(const Policy& policy, const HeadPolicy& head) {
+void check_means(const BlockPolicy& policy, const HeadPolicy& head) {
   if (head.selection == Selection::error && !head.dense && policy.ranking != Ranking::error)
     throw bad_input("attention policy: blocks are selected up to a predicted error, but ranked by mass",
                     "rank them by error, or select by topk or cdf");
@@ -132,26 +118,20 @@ void check_means(const Policy& policy, const HeadPolicy& head) {
 
 }  // namespace
 
-void validate(const Policy& policy) {
+void validate(const CallPolicy& policy, const std::string& heads) {
   validate(policy.defaults, "");
   if (policy.ranking == Ranking::error && policy.dropped == Dropped::none)
     throw bad_input("attention policy: blocks are ranked by the error of a mean, but dropped blocks have none",
                     "let means stand for dropped blocks, or rank blocks by mass");
-  const int64_t cell = policy.cell;
+  const int64_t cell = policy.cell, rows = policy.selection_rows;
   require(cell == 16 || cell == 32 || cell == 64, "cell", static_cast<double>(cell), "16, 32 or 64");
-  if (policy.per_head.empty()) check_means(policy, policy.defaults);
-  for (size_t layer = 0; layer < policy.per_head.size(); ++layer) {
-    for (size_t head = 0; head < policy.per_head[layer].size(); ++head) {
-      const HeadPolicy& each = policy.per_head[layer][head];
-      check_means(policy, each);
-      if (is_valid(each)) continue;  // attend() validates at every call: texts are for what is wrong
-      validate(each, "per_head[" + std::to_string(layer) + "][" + std::to_string(head) + "].");
-    }
-  }
-  const auto rows = policy.selection_rows;
   require(rows == 64 || rows == 128 || rows == 192, "selection_rows", static_cast<double>(rows), "64, 128 or 192");
-  require(policy.dense_steps >= 0, "dense_steps", static_cast<double>(policy.dense_steps), "0 or more");
-  require(policy.dense_layers >= 0, "dense_layers", static_cast<double>(policy.dense_layers), "0 or more");
+  if (policy.heads.empty()) check_means(policy, policy.defaults);
+  for (size_t head = 0; head < policy.heads.size(); ++head) {
+    check_means(policy, policy.heads[head]);
+    if (is_valid(policy.heads[head])) continue;  // attend() validates at every call: texts are for what is wrong
+    validate(policy.heads[head], heads + "[" + std::to_string(head) + "].");
+  }
 }
 
 double Statistics::sparsity() const {

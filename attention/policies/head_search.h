@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "attention/autotune/ladder.h"
-#include "attention/autotune/trial.h"
-#include "attention/policy.h"
+#include "attention/call_policy.h"
+#include "attention/policies/ladder.h"
+#include "attention/policies/trial.h"
 
 namespace sparsereel::attention {
 

@@ -1,5 +1,5 @@
 // Reads and writes profiles with yaml-cpp; see profile.h.
-#include "attention/profile.h"
+#include "attention/policies/profile.h"
 
 #include <yaml-cpp/yaml.h>
 

@@ -1,5 +1,5 @@
 // Profiles: what is written reads back, and what is wrong is refused with file, line and key.
-#include "attention/profile.h"
+#include "attention/policies/profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

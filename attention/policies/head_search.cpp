@@ -1,5 +1,5 @@
 // Ways to select blocks, and which of them a head takes; see head_search.h.
-#include "attention/autotune/head_search.h"
+#include "attention/policies/head_search.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "attention/autotune/trial.h"
+#include "attention/policies/trial.h"
 
 namespace sparsereel::attention {
 

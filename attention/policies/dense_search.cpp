@@ -1,5 +1,5 @@
 // See dense_search.h.
-#include "attention/autotune/dense_search.h"
+#include "attention/policies/dense_search.h"
 
 #include <algorithm>
 #include <array>

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "attention/autotune/dense_search.h"
-#include "attention/autotune/head_search.h"
-#include "attention/policy.h"
+#include "attention/policies/dense_search.h"
+#include "attention/policies/head_search.h"
+#include "attention/policies/policy.h"
 
 namespace sparsereel::attention {
 

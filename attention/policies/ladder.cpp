@@ -1,5 +1,5 @@
 // See ladder.h.
-#include "attention/autotune/ladder.h"
+#include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {
 

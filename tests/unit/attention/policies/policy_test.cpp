@@ -1,5 +1,5 @@
 // The names, ranges, per-head lookup and the arithmetic of statistics.
-#include "attention/policy.h"
+#include "attention/policies/policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,11 +69,10 @@ TEST(Policy, NamesTheFieldThatIsOutOfRange) {
 TEST(Policy, LooksUpHeadsInTheProfile) {
   Policy policy;
   policy.defaults.topk = 0.4;
-  EXPECT_EQ(policy.head(99, 99).topk, 0.4);
+  EXPECT_EQ(policy.at(99, 0).head(99).topk, 0.4);
   policy.per_head = {{HeadPolicy{.topk = 0.1}, HeadPolicy{.topk = 0.2}}};
-  EXPECT_EQ(policy.head(0, 1).topk, 0.2);
-  EXPECT_THROW(policy.head(1, 0), Error);
-  EXPECT_THROW(policy.head(0, 2), Error);
+  EXPECT_EQ(policy.at(0, 0).head(1).topk, 0.2);
+  EXPECT_THROW(policy.at(1, 0), Error);
 }
 
 TEST(Statistics, AddUpAndGiveTheShareOfWorkLeftOut) {

@@ -1,7 +1,7 @@
 // The policy search on made-up heads whose errors are known: what it finds, how little it asks, and that it can be
 // saved.
-#include "attention/autotune/dense_search.h"
-#include "attention/autotune/head_search.h"
+#include "attention/policies/dense_search.h"
+#include "attention/policies/head_search.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Sums of trials, and their saved form; see trial.h.
-#include "attention/autotune/trial.h"
+#include "attention/policies/trial.h"
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,10 @@
-// What attention computes and how sparsely: mode, block selection and thresholds, per layer and head. No torch.
+// What one call of attention computes and how sparsely: mode, block selection and thresholds of each head. No torch.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace sparsereel::attention {
 
@@ -57,24 +57,27 @@ struct HeadPolicy {
   bool operator==(const HeadPolicy&) const = default;
 };
 
-struct Policy {
+/// How blocks are chosen, as far as the calls of a run have it in common.
+struct BlockPolicy {
   HeadPolicy defaults;
-  std::vector<std::vector<HeadPolicy>> per_head;  // [layer][head], from a profile; empty: defaults everywhere
   Dropped dropped = Dropped::mean;
   Ranking ranking = Ranking::error;
   int64_t cell = 16;             // tokens that share one mean: 16, 32 or 64 (GPU kernels: 16)
   int64_t selection_rows = 192;  // queries that share one selection: 64, 128 or 192; keys come in 64s
-  int64_t dense_steps = 0;       // the first steps that run with every block
-  int64_t dense_layers = 0;      // the first layers that run with every block
   // Sparse calls of fewer operations, 4 B H Nq Nk D, run full on a GPU: the pre-pass costs more than sparsity gains.
   double dense_operations = 6e10;
-
-  const HeadPolicy& head(int64_t layer, int64_t head) const;
-  bool is_dense(int64_t layer, int64_t step) const { return layer < dense_layers || step < dense_steps; }
 };
 
-/// What blocks are ranked by where only what stands for dropped ones was chosen: Policy's own ranking beside its own
-/// choice, else by the error of the means where there are means.
+/// How one call chooses its blocks.
+struct CallPolicy : BlockPolicy {
+  std::span<const HeadPolicy> heads = {};  // of each head; empty: the defaults for all. Not copied
+  bool dense = false;                      // keep every block
+
+  const HeadPolicy& head(int64_t h) const { return heads.empty() ? defaults : heads[static_cast<size_t>(h)]; }
+};
+
+/// What blocks are ranked by where only what stands for dropped ones was chosen: BlockPolicy's own ranking beside its
+/// own choice, else by the error of the means where there are means.
 Ranking usual_ranking(Dropped dropped);
 
 /// HeadPolicy::topk where only what stands for dropped blocks was chosen. Without means more blocks have to be kept.
@@ -83,8 +86,9 @@ double usual_topk(Dropped dropped);
 /// Throws Error naming the field, `prefix` before it, when a value is outside its range (topk and cdf in (0, 1]).
 void validate(const HeadPolicy& head, const std::string& prefix);
 
-/// Likewise of all heads, and selection_rows as above.
-void validate(const Policy& policy);
+/// Likewise of all of a call's; `heads`: what the fields of its heads are called, "heads[2].topk". Also throws where
+/// they contradict each other.
+void validate(const CallPolicy& policy, const std::string& heads = "heads");
 
 /// Counted over a call and summed over calls, in 64 x 64 blocks of [B, H].
 struct Statistics {
