@@ -1,4 +1,4 @@
-// Reads and writes profiles with yaml-cpp; see profile.h.
+// Reads and writes profiles with yaml-cpp.
 #include "attention/profile.h"
 
 #include <yaml-cpp/yaml.h>

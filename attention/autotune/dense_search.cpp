@@ -1,4 +1,4 @@
-// See dense_search.h.
+// Bisects the number of dense steps, then tries dense layers in their place.
 #include "attention/autotune/dense_search.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Ways to select blocks, and which of them a head takes; see head_search.h.
+// Ways to select blocks, and which of them a head takes.
 #include "attention/autotune/head_search.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// See ladder.h.
+// Bisects in the first call, then moves a point a call by what the sums say.
 #include "attention/autotune/ladder.h"
 
 namespace sparsereel::attention {

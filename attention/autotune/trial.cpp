@@ -1,4 +1,4 @@
-// Sums of trials, and their saved form; see trial.h.
+// Sums of trials, and their saved form.
 #include "attention/autotune/trial.h"
 
 #include <algorithm>
