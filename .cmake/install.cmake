@@ -13,7 +13,6 @@ endif()")
 install(TARGETS sparsereel RUNTIME)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)
-install(FILES assets/tiny-training/judge.safetensors DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets/tiny-training)
 # The manual and the shells' completions are printed by the program itself.
 install(CODE "set(program \"${CMAKE_BINARY_DIR}/sparsereel\")
 set(share \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")")

@@ -1,4 +1,4 @@
-// Reads CLI11's tree, prints its help and finds what a wrong word meant; see command_tree.h.
+// Reads CLI11's tree, prints its help and finds what a wrong word meant.
 #include "app/command_tree.h"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// States as tensors of a safetensors file; see denoising_checkpoint.h.
+// States as tensors of a safetensors file.
 #include "app/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>

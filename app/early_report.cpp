@@ -1,4 +1,4 @@
-// Looks at what a report would replace; see early_report.h.
+// Looks at what a report would replace.
 #include "app/early_report.h"
 
 #include <algorithm>

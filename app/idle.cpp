@@ -1,4 +1,4 @@
-// Finds the options without effect in the option table; see idle.h.
+// Finds the options without effect in the option table.
 #include "app/idle.h"
 
 #include <algorithm>

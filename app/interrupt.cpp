@@ -1,4 +1,4 @@
-// Signal handling; see interrupt.h. A thread of its own waits for them: no other is ever interrupted, since oneDNN's
+// Signal handling. A thread of its own waits for them: no other is ever interrupted, since oneDNN's
 // matrix products keep no valid stack pointer, and a handler's frame overwrote the heap.
 #include "app/interrupt.h"
 

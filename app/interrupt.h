@@ -9,8 +9,8 @@ namespace sparsereel::app {
 /// reader that left is an ordinary write error.
 void install_signal_handlers();
 
-/// True after the first of these signals. Called once, it is to be called between all steps to come: the first signal
-/// ends the process no more.
+/// True after the first of these signals. Keep polling it between steps: once it was called, the first signal no longer
+/// ends the process.
 bool interrupted();
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Saves and loads latents; see latents.h.
+// What makes a file one of latents is checked here, before anything is computed from it.
 #include "app/latents.h"
 
 #include <ATen/ATen.h>
@@ -44,8 +44,7 @@ SavedLatents load_latents(const std::filesystem::path& path) {
   if (entry == nullptr) throw bad_file(path, "holds no tensor named latents", "name a file made by --save-latents");
   const std::string tensor = "the tensor latents";
   if (entry->shape.size() != 5 || entry->shape[0] != 1)
-    throw bad_file(path, tensor + " is not of shape [1, frames, channels, height, width]",
-                   "save one video's latents a file");
+    throw bad_file(path, tensor + " is not of five axes, the first of size 1", "save one video's latents a file");
   using enum models::Dtype;
   if (entry->dtype != f32 && entry->dtype != f16 && entry->dtype != bf16)
     throw bad_file(path, tensor + " has dtype " + std::string(models::name(entry->dtype)),

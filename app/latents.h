@@ -1,4 +1,4 @@
-// Latents on disk: one safetensors file, key "latents", diffusers' layout [1, F, C, H, W] and scale.
+// Latents on disk: one safetensors file, key "latents", laid out and scaled as the family's are in diffusers.
 #pragma once
 
 #include <ATen/core/Tensor.h>

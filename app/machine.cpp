@@ -1,4 +1,4 @@
-// Asks /proc and the GPU driver; see machine.h.
+// /proc for the processor; the GPU driver by dlopen, so that a machine without one runs the program too.
 #include "app/machine.h"
 
 #include <dlfcn.h>

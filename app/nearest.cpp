@@ -1,4 +1,4 @@
-// Optimal string alignment distance; see nearest.h.
+// Optimal string alignment distance.
 #include "app/nearest.h"
 
 #include <algorithm>

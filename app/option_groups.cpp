@@ -1,4 +1,4 @@
-// What a video shows, how it is sampled, where that runs and what is written; see option_groups.h.
+// What a video shows, how it is sampled, where that runs and what is written.
 #include "app/option_groups.h"
 
 #include "models/family.h"
@@ -93,7 +93,7 @@ std::vector<OptionSpec> video() {
        .excludes = {{.other = "width"}, {.other = "height"}}},
       {.names = "--frames,--num-frames,--frame-num",
        .kind = whole,
-       .help = "1, 9, 17, 25 ...; 5, 13, 21 ... make 3 more (default: the model's)",
+       .help = "1 and a multiple of the VAE's temporal stride (default: the model's)",
        .commands = that_denoise(),
        .recipe = InRecipe::value},
       {.names = "--fps",

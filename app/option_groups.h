@@ -1,4 +1,4 @@
-// The rows of the option table, a function for each heading of --help; see option_table.h.
+// The rows of the option table, a function for each heading of --help; option_table.h says what a row holds.
 #pragma once
 
 #include <vector>

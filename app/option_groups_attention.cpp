@@ -20,7 +20,7 @@ std::string number_text(double value) {
   return text.str();
 }
 
-/// Of the selection that is the default; nothing for the others.
+/// What help says of the selection that is the default; nothing for the others.
 std::string default_of(Selection selection) {
   const HeadPolicy head = Policy{}.defaults;
   if (head.selection != selection) return {};

@@ -1,4 +1,4 @@
-// Puts the groups together; see option_table.h.
+// The groups in the order of --help, each option with the key that YAML and recipes call it by.
 #include "app/option_table.h"
 
 #include <algorithm>

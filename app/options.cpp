@@ -94,7 +94,7 @@ void add_model_config(Settings& settings, ModelConfig config) {
   settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
 }
 
-/// Of every command that denoises.
+/// For every command that denoises.
 std::vector<IdleCause> causes_of_denoising(const Settings& settings, const GenerateOptions& options) {
   const double guidance = options.request.guidance_scale.value_or(settings.fallbacks().guidance);
   const std::string given = settings.has("cfg_scale") ? settings.describe("cfg_scale") : "the model's default";

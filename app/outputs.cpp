@@ -1,4 +1,4 @@
-// Checks a run's files and keeps its latents; see outputs.h.
+// Checks a run's files and keeps its latents.
 #include "app/outputs.h"
 
 #include <ATen/ATen.h>

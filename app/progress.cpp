@@ -1,4 +1,4 @@
-// The progress bar and lines; see progress.h.
+// Draws on stderr: the bar in place where that is a terminal, lines elsewhere.
 #include "app/progress.h"
 
 #include <sys/ioctl.h>

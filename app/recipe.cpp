@@ -1,4 +1,4 @@
-// Reads the recipe of a video as option values; see recipe.h.
+// A recipe comes from a file of somebody else: only options that make the picture are taken from it.
 #include "app/recipe.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Builds recipes and reports; see report.h.
+// Builds recipes and reports.
 #include "app/report.h"
 
 #include <algorithm>

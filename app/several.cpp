@@ -1,4 +1,4 @@
-// Seeds and names of several videos; see several.h.
+// Seeds and names of several videos.
 #include "app/several.h"
 
 #include <string>

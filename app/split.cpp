@@ -1,4 +1,4 @@
-// Splits; see split.h.
+// Cuts at the separator and trims the items.
 #include "app/split.h"
 
 namespace sparsereel::app {

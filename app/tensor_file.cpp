@@ -1,4 +1,4 @@
-// libtorch's element types and safetensors' side by side; see tensor_file.h.
+// libtorch's element types and safetensors' side by side.
 #include "app/tensor_file.h"
 
 #include <ATen/ATen.h>

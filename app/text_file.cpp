@@ -1,4 +1,4 @@
-// Reads text and refuses what is none; see text_file.h.
+// Reads text and refuses what is none.
 #include "app/text_file.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Finds the tiny model and the words that it never saw; see tiny_model.h.
+// Finds the tiny model and the words that it never saw.
 #include "app/tiny_model.h"
 
 #include <algorithm>

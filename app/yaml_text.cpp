@@ -1,4 +1,4 @@
-// Loads YAML; see yaml_text.h.
+// yaml-cpp with what it lets pass refused: a second document, and texts that it never stops reading.
 #include "app/yaml_text.h"
 
 #include <yaml-cpp/eventhandler.h>

@@ -109,7 +109,7 @@ struct Statistics {
   double mean_share() const;
   /// Mean over the query tiles for which errors were predicted; 0 without any.
   double predicted_error() const;
-  /// Of check mode, over the calls; 0 without a call.
+  /// What check mode found, over the calls; 0 without a call.
   double mean_relative_l1() const;
   Statistics& operator+=(const Statistics& other);
 };

@@ -22,7 +22,7 @@ struct ComponentLoaders {
   Map<VaeDecoder, at::ScalarType> vaes;
 };
 
-/// Of every class in the rows of families(); listed in loaders.cpp.
+/// Loaders of every class in the rows of families(); listed in loaders.cpp.
 const ComponentLoaders& component_loaders();
 
 /// Those that loaders.cpp lists, which are all that the program has.

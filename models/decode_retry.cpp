@@ -1,4 +1,4 @@
-// One retry; see decode_retry.h.
+// Tries once more, in tiles or with the denoiser out of the way, after the first attempt's tensors are gone.
 #include "models/decode_retry.h"
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-// Prediction, the guard against NaN, and the sampler's step; see denoising.h.
+// Prediction, the guard against NaN, and the sampler's step.
 #include "models/denoising.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@ void place_on(at::Device device, Tensors& tensors) {
   for (auto& [name, tensor] : tensors) tensor = tensor.to(device).contiguous();
 }
 
-/// Of a step's counts.
+/// Whether a step's later layers had fewer calls than its first.
 bool is_reused(const std::vector<attention::Statistics>& layers) {
   return layers.back().calls < layers.front().calls;
 }

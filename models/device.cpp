@@ -87,7 +87,7 @@ std::optional<uint64_t> number_in(const fs::path& file) {
   return std::nullopt;
 }
 
-/// Of a line "key:  1234 kB" in a file of /proc; 0 where there is none.
+/// What a line "key:  1234 kB" says in a file of /proc; 0 where there is none.
 uint64_t bytes_in(const char* file, const std::string& key) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);)

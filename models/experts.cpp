@@ -1,4 +1,4 @@
-// Loads and releases; see experts.h.
+// The transformer that leaves goes before the next one comes where both do not fit.
 #include "models/experts.h"
 
 #include <c10/core/CachingDeviceAllocator.h>

@@ -1,4 +1,4 @@
-// Exceptions of the standard library and of libtorch in the user's words; see failure.h.
+// Exceptions of the standard library and of libtorch in the user's words.
 #include "models/failure.h"
 
 #include <ATen/ATen.h>

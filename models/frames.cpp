@@ -1,4 +1,4 @@
-// Judges frames by their largest value and their number; see frames.h.
+// Judges frames by their largest value and their number.
 #include "models/frames.h"
 
 #include <ATen/ATen.h>

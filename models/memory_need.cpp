@@ -1,4 +1,4 @@
-// The largest tensors of the two stages that grow with the video; see memory_need.h.
+// The largest tensors of the two stages that grow with the video.
 #include "models/memory_need.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ double passes(const GenerateSettings& settings) {
   return settings.guidance_scale > 1 ? 2 : 1;
 }
 
-/// Of one forward.
+/// Passes of guidance in one forward.
 double batch(const GenerateSettings& settings) {
   return settings.guidance_passes == GuidancePasses::batched ? passes(settings) : 1;
 }

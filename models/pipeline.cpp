@@ -1,4 +1,4 @@
-// The stages, one after the other; see pipeline.h.
+// The stages, one after the other.
 #include "models/pipeline.h"
 
 #include <ATen/ATen.h>

@@ -119,7 +119,7 @@ struct Cancelled {};
 
 class Denoising;
 
-/// Of the denoiser's attention.
+/// How many layers and heads of attention a denoiser has.
 struct HeadCount {
   int64_t layers = 0, heads = 0;
   bool operator==(const HeadCount&) const = default;

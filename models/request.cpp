@@ -1,4 +1,4 @@
-// Sizes, steps and samplers of requests; see request.h.
+// Sizes, steps and samplers of requests.
 #include "models/request.h"
 
 #include <ATen/ATen.h>
@@ -63,7 +63,7 @@ void check_scale(const char* field, double scale) {
                    "use 1 for no guidance, 6 as a usual value");
 }
 
-/// Of the second expert, where there is one. Its own default counts where the first has its own too.
+/// The second expert's guidance, where there is one. Its own default counts where the first has its own too.
 std::optional<double> second_scale(const GenerateRequest& request, const ModelSpec& spec) {
   if (spec.experts.size() == 1) return {};
   if (request.guidance_scale_2) return request.guidance_scale_2;
@@ -82,7 +82,7 @@ bool flows(const GenerateRequest& request, const ModelSpec& spec) {
   return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
 }
 
-/// Of a sampler that takes them.
+/// Refused where the sampler takes none.
 void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
   if (request.sigmas.empty()) return;
   const auto refuse = [](const std::string& problem) {

@@ -12,7 +12,7 @@
 
 namespace sparsereel::models {
 
-/// Of a prompt and a negative prompt: no text encoder reads a hundredth of it, and both travel with the video.
+/// The longest prompt and negative prompt: no text encoder reads a hundredth of it, and both travel with the video.
 constexpr uint64_t kMostPromptBytes = 1 << 20;
 
 /// Fills in what is unset, as GenerateRequest says. Throws as Pipeline::resolve().
@@ -21,7 +21,7 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
 /// How many steps it has: one for each of the sigmas where its sampler takes some, else those asked for or the model's.
 int64_t steps_of(const GenerateRequest& request, const ModelSpec& spec);
 
-/// Of the run's sampler.
+/// What the run's sampler is made with.
 SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec);
 
 /// The options of these names; unset ones keep the policy's defaults.
@@ -46,19 +46,19 @@ attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::
 /// Why options have no effect beside a choice, to follow "topk 0.5 has no effect"; empty where they have one. `given`:
 /// how the message names the choice, "--attention full" on the command line.
 ///
-/// Of the block selection, with profile, dense steps and dense layers.
+/// For the options of the block selection, with profile, dense steps and dense layers.
 std::string why_idle(attention::Mode mode, const std::string& given);
-/// Of the means' cells.
+/// For --cell, the size of the means.
 std::string why_idle(const attention::Policy& policy, const std::string& given);
-/// Of guidance, the negative prompt among them.
+/// For the options of guidance, the negative prompt among them.
 std::string why_idle_without_guidance(double guidance_scale, const std::string& given);
-/// Of a second guidance scale.
+/// For a second guidance scale.
 std::string why_idle_second_scale(const ModelSpec& spec);
-/// Of flow_shift and sigmas.
+/// For flow_shift and sigmas.
 std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec);
-/// Of a cache.
+/// For a cache.
 std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec);
-/// Of offloading.
+/// For offloading.
 std::string why_idle_offload(at::Device device);
 
 }  // namespace sparsereel::models

@@ -46,7 +46,7 @@ struct PromptRules {
   bool encodes_padding = true;
 };
 
-/// Of a request, where neither it nor a file says otherwise.
+/// What a request gets where neither it nor a file says otherwise.
 struct Defaults {
   int64_t width = 0, height = 0, frames = 0;  // pixels, frames: what the checkpoint was made for
   int64_t steps = 0;
@@ -94,8 +94,8 @@ inline int64_t decoded_frames(const ModelSpec& spec, int64_t latent_frames) {
   return spec.stride[0] * (latent_frames - 1) + (pairs ? spec.stride[0] : 1);
 }
 
-/// Of latents that a sampler steps: whole groups of patch[0] latent frames. The surplus stands first and is dropped
-/// before decoding.
+/// The latent frames that a sampler steps: whole groups of patch[0] latent frames. The surplus stands first and is
+/// dropped before decoding.
 inline int64_t padded_frames(const ModelSpec& spec, int64_t latent_frames) {
   return (latent_frames + spec.patch[0] - 1) / spec.patch[0] * spec.patch[0];
 }
@@ -115,7 +115,8 @@ inline hilbert::Grid token_grid(const ModelSpec& spec, const LatentSize& size) {
   return {padded_frames(spec, size.frames) / spec.patch[0], size.height / spec.patch[1], size.width / spec.patch[2]};
 }
 
-/// Of the sequence of one guidance pass, text included where it is part of it. A double, which no size overflows.
+/// Tokens in the sequence of one guidance pass, text included where it is part of it. A double, which no size
+/// overflows.
 inline double token_count(const ModelSpec& spec, const LatentSize& size, int64_t text_tokens) {
   const hilbert::Grid grid = token_grid(spec, size);
   return static_cast<double>(grid.frames) * static_cast<double>(grid.height) * static_cast<double>(grid.width) +

@@ -1,4 +1,4 @@
-// From a report's rows to bars and points; see bench_plot.h.
+// From a report's rows to bars and points.
 #include "app/commands/bench_plot.h"
 
 #include <algorithm>

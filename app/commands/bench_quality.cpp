@@ -169,7 +169,10 @@ void add_bench_quality_options(CLI::App& command, bench::QualityOptions& options
                 "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N");
   measuring.flag("--no-rel-l1", options.no_rel_l1,
                  "leave the error of attention out, for which each call is made twice");
-  measuring.add("--judge", options.judge, "network that reads shapes off videos (default: the tiny model's)", "FILE");
+  measuring.add("--judge", options.judge,
+                "network that reads shapes off the tiny model's videos (default: MODEL-training/judge.safetensors, as "
+                "in the source tree)",
+                "FILE");
   output.add("--plot", options.plot, "draw PSNR against the time of a step into this .png", "FILE");
   output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
   output.add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json");

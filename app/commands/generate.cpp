@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-/// Of a run's ends, beside models::StageSeconds.
+/// What a run's ends take, beside models::StageSeconds.
 struct EndSeconds {
   double open = 0, write = 0, total = 0;
 };

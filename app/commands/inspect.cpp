@@ -49,7 +49,7 @@ void print_component(const models::ComponentSummary& component) {
     std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with " << fp8_option(component) << "\n";
 }
 
-/// Of the components that have layers for 8 bits, in a run in bf16.
+/// What the components with layers for 8 bits take in a run in bf16.
 std::map<std::string, uint64_t> fp8_bytes(const models::ModelFolder& folder) {
   std::vector<std::string> roles = {kTextEncoder};
   for (const models::ExpertSpec& expert : models::describe(folder).experts) roles.push_back(expert.role);

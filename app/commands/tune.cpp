@@ -54,7 +54,7 @@ nlohmann::json to_json(const attention::Policy& policy) {
           {"dense_layers", policy.dense_layers}};
 }
 
-/// Of all that the samples depend on: a search goes on only where that is the same.
+/// All that the samples depend on: a search goes on only where that is the same.
 std::string search_key(const TunePlan& plan, const models::GenerateSettings& settings,
                        const models::Pipeline& pipeline) {
   const attention::ProfileSetting setting = made_with(plan, settings, pipeline);

@@ -1,4 +1,4 @@
-// Text, denoising and writing of each video; see job.h.
+// Text, denoising and writing of each video.
 #include "app/job/job.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Resolves videos and says what is known before they are made; see video.h.
+// Resolves videos and says what is known before they are made.
 #include "app/job/video.h"
 
 #include <ATen/ATen.h>

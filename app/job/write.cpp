@@ -1,4 +1,4 @@
-// Writes a run's outputs; see write.h.
+// The video and its contact sheet, and the command that decodes kept latents again.
 #include "app/job/write.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Writes, reads and checks; see captured.h.
+// Tensors are called stepS.layerL.q; what else a file says is metadata, checked as it is read.
 #include "app/measure/captured.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Generators of inputs; see inputs.h.
+// Generators of inputs.
 //
 // `structured` draws each head by itself, so that quantisation and block selection meet what they meet in a trained
 // model. With t the position of a token in the sequence:

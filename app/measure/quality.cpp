@@ -1,4 +1,4 @@
-// PSNR and SSIM with torch's operators; see quality.h.
+// PSNR and SSIM with torch's operators.
 #include "app/measure/quality.h"
 
 #include <ATen/ATen.h>

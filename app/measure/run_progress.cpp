@@ -1,4 +1,4 @@
-// Progress and machine of the benchmarks; see run_progress.h.
+// Progress and machine of the benchmarks.
 #include "app/measure/run_progress.h"
 
 #include <ATen/Parallel.h>

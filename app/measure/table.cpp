@@ -1,4 +1,4 @@
-// Numbers, Markdown and CSV as text; see table.h.
+// Numbers, Markdown and CSV as text.
 #include "app/measure/table.h"
 
 #include <algorithm>

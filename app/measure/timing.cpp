@@ -1,4 +1,4 @@
-// The clock and the rounds; see timing.h.
+// The clock and the rounds.
 #include "app/measure/timing.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Checks, then the text stage; see whole_videos.h.
+// Checks, then the text stage.
 #include "app/measure/whole_videos.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// The table of known attentions, and reading shapes; see workloads.h.
+// The table of known attentions, and reading shapes.
 #include "app/measure/workloads.h"
 
 #include <algorithm>

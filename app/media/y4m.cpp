@@ -5,7 +5,7 @@
 namespace sparsereel::app {
 namespace {
 
-/// Of a plane's byte to the red, green and blue byte, and what is added.
+/// How a plane's byte weighs the red, green and blue byte, and what is added.
 struct PlaneOf {
   float red, green, blue, offset;
 

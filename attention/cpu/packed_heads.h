@@ -28,7 +28,7 @@ class PackedHeads {
   /// The tile's pointers into head (b, h).
   void attach(int64_t b, int64_t h, Tile& tile) const;
 
-  /// Of head (b, h); of the blocks of video that hold 64 real keys.
+  /// Head (b, h)'s means, of the blocks of video that hold 64 real keys.
   PackedMeans means(int64_t b, int64_t h) const;
 
  private:

@@ -101,7 +101,7 @@ void round_cell_keys(Matrix& k, int64_t cell, int64_t head_dim) {
   }
 }
 
-/// Of the keys and values as the arithmetic sees them.
+/// Means of the keys and values as the arithmetic sees them.
 void add_means(const Problem& problem, int64_t b, Head& head) {
   if (problem.mean_cell == 0) return;
   const int64_t cells = problem.video_keys(b) / kBlock * (kBlock / problem.mean_cell);

@@ -90,7 +90,7 @@ void launch_shared(const Call& call) {
   call.sizes.mean_records > 0 ? launch_shared<D, true>(call) : launch_shared<D, false>(call);
 }
 
-// Of hopper_64.cu and hopper_128.cu.
+// Instantiated in hopper_64.cu and hopper_128.cu.
 extern template void launch_whole<64>(const Call& call);
 extern template void launch_shared<64>(const Call& call);
 extern template void launch_whole<128>(const Call& call);

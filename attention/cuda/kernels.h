@@ -23,7 +23,7 @@ struct MomentRows {
 };
 
 void launch_moments(const MomentRows& rows, Stream stream);
-/// Of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads.
+/// Moments of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads.
 void launch_moments(const Problem& problem, float* moments, Stream stream);
 /// Mean of K, and centre and scale of V, from every stat_stride-th token; resets the tile counter and the length
 /// classes.

@@ -113,7 +113,7 @@ enum class Kernel {
 /// The kernel that this build holds for a head_dim on a GPU of this compute capability (90 for 9.0); empty below 8.0.
 std::optional<Kernel> choose_kernel(int compute_capability, int head_dim);
 
-/// Of a (batch, head): each has selection.rows video queries.
+/// Tiles of a (batch, head): each has selection.rows video queries.
 int selection_tiles(const Problem& problem);
 
 /// Bytes of scratch that attention() needs for a problem.

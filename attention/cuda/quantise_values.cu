@@ -88,7 +88,7 @@ __device__ void unpack_anew(Packed<T>& x) {
   asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
 }
 
-/// Of a thread's part of a record, for the output's scale.
+/// The largest |v| in a thread's part of a record, for the output's scale.
 template <typename T, int kRounds>
 __device__ float largest_of(const Packed<T> (&packed)[kRounds][4]) {
   float most = 0;

@@ -16,8 +16,8 @@ constexpr int kThreads = 256;
 // takes is range at the small end. Less the mean of its record even a value that was looked at may be twice as large.
 constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 
-// Of a channel that looks constant. Relative to its centre: fp32 knows no smaller difference, and bf16 and fp16 have
-// none.
+// The least scale, of a channel that looks constant. Relative to its centre: fp32 knows no smaller difference, and bf16
+// and fp16 have none.
 constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
 template <typename T, int D>

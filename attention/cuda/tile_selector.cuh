@@ -29,7 +29,7 @@ struct PooledQueries {
   alignas(16) __nv_bfloat16 rows[kTiles * kStride];
 };
 
-/// Of all the tiles of a batch entry or, where heads have choices of their own, of a head.
+/// The budget of all the tiles of a batch entry or, where heads have choices of their own, of a head.
 __device__ inline Budget& budget_of(const Problem& p, const Buffers& buffers, int bh) {
   return buffers.budgets[p.selection.heads == nullptr ? bh / p.heads : bh];
 }
@@ -300,7 +300,7 @@ class TileSelector {
            buffers_.k_similarity[static_cast<int64_t>(bh_) * sizes_.key_blocks + block] < choice_.similarity;
   }
 
-  /// Of a tile: keys, 0 where a block is forced; none where it keeps all.
+  /// A tile's keys, 0 where a block is forced; none where it keeps all.
   __device__ Candidates candidates_of(int tile, bool all) const {
     const int visible = visible_in(tile);
     // Under a causal mask the blocks on the diagonal are kept, so that no query loses its own key.
@@ -370,7 +370,7 @@ class TileSelector {
     }
   }
 
-  /// Of the head's tiles, on average.
+  /// The mean over the head's tiles.
   __device__ float mean_length() const {
     float sum = 0;
     for (int tile = lane(); tile < sizes_.selection_tiles; tile += 32) sum += length_of(tile);

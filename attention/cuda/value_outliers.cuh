@@ -64,7 +64,7 @@ class OutlierRow {
   }
 
  private:
-  /// Of the row, less its mean.
+  /// The row's value that is farthest from its mean, less that mean.
   __device__ float largest(const float (&x)[16], float mean) const {
     float most = 0;
 #pragma unroll

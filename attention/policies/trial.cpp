@@ -1,4 +1,4 @@
-// Sums of trials, and their saved form; see trial.h.
+// Sums of trials, and their saved form.
 #include "attention/policies/trial.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Finds the tensors that a LoRA's layers mean; see lora.h.
+// Finds the tensors that a LoRA's layers mean.
 #include "models/checkpoint/lora.h"
 
 #include <algorithm>

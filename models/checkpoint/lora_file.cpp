@@ -1,4 +1,4 @@
-// Sorts a file's tensors into layers; see lora_file.h.
+// Sorts a file's tensors into layers.
 #include "models/checkpoint/lora_file.h"
 
 #include <algorithm>

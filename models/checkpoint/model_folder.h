@@ -68,7 +68,7 @@ class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
   const std::filesystem::path& path() const { return path_; }  // the file of the architecture where weights are random
   bool has_random_weights() const { return random_seed_.has_value(); }
   const std::string& pipeline_class() const { return pipeline_class_; }
-  /// Of the family's parts those that this checkpoint has, in the family's order.
+  /// Those of the family's parts that this checkpoint has, in the family's order.
   std::vector<std::string> roles() const;
   std::string component_class(const std::string& name) const;
   /// A scalar of model_index.json, or of the architecture that stands for it; null where there is none.

@@ -1,4 +1,4 @@
-// Feeds configs and weight headers to SHA-256; see model_hash.h.
+// Feeds configs and weight headers to SHA-256.
 #include "models/checkpoint/model_hash.h"
 
 #include "models/checkpoint/sha256.h"

@@ -11,7 +11,7 @@ namespace sparsereel::models {
 /// nothing that ends: a pipe may be waited for and a device read for ever. `remedy`: what to do about such a file.
 std::string read_regular_file(const std::filesystem::path& path, uint64_t most, const std::string& remedy);
 
-/// Of whatever `descriptor` is, all of it; `name` is how errors name it. Throws Error as read_regular_file() does.
+/// All that `descriptor` gives, whatever it is; `name` is how errors name it. Throws Error as read_regular_file() does.
 std::string read_descriptor(int descriptor, const std::string& name, uint64_t most, const std::string& remedy);
 
 /// "1 MiB", of a whole number of them.

@@ -1,4 +1,4 @@
-// The compression function and its padding; see sha256.h.
+// The compression function and its padding.
 #include "models/checkpoint/sha256.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Rules as texts; see cache_rule.h.
+// Rules as texts.
 #include "models/dit/cache_rule.h"
 
 #include <algorithm>

@@ -18,7 +18,7 @@ struct CacheRule {
   /// How much what the first block adds may change before a step is computed: mean |now - then| / mean |then|, `then`
   /// being the last step that was computed. 0: every step is computed.
   double threshold = 0;
-  /// Of kind steps, in place of a threshold: how many of the run's steps are computed, spread evenly from the first to
+  /// Kind steps has, in place of a threshold: how many of the run's steps are computed, spread evenly from the first to
   /// the last.
   int64_t steps = 0;
 

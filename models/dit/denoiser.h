@@ -26,7 +26,7 @@ class Denoiser {
                              AttentionRun& run, StepCache* cache = nullptr) = 0;
   /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.
   virtual void collect(AttentionRun& run) = 0;
-  /// Of all weights, wherever they wait.
+  /// All weights, wherever they wait.
   virtual uint64_t weight_bytes() const = 0;
 };
 

@@ -15,7 +15,7 @@
 
 namespace sparsereel::models {
 
-/// Of one forward, on the run's device.
+/// What one forward is given, on the run's device.
 struct DitInput {
   at::Tensor latents;    // [B, ..] in the run's dtype, laid out as the family's latents are
   at::Tensor text;       // [B, L, text_dim] in the run's dtype

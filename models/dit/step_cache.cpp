@@ -1,4 +1,4 @@
-// The test and the memory; see step_cache.h.
+// How far two steps differ, what a reused one adds, and the state that a denoising checkpoint keeps.
 #include "models/dit/step_cache.h"
 
 #include <ATen/ATen.h>

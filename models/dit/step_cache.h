@@ -13,9 +13,9 @@
 
 namespace sparsereel::models {
 
-/// Of one denoising by one transformer. A step's first forward decides for its other ones, which are passes of guidance
-/// in turn; the rows of a batch decide together: passes that decide each for itself drift apart, and guidance enlarges
-/// what they differ in. A copy is cheap: tensors are replaced, never changed.
+/// What one denoising by one transformer remembers. A step's first forward decides for its other ones, which are passes
+/// of guidance in turn; the rows of a batch decide together: passes that decide each for itself drift apart, and
+/// guidance enlarges what they differ in. A copy is cheap: tensors are replaced, never changed.
 class StepCache {
  public:
   explicit StepCache(CacheRule rule) : rule_(rule) {}

@@ -34,7 +34,7 @@ struct Parameter {
 /// Is called with each tensor that the configuration asks for, in a fixed order. The others stay undefined.
 using Visit = std::function<void(at::Tensor&, const Parameter&)>;
 
-/// Of a module that stays in fp32 whatever the run's dtype is.
+/// The visit for a module that stays in fp32 whatever the run's dtype is.
 inline Visit in_fp32(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
@@ -43,8 +43,8 @@ inline Visit in_fp32(const Visit& visit) {
   };
 }
 
-/// Of linear layers whose products take most of a module's time: their weights are in 8 bits where the run asks for
-/// that and the GPU's kernels take them, which is in multiples of 16 inputs and outputs.
+/// The visit for linear layers whose products take most of a module's time: their weights are in 8 bits where the run
+/// asks for that and the GPU's kernels take them, which is in multiples of 16 inputs and outputs.
 inline Visit in_fp8(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;

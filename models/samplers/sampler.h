@@ -24,9 +24,9 @@ class Sampler {
   /// on the prediction. May be left out.
   virtual void draw(int64_t index, const at::Tensor& sample, const at::Generator& generator);
   /// Latents of step index + 1. `prediction` (fp32; for flow matching the model's own dtype, whose rounding counts) and
-  /// `sample` [B, F, C, H, W] share a shape; the result is in the dtype in which the reference returns it (the pipeline
-  /// casts to the run's dtype). Noise is drawn from `generator` (CPU) exactly as often, and in the same dtype and
-  /// order, as the reference draws it. To redo a step, restore() the state and the generator of before.
+  /// `sample` share a shape, in whatever order of axes; the result is in the dtype in which the reference returns it
+  /// (the pipeline casts to the run's dtype). Noise is drawn from `generator` (CPU) exactly as often, and in the same
+  /// dtype and order, as the reference draws it. To redo a step, restore() the state and the generator of before.
   virtual at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                           at::Generator generator) = 0;
   /// History that a denoising checkpoint must keep besides latents and step; empty for single-step samplers.

@@ -24,7 +24,7 @@ class Tokenizer {
   /// Reads folder/spiece.model, or tokenizer.json where there is none, and the JSON files beside it. Throws Error
   /// naming the file when it is missing or damaged.
   static Tokenizer load(const std::filesystem::path& folder);
-  /// Of what load() reads; errors name `path`.
+  /// Made of what load() reads; errors name `path`.
   Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path);
   /// Throws Error when `text` is not UTF-8 or max_length is below 1.
   TokenIds encode(const std::string& text, int64_t max_length) const;

@@ -1,4 +1,4 @@
-// Copies ahead of the computation; see host_layers.h.
+// Copies ahead of the computation.
 #include "models/weights/host_layers.h"
 
 #include <ATen/ATen.h>

@@ -19,7 +19,7 @@ struct Slot {
   Parameter parameter;
 };
 
-/// Of one layer, in the order of its list.
+/// One layer's tensors, in the order of its list.
 using Slots = std::vector<Slot>;
 
 /// The tensors themselves, with the scales of those in 8 bits.
@@ -28,7 +28,7 @@ std::vector<at::Tensor*> tensors_of(const Slots& slots);
 /// What `list` lists. The tensors must stay where they are.
 Slots slots_of(const std::function<void(const Visit&)>& list);
 
-/// Of a module that is loaded in this format.
+/// What a module takes that is loaded in this format.
 uint64_t bytes_of(const Slots& slots, const WeightFormat& format);
 
 enum class Residence {

@@ -1,4 +1,4 @@
-// Draws tensors from generators of the device, one a tensor; see random_weights.h.
+// Draws tensors from generators of the device, one a tensor.
 #include "models/weights/random_weights.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Double-buffered copies to a GPU; see upload.h.
+// Double-buffered copies to a GPU.
 #include "models/weights/upload.h"
 
 #include <ATen/ATen.h>

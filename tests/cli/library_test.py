@@ -64,6 +64,17 @@ class Library(CommandLineTest):
                            ('zsh/site-functions/_sparsereel', '#compdef sparsereel\n'), ('fish/vendor_completions.d/sparsereel.fish', 'complete -c')):
             self.assertRegex((prefix / 'share' / name).read_text(), word)
 
+    def test_installed_program_measures_quality_without_the_judge_of_the_source_tree(self):
+        prefix = self.install()
+        self.assertEqual([*prefix.rglob('*judge*')], [])
+        (self.folder / 'p.txt').write_text('a red circle moving to the right on a blue background\n')
+        small = ['p.txt', '--device', 'cpu', '--size', '64x64', '--frames', 1, '--steps', 1, '--no-rel-l1', '--timed-steps', 0, '--quiet']
+        table = self.command(prefix / 'bin' / 'sparsereel', 'bench', 'quality', *small)
+        self.assertIn('| PSNR', table)
+        self.assertNotIn('judge', table)
+        judge = ROOT / 'assets' / 'tiny-training' / 'judge.safetensors'
+        self.assertIn('the judge is right for', self.command(prefix / 'bin' / 'sparsereel', 'bench', 'quality', *small, '--judge', judge))
+
     def test_library_shows_its_own_names_only(self):
         library = self.install() / 'lib' / 'libsparsereel.so'
         if not library.exists():

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the fuzzers' corpus of nasty inputs: python3 tests/fuzz/make_corpus.py (no packages needed)."""
+"""Writes the fuzzers' corpus of nasty inputs into a folder, as the build does: make_corpus.py FOLDER (no packages needed). Inputs written by hand are in corpus/."""
 import json
 import pathlib
 import struct
-
-CORPUS = pathlib.Path(__file__).parent / "corpus"
+import sys
 
 
 def safetensors(header, data=b"", length=None):
@@ -349,10 +348,8 @@ def main():
     for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("config", ".json", config_files()),
                                 ("tokenizer", ".model", tokenizer_files()), ("prompt_set", "", prompt_set_files()),
                                 ("manifest", ".jsonl", manifest_files()), ("profile", ".yaml", profile_files())):
-        folder = CORPUS / kind
+        folder = pathlib.Path(sys.argv[1]) / kind
         folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.iterdir():
-            old.unlink()
         for name, content in files:
             (folder / (name + suffix)).write_bytes(content if isinstance(content, bytes) else content.encode())
 

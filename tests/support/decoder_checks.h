@@ -26,7 +26,7 @@ class AllocatedBytes : public c10::MemoryReportingInfoBase {
   int64_t live = 0, peak = 0;
 };
 
-/// Of a decoder of four channels.
+/// `vae` takes four channels.
 inline void expect_other_latents_refused(models::VaeDecoder& vae) {
   for (const at::Tensor& latents :
        {at::zeros({1, 16, 2, 4, 4}), at::zeros({2, 4, 2, 4, 4}), at::zeros({4, 2, 4, 4}), at::zeros({1, 4, 0, 4, 4})})

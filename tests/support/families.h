@@ -57,7 +57,7 @@ struct ParityCase {
   nlohmann::json content;
 };
 
-/// Of every family.
+/// Cases of every family.
 inline std::vector<ParityCase> parity_cases(const std::string& list) {
   std::vector<ParityCase> cases;
   for (const ParityFamily& family : parity_families()) {

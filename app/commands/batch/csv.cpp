@@ -1,4 +1,4 @@
-// A CSV reader of one pass; see csv.h.
+// A CSV reader of one pass.
 #include "app/commands/batch/csv.h"
 
 #include <utility>

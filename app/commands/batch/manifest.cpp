@@ -1,4 +1,4 @@
-// Reads and appends manifests; see manifest.h.
+// Reads and appends manifests.
 #include "app/commands/batch/manifest.h"
 
 #include <fcntl.h>

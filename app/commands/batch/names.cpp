@@ -1,4 +1,4 @@
-// Slugs; see names.h.
+// ASCII alone: letters of other scripts become hyphens, as all else does.
 #include "app/commands/batch/names.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Plans rows; see plan.h.
+// A row at a time: what is wrong with one becomes its failure, and the others go on.
 #include "app/commands/batch/plan.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// One reader a format, and the checks that all share; see prompt_set.h.
+// One reader a format, and the checks that all share.
 #include "app/commands/batch/prompt_set.h"
 
 #include <algorithm>

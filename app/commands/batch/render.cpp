@@ -1,4 +1,4 @@
-// A set's job and its manifest; see render.h.
+// Groups of rows that a pipeline serves, a job for each, and a line in the manifest for each video.
 #include "app/commands/batch/render.h"
 
 #include <algorithm>

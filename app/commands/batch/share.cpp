@@ -1,4 +1,4 @@
-// Reads --share and the launchers' variables; see share.h.
+// Reads --share and the launchers' variables.
 #include "app/commands/batch/share.h"
 
 #include <array>

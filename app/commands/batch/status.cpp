@@ -1,4 +1,4 @@
-// Sums manifests; see status.h.
+// The last line of each row counts, and its file must still be there.
 #include "app/commands/batch/status.h"
 
 #include <map>

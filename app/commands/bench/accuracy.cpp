@@ -1,4 +1,4 @@
-// The exact oracle, a head at a time to bound memory; see accuracy.h.
+// The exact oracle, a head at a time to bound memory.
 #include "app/commands/bench/accuracy.h"
 
 #include <ATen/ATen.h>

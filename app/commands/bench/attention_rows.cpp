@@ -1,4 +1,4 @@
-// The columns of `bench attention`; see attention_rows.h.
+// The columns of `bench attention`.
 #include "app/commands/bench/attention_rows.h"
 
 #include <algorithm>

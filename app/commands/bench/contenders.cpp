@@ -1,4 +1,4 @@
-// Builds the contenders; see contenders.h.
+// Builds the contenders.
 #include "app/commands/bench/contenders.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// The table of GPUs; see hardware.h.
+// The table of GPUs.
 #include "app/commands/bench/hardware.h"
 
 #include <array>

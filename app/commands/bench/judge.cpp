@@ -1,4 +1,4 @@
-// Convolutions over nine frames, then a linear head for each trait; see judge.h.
+// Convolutions over nine frames, then a linear head for each trait.
 #include "app/commands/bench/judge.h"
 
 #include <ATen/ATen.h>

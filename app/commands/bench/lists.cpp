@@ -1,4 +1,4 @@
-// Numbers, words and token orders; see lists.h.
+// Numbers, words and token orders.
 #include "app/commands/bench/lists.h"
 
 #include <charconv>

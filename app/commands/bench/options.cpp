@@ -1,4 +1,4 @@
-// From the command line's texts to a plan; see options.h.
+// From the command line's texts to a plan.
 #include "app/commands/bench/options.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// From options to contenders; see pipeline_plan.h.
+// From options to contenders.
 #include "app/commands/bench/pipeline_plan.h"
 
 #include <algorithm>

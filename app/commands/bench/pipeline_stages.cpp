@@ -1,4 +1,4 @@
-// Turn-taking and clocks; see pipeline_stages.h.
+// Turn-taking and clocks.
 #include "app/commands/bench/pipeline_stages.h"
 
 #include <ATen/ATen.h>

@@ -44,7 +44,7 @@ class PipelineStages {
     std::vector<double> milliseconds;  // of each step; with a cache the mean of each run's
     std::vector<Split> splits;         // of one step of each repetition
     uint64_t peak_bytes = 0;
-    at::Tensor latents;  // CPU [1, F, C, H, W]
+    at::Tensor latents;  // CPU, laid out as the family's are
     at::Tensor frames;   // CPU [F, H, W, 3]
 
     bool cached() const { return contender.cache.on(); }

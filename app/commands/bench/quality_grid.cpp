@@ -1,4 +1,4 @@
-// From lists to combinations; see quality_grid.h.
+// From lists to combinations.
 #include "app/commands/bench/quality_grid.h"
 
 #include "app/counted.h"

@@ -1,4 +1,4 @@
-// From options to prompts and combinations; see quality_plan.h.
+// From options to prompts and combinations.
 #include "app/commands/bench/quality_plan.h"
 
 #include <algorithm>

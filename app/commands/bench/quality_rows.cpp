@@ -1,4 +1,4 @@
-// The columns of `bench quality`; see quality_rows.h.
+// The columns of `bench quality`.
 #include "app/commands/bench/quality_rows.h"
 
 #include <algorithm>

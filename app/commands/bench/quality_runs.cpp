@@ -1,4 +1,4 @@
-// Denoises prompt by prompt, then times, then decodes; see quality_runs.h.
+// Denoises prompt by prompt, then times, then decodes.
 #include "app/commands/bench/quality_runs.h"
 
 #include <ATen/ATen.h>

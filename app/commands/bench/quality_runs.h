@@ -51,7 +51,7 @@ class QualityRuns {
   /// A combination on its way; its row's note says why where it failed.
   struct Entry {
     QualityRow row;
-    std::vector<at::Tensor> latents;  // CPU [1, F, C, H, W], one a prompt
+    std::vector<at::Tensor> latents;  // one a prompt, CPU, laid out as the family's are
     bool failed = false;
   };
   struct Turns;

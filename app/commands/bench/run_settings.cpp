@@ -1,4 +1,4 @@
-// Names what a run resolved to; see run_settings.h.
+// Names what a run resolved to.
 #include "app/commands/bench/run_settings.h"
 
 #include "app/counted.h"

@@ -1,4 +1,4 @@
-// Marks on the device's time line; see sections.h.
+// Marks on the device's time line.
 #include "app/commands/bench/sections.h"
 
 #include <ATen/record_function.h>

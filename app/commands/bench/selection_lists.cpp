@@ -1,4 +1,4 @@
-// From lists to policies; see selection_lists.h.
+// From lists to policies.
 #include "app/commands/bench/selection_lists.h"
 
 #include <algorithm>

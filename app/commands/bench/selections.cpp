@@ -1,4 +1,4 @@
-// Policies to cells and names; see selections.h.
+// Policies to cells and names.
 #include "app/commands/bench/selections.h"
 
 namespace sparsereel::app::bench {

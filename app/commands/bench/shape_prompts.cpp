@@ -1,4 +1,4 @@
-// Looks for the words of each trait; see shape_prompts.h.
+// Looks for the words of each trait.
 #include "app/commands/bench/shape_prompts.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The columns of `bench pipeline`; see stage_rows.h.
+// The columns of `bench pipeline`.
 #include "app/commands/bench/stage_rows.h"
 
 #include <algorithm>

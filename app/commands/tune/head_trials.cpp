@@ -1,4 +1,4 @@
-// One head at a time through attention::attend(); see head_trials.h.
+// One head at a time through attention::attend().
 #include "app/commands/tune/head_trials.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// Sampling and whole videos within the budget; see session.h.
+// Sampling and whole videos within the budget.
 #include "app/commands/tune/session.h"
 
 #include <ATen/ATen.h>
@@ -155,7 +155,7 @@ void Session::add_figures(VideoFigures& figures, const at::Tensor& latents, int6
   figures.ssim += near.ssim;
 }
 
-/// Of the profile with that start: videos of the first prompts. Each of their steps takes turns with one of the untuned
+/// The profile with that start: videos of the first prompts. Each of their steps takes turns with one of the untuned
 /// policy, so that what else the machine does slows both alike. The first check measures the untuned videos, too.
 VideoCheck Session::check_videos(const Found& found, const DenseStart& start, int64_t videos) {
   const std::array policies = {plan_.request.attention_policy,

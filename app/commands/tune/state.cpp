@@ -1,4 +1,4 @@
-// The state as a safetensors file: the heads' numbers and the latents are tensors, the rest is JSON; see state.h.
+// The state as a safetensors file: the heads' numbers and the latents are tensors, the rest is JSON.
 #include "app/commands/tune/state.h"
 
 #include <ATen/ATen.h>
@@ -64,7 +64,7 @@ std::vector<double> numbers_of(const models::SafetensorsFile& file) {
   return numbers;
 }
 
-/// Of the first prompts, without a gap.
+/// Those of the first prompts, without a gap.
 std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file, const SearchLimits& limits) {
   std::map<int64_t, at::Tensor> latents;
   const auto entry_of = [&](int64_t prompt) { return file.find("latents." + std::to_string(prompt)); };

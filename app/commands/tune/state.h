@@ -16,7 +16,7 @@
 
 namespace sparsereel::app::tuning {
 
-/// Of whole videos against those of full attention, and of their denoising steps: means.
+/// Means over whole videos against those of full attention, and over their denoising steps.
 struct VideoFigures {
   double psnr = 0, ssim = 0;
   double step_seconds = 0;

@@ -1,4 +1,4 @@
-// Round ticks, and labels out of each other's way; see axis.h.
+// Round ticks, and labels out of each other's way.
 #include "app/media/with_libraries/axis.h"
 
 #include <algorithm>

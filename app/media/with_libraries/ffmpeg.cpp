@@ -1,4 +1,4 @@
-// The plumbing of libav*: see ffmpeg.h.
+// The plumbing of libav*.
 #include "app/media/with_libraries/ffmpeg.h"
 
 #include <array>

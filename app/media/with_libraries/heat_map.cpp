@@ -1,4 +1,4 @@
-// Draws tables of shares with OpenCV; see plot.h.
+// Draws tables of shares with OpenCV: write_heat_maps() of plot.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

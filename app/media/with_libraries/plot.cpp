@@ -1,4 +1,4 @@
-// Draws charts with OpenCV; see plot.h.
+// Draws charts with OpenCV.
 #include "app/media/plot.h"
 
 #include <algorithm>

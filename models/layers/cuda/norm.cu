@@ -159,7 +159,7 @@ class Row {
   static __device__ int lane() {
     return static_cast<int>(threadIdx.x) % 32;
   }
-  /// Of the row's chunks, this warp's one.
+  /// Which of the row's chunks this warp's one is.
   static __device__ int place(int chunk) {
     return chunk * kTeam + Team<kTeam>::member();
   }

@@ -50,7 +50,7 @@ struct T5Encoder : TextEncoder {
   int64_t vocab_size() const override { return config.vocab_size; }
   uint64_t weight_bytes() const override { return weight_bytes(config, {shared.scalar_type(), fp8}); }
 
-  /// Of all weights in this format.
+  /// All weights in this format.
   static uint64_t weight_bytes(const T5Config& config, WeightFormat format);
 };
 

@@ -15,7 +15,7 @@ class TextEncoder {
   /// from vocab_size() on.
   virtual at::Tensor forward(const at::Tensor& ids) const = 0;
   virtual int64_t vocab_size() const = 0;
-  /// Of all weights, wherever they wait.
+  /// All weights, wherever they wait.
   virtual uint64_t weight_bytes() const = 0;
 };
 

@@ -11,7 +11,7 @@ class FuzzCorpus : public ::testing::TestWithParam<std::string> {};
 TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
   size_t inputs = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(SPARSEREEL_SOURCE_DIR) + "/tests/fuzz/corpus/" + GetParam())) {
+       std::filesystem::directory_iterator(std::string(SPARSEREEL_FUZZ_CORPUS) + "/" + GetParam())) {
     SCOPED_TRACE(entry.path().string());
     const std::string bytes = test::read_text(entry.path());
     if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus,
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
-  const std::string folder = std::string(SPARSEREEL_SOURCE_DIR) + "/tests/fuzz/corpus/";
+  const std::string folder = std::string(SPARSEREEL_FUZZ_CORPUS) + "/";
   EXPECT_NO_THROW(attention::parse_profile(test::read_text(folder + "profile/valid.yaml"), "valid.yaml"));
   for (const char* name : {"valid", "valid_empty", "valid_padding", "valid_zero_size"})
     EXPECT_NO_THROW(models::SafetensorsFile(folder + "safetensors/" + name + ".safetensors")) << name;
