@@ -33,7 +33,7 @@ Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally)
 void Renderer::begin(const Video& /*row*/) {
   const int64_t writing = job_.writes() ? 1 : 0;
   const auto here = tally_.rendered + writing + static_cast<int64_t>(tally_.failed.size());
-  progress_.set("set", tally_.skipped + here, tally_.share, here, seconds_since(start_));
+  progress_.set("set", tally_.skipped + here, tally_.share, here, seconds_since(*start_));
 }
 
 void Renderer::warn(const Video& row, const std::string& warning) {
@@ -45,15 +45,21 @@ void Renderer::done(const Video& /*row*/) {
   for (const auto& [stage, seconds] : seconds_) tally_.seconds[stage] += seconds;
 }
 
-void Renderer::render(const std::vector<Video*>& rows, models::Pipeline& pipeline) {
-  if (rows.empty() || !prepare(rows, [&] { job_.load(rows, pipeline); })) return;
-  for (const Video* row : rows) tally_.seconds["text"] += row->text_cost.load + row->text_cost.encode;
-  start_ = std::chrono::steady_clock::now();
-  job_.run(rows, pipeline);
-  tally_.seconds["render"] += seconds_since(start_);
+void Renderer::render(std::span<Video* const> rows, models::Pipeline& pipeline) {
+  while (!rows.empty()) {
+    size_t count = 0;
+    if (!prepare(rows, [&] { count = job_.load(rows, pipeline); })) return;
+    const auto loaded = rows.first(count);
+    rows = rows.subspan(count);
+    for (const Video* row : loaded) tally_.seconds["text"] += row->text_cost.load + row->text_cost.encode;
+    const auto start = std::chrono::steady_clock::now();
+    if (!start_) start_ = start;
+    job_.run(loaded, pipeline);
+    tally_.seconds["render"] += seconds_since(start);
+  }
 }
 
-bool Renderer::prepare(const std::vector<Video*>& rows, const std::function<void()>& part) {
+bool Renderer::prepare(std::span<Video* const> rows, const std::function<void()>& part) {
   if (!names_pipeline(*rows.front())) {
     part();
     return true;

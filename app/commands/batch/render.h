@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,10 +32,10 @@ class Renderer : private JobUser {
 
   /// Renders rows of one pipeline_key(); a row that fails leaves the others alone. Throws as Job::run(), and Error
   /// where the manifest cannot be written.
-  void render(const std::vector<Video*>& rows, models::Pipeline& pipeline);
+  void render(std::span<Video* const> rows, models::Pipeline& pipeline);
   /// Opens or loads what rows of one pipeline_key() share. Where it fails and they name a model or device of their own,
   /// they have failed, and it is false; an error of what the command names is thrown on.
-  bool prepare(const std::vector<Video*>& rows, const std::function<void()>& part);
+  bool prepare(std::span<Video* const> rows, const std::function<void()>& part);
   /// Records a row that failed, or that was bad from the start.
   void failed(const Video& row) override;
   /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
@@ -50,9 +52,9 @@ class Renderer : private JobUser {
   ManifestWriter& manifest_;
   Progress& progress_;
   Tally& tally_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::map<std::string, double> seconds_;  // of the video that was written last
-  Job job_;                                // last: it is waited for before the rest goes
+  std::optional<std::chrono::steady_clock::time_point> start_;  // of the first video
+  std::map<std::string, double> seconds_;                       // of the video that was written last
+  Job job_;                                                     // last: it is waited for before the rest goes
 };
 
 }  // namespace sparsereel::app::sets
