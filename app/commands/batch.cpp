@@ -178,10 +178,10 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
     start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
   };
   if (!options.status.empty()) {
-    if (!options.set.empty() || !options.folder.empty() || !options.share.empty())
-      throw bad_input(
-          "--status " + options.status.string() + " renders nothing: FILE, -o and --share mean nothing to it",
-          "leave them out, or leave out --status");
+    if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
+      throw bad_input("--status " + options.status.string() +
+                          " renders nothing: FILE, --input-format, -o and --share mean nothing to it",
+                      "leave them out, or leave out --status");
     std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
     for (const std::filesystem::path& manifest : manifests_in(options.status))
       files.push_back({"a manifest to sum", manifest});
@@ -194,10 +194,12 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const Share share = find_share(options.share, [](const char* name) {
     return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
   });
-  const std::vector<PromptRow> rows = repeated(read_prompt_set(options.set), video_count(set.merged));
+  const std::vector<PromptRow> rows =
+      repeated(read_prompt_set(options.set, parse_set_format(options.input_format)), video_count(set.merged));
   std::vector<Video> planned = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
+  set.add("--input-format", options.input_format, "of FILE (default: by its name)", "txt,csv,jsonl,yaml");
   ManifestWriter manifest(options.folder, share.rank);
   remove_leftovers(planned);  // under the manifest's lock
   Tally tally;

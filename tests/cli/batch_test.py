@@ -36,14 +36,20 @@ class PromptSets(BatchTest):
         self.assertEqual([line['recipe']['steps'] for line in lines], [2, 3, 2])
 
     def test_set_on_standard_input(self):
-        for text in ('# two\na red circle\na blue star\n', '\n{"prompt": "a red circle"}\n{"prompt": "a blue star"}\n'):
+        objects = '\n{"prompt": "a red circle"}\n{"prompt": "a blue star"}\n'
+        for text in ('# two\na red circle\na blue star\n', objects, '\ufeff' + objects,
+                     '\ufeffprompt,seed\na red circle,42\na blue star,43\n', '# a list\n- a red circle\n- prompt: a blue star\n'):
             with self.subTest(text):
-                report = self.set_report('-', 'out', '--steps', 1, input=text)
+                report = self.set_report('-', 'out', '--steps', 1, input=text, encoding='utf-8')
                 self.assertEqual((report['rows'], report['rendered'] + report['skipped']), (2, 2))
                 self.assertEqual(self.manifest()[0]['place'], 'standard input:2')
         self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), 2)
         self.fail_with(self.batch('-', 'other', input='{"prompt": "a", "stpes": 3}'), 2, 'standard input:1', 'stpes', 'did you mean steps')
         self.fail_with(self.batch('-', 'other', input=''), 2, 'standard input', 'no row')
+        self.fail_with(self.batch('-', 'other', '--input-format', 'csv', input='a red circle\n'), 2, 'standard input:1', 'the field "a red circle" is unknown')
+        self.fail_with(self.batch('-', 'other', '--input-format', 'xls', input=''), 2, '--input-format xls', 'jsonl')
+        self.set_report('-', 'lines', '--steps', 1, '--frames', 1, '--input-format', 'txt', input='- a red circle\nprompt,seed\n')
+        self.assertEqual([line['recipe']['prompt'] for line in self.manifest('lines')], ['- a red circle', 'prompt,seed'])
 
     def test_sets_that_never_end_are_not_read(self):
         os.mkfifo(self.folder / 'set.txt')

@@ -17,6 +17,7 @@ struct BatchOptions {
   std::filesystem::path set;     // FILE
   std::filesystem::path folder;  // -o
   std::filesystem::path status;  // --status; empty: render
+  std::string input_format;      // of FILE; empty: by its extension, of standard input by how it begins
   std::string share;             // --share; empty: by the launcher's variables
   std::string format = "mp4";    // of videos whose row does not name its output
 };

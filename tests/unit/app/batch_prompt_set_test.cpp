@@ -114,6 +114,29 @@ TEST(PromptSet, FileWithoutRowsOrOfAnotherKindIsRefused) {
   const test::TemporaryFolder folder;
   test::write_text(folder / "empty.txt", "# nothing\n");
   EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "empty.txt"); }, {"empty.txt", "no row"}));
+TEST(PromptSet, FormatIsKnownByItsFirstLine) {
+  using enum SetFormat;
+  for (const auto& [text, format] : {std::pair<const char*, SetFormat>{"", txt},
+                                     {"\n# a comment", txt},
+                                     {"a red ball, rolling\n", txt},
+                                     {"seed, size\n", txt},  // no row could have a prompt
+                                     {"prompt of a shell\n", txt},
+                                     {"[close-up] a red ball\n", txt},
+                                     {"[", txt},
+                                     {"-2 degrees\n", txt},
+                                     {"\n {\"prompt\": \"a\"}\n", jsonl},
+                                     {"prompt\na\n", csv},
+                                     {"seed , \"negative-prompt\",prompt\r\n", csv},
+                                     {"# a list\n- a\n", yaml},
+                                     {"---\n- a\n", yaml},
+                                     {"-\n  prompt: a\n", yaml},
+                                     {"[\n{\"prompt\": \"a\"}]\n", yaml}})
+    EXPECT_EQ(guess_format(text), format) << text;
+  EXPECT_EQ(parse_set_format("csv"), csv);
+  EXPECT_EQ(parse_set_format(""), std::nullopt);
+  EXPECT_TRUE(test::throws_error([] { parse_set_format("xls"); }, {"--input-format xls"}));
+}
+
   EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "missing.txt"); }, {"missing.txt"}));
   EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "set.xls"); }, {"set.xls"}));
 }
