@@ -40,9 +40,9 @@ class Resuming(BatchTest):
         for missing in ('sheet.png', 'a.safetensors'):
             self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1, missing)
             self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 1)
-            (self.folder / missing).unlink()
+            (self.folder / 'out' / missing).unlink()
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
-        self.assertEqual(self.videos(), video)
+        self.assertEqual(video.items() - self.videos().items(), set())
 
     def status(self):
         report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)['set']

@@ -35,6 +35,26 @@ void attempt(Video& row, const std::function<void()>& part) {
 }
 
 /// A row's own model or recipe decides about configs anew.
+/// With its files where row_file() says.
+PromptRow with_places(PromptRow row, const BatchOptions& options) {
+  for (auto& [key, value] : row.values) {
+    const RowFile where = row_file(*find_option(key));
+    if (where == RowFile::in_the_output) value = (options.folder / value).string();
+    if (where == RowFile::beside_the_set && !is_standard_input(value))
+      value = (options.set.parent_path() / value).string();
+  }
+  return row;
+}
+
+void refuse_links(const PromptRow& row) {
+  for (const auto& [key, value] : row.values) {
+    std::error_code ignored;
+    if (row_file(*find_option(key)) == RowFile::beside_the_set && fs::is_symlink(value, ignored))
+      throw bad_option(key, value + " is a link, which may lead out of the folder of the set",
+                       "put the file itself there");
+  }
+}
+
 void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
   const bool own = row.values.contains("model") || row.values.contains("random_weights") || row.values.contains("from");
   if (!own) settings = set.merged;
@@ -69,6 +89,9 @@ Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const Ba
       throw bad_option("prompt_file", "-: a set's rows cannot share standard input",
                        "give the set itself as -, or name a file");
     planned.options = read_generate_options(planned.settings);
+    if (lacks_prompt(planned.settings))
+      throw bad_input("the row has no prompt", "fill in its field prompt, or give all such rows one with -p \"...\"");
+    refuse_links(row);
     if (planned.options.random_seed)
       throw bad_option("seed", *planned.settings.text("seed") + ": a set goes on by the seeds of its videos",
                        "give a number");
@@ -77,8 +100,8 @@ Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const Ba
   });
   const auto named = row.values.find("output");
   const std::string prompt = planned.failure ? "" : planned.options.request.prompt;
-  planned.options.run.output =
-      options.folder / (named != row.values.end() ? named->second : video_name(index, prompt, "." + options.format));
+  planned.options.run.output = options.folder / video_name(index, prompt, "." + options.format);
+  if (named != row.values.end()) planned.options.run.output = named->second;
   return planned;
 }
 
@@ -151,8 +174,9 @@ std::vector<Video> plan_rows(const std::vector<PromptRow>& rows, const SetSettin
   add_files(files, set, options, share);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
-    Video row = plan(rows[i], index, set, options, share);
-    add_files(files, rows[i], row);
+    const PromptRow given = with_places(rows[i], options);
+    Video row = plan(given, index, set, options, share);
+    add_files(files, given, row);
     if (index % share.size == share.rank) planned.push_back(std::move(row));
   }
   return planned;
@@ -180,8 +204,8 @@ void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& lo
     resolve_video(row, pipeline, loaded);
     // Files beside the video make no other recipe, but the row is not finished without them.
     if (!options.run.contact_sheet.empty() || !options.save_latents.empty())
-      row.identity = models::sha256(row.identity + "\n" + options.run.contact_sheet.string() + "\n" +
-                                    options.save_latents.string());
+      row.identity = models::sha256(row.identity + "\n" + options.run.contact_sheet.filename().string() + "\n" +
+                                    options.save_latents.filename().string());
   });
 }
 

@@ -57,9 +57,11 @@ const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::
                             const std::string& place) {
   const OptionSpec* spec = field(name, place);
   if (!value || value->empty()) return spec;
-  if (spec->key == "output" && !is_plain_name(*value))
-    throw bad_input(place + ": output " + models::in_quotes(*value) + " is no plain file name",
-                    "give a name without a folder: videos go where -o says");
+  if (const RowFile where = row_file(*spec); where != RowFile::anywhere && !is_plain_name(*value))
+    throw bad_input(place + ": " + spec->key + " " + models::in_quotes(*value) + " is no plain file name",
+                    where == RowFile::in_the_output
+                        ? "give a name without a folder: what a row writes goes where -o says"
+                        : "give a name without a folder: it is read from the folder of the set");
   if (!row.values.emplace(spec->key, *value).second)
     throw bad_input(place + ": " + spec->key + " is given twice", "give it once");
   return spec;
@@ -81,8 +83,6 @@ std::vector<PromptRow> parse_lines(std::string_view text, const std::string& fil
   return rows;
 }
 
-std::optional<std::string> text_of(const nlohmann::json& value, const std::string& name, const std::string& place) {
-  if (value.is_null()) return std::nullopt;
 /// Nothing but names of options, where a row gets its prompt from among them.
 bool is_header(std::string_view line) {
   bool has_prompt = false;
@@ -96,6 +96,8 @@ bool is_header(std::string_view line) {
   return has_prompt;
 }
 
+std::optional<std::string> text_of(const nlohmann::json& value, const std::string& name, const std::string& place) {
+  if (value.is_null()) return std::nullopt;
   if (value.is_string()) return value.get<std::string>();
   if (value.is_primitive()) return value.dump();
   throw bad_input(place + ": " + models::in_quotes(name) + " is not a single value", "write one number or text");
@@ -198,8 +200,6 @@ SetFormat set_format(const fs::path& file) {
                  did_you_mean(extension, {".txt", ".jsonl", ".csv", ".yaml"}, "use .txt, .jsonl, .csv or .yaml"));
 }
 
-std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
-  std::vector<PromptRow> rows = parse(checked_text(text, file), format, file);
 std::optional<SetFormat> parse_set_format(const std::string& text) {
   if (text.empty()) return std::nullopt;
   require_choice("--input-format " + text, text, {"txt", "jsonl", "csv", "yaml"}, "see 'sparsereel batch --help'");
@@ -223,6 +223,8 @@ SetFormat guess_format(std::string_view text) {
   return is_header(line) ? SetFormat::csv : SetFormat::txt;
 }
 
+std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
+  std::vector<PromptRow> rows = parse(checked_text(text, file), format, file);
   for (PromptRow& row : rows) {
     const Place line{.key = {.line = row.line}, .value = {.line = row.line}};
     for (const auto& [key, value] : row.values) row.places.try_emplace(key, line);  // of .yaml they are known better

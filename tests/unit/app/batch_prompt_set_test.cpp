@@ -103,17 +103,17 @@ TEST(PromptSet, CarriageReturnsDoNotEndLinesOfText) {
   EXPECT_TRUE(refused("a\rb\r", SetFormat::txt, {"set:1", "carriage return"}));
 }
 
-TEST(PromptSet, OutputStaysInTheFolder) {
-  for (const char* name : {"../a.mp4", "/a.mp4", "a/b.mp4", "..", ".a.mp4", "a\\\\b.mp4", "c:a.mp4"})
-    EXPECT_TRUE(refused(std::string("{\"output\": \"") + name + "\"}\n", SetFormat::jsonl, {"set:1", "output"}))
-        << name;
+TEST(PromptSet, FilesThatRowsWriteOrQuoteHavePlainNames) {
+  for (const OptionSpec& option : option_table()) {
+    if (row_file(option) == RowFile::anywhere || option.scope == Scope::whole_set) continue;
+    for (const char* name : {"../a.mp4", "/a.mp4", "a/b.mp4", "..", ".a.mp4", "a\\\\b.mp4", "c:a.mp4"})
+      EXPECT_TRUE(
+          refused("{\"" + option.key + "\": \"" + name + "\"}\n", SetFormat::jsonl, {"set:1", option.key, "plain"}))
+          << name;
+  }
   EXPECT_EQ(parse("{\"output\": \"a b.mp4\"}\n", SetFormat::jsonl)[0].values.at("output"), "a b.mp4");
 }
 
-TEST(PromptSet, FileWithoutRowsOrOfAnotherKindIsRefused) {
-  const test::TemporaryFolder folder;
-  test::write_text(folder / "empty.txt", "# nothing\n");
-  EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "empty.txt"); }, {"empty.txt", "no row"}));
 TEST(PromptSet, FormatIsKnownByItsFirstLine) {
   using enum SetFormat;
   for (const auto& [text, format] : {std::pair<const char*, SetFormat>{"", txt},
@@ -137,6 +137,10 @@ TEST(PromptSet, FormatIsKnownByItsFirstLine) {
   EXPECT_TRUE(test::throws_error([] { parse_set_format("xls"); }, {"--input-format xls"}));
 }
 
+TEST(PromptSet, FileWithoutRowsOrOfAnotherKindIsRefused) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "empty.txt", "# nothing\n");
+  EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "empty.txt"); }, {"empty.txt", "no row"}));
   EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "missing.txt"); }, {"missing.txt"}));
   EXPECT_TRUE(test::throws_error([&] { read_prompt_set(folder / "set.xls"); }, {"set.xls"}));
 }
