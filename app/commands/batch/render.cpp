@@ -110,21 +110,44 @@ void Renderer::skip(const Video& row, const ManifestEntry& finished, const std::
   const auto last = std::find_if(entries.rbegin(), entries.rend(),
                                  [&](const ManifestEntry& entry) { return entry.row == row.index; });
   if (last != entries.rend() && &*last == &finished && finished.rows <= tally_.rows) return;
-  nlohmann::json entry = finished.line;
-  entry.update({{"row", row.index}, {"rows", tally_.rows}, {"place", row.place}, {"finished", utc_now()}});
-  manifest_.append(entry);
+  manifest_.append(line(row, finished));
+}
+
+void Renderer::move(const MovedVideo& moved) {
+  const Video& row = *moved.row;
+  const fs::path &to = row.options.run.output, from = fs::path(to).replace_filename(moved.finished->output);
+  manifest_.append(line(row, *moved.finished));  // first: a run that is killed here finds it under the old name still
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) models::throw_write_failure(to, error.value());
+  if (const fs::path recipe = recipe_beside(to); !recipe.empty()) {
+    fs::remove(recipe, error);  // of what stood there
+    fs::rename(recipe_beside(from), recipe, error);
+  }
+  ++tally_.skipped;
+  ++tally_.moved;
 }
 
 nlohmann::json Renderer::line(const Video& row, const char* state) const {
-  return {{"row", row.index},
-          {"rows", tally_.rows},
-          {"place", row.place},
-          {"output", name_of(row)},
-          {"state", state},
-          {"identity", row.identity},
-          {"seed", row.options.request.seed},
-          {"finished", utc_now()},
-          {"version", SPARSEREEL_VERSION}};
+  nlohmann::json entry = {{"row", row.index},
+                          {"rows", tally_.rows},
+                          {"place", row.place},
+                          {"output", name_of(row)},
+                          {"state", state},
+                          {"identity", row.identity},
+                          {"seed", row.options.request.seed},
+                          {"finished", utc_now()},
+                          {"version", SPARSEREEL_VERSION}};
+  if (row.seed_offset) entry["seed_offset"] = *row.seed_offset;
+  return entry;
+}
+
+/// What it says of the video stays as it was.
+nlohmann::json Renderer::line(const Video& row, const ManifestEntry& finished) const {
+  nlohmann::json entry = finished.line, now = line(row, "done");
+  now["version"] = finished.line.value("version", "");
+  entry.update(now);
+  return entry;
 }
 
 }  // namespace sparsereel::app::sets

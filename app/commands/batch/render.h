@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/batch/finished.h"
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/plan.h"
 #include "app/job/job.h"
@@ -19,6 +20,7 @@ struct Tally {
   int64_t rows = 0;      // of the whole set
   int64_t share = 0;     // of this share
   int64_t skipped = 0;   // finished by earlier runs
+  int64_t moved = 0;     // of these, under another name
   int64_t rendered = 0;  // by this one
   std::vector<const Video*> failed;
   std::vector<std::string> told;          // warnings that were printed before the work
@@ -41,6 +43,8 @@ class Renderer : private JobUser {
   /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
   /// line is written anew: the last word on each row counts.
   void skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
+  /// The same of one whose video stands under another name: it gets the row's.
+  void move(const MovedVideo& moved);
 
  private:
   void begin(const Video& row) override;
@@ -48,6 +52,7 @@ class Renderer : private JobUser {
   void written(const Video& row, const Made& made) override;
   void done(const Video& row) override;
   nlohmann::json line(const Video& row, const char* state) const;
+  nlohmann::json line(const Video& row, const ManifestEntry& finished) const;
 
   ManifestWriter& manifest_;
   Progress& progress_;
