@@ -59,7 +59,7 @@ std::string similarity_help() {
 std::string pv_threshold_help() {
   constexpr double never = 32;
   const double threshold = Policy{}.defaults.pv_threshold;
-  return "skip P.V of a block whose scores all lie this far below the highest so far, in log2 units" +
+  return "skip P.V this far below the highest score, in log2" +
          default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
 }
 

@@ -41,6 +41,11 @@ std::vector<OptionSpec> make_table() {
 
 }  // namespace
 
+RowFile row_file(const OptionSpec& option) {
+  if (option.written) return RowFile::in_the_output;
+  return option.quoted ? RowFile::beside_the_set : RowFile::anywhere;
+}
+
 const std::vector<OptionSpec>& option_table() {
   static const std::vector<OptionSpec> table = make_table();
   return table;

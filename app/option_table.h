@@ -55,11 +55,20 @@ struct OptionSpec {
   std::vector<Command> commands = {};   // that take it, beside `generate`, which takes all, and `batch`: see takes()
   InRecipe recipe = InRecipe::nothing;  // those of a value make the picture
   bool written = false;                 // the run writes this file; it reads the others
+  bool quoted = false;                  // what the file says becomes part of the video's recipe, word for word
   Scope scope = Scope::any;
   std::vector<Idle> idle = {};           // what leaves it without effect
   std::string nothing = {};              // the value that asks for nothing: beside it no effect is missed
   std::vector<Exclusion> excludes = {};  // it and the others exclude each other: said once, of the first of two
 };
+
+/// Where the file may be that a row of a prompt set names for an option: a set may be somebody else's work.
+enum class RowFile {
+  anywhere,        // it is read and checked, and nothing of it is told
+  in_the_output,   // what is written replaces nothing elsewhere
+  beside_the_set,  // what is quoted is no secret of whoever renders the set
+};
+RowFile row_file(const OptionSpec& option);
 
 /// Every option that `generate` has; the other commands take some of them.
 const std::vector<OptionSpec>& option_table();

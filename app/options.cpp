@@ -3,6 +3,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
 #include <random>
 #include <utility>
 
@@ -39,7 +41,7 @@ std::string read_prompt_file(const Settings& settings) {
 std::string read_prompt(const Settings& settings, bool needed) {
   if (settings.has("prompt_file")) return read_prompt_file(settings);
   if (const auto prompt = settings.text("prompt")) return *prompt;
-  if (!needed || settings.has("random_weights")) return {};  // random weights understand none
+  if (!needed || !lacks_prompt(settings)) return {};
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
 }
 
@@ -106,6 +108,11 @@ std::vector<IdleCause> causes_of_denoising(const Settings& settings, const Gener
 }
 
 }  // namespace
+
+bool lacks_prompt(const Settings& settings) {
+  const std::array keys = {"prompt", "prompt_file", "random_weights"};
+  return std::none_of(keys.begin(), keys.end(), [&](const char* key) { return settings.has(key); });
+}
 
 attention::Policy read_untuned_policy(const Settings& settings) {
   models::PolicyOptions options{.topk = settings.number("topk"),

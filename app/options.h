@@ -76,8 +76,12 @@ std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::M
 /// The same for those who need nothing else of the folder.
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run);
 
+/// Nothing says what to show. Random weights understand no prompt, and need none.
+bool lacks_prompt(const Settings& settings);
+
 RunOptions read_run_options(const Settings& settings);
-/// Throws Error naming the option that is out of range. `prompt_needed` is false for `config show`.
+/// Throws Error naming the option that is out of range. `prompt_needed` is false for those who find out by themselves
+/// with lacks_prompt(), and for `config show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
 
 /// Throws Error naming the file where it is no profile.

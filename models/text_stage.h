@@ -30,6 +30,8 @@ class TextStage {
 
   /// Throws Error where the encoder's weights do not fit its config, by their headers, or the tokenizer is damaged.
   void check();
+  /// Whether the encoder finds room on the device. A quarter of the free memory stays free.
+  bool fits() const;
   /// Whether the encoder passes through layer by layer: with offload, or where it does not fit into a GPU.
   bool streams() const;
   /// The encoder then stays until it is released. Nothing where it streams.

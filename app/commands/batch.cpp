@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <set>
 
 #include "app/clock.h"
 #include "app/commands/batch/render.h"
@@ -19,6 +20,7 @@
 #include "app/several.h"
 #include "app/text_file.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/atomic_file.h"
 #include "models/device.h"
 
 namespace sparsereel::app {
@@ -82,22 +84,50 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Rend
   return pipeline;
 }
 
-/// The rows that are left to render.
-std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipeline& pipeline,
-                            const std::vector<ManifestEntry>& entries, Renderer& renderer) {
+/// What the manifests say of earlier runs.
+struct History {
+  const std::vector<ManifestEntry>& entries;
+  FinishedVideos finished;
+};
+
+/// The rows that are not finished under their names.
+std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipeline& pipeline, History& history,
+                            Renderer& renderer) {
   std::vector<Video*> left;
   LoadedLatents latents;
   for (Video* row : rows) {
     resolve_row(*row, pipeline, latents);
     if (row->failure) {
       renderer.failed(*row);
-    } else if (const ManifestEntry* finished = find_finished(*row, entries)) {
-      renderer.skip(*row, *finished, entries);
+    } else if (const ManifestEntry* finished = history.finished.find(*row)) {
+      renderer.skip(*row, *finished, history.entries);
     } else {
       left.push_back(row);
     }
   }
   return left;
+}
+
+/// One error for all rows, in place of one for each.
+void check_takes_files(const std::filesystem::path& folder, const std::filesystem::path& manifest) {
+  try {
+    const models::AtomicFile probe(manifest);
+  } catch (const Error& error) {
+    throw Error(error.exit_code(), "no video can be written into " + folder.string() + ": " + error.what(),
+                error.remedy());
+  }
+}
+
+/// Takes the rows out whose videos stand under other names, and those that cannot be written.
+void keep_writable(std::vector<Video*>& rows, const std::vector<MovedVideo>& moved, Renderer& renderer) {
+  std::set<const Video*> kept;
+  for (const MovedVideo& each : moved) kept.insert(each.row);
+  std::erase_if(rows, [&](Video* row) {
+    if (kept.contains(row)) return true;
+    check_row_outputs(*row);
+    if (row->failure) renderer.failed(*row);
+    return row->failure.has_value();
+  });
 }
 
 void fill_report(RunReport& report, const Tally& tally, const Share& share, double seconds) {
@@ -107,28 +137,29 @@ void fill_report(RunReport& report, const Tally& tally, const Share& share, doub
                         {"place", row->place},
                         {"cause", row->failure->what()},
                         {"remedy", row->failure->remedy()}});
-  report.content["set"] = {{"rows", tally.rows},
-                           {"share", tally.share},
-                           {"rank", share.rank},
-                           {"shares", share.size},
-                           {"rendered", tally.rendered},
-                           {"skipped", tally.skipped},
-                           {"failed", tally.failed.size()},
-                           {"failures", failures}};
+  report.content["set"] = {{"rows", tally.rows},   {"share", tally.share},          {"rank", share.rank},
+                           {"shares", share.size}, {"rendered", tally.rendered},    {"skipped", tally.skipped},
+                           {"moved", tally.moved}, {"failed", tally.failed.size()}, {"failures", failures}};
   report.content["seconds"] = tally.seconds;
   report.content["seconds"]["total"] = seconds;
   report.content["warnings"] = tally.told;
   for (const std::string& warning : tally.warnings) report.content["warnings"].push_back(warning);
 }
 
-std::string summary(const Tally& tally, const BatchOptions& options, double seconds) {
+std::string summary(const Tally& tally, const BatchOptions& options, const std::vector<std::string>& left_over,
+                    double seconds) {
   std::string text = options.folder.string() + ": " + counted(tally.share, "row");
   if (tally.share < tally.rows) text += " of " + std::to_string(tally.rows);
   text += ", " + std::to_string(tally.rendered) + " rendered, " + std::to_string(tally.skipped) +
-          " were finished before, " + std::to_string(tally.failed.size()) + " failed, " + fixed(seconds, 1) + " s";
+          " were finished before" + (tally.moved > 0 ? " (" + std::to_string(tally.moved) + " renamed)" : "") + ", " +
+          std::to_string(tally.failed.size()) + " failed, " + fixed(seconds, 1) + " s";
   const auto render = tally.seconds.find("render");
   if (tally.rendered > 0 && render != tally.seconds.end())
     text += " (" + fixed(render->second / static_cast<double>(tally.rendered), 2) + " s a video)";
+  constexpr size_t kMostNames = 5;
+  for (size_t i = 0; i < std::min(left_over.size(), kMostNames); ++i)
+    text += (i == 0 ? ", of no row any more: " : ", ") + left_over[i];
+  if (left_over.size() > kMostNames) text += " and " + std::to_string(left_over.size() - kMostNames) + " more";
   return text;
 }
 
@@ -167,6 +198,7 @@ void add_batch_options(CLI::App& command, BatchOptions& options) {
   const OptionGroup set(command, "Prompt set");
   const OptionGroup output(command, find_option("output")->group);
   set.add("FILE", options.set, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input", "FILE");
+  set.add("--input-format", options.input_format, "of FILE (default: by its name)", "txt,csv,jsonl,yaml");
   set.add("--share", options.share, "render rows i, i+n, i+2n... (default: by torchrun, mpirun or Slurm)", "i/n");
   set.add("--status", options.status, "say what the manifests in this folder add up to", "DIR");
   output.add("-o,--output", options.folder, "folder of the videos and manifests", "DIR");
@@ -178,10 +210,10 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
     start_report(set.merged.text("report", ""), set.merged.flag("json"), "batch", report);
   };
   if (!options.status.empty()) {
-    if (!options.set.empty() || !options.folder.empty() || !options.share.empty())
-      throw bad_input(
-          "--status " + options.status.string() + " renders nothing: FILE, -o and --share mean nothing to it",
-          "leave them out, or leave out --status");
+    if (!options.set.empty() || !options.folder.empty() || !options.share.empty() || !options.input_format.empty())
+      throw bad_input("--status " + options.status.string() +
+                          " renders nothing: FILE, --input-format, -o and --share mean nothing to it",
+                      "leave them out, or leave out --status");
     std::vector<NamedFile> files = {{"--config", set.config_file}, {"--report", set.merged.text("report", "")}};
     for (const std::filesystem::path& manifest : manifests_in(options.status))
       files.push_back({"a manifest to sum", manifest});
@@ -194,28 +226,40 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const Share share = find_share(options.share, [](const char* name) {
     return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
   });
-  const std::vector<PromptRow> rows = repeated(read_prompt_set(options.set), video_count(set.merged));
-  std::vector<Video> planned = plan_rows(rows, set, options, share);
+  const std::vector<PromptRow> rows =
+      repeated(read_prompt_set(options.set, parse_set_format(options.input_format)), video_count(set.merged));
+  SetPlan plan = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);
   ManifestWriter manifest(options.folder, share.rank);
-  remove_leftovers(planned);  // under the manifest's lock
+  remove_leftovers(plan.rows);  // under the manifest's lock
   Tally tally;
   tally.rows = static_cast<int64_t>(rows.size());
-  tally.share = static_cast<int64_t>(planned.size());
+  tally.share = static_cast<int64_t>(plan.rows.size());
   const std::vector<ManifestEntry> entries = read_manifests(options.folder, tally.warnings);
   if (const auto threads = set.merged.whole("threads")) at::set_num_threads(static_cast<int>(*threads));
 
   report.recovery = "run the same command again: it goes on where this run stopped";
   Progress progress(!set.merged.flag("quiet"));
   Renderer renderer(manifest, progress, tally);
+  History history{.entries = entries, .finished = {entries, options.folder}};
   std::vector<Group> groups;
   std::vector<Video*> left;
-  for (const std::vector<Video*>& rows_of_one : groups_of(planned)) {
+  for (const std::vector<Video*>& rows_of_one : groups_of(plan.rows)) {
     const auto pipeline = open_for(rows_of_one, renderer);
     if (!pipeline) continue;
-    groups.push_back({pipeline, pending(rows_of_one, *pipeline, entries, renderer)});
+    groups.push_back({pipeline, pending(rows_of_one, *pipeline, history, renderer)});
     left.insert(left.end(), groups.back().rows.begin(), groups.back().rows.end());
+  }
+  if (!left.empty()) check_takes_files(options.folder, manifest_path(options.folder, share.rank));
+  // Of several processes none can know which row of another one wants a video too.
+  std::vector<MovedVideo> moved;
+  if (share.size == 1) moved = history.finished.find_moved(left);
+  for (const MovedVideo& each : moved) renderer.move(each);
+  left.clear();
+  for (Group& group : groups) {
+    keep_writable(group.rows, moved, renderer);
+    left.insert(left.end(), group.rows.begin(), group.rows.end());
   }
   progress.clear();
   tally.told = early_warnings(left);
@@ -228,7 +272,9 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   report.recovery.clear();
   const double seconds = seconds_since(start);
   fill_report(report, tally, share, seconds);
-  report.last_line = summary(tally, options, seconds);
+  const std::vector<std::string> left_over = history.finished.left_over(plan.names);
+  report.content["set"]["left_over"] = left_over;
+  report.last_line = summary(tally, options, left_over, seconds);
   report_failures(tally, report.last_line);
 }
 

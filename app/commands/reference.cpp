@@ -127,6 +127,11 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"", "F.latents.safetensors", "The latents of a run, kept until its video is written."},
       {"", "F.checkpoint.safetensors", "Where a denoising cut short goes on: --checkpoint-every, and batch."},
       {"", "manifest.<rank>.jsonl", "In the folder of batch: a line a video, by which a run goes on."},
+      {"", "F.txt, F.jsonl, F.csv, F.yaml",
+       "A prompt set. Standard input is known by how it begins: with {, with names of options (prompt,seed), with a "
+       "list's -, else a prompt a line. What a row writes (output, save_latents, contact_sheet) goes where -o says, "
+       "and "
+       "its prompt_file lies beside the set: all are names without a folder, since a set may be somebody else's."},
       {"", "F.yaml, F.yaml.search", "A profile of tune, and how far its search is until it is complete."},
       {"", "configs/*.yaml", "match, architecture and defaults of known models."},
       {"ENVIRONMENT", "", ""},

@@ -38,49 +38,26 @@ attention::ProfileSetting made_with(const TunePlan& plan, const models::Generate
           .dtype = models::dtype_name(pipeline.dtype())};
 }
 
-/// Every field that the untuned policy can differ in.
-nlohmann::json to_json(const attention::Policy& policy) {
-  const attention::HeadPolicy& head = policy.defaults;
-  return {{"selection", static_cast<int>(head.selection)},
-          {"topk", head.topk},
-          {"cdf", head.cdf},
-          {"error", head.error},
-          {"similarity", head.similarity},
-          {"pv_threshold", head.pv_threshold},
-          {"dropped", attention::name(policy.dropped)},
-          {"select", attention::name(policy.ranking)},
-          {"cell", policy.cell},
-          {"dense_steps", policy.dense_steps},
-          {"dense_layers", policy.dense_layers}};
-}
-
-/// All that the samples depend on: a search goes on only where that is the same.
+/// All that the samples depend on: a search goes on only where that is the same. What makes a video is the recipe's
+/// to know; how its file is written is no matter here.
 std::string search_key(const TunePlan& plan, const models::GenerateSettings& settings,
                        const models::Pipeline& pipeline) {
-  const attention::ProfileSetting setting = made_with(plan, settings, pipeline);
-  const nlohmann::json key = {{"version", SPARSEREEL_VERSION},
-                              {"model", pipeline.model_hash()},
+  GenerateOptions video;
+  video.run = plan.run;
+  video.request = plan.request;
+  video.run.output = kDefaultOutput;
+  video.run.video = {};
+  video.run.metadata = true;
+  video.request.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
+  const bool offload = plan.run.offload && !pipeline.device().is_cpu();
+  const nlohmann::json key = {{"video", recipe_identity(make_recipe(video, settings, pipeline), video)},
                               {"prompts", plan.prompts},
-                              {"negative_prompt", *plan.request.negative_prompt},
-                              {"seed", plan.request.seed},
-                              {"width", setting.width},
-                              {"height", setting.height},
-                              {"frames", setting.frames},
-                              {"steps", setting.steps},
-                              {"token_order", setting.token_order},
-                              {"device", setting.device},
-                              {"dtype", setting.dtype},
-                              {"cfg_scale", settings.guidance_scale},
-                              {"dynamic_cfg", plan.request.use_dynamic_cfg},
-                              {"guidance_passes", models::name(settings.guidance_passes)},
-                              {"scheduler", settings.scheduler},
-                              {"max_sequence_length", settings.max_sequence_length},
-                              {"untuned", to_json(plan.request.attention_policy)},
+                              {"machine", device_name(pipeline.device())},  // of the times
+                              {"offload", offload},                         // likewise
                               {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
                               {"samples", plan.samples},
-                              {"videos", plan.videos},
-                              {"vae_tiling", static_cast<int>(plan.run.vae_tiling)}};
-  return models::sha256(key.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+                              {"videos", plan.videos}};
+  return models::sha256(dump(key));
 }
 
 tuning::SearchLimits limits_of(const TunePlan& plan, const models::GenerateSettings& settings,

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "app/clock.h"
@@ -39,39 +40,57 @@ void Job::warn(Video& video, const std::string& warning) {
   user_.warn(video, warning);
 }
 
-void Job::load(const std::vector<Video*>& videos, models::Pipeline& pipeline) {
+size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   pipeline.check_weights();
   progress_.stage("text");
   models::reset_peak_memory(pipeline.device());
   const auto start = Clock::now();
+  // The denoiser of the videos before makes room where both do not fit.
+  if (pipeline.has_transformer() && !pipeline.text_stage().fits()) pipeline.release_transformer();
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
-  std::map<TextKey, const Video*> encoded;
-  for (size_t i = 0; i < videos.size(); ++i) {
-    if (set_ && interrupted()) throw models::Cancelled{};
-    const auto failure = attempt([&] { encode(*videos[i], encoded, pipeline); });
-    if (failure) fail(*videos[i], *failure, {});
-    progress_.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
-  }
+  const size_t count = encode(videos, pipeline);
   pipeline.text_stage().release();
   videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());
-  if (!set_) return;
+  if (!set_) return count;
   progress_.stage("load");
   pipeline.load_transformer();
   pipeline.load_vae();
+  return count;
+}
+
+/// Returns how many of the videos TextLimit allows: at least one, and all that share texts with the last.
+size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
+  const double most_seconds = std::max(limit_.seconds, 2 * videos.front()->text_cost.load);
+  const auto start = Clock::now();
+  Texts texts;
+  for (size_t i = 0; i < videos.size(); ++i) {
+    const bool full = set_ && (texts.bytes >= limit_.bytes || seconds_since(start) >= most_seconds);
+    if (full && !texts.encoded.contains(key_of(*videos[i])) && i > 0) return i;
+    if (set_ && interrupted()) throw models::Cancelled{};
+    const auto failure = attempt([&] { encode(*videos[i], texts, pipeline); });
+    if (failure) fail(*videos[i], *failure, {});
+    progress_.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
+  }
+  return videos.size();
+}
+
+Job::TextKey Job::key_of(const Video& video) {
+  const models::GenerateRequest& request = video.options.request;
+  return {request.prompt, *request.negative_prompt, video.resolved.max_sequence_length,
+          video.resolved.guidance_scale > 1};
 }
 
 /// The same text once; each of its videos has the warnings.
-void Job::encode(Video& video, std::map<TextKey, const Video*>& encoded, models::Pipeline& pipeline) {
-  const models::GenerateRequest& request = video.options.request;
-  const Video*& first = encoded[{request.prompt, *request.negative_prompt, video.resolved.max_sequence_length,
-                                 video.resolved.guidance_scale > 1}];
+void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
+  const Video*& first = texts.encoded[key_of(video)];
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
-    video.text = pipeline.text_stage().encode(request, video.resolved, &warnings).to(at::kCPU);
+    video.text = pipeline.text_stage().encode(video.options.request, video.resolved, &warnings).to(at::kCPU);
     video.text_cost.encode = seconds_since(start);
+    texts.bytes += video.text.nbytes();
     first = &video;
   } else {
     video.text = first->text;
@@ -80,7 +99,7 @@ void Job::encode(Video& video, std::map<TextKey, const Video*>& encoded, models:
   for (const std::string& warning : warnings) warn(video, warning);
 }
 
-void Job::run(const std::vector<Video*>& videos, models::Pipeline& pipeline) {
+void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
   try {
     for (Video* video : videos)
       if (video->text.defined()) make(*video, pipeline);

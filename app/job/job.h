@@ -8,6 +8,7 @@
 #include <future>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -57,18 +58,27 @@ std::optional<Error> failure_of_part(const Part& part) {
   return std::nullopt;
 }
 
+/// How much text a set may keep waiting for its turn: the encoder comes back for the rest. Loading it again costs
+/// little beside so many videos, and the first one does not wait for the last one's text.
+struct TextLimit {
+  uint64_t bytes = uint64_t{512} << 20;
+  double seconds = 2;  // of encoding, or twice what the loading took where that is more
+};
+
 class Job {
  public:
   /// Of a set, denoiser and decoder stay loaded, a video is written while the next one is denoised, one that fails
   /// leaves the others alone, and what a killed run had denoised is used without --checkpoint-every too. Else each
   /// video is made as if alone (a denoiser that stayed might make the decoder work in tiles), and a failure is thrown.
-  Job(JobUser& user, Progress& progress, bool set) : user_(user), progress_(progress), set_(set) {}
+  Job(JobUser& user, Progress& progress, bool set, TextLimit limit = {})
+      : user_(user), progress_(progress), set_(set), limit_(limit) {}
 
-  /// Checks the weights, encodes the texts, the same ones once, and loads what stays loaded. The videos are resolved.
-  void load(const std::vector<Video*>& videos, models::Pipeline& pipeline);
+  /// Checks the weights, encodes texts, the same ones once, and loads what stays loaded. The videos are resolved.
+  /// Returns how many of them, from the first on, are ready for run(): of a set those that TextLimit allows, else all.
+  size_t load(std::span<Video* const> videos, models::Pipeline& pipeline);
   /// Makes the videos that load() has encoded. Throws models::DiskError where the disk takes no more, and
   /// models::Cancelled; the video that was being written is then finished.
-  void run(const std::vector<Video*>& videos, models::Pipeline& pipeline);
+  void run(std::span<Video* const> videos, models::Pipeline& pipeline);
   /// Waits for the video that is being written.
   void collect();
   bool writes() const { return written_.valid(); }
@@ -80,12 +90,18 @@ class Job {
   };
 
   using TextKey = std::tuple<std::string, std::string, int64_t, bool>;  // what pipelines make one text of
+  struct Texts {
+    std::map<TextKey, const Video*> encoded;  // null where that failed
+    uint64_t bytes = 0;
+  };
 
   template <typename Part>
   std::optional<Error> attempt(const Part& part) const;
   void fail(Video& video, const Error& error, const std::filesystem::path& latents);
   void warn(Video& video, const std::string& warning);
-  void encode(Video& video, std::map<TextKey, const Video*>& encoded, models::Pipeline& pipeline);
+  static TextKey key_of(const Video& video);
+  size_t encode(std::span<Video* const> videos, models::Pipeline& pipeline);
+  void encode(Video& video, Texts& texts, models::Pipeline& pipeline);
   void make(Video& video, models::Pipeline& pipeline);
   models::GenerateResult render(Video& video, models::Pipeline& pipeline, KeptLatents& kept);
   models::GenerateObserver observe(Video& video, KeptLatents& kept);
@@ -96,6 +112,7 @@ class Job {
   JobUser& user_;
   Progress& progress_;
   bool set_;
+  TextLimit limit_;
   std::atomic<bool> write_failed_ = false;
   std::future<Written> written_;  // last: it is waited for before the rest goes
 };

@@ -24,6 +24,7 @@ struct Video {
   std::string set, place;  // the file it stands in, and where: "set.csv:3"; empty: on the command line
   Settings settings;
   GenerateOptions options;
+  std::optional<int64_t> seed_offset;  // of a set's row: what its place adds to the seed that is given for all
 
   // By resolve_video().
   models::GenerateSettings resolved;

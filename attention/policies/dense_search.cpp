@@ -1,10 +1,5 @@
-<<<<<<< HEAD:attention/policies/dense_search.cpp
-// See dense_search.h.
-#include "attention/policies/dense_search.h"
-=======
 // Bisects the number of dense steps, then tries dense layers in their place.
-#include "attention/autotune/dense_search.h"
->>>>>>> 0913724918d94190d9548c655a046bac19e1cc22:attention/autotune/dense_search.cpp
+#include "attention/policies/dense_search.h"
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,5 @@
-<<<<<<< HEAD:attention/policies/head_search.cpp
-// Ways to select blocks, and which of them a head takes; see head_search.h.
-#include "attention/policies/head_search.h"
-=======
 // Ways to select blocks, and which of them a head takes.
-#include "attention/autotune/head_search.h"
->>>>>>> 0913724918d94190d9548c655a046bac19e1cc22:attention/autotune/head_search.cpp
+#include "attention/policies/head_search.h"
 
 #include <algorithm>
 #include <array>

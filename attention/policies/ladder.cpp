@@ -1,10 +1,5 @@
-<<<<<<< HEAD:attention/policies/ladder.cpp
-// See ladder.h.
-#include "attention/policies/ladder.h"
-=======
 // Bisects in the first call, then moves a point a call by what the sums say.
-#include "attention/autotune/ladder.h"
->>>>>>> 0913724918d94190d9548c655a046bac19e1cc22:attention/autotune/ladder.cpp
+#include "attention/policies/ladder.h"
 
 namespace sparsereel::attention {
 

@@ -1,10 +1,5 @@
-<<<<<<< HEAD:attention/policies/profile.cpp
-// Reads and writes profiles with yaml-cpp; see profile.h.
-#include "attention/policies/profile.h"
-=======
 // Reads and writes profiles with yaml-cpp.
-#include "attention/profile.h"
->>>>>>> 0913724918d94190d9548c655a046bac19e1cc22:attention/profile.cpp
+#include "attention/policies/profile.h"
 
 #include <yaml-cpp/yaml.h>
 

@@ -1,4 +1,5 @@
 """Sets and videos that were cut short: what a second run does, and what it leaves alone."""
+import hashlib
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from batch_support import BatchTest
-from support import FAMILY, MODEL, PROGRAM, PROMPT, limited, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, PROMPT, kept_off, limited, read_safetensors
 
 
 class Resuming(BatchTest):
@@ -40,9 +41,9 @@ class Resuming(BatchTest):
         for missing in ('sheet.png', 'a.safetensors'):
             self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1, missing)
             self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 1)
-            (self.folder / missing).unlink()
+            (self.folder / 'out' / missing).unlink()
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['rendered'], 1)
-        self.assertEqual(self.videos(), video)
+        self.assertEqual(video.items() - self.videos().items(), set())
 
     def status(self):
         report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)['set']
@@ -62,6 +63,91 @@ class Resuming(BatchTest):
             report = json.loads(result.stdout)['set']
             self.assertEqual((report['rendered'], report['skipped']), (rendered, skipped), text)
             self.assertEqual(self.status(), status, text)
+
+    def test_finished_rows_stay_finished_in_a_folder_that_takes_no_file(self):
+        file = self.prompts(2)
+        self.succeed(self.batch(file, 'out', '--steps', 2))
+        manifest, videos = self.manifest(), self.videos()
+        (self.folder / 'out').chmod(0o500)
+        self.addCleanup((self.folder / 'out').chmod, 0o700)
+        result = self.batch(file, 'out', '--steps', 2, '--json', **kept_off())
+        self.succeed(result)
+        self.assertEqual(json.loads(result.stdout)['set']['skipped'], 2)
+        more = self.write('more.jsonl', file.read_text() + '{"prompt": "b"}\n{"prompt": "c"}\n')
+        self.fail_with(self.batch(more, 'out', '--steps', 2, **kept_off()), 2, 'no video can be written into out: ', 'a folder that you may write to')
+        self.assertEqual((self.manifest(), self.videos()), (manifest, videos))
+
+    def lines(self, *lines, options=('--steps', 2)):
+        """The report of a .txt with these prompts, and what (row, seed) each of its videos is."""
+        report = self.set_report(self.write('set.txt', ''.join(f'{line}\n' for line in lines)), 'out', *options)
+        last = {line['row']: line for line in self.manifest()}
+        for row, prompt in enumerate(lines):
+            self.assertEqual((last[row]['state'], last[row]['recipe']['prompt']), ('done', prompt))
+            self.assertEqual(hashlib.sha256((self.folder / 'out' / last[row]['output']).read_bytes()).hexdigest(), last[row]['sha256'])
+        return report, [(last[row]['output'], last[row]['seed']) for row in range(len(lines))]
+
+    def test_videos_move_with_their_lines(self):
+        _, first = self.lines('a', 'b', 'c')
+        self.assertEqual(first, [('0000-a.mp4', 42), ('0001-b.mp4', 43), ('0002-c.mp4', 44)])
+        for lines, rendered, moved, videos in (
+                (('new', 'a', 'b', 'c'), 1, 3, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),  # on top
+                (('new', 'a', 'b', 'c'), 0, 0, [('0000-new.mp4', 42), ('0001-a.mp4', 42), ('0002-b.mp4', 43), ('0003-c.mp4', 44)]),
+                (('a', 'b', 'c'), 0, 3, first),  # removed again
+                (('b', 'c', 'a'), 0, 3, [('0000-b.mp4', 43), ('0001-c.mp4', 44), ('0002-a.mp4', 42)])):  # in another order
+            report, now = self.lines(*lines)
+            self.assertEqual((report['rendered'], report['moved'], now), (rendered, moved, videos), lines)
+            old = set(self.videos()) - {name for name, _ in now}
+            self.assertEqual(report['left_over'], sorted(old))
+        self.assertEqual(old, {'0000-new.mp4'})
+        self.assertIn(', of no row any more: 0000-new.mp4', self.succeed(self.batch('set.txt', 'out', '--steps', 2)).stdout)
+        self.assertEqual(self.lines('b', 'c', 'a', options=('--steps', 2, '--seed', 142))[0]['rendered'], 3)  # others were asked for
+
+    def test_videos_move_through_each_others_names(self):
+        """Names hold a prompt's beginning: these differ in their numbers alone."""
+        usual = ('--steps', 2, '--format', 'y4m')
+        new, one, two, three = (f'{PROMPT} {word}' for word in ('again', 'circle', 'square', 'star'))
+        self.lines(one, two, three, options=usual)
+        made = {line['recipe']['prompt']: line['sha256'] for line in self.manifest()}
+        self.assertEqual(len(set(made.values())), 3)
+        report, _ = self.lines(new, one, two, three, options=usual)
+        self.assertEqual((report['rendered'], report['moved'], report['left_over']), (1, 3, []))
+        report, now = self.lines(one, two, three, options=usual)
+        self.assertEqual((report['rendered'], report['moved'], report['left_over']), (0, 3, []))
+        self.assertEqual({line['recipe']['prompt']: line['sha256'] for line in self.manifest()[-3:]}, made)
+        for (name, seed), prompt in zip(now, (one, two, three)):
+            recipe = json.loads((self.folder / 'out' / f'{name}.json').read_text())
+            self.assertEqual((recipe['seed'], recipe['prompt']), (seed, prompt))
+        report, _ = self.lines(two, one, three, options=usual)  # each where the other one is
+        self.assertEqual((report['rendered'], report['skipped']), (2, 1))
+
+    def test_a_run_that_was_killed_before_a_video_got_its_name_lost_nothing(self):
+        self.lines('a', 'b')
+        line = self.manifest()[0] | {'row': 1, 'rows': 3, 'output': '0001-a.mp4', 'seed_offset': 0}
+        with (self.folder / 'out' / 'manifest.0.jsonl').open('a') as manifest:
+            manifest.write(json.dumps(line) + '\n')
+        report, videos = self.lines('new', 'a', 'b')
+        self.assertEqual((report['rendered'], report['moved'], report['left_over']), (1, 2, []))
+        self.assertEqual([seed for _, seed in videos], [42, 42, 43])
+
+    def test_equal_rows_with_seeds_of_their_own_move_too(self):
+        rows = ['{"prompt": "a", "seed": 7}\n', '{"prompt": "a", "seed": 8}\n']
+        self.succeed(self.batch(self.write('set.jsonl', ''.join(rows)), 'out', '--steps', 2))
+        report = self.set_report(self.write('set.jsonl', '{"prompt": "a", "seed": 9}\n' + ''.join(rows)), 'out', '--steps', 2)
+        self.assertEqual((report['rendered'], report['skipped'], report['moved']), (1, 2, 2))
+        self.check_consistent(3)
+
+    def test_videos_of_another_set_stay_where_they_are(self):
+        self.succeed(self.batch(self.write('one.txt', 'a\nb\n'), 'out', '--steps', 2))
+        report = self.set_report(self.write('two.txt', 'c\na\nb\n'), 'out', '--steps', 2)
+        self.assertEqual((report['rendered'], report['left_over']), (3, ['0000-a.mp4', '0001-b.mp4']))
+
+    def test_a_share_keeps_videos_under_their_names_only(self):
+        self.lines('a', 'b')
+        self.lines('new', 'a', 'b')
+        share = ('--steps', 2, '--share', '0/2')
+        self.assertEqual(self.set_report(self.folder / 'set.txt', 'out', *share)['skipped'], 2)
+        report = self.set_report(self.write('set.txt', 'first\nnew\na\nb\n'), 'out', *share)
+        self.assertEqual((report['rendered'], report['moved']), (2, 0))  # another share's row may want them
 
     def test_half_a_manifest_line_counts_for_nothing(self):
         file = self.prompts(2)

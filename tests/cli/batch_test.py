@@ -36,14 +36,20 @@ class PromptSets(BatchTest):
         self.assertEqual([line['recipe']['steps'] for line in lines], [2, 3, 2])
 
     def test_set_on_standard_input(self):
-        for text in ('# two\na red circle\na blue star\n', '\n{"prompt": "a red circle"}\n{"prompt": "a blue star"}\n'):
+        objects = '\n{"prompt": "a red circle"}\n{"prompt": "a blue star"}\n'
+        for text in ('# two\na red circle\na blue star\n', objects, '\ufeff' + objects,
+                     '\ufeffprompt,seed\na red circle,42\na blue star,43\n', '# a list\n- a red circle\n- prompt: a blue star\n'):
             with self.subTest(text):
-                report = self.set_report('-', 'out', '--steps', 1, input=text)
+                report = self.set_report('-', 'out', '--steps', 1, input=text, encoding='utf-8')
                 self.assertEqual((report['rows'], report['rendered'] + report['skipped']), (2, 2))
                 self.assertEqual(self.manifest()[0]['place'], 'standard input:2')
         self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), 2)
         self.fail_with(self.batch('-', 'other', input='{"prompt": "a", "stpes": 3}'), 2, 'standard input:1', 'stpes', 'did you mean steps')
         self.fail_with(self.batch('-', 'other', input=''), 2, 'standard input', 'no row')
+        self.fail_with(self.batch('-', 'other', '--input-format', 'csv', input='a red circle\n'), 2, 'standard input:1', 'the field "a red circle" is unknown')
+        self.fail_with(self.batch('-', 'other', '--input-format', 'xls', input=''), 2, '--input-format xls', 'jsonl')
+        self.set_report('-', 'lines', '--steps', 1, '--frames', 1, '--input-format', 'txt', input='- a red circle\nprompt,seed\n')
+        self.assertEqual([line['recipe']['prompt'] for line in self.manifest('lines')], ['- a red circle', 'prompt,seed'])
 
     def test_sets_that_never_end_are_not_read(self):
         os.mkfifo(self.folder / 'set.txt')
@@ -84,7 +90,7 @@ class PromptSets(BatchTest):
                  'latents.safetensors': 'x', 'from.mp4': 'x', 'own.jsonl': '{"prompt": "a", "init_latents": "latents.safetensors"}\n',
                  'broken.jsonl': '{"prompt": "a", "profile": "profile.yaml", "topk": 0.5}\n',
                  'sheet.jsonl': '{"prompt": "a"}\n{"prompt": "b", "contact_sheet": "sheet.png"}\n', 'sheet.png': 'x',
-                 'save.jsonl': '{"prompt": "a", "save_latents": "latents.safetensors"}\n'}
+                 'save.jsonl': '{"prompt": "a", "save_latents": "latents.safetensors"}\n', 'text.jsonl': '{"prompt_file": "prompt.txt"}\n'}
         for name, text in files.items():
             self.write(name, text)
         before = {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
@@ -92,18 +98,47 @@ class PromptSets(BatchTest):
                              ('--init-latents', 'latents.safetensors'), ('--random-weights', 'weights.yaml')):
             result = self.run_program('batch', 'set.txt', '-o', 'out', option, name, '--report', name)
             self.assertEqual(result.returncode, 2, result.stderr)
-        for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'sheet.png'), ('set.txt', 'out/manifest.0.jsonl')):
+        for set_file, report in (('set.txt', 'set.txt'), ('own.jsonl', 'latents.safetensors'), ('broken.jsonl', 'profile.yaml'), ('sheet.jsonl', 'out/sheet.png'), ('text.jsonl', 'prompt.txt'), ('set.txt', 'out/manifest.0.jsonl')):
             self.fail_with(self.batch(set_file, 'out', '--report', report), 2, 'are the same file', report)
         for name in ('manifest.0.jsonl', 'manifest.1.jsonl'):
             (model / name).write_text('')
-            for given in (['--status', model], [self.write('latents.jsonl', json.dumps({'prompt': 'a', 'save_latents': str(model / name)}) + '\n'), '-o', model]):
+            for given in (['--status', model], [self.write('latents.jsonl', json.dumps({'prompt': 'a', 'save_latents': name}) + '\n'), '-o', model]):
                 self.fail_with(self.run_program('batch', *given, '--quiet', *([] if given[0] != '--status' else ['--report', model / name])), 2, 'are the same file', name)
             (model / name).unlink()
         (self.folder / 'latents.jsonl').unlink()
-        self.fail_with(self.batch('save.jsonl', 'out', '--init-latents', 'latents.safetensors'), 2, 'are the same file', 'save.jsonl:1')
+        self.fail_with(self.batch('save.jsonl', '.', '--init-latents', 'latents.safetensors'), 2, 'are the same file', 'save.jsonl:1')
         self.fail_with(self.batch('own.jsonl', model, '--report', model / '0000-a.mp4'), 2, 'are the same file', 'own.jsonl:1')
         self.assertEqual({path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}, before)
         self.assertFalse((self.folder / 'out').exists())
+
+    def test_rows_reach_no_file_elsewhere(self):
+        secret = self.write('secret.txt', 'a secret circle\n')
+        (self.folder / 'sets').mkdir()
+        (self.folder / 'sets' / 'link.txt').symlink_to(secret)
+        self.write('sets/mine.txt', 'a blue star\n')
+        for field, values in (('save_latents', ('../secret.txt', str(secret), 'below/a.safetensors')), ('contact_sheet', ('../secret.png', str(secret))),
+                              ('prompt_file', ('../secret.txt', str(secret)))):
+            for value in values:
+                file = self.write('sets/set.jsonl', json.dumps({'prompt': 'a', field: value} if field != 'prompt_file' else {field: value}) + '\n')
+                self.fail_with(self.batch(file, 'out'), 2, 'set.jsonl:1', f'{field} "{value}" is no plain file name', 'without a folder')
+        self.assertFalse((self.folder / 'out').exists())
+        result = self.batch(self.write('sets/set.csv', 'prompt_file\nlink.txt\nsecret.txt\nmine.txt\n'), 'out', '--steps', 1, '--frames', 1)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn('is a link', result.stderr)
+        self.assertEqual([(line['row'], line['state']) for line in self.manifest()], [(0, 'failed'), (1, 'failed'), (2, 'done')])
+        self.assertEqual(list(self.videos()), ['0002-a-blue-star.mp4'])
+        self.assertNotIn('secret circle', (self.folder / 'out' / 'manifest.0.jsonl').read_text() + result.stderr)
+        self.write('set.jsonl', '{"prompt": "a", "contact_sheet": "secret.png", "save_latents": "b.safetensors"}\n')
+        self.succeed(self.batch('set.jsonl', 'sheets', '--steps', 1, '--frames', 1))
+        self.assertEqual(sorted(self.videos('sheets')), ['0000-a.mp4', 'b.safetensors', 'secret.png'])
+        self.assertEqual(secret.read_text(), 'a secret circle\n')
+
+    def test_row_without_a_prompt_is_told_what_to_fill_in(self):
+        result = self.batch(self.write('set.csv', 'prompt,seed\n,7\na,8\n').name, 'out', '--steps', 1, '--frames', 1)
+        self.assertEqual(result.returncode, 1)
+        cause, remedy = 'set.csv:2: the row has no prompt', '  remedy: fill in its field prompt, or give all such rows one with -p "..."'
+        self.assertEqual(result.stderr.splitlines()[:2], [cause, remedy])
+        self.assertEqual(self.set_report('set.csv', 'out', '--steps', 1, '--frames', 1, '-p', 'b')['rendered'], 1)
 
     def test_options_of_one_video_are_refused_for_a_set(self):
         file = self.prompts(1)
@@ -153,22 +188,20 @@ class PromptSets(BatchTest):
         self.succeed(self.run_program('decode', latents, '-m', MODEL, '-o', 'a.mp4'))
 
     def test_latents_that_cannot_be_saved_cost_no_video(self):
-        folder = self.folder / 'latents'
-        folder.mkdir()
-        file = self.write('set.jsonl', json.dumps({'prompt': 'a', 'save_latents': str(folder / 'a.safetensors'), 'output': 'a.y4m'}) + '\n{"prompt": "b", "output": "b.y4m"}\n')
+        in_the_way = self.folder / 'out' / 'a.safetensors'
+        file = self.write('set.jsonl', '{"prompt": "a", "save_latents": "a.safetensors", "output": "a.y4m"}\n{"prompt": "b", "output": "b.y4m"}\n')
         process, terminal = self.start_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 60)
         self.read_until(terminal, 's/it')
-        folder.rmdir()
+        in_the_way.mkdir()
         text = ' '.join(self.read_until(terminal, None).split())
         self.assertEqual(process.wait(timeout=60), 1, text)
         self.assertIn('a.y4m is there, but cannot write', text)
         self.assertEqual([(line['output'], line['state']) for line in self.manifest()], [('a.y4m', 'failed'), ('b.y4m', 'done')])
+        in_the_way.rmdir()
         self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.checkpoint.safetensors', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])  # its steps are done
-        folder.mkdir()
         self.succeed(self.run_program('batch', file, '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 60))
         self.assertEqual(self.manifest()[-1]['resumed_at_step'], 60)
-        self.assertTrue((folder / 'a.safetensors').exists())
-        self.assertEqual(sorted(self.videos()), ['a.y4m', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])
+        self.assertEqual(sorted(self.videos()), ['a.safetensors', 'a.y4m', 'a.y4m.json', 'b.y4m', 'b.y4m.json'])
 
     def test_bad_row_fails_alone(self):
         file = self.write('set.csv', 'prompt,width,init_latents\na,,\nb,100,\nc,,missing.safetensors\nd,,\n')

@@ -2,6 +2,7 @@
 
 By hand: SPARSEREEL=build/sparsereel python3 tests/cli/generate_test.py
 """
+import ctypes
 import hashlib
 import json
 import os
@@ -50,6 +51,14 @@ def limited(size):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     return {'preexec_fn': limit}
+
+
+def kept_off():
+    """What has no write permission is not written, by root neither."""
+    def drop():
+        drop_from_bounding_set, override_permissions = 24, 1
+        ctypes.CDLL(None).prctl(drop_from_bounding_set, override_permissions, 0, 0, 0)
+    return {'preexec_fn': drop}
 
 
 def limited_memory(size):

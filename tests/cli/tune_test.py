@@ -257,6 +257,36 @@ class Tune(CommandLineTest):
         self.assertEqual(self.tuned(*arguments)['tune']['resumed_samples'], 0)
         self.assertEqual((self.folder / 'p.yaml').read_text(), resumed)
 
+    def test_a_search_goes_on_only_where_its_samples_would_be_the_same(self):
+        data = ROOT / 'tests' / 'parity' / 'data'
+        two_transformers = ([], ['--flow-shift', 7], ['--cfg-scale-2', 2.5])
+        one_transformer = ([], ['--lora', data / 'lora' / 'metadata.safetensors'], ['--weights', 'fp8'], ['--text-weights', 'fp8'],
+                           ['--vae-dtype', 'bf16'], ['--topk', 0.4])
+        for model, changes in ((MODEL, one_transformer), (data / 'wan' / 'pipeline_two_experts', two_transformers)):
+            base = ['-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--frames', 9, '--cfg-scale', 3, '--min-psnr', 99, '--quiet']
+            self.assertEqual(self.tune(*base, model=model).returncode, 1)  # the floor is missed: the search stays
+            search = (self.folder / 'p.yaml.search').read_bytes()
+            for change in changes:
+                (self.folder / 'p.yaml.search').write_bytes(search)
+                with self.subTest(change):
+                    result = self.tune(*base, *change, '--report', 'r.json', model=model)
+                    tune = json.loads((self.folder / 'r.json').read_text()).get('tune')
+                    self.assertIsNotNone(tune, result.stderr)
+                    self.assertEqual(tune['resumed_samples'], 0 if change else tune['samples'])
+            (self.folder / 'p.yaml.search').unlink()
+
+    def test_remedies_name_what_the_command_takes(self):
+        for arguments in (['-p', PROMPT, '--budget', '0.01s'], []):
+            with self.subTest(arguments):
+                result = self.run_program('tune', '-m', MODEL, '-o', 'p.yaml', *SIZE, *arguments)
+                self.assertIn(arguments[-1] if arguments else 'no prompt', result.stderr.splitlines()[0])
+                remedy = result.stderr.splitlines()[1]
+                options = re.findall(r'(?<!\S)--?[a-z][a-z-]*', remedy)
+                self.assertTrue(options, remedy)
+                known = self.succeed(self.run_program('tune', '--help')).stdout
+                for option in options:
+                    self.assertRegex(known, rf'(?<!\S){option}\b(?!-)')
+
     def test_damaged_search_is_named(self):
         (self.folder / 'p.yaml.search').write_bytes(b'nonsense')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')

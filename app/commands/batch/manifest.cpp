@@ -56,6 +56,10 @@ ManifestEntry parse_line(std::string_view text, const std::string& place) {
              .bytes = number_field<uint64_t>(line, "bytes"),
              .finished = text_field(line, "finished"),
              .cause = text_field(line, "cause"),
+             .seed = number_field<uint64_t>(line, "seed"),
+             .seed_offset = number_field<int64_t>(line, line.contains("seed_offset") ? "seed_offset" : "row"),
+             .place = text_field(line, "place"),
+             .prompt = line.contains("recipe") ? text_field(line.at("recipe"), "prompt") : "",
              .seconds = {},
              .line = line};
     if (const auto seconds = line.find("seconds"); seconds != line.end() && seconds->is_object()) {

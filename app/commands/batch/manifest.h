@@ -22,6 +22,10 @@ struct ManifestEntry {                    // NOLINT(bugprone-exception-escape): 
   uint64_t bytes = 0;                     // likewise 0
   std::string finished;                   // UTC, "2026-11-21T16:35:07.123Z": sorts as it reads
   std::string cause;                      // of a failure
+  uint64_t seed = 0;                      // of the noise
+  int64_t seed_offset = 0;                // what of it the row's place added to that of all; see find_moved()
+  std::string place;                      // of the row: "set.csv:3"
+  std::string prompt;                     // of the recipe; a failure has none
   std::map<std::string, double> seconds;  // by stage
   nlohmann::json line;                    // all of it
 };

@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <set>
 #include <system_error>
 #include <utility>
 
+#include "app/commands/batch/manifest.h"
 #include "app/commands/batch/names.h"
 #include "app/outputs.h"
+#include "app/report.h"
 #include "app/text_file.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
@@ -31,6 +32,26 @@ void attempt(Video& row, const std::function<void()>& part) {
     part();
   } catch (const Error& error) {
     row.fail(error);
+  }
+}
+
+/// With its files where row_file() says.
+PromptRow with_places(PromptRow row, const BatchOptions& options) {
+  for (auto& [key, value] : row.values) {
+    const RowFile where = row_file(*find_option(key));
+    if (where == RowFile::in_the_output) value = (options.folder / value).string();
+    if (where == RowFile::beside_the_set && !is_standard_input(value))
+      value = (options.set.parent_path() / value).string();
+  }
+  return row;
+}
+
+void refuse_links(const PromptRow& row) {
+  for (const auto& [key, value] : row.values) {
+    std::error_code ignored;
+    if (row_file(*find_option(key)) == RowFile::beside_the_set && fs::is_symlink(value, ignored))
+      throw bad_option(key, value + " is a link, which may lead out of the folder of the set",
+                       "put the file itself there");
   }
 }
 
@@ -68,17 +89,21 @@ Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const Ba
     if (is_standard_input(planned.settings.text("prompt_file", "")))
       throw bad_option("prompt_file", "-: a set's rows cannot share standard input",
                        "give the set itself as -, or name a file");
+    if (lacks_prompt(planned.settings))
+      throw bad_input("the row has no prompt", "fill in its field prompt, or give all such rows one with -p \"...\"");
+    refuse_links(row);
     planned.options = read_generate_options(planned.settings);
     if (planned.options.random_seed)
       throw bad_option("seed", *planned.settings.text("seed") + ": a set goes on by the seeds of its videos",
                        "give a number");
-    planned.options.request.seed += static_cast<uint64_t>(has_own_seed(row, planned.settings) ? row.copy : index);
+    if (!has_own_seed(row, planned.settings)) planned.seed_offset = index;
+    planned.options.request.seed += static_cast<uint64_t>(planned.seed_offset.value_or(row.copy));
     choose_device(planned, share);
   });
   const auto named = row.values.find("output");
   const std::string prompt = planned.failure ? "" : planned.options.request.prompt;
-  planned.options.run.output =
-      options.folder / (named != row.values.end() ? named->second : video_name(index, prompt, "." + options.format));
+  planned.options.run.output = options.folder / video_name(index, prompt, "." + options.format);
+  if (named != row.values.end()) planned.options.run.output = named->second;
   return planned;
 }
 
@@ -144,16 +169,18 @@ void add_files(FileTable& files, const PromptRow& row, const Video& planned) {
 
 }  // namespace
 
-std::vector<Video> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
-                             const Share& share) {
-  std::vector<Video> planned;
+SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
+                  const Share& share) {
+  SetPlan planned;
   FileTable files;
   add_files(files, set, options, share);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
-    Video row = plan(rows[i], index, set, options, share);
-    add_files(files, rows[i], row);
-    if (index % share.size == share.rank) planned.push_back(std::move(row));
+    const PromptRow given = with_places(rows[i], options);
+    Video row = plan(given, index, set, options, share);
+    add_files(files, given, row);
+    planned.names.insert(name_of(row));
+    if (index % share.size == share.rank) planned.rows.push_back(std::move(row));
   }
   return planned;
 }
@@ -172,34 +199,29 @@ std::string name_of(const Video& row) {
 
 void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& loaded) {
   attempt(row, [&] {
-    const GenerateOptions& options = row.options;
-    if (output_kind(options.run.output) == OutputKind::png_folder)
-      throw bad_input("the output " + name_of(row) + " is a folder of PNGs",
-                      "a set's videos are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
-    check_outputs(row.settings, options.run);
     resolve_video(row, pipeline, loaded);
-    // Files beside the video make no other recipe, but the row is not finished without them.
-    if (!options.run.contact_sheet.empty() || !options.save_latents.empty())
-      row.identity = models::sha256(row.identity + "\n" + options.run.contact_sheet.string() + "\n" +
-                                    options.save_latents.string());
+    row.identity = identity_with_seed(row, row.options.request.seed);
   });
 }
 
-const ManifestEntry* find_finished(const Video& row, const std::vector<ManifestEntry>& entries) {
-  const fs::path& video = row.options.run.output;
-  std::error_code error;
-  const uint64_t bytes = fs::file_size(video, error);
-  if (error || row.identity.empty()) return nullptr;
-  for (const fs::path& file : {row.options.run.contact_sheet, row.options.save_latents})
-    if (!file.empty() && !fs::is_regular_file(file, error)) return nullptr;
-  std::string hash;  // of the file, once it is worth reading
-  const auto found = std::find_if(entries.rbegin(), entries.rend(), [&](const ManifestEntry& entry) {
-    if (entry.state != "done" || entry.output != name_of(row) || entry.identity != row.identity || entry.bytes != bytes)
-      return false;
-    if (hash.empty()) hash = models::sha256_of_file(video);
-    return entry.sha256 == hash;
+std::string identity_with_seed(const Video& row, uint64_t seed) {
+  nlohmann::json recipe = row.recipe;
+  recipe["seed"] = seed;
+  const std::string identity = recipe_identity(std::move(recipe), row.options);
+  // Files beside the video make no other recipe, but the row is not finished without them.
+  const fs::path sheet = row.options.run.contact_sheet.filename(), latents = row.options.save_latents.filename();
+  if (sheet.empty() && latents.empty()) return identity;
+  return models::sha256(identity + "\n" + sheet.string() + "\n" + latents.string());
+}
+
+void check_row_outputs(Video& row) {
+  attempt(row, [&] {
+    const RunOptions& run = row.options.run;
+    if (output_kind(run.output) == OutputKind::png_folder)
+      throw bad_input("the output " + name_of(row) + " is a folder of PNGs",
+                      "a set's videos are files: name a .mp4, .webm, .mov, .mkv, .gif, .y4m or .safetensors");
+    check_outputs(row.settings, run);
   });
-  return found == entries.rend() ? nullptr : &*found;
 }
 
 void remove_leftovers(const std::vector<Video>& rows) {

@@ -3,10 +3,10 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "app/commands/batch/manifest.h"
 #include "app/commands/batch/prompt_set.h"
 #include "app/commands/batch/share.h"
 #include "app/job/video.h"
@@ -17,6 +17,7 @@ struct BatchOptions {
   std::filesystem::path set;     // FILE
   std::filesystem::path folder;  // -o
   std::filesystem::path status;  // --status; empty: render
+  std::string input_format;      // of FILE; empty: by its extension, of standard input by how it begins
   std::string share;             // --share; empty: by the launcher's variables
   std::string format = "mp4";    // of videos whose row does not name its output
 };
@@ -28,11 +29,16 @@ struct SetSettings {
   Settings merged;  // of the two and the model's config
 };
 
+struct SetPlan {
+  std::vector<Video> rows;      // of this share
+  std::set<std::string> names;  // of all rows' videos
+};
+
 /// The videos of this share's rows, with merged settings and a name each. Rows whose own values are impossible are kept
 /// as failed. Throws Error for what concerns the whole set: a file that a row or the report would write and that
 /// another row writes, or any reads. Nothing is written yet.
-std::vector<Video> plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
-                             const Share& share);
+SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, const BatchOptions& options,
+                  const Share& share);
 
 /// What only one pipeline at a time can serve: model, LoRAs, device, dtypes, weights and offload. Rows that are bad
 /// already share one.
@@ -41,12 +47,14 @@ std::string pipeline_key(const Video& row);
 /// Its name in the folder.
 std::string name_of(const Video& row);
 
-/// Checks the row's outputs and resolves it; an Error becomes its failure.
+/// An Error becomes the row's failure.
 void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& loaded);
 
-/// The line that says that this very video is finished, where its files are still there and the video is what was
-/// written; null where there is none.
-const ManifestEntry* find_finished(const Video& row, const std::vector<ManifestEntry>& entries);
+/// Of the row that resolve_row() resolved, had it this seed.
+std::string identity_with_seed(const Video& row, uint64_t seed);
+
+/// Whether what the row has to write can be written; an Error becomes its failure.
+void check_row_outputs(Video& row);
 
 /// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents; nobody else may be
 /// rendering them.

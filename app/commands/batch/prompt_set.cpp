@@ -57,9 +57,11 @@ const OptionSpec* add_field(PromptRow& row, const std::string& name, const std::
                             const std::string& place) {
   const OptionSpec* spec = field(name, place);
   if (!value || value->empty()) return spec;
-  if (spec->key == "output" && !is_plain_name(*value))
-    throw bad_input(place + ": output " + models::in_quotes(*value) + " is no plain file name",
-                    "give a name without a folder: videos go where -o says");
+  if (const RowFile where = row_file(*spec); where != RowFile::anywhere && !is_plain_name(*value))
+    throw bad_input(place + ": " + spec->key + " " + models::in_quotes(*value) + " is no plain file name",
+                    where == RowFile::in_the_output
+                        ? "give a name without a folder: what a row writes goes where -o says"
+                        : "give a name without a folder: it is read from the folder of the set");
   if (!row.values.emplace(spec->key, *value).second)
     throw bad_input(place + ": " + spec->key + " is given twice", "give it once");
   return spec;
@@ -79,6 +81,19 @@ std::vector<PromptRow> parse_lines(std::string_view text, const std::string& fil
     rows.push_back({.line = number, .values = {{"prompt", line.substr(begin, end + 1 - begin)}}, .places = {}});
   }
   return rows;
+}
+
+/// Nothing but names of options, where a row gets its prompt from among them.
+bool is_header(std::string_view line) {
+  bool has_prompt = false;
+  for (std::string name : split(std::string(line), ',')) {
+    if (name.size() >= 2 && name.front() == '"' && name.back() == '"') name = name.substr(1, name.size() - 2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const OptionSpec* option = find_option(name);
+    if (option == nullptr) return false;
+    has_prompt = has_prompt || option->key == "prompt" || option->key == "prompt_file" || option->key == "from";
+  }
+  return has_prompt;
 }
 
 std::optional<std::string> text_of(const nlohmann::json& value, const std::string& name, const std::string& place) {
@@ -185,6 +200,29 @@ SetFormat set_format(const fs::path& file) {
                  did_you_mean(extension, {".txt", ".jsonl", ".csv", ".yaml"}, "use .txt, .jsonl, .csv or .yaml"));
 }
 
+std::optional<SetFormat> parse_set_format(const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  require_choice("--input-format " + text, text, {"txt", "jsonl", "csv", "yaml"}, "see 'sparsereel batch --help'");
+  return set_format("set." + text);
+}
+
+SetFormat guess_format(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::string_view line;
+  while (line.empty() || line.front() == '#') {
+    text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+    if (text.empty()) return SetFormat::txt;
+    line = text.substr(0, text.find_first_of("\r\n"));
+    line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
+    if (line.front() == '#') text.remove_prefix(line.size());
+  }
+  if (line.front() == '{') return SetFormat::jsonl;
+  const bool list_of_objects =
+      line.front() == '[' && text.substr(std::min(text.find_first_not_of(kBlanks, 1), text.size())).starts_with('{');
+  if (line == "-" || line == "---" || line.starts_with("- ") || list_of_objects) return SetFormat::yaml;
+  return is_header(line) ? SetFormat::csv : SetFormat::txt;
+}
+
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file) {
   std::vector<PromptRow> rows = parse(checked_text(text, file), format, file);
   for (PromptRow& row : rows) {
@@ -195,12 +233,13 @@ std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format,
   return rows;
 }
 
-std::vector<PromptRow> read_prompt_set(const fs::path& file) {
+std::vector<PromptRow> read_prompt_set(const fs::path& file, std::optional<SetFormat> format) {
   const std::string name = name_of_input(file);
-  std::optional<SetFormat> format;
-  if (!is_standard_input(file)) format = set_format(file);
+  if (!format && !is_standard_input(file)) format = set_format(file);
   const std::string text = read_input(file, format == SetFormat::yaml ? kMostYamlBytes : kMostSetBytes);
-  if (!format) format = text.find_first_not_of(" \t\r\n") == text.find('{') ? SetFormat::jsonl : SetFormat::txt;
+  if (!format) format = guess_format(checked_text(text, name));
+  if (format == SetFormat::yaml && text.size() > kMostYamlBytes)
+    throw bad_file(name, "is larger than " + models::mebibytes(kMostYamlBytes), "write so many rows as .jsonl or .csv");
   std::vector<PromptRow> rows = parse_prompt_set(text, *format, name);
   if (rows.empty()) throw bad_file(name, "there is no row in it", "write a prompt a line, for example");
   return rows;

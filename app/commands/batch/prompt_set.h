@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,13 @@ enum class SetFormat { txt, jsonl, csv, yaml };
 /// By the extension. Throws Error listing those that are read.
 SetFormat set_format(const std::filesystem::path& file);
 
+/// "txt", "jsonl", "csv", "yaml"; nothing of an empty text. Throws Error for others.
+std::optional<SetFormat> parse_set_format(const std::string& text);
+
+/// Of text that has no name, by its first line that is neither empty nor a comment: an object; names of options with
+/// prompt among them; a list's dash or a list of objects; else a prompt a line.
+SetFormat guess_format(std::string_view text);
+
 /// The rows of
 ///   .txt    a prompt a line; # at a line's start begins a comment, empty lines mean nothing
 ///   .jsonl  an object of options a line
@@ -33,9 +41,9 @@ SetFormat set_format(const std::filesystem::path& file);
 /// does) or that belongs to the whole set, a value of the wrong kind, options that exclude each other.
 std::vector<PromptRow> parse_prompt_set(std::string_view text, SetFormat format, const std::string& file);
 
-/// The same of a file, or of standard input ("-"), which holds objects where it begins with { and else a prompt a line;
-/// at least one row.
-std::vector<PromptRow> read_prompt_set(const std::filesystem::path& file);
+/// The same of a file, or of standard input ("-"); at least one row. `format`: as given; else it is set_format() of a
+/// file and guess_format() of standard input.
+std::vector<PromptRow> read_prompt_set(const std::filesystem::path& file, std::optional<SetFormat> format = {});
 
 /// The prompts of a set in which nothing else stands. Throws Error where a row has no prompt, or a field beside it.
 std::vector<std::string> read_prompts(const std::filesystem::path& file);

@@ -33,7 +33,7 @@ Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally)
 void Renderer::begin(const Video& /*row*/) {
   const int64_t writing = job_.writes() ? 1 : 0;
   const auto here = tally_.rendered + writing + static_cast<int64_t>(tally_.failed.size());
-  progress_.set("set", tally_.skipped + here, tally_.share, here, seconds_since(start_));
+  progress_.set("set", tally_.skipped + here, tally_.share, here, seconds_since(*start_));
 }
 
 void Renderer::warn(const Video& row, const std::string& warning) {
@@ -45,15 +45,21 @@ void Renderer::done(const Video& /*row*/) {
   for (const auto& [stage, seconds] : seconds_) tally_.seconds[stage] += seconds;
 }
 
-void Renderer::render(const std::vector<Video*>& rows, models::Pipeline& pipeline) {
-  if (rows.empty() || !prepare(rows, [&] { job_.load(rows, pipeline); })) return;
-  for (const Video* row : rows) tally_.seconds["text"] += row->text_cost.load + row->text_cost.encode;
-  start_ = std::chrono::steady_clock::now();
-  job_.run(rows, pipeline);
-  tally_.seconds["render"] += seconds_since(start_);
+void Renderer::render(std::span<Video* const> rows, models::Pipeline& pipeline) {
+  while (!rows.empty()) {
+    size_t count = 0;
+    if (!prepare(rows, [&] { count = job_.load(rows, pipeline); })) return;
+    const auto loaded = rows.first(count);
+    rows = rows.subspan(count);
+    for (const Video* row : loaded) tally_.seconds["text"] += row->text_cost.load + row->text_cost.encode;
+    const auto start = std::chrono::steady_clock::now();
+    if (!start_) start_ = start;
+    job_.run(loaded, pipeline);
+    tally_.seconds["render"] += seconds_since(start);
+  }
 }
 
-bool Renderer::prepare(const std::vector<Video*>& rows, const std::function<void()>& part) {
+bool Renderer::prepare(std::span<Video* const> rows, const std::function<void()>& part) {
   if (!names_pipeline(*rows.front())) {
     part();
     return true;
@@ -104,21 +110,44 @@ void Renderer::skip(const Video& row, const ManifestEntry& finished, const std::
   const auto last = std::find_if(entries.rbegin(), entries.rend(),
                                  [&](const ManifestEntry& entry) { return entry.row == row.index; });
   if (last != entries.rend() && &*last == &finished && finished.rows <= tally_.rows) return;
-  nlohmann::json entry = finished.line;
-  entry.update({{"row", row.index}, {"rows", tally_.rows}, {"place", row.place}, {"finished", utc_now()}});
-  manifest_.append(entry);
+  manifest_.append(line(row, finished));
+}
+
+void Renderer::move(const MovedVideo& moved) {
+  const Video& row = *moved.row;
+  const fs::path &to = row.options.run.output, from = fs::path(to).replace_filename(moved.finished->output);
+  manifest_.append(line(row, *moved.finished));  // first: a run that is killed here finds it under the old name still
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) models::throw_write_failure(to, error.value());
+  if (const fs::path recipe = recipe_beside(to); !recipe.empty()) {
+    fs::remove(recipe, error);  // of what stood there
+    fs::rename(recipe_beside(from), recipe, error);
+  }
+  ++tally_.skipped;
+  ++tally_.moved;
 }
 
 nlohmann::json Renderer::line(const Video& row, const char* state) const {
-  return {{"row", row.index},
-          {"rows", tally_.rows},
-          {"place", row.place},
-          {"output", name_of(row)},
-          {"state", state},
-          {"identity", row.identity},
-          {"seed", row.options.request.seed},
-          {"finished", utc_now()},
-          {"version", SPARSEREEL_VERSION}};
+  nlohmann::json entry = {{"row", row.index},
+                          {"rows", tally_.rows},
+                          {"place", row.place},
+                          {"output", name_of(row)},
+                          {"state", state},
+                          {"identity", row.identity},
+                          {"seed", row.options.request.seed},
+                          {"finished", utc_now()},
+                          {"version", SPARSEREEL_VERSION}};
+  if (row.seed_offset) entry["seed_offset"] = *row.seed_offset;
+  return entry;
+}
+
+/// What it says of the video stays as it was.
+nlohmann::json Renderer::line(const Video& row, const ManifestEntry& finished) const {
+  nlohmann::json entry = finished.line, now = line(row, "done");
+  now["version"] = finished.line.value("version", "");
+  entry.update(now);
+  return entry;
 }
 
 }  // namespace sparsereel::app::sets

@@ -3,9 +3,12 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "app/commands/batch/finished.h"
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/plan.h"
 #include "app/job/job.h"
@@ -17,6 +20,7 @@ struct Tally {
   int64_t rows = 0;      // of the whole set
   int64_t share = 0;     // of this share
   int64_t skipped = 0;   // finished by earlier runs
+  int64_t moved = 0;     // of these, under another name
   int64_t rendered = 0;  // by this one
   std::vector<const Video*> failed;
   std::vector<std::string> told;          // warnings that were printed before the work
@@ -30,15 +34,17 @@ class Renderer : private JobUser {
 
   /// Renders rows of one pipeline_key(); a row that fails leaves the others alone. Throws as Job::run(), and Error
   /// where the manifest cannot be written.
-  void render(const std::vector<Video*>& rows, models::Pipeline& pipeline);
+  void render(std::span<Video* const> rows, models::Pipeline& pipeline);
   /// Opens or loads what rows of one pipeline_key() share. Where it fails and they name a model or device of their own,
   /// they have failed, and it is false; an error of what the command names is thrown on.
-  bool prepare(const std::vector<Video*>& rows, const std::function<void()>& part);
+  bool prepare(std::span<Video* const> rows, const std::function<void()>& part);
   /// Records a row that failed, or that was bad from the start.
   void failed(const Video& row) override;
   /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
   /// line is written anew: the last word on each row counts.
   void skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
+  /// The same of one whose video stands under another name: it gets the row's.
+  void move(const MovedVideo& moved);
 
  private:
   void begin(const Video& row) override;
@@ -46,13 +52,14 @@ class Renderer : private JobUser {
   void written(const Video& row, const Made& made) override;
   void done(const Video& row) override;
   nlohmann::json line(const Video& row, const char* state) const;
+  nlohmann::json line(const Video& row, const ManifestEntry& finished) const;
 
   ManifestWriter& manifest_;
   Progress& progress_;
   Tally& tally_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::map<std::string, double> seconds_;  // of the video that was written last
-  Job job_;                                // last: it is waited for before the rest goes
+  std::optional<std::chrono::steady_clock::time_point> start_;  // of the first video
+  std::map<std::string, double> seconds_;                       // of the video that was written last
+  Job job_;                                                     // last: it is waited for before the rest goes
 };
 
 }  // namespace sparsereel::app::sets

@@ -68,7 +68,9 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   if (options.min_ssim && !(*options.min_ssim > 0 && *options.min_ssim <= 1))
     throw bad_input("--min-ssim is outside 0 to 1", "give for example 0.95");
   TunePlan plan;
-  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
+  if (options.prompts.empty() && lacks_prompt(settings))
+    throw bad_input("there is no prompt to tune on", "name a file of prompts, or give one with -p \"...\"");
+  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   if (given.random_seed)
     throw bad_option("seed", *settings.text("seed") + ": a search goes on by its seed, which must stay the same",
                      "give a number");
@@ -85,6 +87,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
     throw bad_input("a file of prompts and --prompt exclude each other", "give one of them");
   plan.prompts =
       options.prompts.empty() ? std::vector<std::string>{given.request.prompt} : sets::read_prompts(options.prompts);
+  plan.budget = options.budget;
   plan.budget_seconds = parse_duration(options.budget);
   const attention::Bounds usual;
   plan.bounds = {.l1 = options.l1.value_or(std::min(usual.l1, options.l2.value_or(usual.l1))),

@@ -27,6 +27,7 @@ struct TunePlan {
   RunOptions run;
   models::GenerateRequest request;  // its policy is the untuned one; its prompt is none of the set's yet
   std::vector<std::string> prompts;
+  std::string budget;  // as given
   double budget_seconds = 0;
   attention::Bounds bounds;
   bool bounds_asked = false;  // the profile keeps them at any price; else only where it gets no slower by it

@@ -299,9 +299,8 @@ Found Session::run() {
     if (!found.complete) found.ended_before = "all steps were sampled";
   } catch (const OutOfTime&) {
     if (state_.least_calls() == 0)
-      throw run_failure("the budget of " + std::to_string(static_cast<int64_t>(deadline_.seconds())) +
-                            " s ended before every head was measured once",
-                        "give a larger --budget");
+      throw run_failure("--budget " + plan_.budget + " ended before every head was measured once",
+                        "give a larger --budget, or fewer --steps or a smaller --size");
     found.complete = false;
     found.ended_before = "all steps were sampled";
   }

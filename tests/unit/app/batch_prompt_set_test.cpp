@@ -103,11 +103,38 @@ TEST(PromptSet, CarriageReturnsDoNotEndLinesOfText) {
   EXPECT_TRUE(refused("a\rb\r", SetFormat::txt, {"set:1", "carriage return"}));
 }
 
-TEST(PromptSet, OutputStaysInTheFolder) {
-  for (const char* name : {"../a.mp4", "/a.mp4", "a/b.mp4", "..", ".a.mp4", "a\\\\b.mp4", "c:a.mp4"})
-    EXPECT_TRUE(refused(std::string("{\"output\": \"") + name + "\"}\n", SetFormat::jsonl, {"set:1", "output"}))
-        << name;
+TEST(PromptSet, FilesThatRowsWriteOrQuoteHavePlainNames) {
+  for (const OptionSpec& option : option_table()) {
+    if (row_file(option) == RowFile::anywhere || option.scope == Scope::whole_set) continue;
+    for (const char* name : {"../a.mp4", "/a.mp4", "a/b.mp4", "..", ".a.mp4", "a\\\\b.mp4", "c:a.mp4"})
+      EXPECT_TRUE(
+          refused("{\"" + option.key + "\": \"" + name + "\"}\n", SetFormat::jsonl, {"set:1", option.key, "plain"}))
+          << name;
+  }
   EXPECT_EQ(parse("{\"output\": \"a b.mp4\"}\n", SetFormat::jsonl)[0].values.at("output"), "a b.mp4");
+}
+
+TEST(PromptSet, FormatIsKnownByItsFirstLine) {
+  using enum SetFormat;
+  for (const auto& [text, format] : {std::pair<const char*, SetFormat>{"", txt},
+                                     {"\n# a comment", txt},
+                                     {"a red ball, rolling\n", txt},
+                                     {"seed, size\n", txt},  // no row could have a prompt
+                                     {"prompt of a shell\n", txt},
+                                     {"[close-up] a red ball\n", txt},
+                                     {"[", txt},
+                                     {"-2 degrees\n", txt},
+                                     {"\n {\"prompt\": \"a\"}\n", jsonl},
+                                     {"prompt\na\n", csv},
+                                     {"seed , \"negative-prompt\",prompt\r\n", csv},
+                                     {"# a list\n- a\n", yaml},
+                                     {"---\n- a\n", yaml},
+                                     {"-\n  prompt: a\n", yaml},
+                                     {"[\n{\"prompt\": \"a\"}]\n", yaml}})
+    EXPECT_EQ(guess_format(text), format) << text;
+  EXPECT_EQ(parse_set_format("csv"), csv);
+  EXPECT_EQ(parse_set_format(""), std::nullopt);
+  EXPECT_TRUE(test::throws_error([] { parse_set_format("xls"); }, {"--input-format xls"}));
 }
 
 TEST(PromptSet, FileWithoutRowsOrOfAnotherKindIsRefused) {

@@ -1,0 +1,114 @@
+// Sets of texts that would not all find room: encoded in parts, each part's videos made before the next one's texts.
+#include "app/job/job.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+
+class Heard : public JobUser {
+ public:
+  void warn(const Video& video, const std::string& warning) override { warnings.push_back(video.place + warning); }
+  void written(const Video& video, const Made&) override { made.push_back(video.index); }
+  void failed(const Video& video) override { failures.push_back(video.index); }
+
+  std::vector<std::string> warnings;
+  std::vector<int64_t> made, failures;
+};
+
+class JobTest : public ::testing::Test {
+ protected:
+  void add(const std::vector<std::string>& prompts) {
+    videos_.resize(prompts.size());
+    LoadedLatents latents;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      Video& video = videos_[i];
+      video.index = static_cast<int64_t>(i);
+      video.settings.add(Source::command_line, {{"model", std::string(SPARSEREEL_TEST_DATA) + "/pipeline"},
+                                                {"prompt", prompts[i]},
+                                                {"steps", "1"},
+                                                {"size", "32x32"},
+                                                {"frames", "1"},
+                                                {"output", (folder_ / (std::to_string(i) + ".safetensors")).string()}});
+      video.options = read_generate_options(video.settings);
+      resolve_video(video, *pipeline_, latents);
+      rows_.push_back(&video);
+    }
+  }
+
+  /// How many videos each part has; all of them are made.
+  std::vector<size_t> parts(TextLimit limit) {
+    Progress progress(false);
+    Job job(heard_, progress, /*set=*/true, limit);
+    std::vector<size_t> counts;
+    for (std::span<Video* const> left = rows_; !left.empty(); left = left.subspan(counts.back())) {
+      counts.push_back(job.load(left, *pipeline_));
+      uint64_t waiting = 0;
+      for (const Video* row : rows_) waiting += row->text.defined() ? row->text.nbytes() : 0;
+      most_waiting_ = std::max(most_waiting_, waiting);
+      job.run(left.first(counts.back()), *pipeline_);
+    }
+    return counts;
+  }
+
+  test::TemporaryFolder folder_;
+  std::shared_ptr<models::Pipeline> pipeline_ =
+      models::Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  std::vector<Video> videos_;
+  std::vector<Video*> rows_;
+  Heard heard_;
+  uint64_t most_waiting_ = 0;
+};
+
+TEST_F(JobTest, TextsThatWaitAreBoundedInBytes) {
+  add({"a", "b", "c", "d", "e"});
+  EXPECT_THAT(parts({.bytes = 1, .seconds = 1000}), ElementsAre(1, 1, 1, 1, 1));
+  EXPECT_THAT(heard_.made, ElementsAre(0, 1, 2, 3, 4));
+  const uint64_t one = most_waiting_;
+  EXPECT_GT(one, 0U);
+  EXPECT_THAT(parts({.bytes = 2 * one, .seconds = 1000}), ElementsAre(2, 2, 1));
+  EXPECT_EQ(most_waiting_, 2 * one);
+  EXPECT_THAT(parts({.bytes = 100 * one, .seconds = 1000}), ElementsAre(5));
+}
+
+TEST_F(JobTest, TheFirstVideoDoesNotWaitForAllTexts) {
+  std::vector<std::string> prompts;
+  constexpr int kRows = 2000;
+  for (int i = 0; i < kRows; ++i) prompts.push_back("a " + std::to_string(i));
+  add(prompts);
+  Progress progress(false);
+  EXPECT_LT(Job(heard_, progress, true, {.seconds = 0}).load(rows_, *pipeline_), size_t{kRows});
+}
+
+TEST_F(JobTest, EqualTextsAreEncodedOnceAndCountOnce) {
+  add({"a", "a", "b", "b", "a"});
+  EXPECT_THAT(parts({.bytes = 1, .seconds = 1000}), ElementsAre(2, 2, 1));
+  EXPECT_EQ(videos_[1].text_cost.encode, 0);
+  EXPECT_THAT(heard_.made, ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(JobTest, ACommandsOwnVideosAreLoadedAtOnce) {
+  add({"a", "b", "c"});
+  Progress progress(false);
+  EXPECT_EQ(Job(heard_, progress, /*set=*/false, {.bytes = 1, .seconds = 0}).load(rows_, *pipeline_), 3U);
+}
+
+TEST_F(JobTest, PartsMakeTheVideosOfAWhole) {
+  const std::vector<std::string> prompts = {"a", "b", "c"};
+  add(prompts);
+  parts({.bytes = 1});
+  std::vector<std::string> in_parts;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    in_parts.push_back(test::read_text(folder_ / (std::to_string(i) + ".safetensors")));
+  parts({});
+  for (size_t i = 0; i < prompts.size(); ++i)
+    EXPECT_EQ(test::read_text(folder_ / (std::to_string(i) + ".safetensors")), in_parts[i]);
+}
+
+}  // namespace
+}  // namespace sparsereel::app
