@@ -48,8 +48,7 @@ void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& lo
 /// written; null where there is none.
 const ManifestEntry* find_finished(const Video& row, const std::vector<ManifestEntry>& entries);
 
-/// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents; nobody else may be
-/// rendering them.
+/// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents.
 void remove_leftovers(const std::vector<Video>& rows);
 
 }  // namespace sparsereel::app::sets
