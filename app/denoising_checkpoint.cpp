@@ -3,9 +3,14 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
+#include "app/outputs.h"
 #include "app/report.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
@@ -17,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kKind = "checkpoint";                                            // in its name
+constexpr const char *kIdentity = "identity", *kRun = "run", *kChecksum = "checksum";  // of its metadata
 constexpr const char* kLatents = "latents";
 constexpr const char* kGenerator = "generator";
 constexpr const char* kHistory = "scheduler.";  // and the name that the sampler gives it
@@ -24,19 +31,25 @@ constexpr const char* kCache = "cache.";        // and the name that the cache g
 constexpr const char* kBlocks = "attention.blocks";
 constexpr const char* kMeasured = "attention.measured";
 
+constexpr const char* kBeginAnew = "remove the file: the run then begins at its first step";
+
+/// Of the metadata; empty where there is none.
+std::string metadata_text(const models::SafetensorsFile& file, const char* key) {
+  const auto found = file.header().metadata.find(key);
+  return found == file.header().metadata.end() ? "" : found->second;
+}
+
 at::Tensor tensor(const models::SafetensorsFile& file, const models::TensorEntry& entry) {
   at::Tensor copy = copy_of(file, entry);
   if (copy.defined()) return copy;
-  throw bad_input(file.path().string() + ": the tensor " + entry.name + " has a dtype that no checkpoint of ours has",
-                  "remove the file: the run then begins at its first step");
+  throw bad_input("the tensor " + entry.name + " has a dtype that no checkpoint of ours has", kBeginAnew);
 }
 
 at::Tensor tensor(const models::SafetensorsFile& file, const std::string& name, at::ScalarType dtype, int64_t rank) {
   const models::TensorEntry* entry = file.find(name);
   at::Tensor found = entry == nullptr ? at::Tensor() : tensor(file, *entry);
   if (found.defined() && found.scalar_type() == dtype && found.dim() == rank) return found;
-  throw bad_input(file.path().string() + ": the tensor " + name + " is missing or of another kind",
-                  "remove the file: the run then begins at its first step");
+  throw bad_input("the tensor " + name + " is missing or of another kind", kBeginAnew);
 }
 
 constexpr int64_t kCounts = 6, kMeasures = 4;  // of a layer in a step
@@ -66,8 +79,7 @@ std::vector<std::vector<attention::Statistics>> statistics(const models::Safeten
   const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 3), measured = tensor(file, kMeasured, at::kDouble, 3);
   if (blocks.size(2) != kCounts || measured.size(2) != kMeasures || blocks.size(0) != measured.size(0) ||
       blocks.size(1) != measured.size(1))
-    throw bad_input(file.path().string() + ": the statistics of attention have an impossible shape",
-                    "remove the file: the run then begins at its first step");
+    throw bad_input("the statistics of attention have an impossible shape", kBeginAnew);
   const auto* block = blocks.const_data_ptr<int64_t>();
   const auto* measure = measured.const_data_ptr<double>();
   std::vector<std::vector<attention::Statistics>> per_step(static_cast<size_t>(blocks.size(0)));
@@ -95,6 +107,44 @@ std::map<std::string, at::Tensor> tensors(const models::SafetensorsFile& file, c
   return found;
 }
 
+uint64_t mix(uint64_t sum, uint64_t word) {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+  return std::rotl((sum ^ word) * kOdd, 29);
+}
+
+/// Any word that differs makes another sum.
+uint64_t mix(uint64_t sum, std::span<const std::byte> bytes) {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), sizeof(uint64_t)))) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof(word)));
+    sum = mix(sum, word);
+  }
+  return sum;
+}
+
+uint64_t mix(uint64_t sum, const std::string& text) {
+  return mix(mix(sum, text.size()), std::as_bytes(std::span(text)));
+}
+
+/// Of all that a checkpoint says, in any order of the tensors: what a disk or an editor has damaged is not gone on
+/// from.
+std::string checksum(const std::vector<models::TensorView>& tensors, const std::string& run) {
+  uint64_t sum = mix(tensors.size(), run);
+  for (const models::TensorView& tensor : tensors) {
+    uint64_t own = mix(static_cast<uint64_t>(tensor.dtype), tensor.name);
+    for (const int64_t size : tensor.shape) own = mix(own, static_cast<uint64_t>(size));
+    sum += mix(own, tensor.data);
+  }
+  return std::to_string(sum);
+}
+
+std::string checksum(const models::SafetensorsFile& file) {
+  std::vector<models::TensorView> views;
+  for (const models::TensorEntry& entry : file.header().entries)
+    views.push_back({entry.name, entry.dtype, entry.shape, file.data(entry)});
+  return checksum(views, metadata_text(file, kRun));
+}
+
 /// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache.
 std::shared_ptr<const models::DenoisingState> read_state(const models::SafetensorsFile& file,
                                                          const models::CacheRule& cache) {
@@ -105,8 +155,8 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::Safetenso
   state.scheduler = tensors(file, kHistory);
   state.cache = tensors(file, kCache);
   if (cache.on()) models::StepCache(cache).restore(state.cache);
-  const std::string remedy = "remove the file: the run then begins at its first step";
-  const nlohmann::json run = models::parse_json(file.header().metadata.at("run"), file.path().string(), remedy);
+  if (checksum(file) != metadata_text(file, kChecksum)) throw bad_input("it is damaged", kBeginAnew);
+  const nlohmann::json run = models::parse_json(metadata_text(file, kRun), file.path().string(), kBeginAnew);
   state.step = run.at("step").get<int64_t>();
   state.redone_steps = run.at("redone_steps").get<std::vector<int64_t>>();
   state.kernel = run.at("kernel").get<std::string>();
@@ -114,11 +164,34 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::Safetenso
   return std::make_shared<models::DenoisingState>(std::move(state));
 }
 
-}  // namespace
-
-fs::path checkpoint_beside(const fs::path& output) {
-  return (output.has_filename() ? output : output.parent_path()).string() + ".checkpoint.safetensors";
+/// Empty where it is no denoising checkpoint.
+std::string identity_of(const models::SafetensorsFile& file) {
+  return metadata_text(file, kRun).empty() || file.find(kLatents) == nullptr ? "" : metadata_text(file, kIdentity);
 }
+
+std::string identity_of(const fs::path& path) {
+  try {
+    return identity_of(models::SafetensorsFile(path));
+  } catch (const Error&) {  // some other file of that name
+    return {};
+  }
+}
+
+/// Throws Error with what is wrong with the file.
+std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
+                                                              const models::CacheRule& cache) {
+  const models::SafetensorsFile file(path);
+  const std::string found = identity_of(file);
+  if (found.empty()) throw bad_input("it is no denoising checkpoint", kBeginAnew);
+  if (found != identity) throw bad_input("it belongs to a run with other settings", kBeginAnew);
+  try {
+    return read_state(file, cache);
+  } catch (const nlohmann::json::exception&) {
+    throw bad_input("it is damaged", kBeginAnew);
+  }
+}
+
+}  // namespace
 
 void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
   const std::pair<at::Tensor, at::Tensor> statistics = statistics_tensors(state.per_step);
@@ -130,26 +203,42 @@ void save_checkpoint(const fs::path& path, const models::DenoisingState& state, 
                               {"redone_steps", state.redone_steps},
                               {"kernel", state.kernel},
                               {"warnings", state.warnings}};
-  models::write_safetensors(path, views, {{"identity", identity}, {"run", dump(run)}});
+  const std::string text = dump(run);
+  models::write_safetensors(path, views, {{kIdentity, identity}, {kRun, text}, {kChecksum, checksum(views, text)}});
 }
 
-std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
-                                                              const models::CacheRule& cache, std::string& other) {
-  if (!fs::exists(path)) return nullptr;
-  const std::string ignored = path.string() + " is not used: ";
-  try {
-    const models::SafetensorsFile file(path);
-    const auto& metadata = file.header().metadata;
-    if (!metadata.contains("identity") || !metadata.contains("run") || file.find(kLatents) == nullptr)
-      throw bad_input("it is no denoising checkpoint", "");
-    if (metadata.at("identity") != identity) throw bad_input("it belongs to a run with other settings", "");
-    return read_state(file, cache);
-  } catch (const Error& error) {
-    other = ignored + error.what();
-  } catch (const nlohmann::json::exception& error) {
-    other = ignored + error.what();
-  }
-  return nullptr;
+OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identity, const models::CacheRule& cache) {
+  OwnCheckpoint own;
+  own.path = first_beside(output, kKind, [&](const fs::path& path) {
+    try {
+      own.state = load_checkpoint(path, identity, cache);
+      return true;
+    } catch (const Error& error) {
+      own.passed_over.push_back(path.string() + " is not used: " + error.what());
+    }
+    return false;
+  });
+  return own;
+}
+
+bool has_checkpoint(const fs::path& output) {
+  bool found = false;
+  first_beside(output, kKind, [&](const fs::path& path) {
+    found = !identity_of(path).empty();
+    return found;
+  });
+  return found;
+}
+
+void remove_checkpoints(const fs::path& output, const std::string& identity) {
+  std::vector<fs::path> ours;  // removed at the end: the first free name ends the search
+  first_beside(output, kKind, [&](const fs::path& path) {
+    const std::string found = identity_of(path);
+    if (!found.empty() && found == identity) ours.push_back(path);
+    return false;
+  });
+  std::error_code ignored;
+  for (const fs::path& path : ours) fs::remove(path, ignored);
 }
 
 }  // namespace sparsereel::app

@@ -38,6 +38,14 @@ std::vector<fs::path> files_of(const Settings& settings) {
   return files;
 }
 
+bool is_models(const fs::path& path, const Settings& settings) {
+  try {
+    return files_of_model(settings).touched_by(path);
+  } catch (const Error&) {  // that it cannot be opened is what the report says
+    return false;
+  }
+}
+
 bool is_free(const fs::path& path) {
   constexpr uint64_t kMostBytes = 256 << 20;
   const models::AtomicFile probe(path);
@@ -54,7 +62,8 @@ fs::path early_report(const fs::path& wanted, const Settings& settings, const st
   for (const fs::path& file : files_of(settings)) others.push_back(file);
   const auto is_wanted = [&](const fs::path& other) { return !other.empty() && same_file(wanted, other); };
   try {
-    return std::none_of(others.begin(), others.end(), is_wanted) && is_free(wanted) ? wanted : fs::path();
+    const bool is_other = std::any_of(others.begin(), others.end(), is_wanted) || is_models(wanted, settings);
+    return !is_other && is_free(wanted) ? wanted : fs::path();
   } catch (const Error&) {
     return {};
   } catch (const fs::filesystem_error&) {

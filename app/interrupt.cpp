@@ -9,7 +9,7 @@
 #include <string_view>
 #include <thread>
 
-#include "models/checkpoint/atomic_file.h"
+#include "models/checkpoint/temporary.h"
 
 namespace sparsereel::app {
 namespace {

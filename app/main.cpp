@@ -52,6 +52,7 @@ struct CommandLine {
   bench::QualityOptions quality;
   tuning::TuneOptions tune;
   Settings settings;                       // merged, once a command runs
+  Reservations reservations;               // of outputs that the program names
   std::optional<std::string> report_file;  // --report of a command that has begun and writes one
   RunReport& report;
 
@@ -61,10 +62,10 @@ struct CommandLine {
   }
   void start(const char* command) { start_report(settings.text("report", ""), settings.flag("json"), command, report); }
   /// `files`: those of the command that no option of the table names.
-  void check_distinct(Command command, std::vector<NamedFile> files) const {
+  void check_files(Command command, std::vector<NamedFile> files) const {
     for (const NamedFile& file : files_of(command, settings)) files.push_back(file);
     files.push_back({"--config", config});
-    app::check_distinct(files);
+    app::check_files(files, settings);
   }
 };
 
@@ -132,9 +133,10 @@ void add_generate(CommandLine& line) {
   add_options(*command, line, Command::generate);
   command->callback([&line] {
     line.collect();
-    choose_output(line.settings, video_count(line.settings), line.settings.whole("checkpoint_every").value_or(0) > 0);
+    const bool resumes = line.settings.whole("checkpoint_every").value_or(0) > 0;
+    line.reservations = choose_output(line.settings, video_count(line.settings), resumes);
     const std::vector<Settings> videos = settings_of_videos(line.settings);
-    for (const Settings& video : videos) check_distinct_files(video, line.config, {});
+    check_files(videos, line.config, {});
     line.start("generate");
     generate(videos, line.report);
   });
@@ -156,8 +158,8 @@ void add_decode(CommandLine& line) {
   add_options(*command, line, Command::decode);
   command->callback([&line] {
     line.collect();
-    choose_output(line.settings, 1, false);
-    check_distinct_files(line.settings, line.config, line.path);
+    line.reservations = choose_output(line.settings, 1, false);
+    check_files({line.settings}, line.config, line.path);
     line.start("decode");
     decode(line.path, line.settings, line.report);
   });
@@ -182,9 +184,9 @@ void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
   add_options(*command, line, Command::bench_pipeline);
   command->callback([&line] {
     line.collect();
-    line.check_distinct(Command::bench_pipeline, {{"--output", line.pipeline.output},
-                                                  {"--against", line.pipeline.against},
-                                                  {"--heat-map", line.pipeline.heat_map}});
+    line.check_files(Command::bench_pipeline, {{"--output", line.pipeline.output, true},
+                                               {"--against", line.pipeline.against},
+                                               {"--heat-map", line.pipeline.heat_map, true}});
     line.settings.given_as_lists(line.pipeline.sparse.given());
     line.start("bench pipeline");
     bench_pipeline(line.settings, line.pipeline, line.report);
@@ -200,13 +202,13 @@ void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
   command->callback([&line] {
     const bench::QualityOptions& options = line.quality;
     line.collect();
-    std::vector<NamedFile> files = {{"--output", options.output},
-                                    {"--plot", options.plot},
+    std::vector<NamedFile> files = {{"--output", options.output, true},
+                                    {"--plot", options.plot, true},
                                     {"the file of prompts", options.prompts},
                                     {"--judge", options.judge}};
     for (const std::string& profile : split(options.lists.profile.value_or(""), ','))
       files.push_back({"--profile", profile});
-    line.check_distinct(Command::bench_quality, std::move(files));
+    line.check_files(Command::bench_quality, std::move(files));
     line.settings.given_as_lists(line.quality.lists.selection.given());
     line.start("bench quality");
     bench_quality(line.settings, options, line.report);
@@ -241,11 +243,12 @@ void add_tune(CommandLine& line) {
   add_options(*command, line, Command::tune);
   command->callback([&line] {
     line.collect();
-    line.check_distinct(Command::tune, {{"--output", line.tune.output},
-                                        {"the profile that misses the floor", tuning::missed_beside(line.tune.output)},
-                                        {"the search beside --output", tuning::state_beside(line.tune.output)},
-                                        {"--heat-map", line.tune.heat_map},
-                                        {"the file of prompts", line.tune.prompts}});
+    const auto& output = line.tune.output;
+    line.check_files(Command::tune, {{"--output", output, true},
+                                     {"the profile that misses the floor", tuning::missed_beside(output), true},
+                                     {"the search beside --output", tuning::state_beside(output), true},
+                                     {"--heat-map", line.tune.heat_map, true},
+                                     {"the file of prompts", line.tune.prompts}});
     line.start("tune");
     tune(line.settings, line.tune, line.report);
   });

@@ -234,7 +234,6 @@ std::vector<OptionSpec> machine() {
        .kind = whole,
        .help = "CPU threads (default: all cores)",
        .commands = every(),
-       .recipe = InRecipe::value,
        .scope = Scope::whole_set},
   };
 }

@@ -40,8 +40,14 @@ std::string read_prompt_file(const Settings& settings) {
 
 std::string read_prompt(const Settings& settings, bool needed) {
   if (settings.has("prompt_file")) return read_prompt_file(settings);
-  if (const auto prompt = settings.text("prompt")) return *prompt;
-  if (!needed || !lacks_prompt(settings)) return {};
+  needed = needed && !settings.has("random_weights");  // they understand none
+  if (const Setting* prompt = settings.find("prompt")) {
+    // A recipe makes its video again, whatever that shows.
+    if (needed && prompt->source != Source::recipe && is_blank(prompt->value))
+      throw bad_option("prompt", "is empty", "say what to show");
+    return prompt->value;
+  }
+  if (!needed) return {};
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
 }
 
@@ -228,22 +234,32 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   add_model_config(settings, matched.value_or(ModelConfig{.file = configs}));
 }
 
-void choose_output(Settings& settings, int64_t count, bool resumes) {
-  if (settings.has("output")) return;
+Reservations choose_output(Settings& settings, int64_t count, bool resumes) {
+  if (settings.has("output")) return {};
   resumes = resumes && !is_random_seed(settings.text("seed", ""));
   const fs::path first = kDefaultOutput;
   fs::path name = first;
-  std::error_code ignored;
-  const auto any = [&](const auto& f) {
-    for (int64_t i = 0; i < count; ++i)
+  const auto any = [&](int64_t most, const auto& f) {
+    for (int64_t i = 0; i < std::min(count, most); ++i)
       if (f(numbered(name, i, count))) return true;
     return false;
   };
-  const auto goes_on = [&](const fs::path& video) { return fs::exists(checkpoint_beside(video), ignored); };
-  const auto is_there = [&](const fs::path& video) { return fs::exists(fs::symlink_status(video, ignored)); };
-  for (int number = 2; any(is_there) && !(resumes && any(goes_on)); ++number)
+  const auto is_there = [](const fs::path& video) {
+    std::error_code ignored;
+    return fs::exists(fs::symlink_status(video, ignored));
+  };
+  const auto is_taken = [&] { return any(count, is_there) && !(resumes && any(count, has_checkpoint)); };
+  Reservations reserved;
+  const auto is_reserved = [&](const fs::path& video) { return !models::reserve(video, reserved); };
+  // Looked at again once it is reserved: the run that had it may just have ended. A reservation keeps a file open, so
+  // that of thousands the first ones stand for all.
+  constexpr int64_t kMostReserved = 256;
+  for (int number = 2; is_taken() || any(kMostReserved, is_reserved) || is_taken(); ++number) {
+    reserved.clear();
     name = first.stem().string() + "-" + std::to_string(number) + first.extension().string();
+  }
   settings.add(Source::command_line, {{"output", name.string()}});
+  return reserved;
 }
 
 RunOptions read_run_options(const Settings& settings) {

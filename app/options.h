@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,16 +11,20 @@
 #include "app/media/video.h"
 #include "app/settings.h"
 #include "attention/policies/profile.h"
+#include "models/checkpoint/temporary.h"
 #include "models/pipeline.h"
 
 namespace sparsereel::app {
 
 constexpr const char* kDefaultOutput = "video.mp4";
 
+/// Names that other runs do not choose as long as these live.
+using Reservations = std::vector<std::unique_ptr<models::Temporary>>;
+
 /// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
-/// nobody asked for a file to be replaced; of several, none of whose `count` numbered files is. resumes: those of which
-/// one waits for its checkpoint are taken.
-void choose_output(Settings& settings, int64_t count, bool resumes);
+/// nobody asked for a file to be replaced, nor chosen by a run that goes on; of several, none of whose `count` numbered
+/// files is. resumes: those of which one waits for its checkpoint are taken, though they are there.
+Reservations choose_output(Settings& settings, int64_t count, bool resumes);
 
 /// What both commands share.
 struct RunOptions {

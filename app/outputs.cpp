@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <cctype>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kKeptKind = "latents";
+
 /// Without a trailing slash, links followed as far as they lead.
 fs::path resolved(const fs::path& path) {
   std::error_code ignored;
@@ -28,7 +29,8 @@ fs::path resolved(const fs::path& path) {
 std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config, const fs::path& decoded) {
   const fs::path output = settings.text("output", kDefaultOutput);
   std::vector<NamedFile> files = files_of(decoded.empty() ? Command::generate : Command::decode, settings);
-  files.push_back({"the recipe of the video", recipe_beside(output)});  // --no-metadata removes the one that is there
+  files.push_back(
+      {"the recipe of the video", recipe_beside(output), true});  // --no-metadata removes the one that is there
   if (const auto from = settings.text("from"); from && decoded.empty())
     files.push_back({"the recipe of --from", recipe_beside(*from)});
   files.push_back({"--config", config});
@@ -36,14 +38,13 @@ std::vector<NamedFile> files_of(const Settings& settings, const fs::path& config
   return files;
 }
 
-/// The first name beside the output that is free, or whose file `wanted` takes.
-fs::path first_beside(const fs::path& output, const std::function<bool(const fs::path&)>& wanted) {
-  const std::string base = (output.has_filename() ? output : output.parent_path()).string() + ".latents";
-  fs::path path = base + ".safetensors";
-  std::error_code ignored;  // a name that is too long is refused where it is written to
-  for (int number = 2; fs::exists(fs::symlink_status(path, ignored)) && !wanted(path); ++number)
-    path = base + "-" + std::to_string(number) + ".safetensors";
-  return path;
+/// Beside that they are distinct.
+void check_rest(const std::vector<NamedFile>& files, const Settings& settings) {
+  check_model_is_untouched(files, files_of_model(settings));
+  std::vector<fs::path> paths;
+  for (const NamedFile& file : files)
+    if (file.written) paths.push_back(file.path);
+  models::remove_leftovers(paths);
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings) {
   for (const OptionSpec& option : option_table())
     if (takes(command, option))
       for (const fs::path& file : files_in(option, settings.text(option.key, "")))
-        files.push_back({option_name(option.key), file});
+        files.push_back({option_name(option.key), file, option.written});
   return files;
 }
 
@@ -73,8 +74,31 @@ void check_distinct(const std::vector<NamedFile>& files) {
   }
 }
 
-void check_distinct_files(const Settings& settings, const fs::path& config, const fs::path& decoded) {
-  check_distinct(files_of(settings, config, decoded));
+models::ModelFiles files_of_model(const Settings& settings) {
+  if (settings.has("random_weights")) return {};  // its file is one of the table's
+  return models::ModelFiles(models::ModelFolder::open(model_path(settings)));
+}
+
+void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model) {
+  for (const NamedFile& file : files)
+    if (file.written && model.touched_by(file.path))
+      throw Error(2, file.option + " " + file.path.string() + " lies among the files that the model is read from",
+                  "choose another name or folder", {.file = file.path.string()});
+}
+
+void check_files(const std::vector<NamedFile>& files, const Settings& settings) {
+  check_distinct(files);
+  check_rest(files, settings);
+}
+
+void check_files(const std::vector<Settings>& videos, const fs::path& config, const fs::path& decoded) {
+  std::vector<NamedFile> all;
+  for (const Settings& video : videos) {
+    const std::vector<NamedFile> files = files_of(video, config, decoded);
+    check_distinct(files);
+    all.insert(all.end(), files.begin(), files.end());
+  }
+  check_rest(all, videos.front());
 }
 
 void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
@@ -90,14 +114,25 @@ void check_outputs(const Settings& settings, const RunOptions& run, const fs::pa
   const models::AtomicFile probe(latents);
 }
 
+fs::path first_beside(const fs::path& output, const std::string& kind,
+                      const std::function<bool(const fs::path&)>& wanted) {
+  const std::string base = (output.has_filename() ? output : output.parent_path()).string() + "." + kind;
+  fs::path path = base + ".safetensors";
+  std::error_code ignored;  // a name that is too long is refused where it is written to
+  for (int number = 2; fs::exists(fs::symlink_status(path, ignored)) && !wanted(path); ++number)
+    path = base + "-" + std::to_string(number) + ".safetensors";
+  return path;
+}
+
 fs::path latents_beside(const fs::path& output) {
-  return first_beside(output, [](const fs::path&) { return false; });
+  return first_beside(output, kKeptKind, [](const fs::path&) { return false; });
 }
 
 KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(asked)), output_(std::move(output)) {}
 
 std::string KeptLatents::save(const at::Tensor& latents, const std::string& recipe) {
-  const fs::path beside = first_beside(output_, [&](const fs::path& file) { return are_kept_in(file, latents); });
+  const fs::path beside =
+      first_beside(output_, kKeptKind, [&](const fs::path& file) { return are_kept_in(file, latents); });
   const bool asked_for_it = !asked_.empty() && same_file(asked_, beside);  // then it is no leftover
   if (!asked_for_it && are_kept_in(beside, latents)) earlier_ = beside;
   const fs::path path = asked_.empty() ? beside : asked_;

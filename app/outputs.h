@@ -4,12 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/options.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/model_files.h"
 
 namespace sparsereel::app {
 
@@ -17,6 +19,7 @@ namespace sparsereel::app {
 struct NamedFile {
   std::string option;
   std::filesystem::path path;
+  bool written = false;  // the run reads the others
 };
 
 /// Whatever they are called, and whether or not they are there.
@@ -28,13 +31,27 @@ std::vector<NamedFile> files_of(Command command, const Settings& settings);
 /// Throws Error when two of the files are one. Comes before the report is begun, since failed runs write it too.
 void check_distinct(const std::vector<NamedFile>& files);
 
-/// The same for the files of `generate` and `decode`: outputs, the report among them, and what the run reads (`config`,
-/// the file of --config; `decoded`, the latents of `decode`; empty paths where there is none).
-void check_distinct_files(const Settings& settings, const std::filesystem::path& config,
-                          const std::filesystem::path& decoded);
+/// Where the model of the settings is read from.
+models::ModelFiles files_of_model(const Settings& settings);
+
+/// Throws Error when one that is written is the model's, or would lie among its weights and configs.
+void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model);
+
+/// Both, for a run with these settings; then what killed runs left of its files goes.
+void check_files(const std::vector<NamedFile>& files, const Settings& settings);
+
+/// The same for the videos of `generate` and `decode`: outputs, the report among them, and what the run reads
+/// (`config`, the file of --config; `decoded`, the latents of `decode`; empty paths where there is none).
+void check_files(const std::vector<Settings>& videos, const std::filesystem::path& config,
+                 const std::filesystem::path& decoded);
 
 /// Throws Error when an output cannot be written. `decoded`: as above.
 void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});
+
+/// The first of "clip.mp4.KIND.safetensors", "clip.mp4.KIND-2.safetensors" and so on beside the output that is free, or
+/// whose file `wanted` takes; asks it of each file before that.
+std::filesystem::path first_beside(const std::filesystem::path& output, const std::string& kind,
+                                   const std::function<bool(const std::filesystem::path&)>& wanted);
 
 /// "clip.mp4" -> "clip.mp4.latents.safetensors"; where that exists (an earlier run's), "clip.mp4.latents-2.safetensors"
 /// and so on: the first name that is free.

@@ -23,9 +23,9 @@ bool is_value(const std::string& key) {
   return option != nullptr && option->key == key && option->recipe == InRecipe::value;
 }
 
-/// What it says beside options.
+/// What it says beside options; the number of threads makes no other video, but older recipes have it.
 bool is_fact(const std::string& key) {
-  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model"};
+  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model", "threads"};
   const OptionSpec* option = find_option(key);
   return facts.contains(key) || (option != nullptr && option->recipe == InRecipe::file);
 }

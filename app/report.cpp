@@ -140,7 +140,6 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Generat
     recipe["lora_sha256"] = pipeline.lora_hash();
   }
   set_encoding(recipe, options.run);
-  if (options.run.threads) recipe["threads"] = *options.run.threads;
   if (!options.init_latents.empty()) {
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
@@ -170,7 +169,6 @@ std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& option
   static const std::map<models::VaeTiling, const char*> tilings = {
       {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
   recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
-  recipe.erase("threads");                                    // another number of them makes no other video
   if (recipe.value("dropped", "") == "none") {                // there was nothing else before recipes said so
     recipe.erase("dropped");
     recipe.erase("select");

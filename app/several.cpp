@@ -36,8 +36,8 @@ std::vector<Settings> settings_of_videos(const Settings& settings) {
   const models::GenerateRequest request = read_generate_options(settings).request;  // standard input can be read once
   std::vector<Settings> videos;
   for (int64_t i = 0; i < count; ++i) {
-    std::map<std::string, std::string> own = {{"seed", std::to_string(request.seed + static_cast<uint64_t>(i))},
-                                              {"prompt", request.prompt}};
+    std::map<std::string, std::string> own = {{"seed", std::to_string(request.seed + static_cast<uint64_t>(i))}};
+    if (settings.has("prompt_file")) own["prompt"] = request.prompt;
     for (const OptionSpec& option : option_table())
       if (const auto file = settings.text(option.key); file && option.scope == Scope::one_video)
         own[option.key] = numbered(*file, i, count).string();

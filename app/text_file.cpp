@@ -45,4 +45,9 @@ std::string_view checked_text(std::string_view text, const std::string& file) {
   return text;
 }
 
+bool is_blank(std::string_view text) {
+  while (const size_t space = models::white_space_length(text)) text.remove_prefix(space);
+  return text.empty();
+}
+
 }  // namespace sparsereel::app

@@ -25,4 +25,7 @@ std::string read_input(const std::filesystem::path& file, uint64_t most);
 /// holds a NUL, as UTF-16 does.
 std::string_view checked_text(std::string_view text, const std::string& file);
 
+/// Whether it holds nothing but white space.
+bool is_blank(std::string_view text);
+
 }  // namespace sparsereel::app

@@ -46,7 +46,7 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
   std::vector<NamedFile> files = files_of(Command::batch, set.merged);
   files.push_back({"--config", set.config_file});
   if (!is_standard_input(options.set)) files.push_back({"the prompt set", options.set});
-  check_distinct(files);
+  check_files(files, set.merged);
 }
 
 void make_folder(const std::filesystem::path& folder) {

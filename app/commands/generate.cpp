@@ -10,9 +10,9 @@
 
 #include "app/clock.h"
 #include "app/counted.h"
-#include "app/denoising_checkpoint.h"
 #include "app/job/job.h"
 #include "attention/attention.h"
+#include "models/denoising.h"
 
 namespace sparsereel::app {
 namespace {
@@ -165,8 +165,8 @@ void Generation::written(const Video& video, const Made& made) {
 }
 
 void Generation::kept_checkpoint(const Video& video, int64_t step) {
-  report_.recovery = "run the same command again: it goes on from step " + std::to_string(step) + " in " +
-                     checkpoint_beside(video.options.run.output).string();
+  report_.recovery =
+      "run the same command again: it goes on from step " + std::to_string(step) + " in " + video.checkpoint.string();
 }
 
 void Generation::kept_latents(const Video& video, const fs::path& latents) {

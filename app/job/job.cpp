@@ -157,16 +157,17 @@ models::GenerateObserver Job::observe(Video& video, KeptLatents& kept) {
 /// Goes on from the checkpoint that an earlier run left, and writes new ones.
 void Job::use_checkpoints(Video& video, models::GenerateRequest& request, models::GenerateObserver& observer) {
   if (!set_ && video.options.checkpoint_every == 0) return;
-  const fs::path path = checkpoint_beside(video.options.run.output);
-  std::string other;
-  request.resume = load_checkpoint(path, video.identity, request.cache, other);
-  if (!other.empty() && !set_) warn(video, other);  // a set's row may have changed since
+  OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, request.cache);
+  if (!set_)  // a set's row may have changed since
+    for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
+  video.checkpoint = own.path;
+  request.resume = std::move(own.state);
   if (request.resume) video.resumed_at_step = request.resume->step;
   observer.checkpoint_every = video.options.checkpoint_every;
   // One that cannot be written only costs time, and only where the run is cut short.
-  observer.checkpoint = [this, &video, path, warned = false](const models::DenoisingState& state) mutable {
+  observer.checkpoint = [this, &video, warned = false](const models::DenoisingState& state) mutable {
     try {
-      save_checkpoint(path, state, video.identity);
+      save_checkpoint(video.checkpoint, state, video.identity);
       user_.kept_checkpoint(video, state.step);
     } catch (const Error& error) {
       if (!std::exchange(warned, true))
@@ -201,8 +202,8 @@ std::vector<std::string> Job::write_files(Video& video, const models::GenerateRe
   if (!set_)
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, kept, start});
-  std::error_code ignored;  // while the latents that were asked for are missing, the checkpoint is their nearest
-  if (set_ || video.options.checkpoint_every > 0) fs::remove(checkpoint_beside(run.output), ignored);
+  // While the latents that were asked for are missing, the checkpoint is their nearest.
+  if (set_ || video.options.checkpoint_every > 0) remove_checkpoints(run.output, video.identity);
   return warnings;
 }
 

@@ -36,6 +36,7 @@ struct Video {
   at::Tensor text;  // embeddings on the CPU, while it waits for its turn
   TextCost text_cost;
   std::vector<std::string> warnings;  // of the work
+  std::filesystem::path checkpoint;   // where its denoising is kept while it runs; empty: nowhere
   int64_t resumed_at_step = 0;
   std::optional<Error> failure;  // why there is no video: names its place, or that of the value at fault
 

@@ -1,4 +1,4 @@
-// Atomic output files over POSIX calls, and the list of temporaries that an interrupted process removes.
+// Atomic output files over POSIX calls; see atomic_file.h.
 #include "models/checkpoint/atomic_file.h"
 
 #include <fcntl.h>
@@ -8,10 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <mutex>
-#include <regex>
-#include <set>
-#include <sstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -21,33 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the thread that ends the process on a signal has to remove. Never destroyed: that thread outlives main().
-struct LiveTemporaries {
-  std::mutex mutex;
-  std::set<fs::path> paths;
-};
-
-LiveTemporaries& live_temporaries() {
-  static auto& live = *new LiveTemporaries;
-  return live;
-}
-
 std::string reason(int error) {
   return std::generic_category().message(error);
-}
-
-/// `.name.<pid>.partial.ext`; attempts after the first (a leftover of a killed process that had the same id) get a
-/// number.
-fs::path temporary_name(const fs::path& target, int attempt) {
-  std::ostringstream suffix;
-  suffix << "." << getpid();
-  if (attempt > 0) suffix << "-" << attempt;
-  suffix << ".partial" << target.extension().string();
-  const size_t room = NAME_MAX - std::min<size_t>(NAME_MAX, suffix.str().size());
-  std::string name(1, '.');
-  name += target.stem().string();
-  name.resize(std::min(name.size(), room));
-  return target.parent_path() / (name + suffix.str());
 }
 
 }  // namespace
@@ -130,44 +101,6 @@ void throw_write_failure(const fs::path& target, int error) {
   throw_write_error(error, write_failure(target, error));
 }
 
-Temporary::Temporary(fs::path path) : path_(std::move(path)) {
-  LiveTemporaries& live = live_temporaries();
-  const std::lock_guard lock(live.mutex);
-  live.paths.insert(path_);
-}
-
-Temporary::~Temporary() {
-  if (path_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-  forget();
-}
-
-void Temporary::keep() {
-  forget();
-  path_.clear();
-}
-
-void Temporary::forget() {
-  LiveTemporaries& live = live_temporaries();
-  const std::lock_guard lock(live.mutex);
-  live.paths.erase(path_);
-}
-
-void Temporary::remove_all() noexcept {
-  LiveTemporaries& live = live_temporaries();
-  const std::lock_guard lock(live.mutex);
-  std::error_code error;
-  for (const fs::path& path : live.paths) {
-    // Another thread may still be filling a folder: once it is gone, that thread fails, and waits for the lock.
-    constexpr int kAttempts = 100;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      fs::remove_all(path, error);
-      if (!error) break;
-    }
-  }
-}
-
 void throw_write_error(int system_error, const Error& error) {
   if (system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS || system_error == EIO)
     throw DiskError(error.exit_code(), error.what(), error.remedy());
@@ -179,14 +112,9 @@ AtomicFile::AtomicFile(const fs::path& target) {
   target_ = behind_links(target);
   // The temporary's name is cut to fit, so that only the rename at the end would see it.
   if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
-  constexpr int kAttempts = 1000;
-  for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
-    temporary_ = temporary_name(target_, attempt);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-    if (descriptor_ < 0 && errno != EEXIST) break;
-  }
+  temporary_.emplace(target_, Temporary::Kind::file);
+  descriptor_ = ::fcntl(temporary_->descriptor(), F_DUPFD_CLOEXEC, 0);  // to close it while that one holds the lock
   if (descriptor_ < 0) throw_write_failure(target_, errno);
-  unfinished_.emplace(temporary_);
   take_permissions();
 }
 
@@ -211,15 +139,9 @@ void AtomicFile::commit() {
   if (const int error = flush_to_disk(descriptor_)) throw_write_failure(target_, error);
   // Some file systems (quotas, network) report a failed write only here.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
-  unfinished_->keep();
+  if (::rename(temporary().c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
+  temporary_->keep();
   flush_to_disk(target_.parent_path());  // the rename itself; the file is whole either way
-}
-
-std::string AtomicFile::target_of(const std::string& name) {
-  static const std::regex temporary(R"(\.(.+)\.\d+(-\d+)?\.partial(\.[^.]+)?)");
-  std::smatch parts;
-  return std::regex_match(name, parts, temporary) ? parts.str(1) + parts.str(3) : "";
 }
 
 }  // namespace sparsereel::models

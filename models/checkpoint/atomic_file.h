@@ -10,6 +10,7 @@
 #include <string>
 
 #include "hilbert/error.h"
+#include "models/checkpoint/temporary.h"
 
 namespace sparsereel::models {
 
@@ -44,30 +45,11 @@ int write_all(int descriptor, const void* data, size_t bytes);
 int flush_to_disk(int descriptor);
 int flush_to_disk(const std::filesystem::path& path);
 
-/// A file or folder that is removed at the end, or when a signal ends the process, unless it is kept.
-class Temporary {
- public:
-  explicit Temporary(std::filesystem::path path);
-  ~Temporary();
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-
-  void keep();
-
-  /// Removes all that are alive in this process, which is about to end.
-  static void remove_all() noexcept;
-
- private:
-  void forget();
-
-  std::filesystem::path path_;
-};
-
-/// A file in the making: `dir/.name.<pid>.partial.ext` for the target `dir/name.ext` (the extension is kept, so that
-/// FFmpeg can guess the format). It is filled by write(), or by anybody who opens temporary() by path; commit() makes
-/// it the target. Whatever happens before commit() (an exception, an early return, a full disk) leaves the target as it
-/// was and no temporary behind. Where the target is a symbolic link, the file that it points to is made or replaced. A
-/// file that is replaced leaves its owner and permissions to the new one, where the process may give those away.
+/// A file in the making. Its temporary is filled by write(), or by anybody who opens temporary() by path; commit()
+/// makes it the target. Whatever happens before commit() (an exception, an early return, a full disk) leaves the target
+/// as it was and no temporary behind. Where the target is a symbolic link, the file that it points to is made or
+/// replaced. A file that is replaced leaves its owner and permissions to the new one, where the process may give those
+/// away.
 class AtomicFile {
  public:
   /// Creates the temporary, empty. Throws Error naming the target when its folder is missing or not writable, or when
@@ -78,7 +60,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   const std::filesystem::path& target() const { return target_; }
-  const std::filesystem::path& temporary() const { return temporary_; }
+  const std::filesystem::path& temporary() const { return temporary_->path(); }
 
   /// Appends. Throws Error naming the target and the reason (disk full, file size limit). A program that wants an Error
   /// and not a signal for the file size limit (ulimit -f) ignores SIGXFSZ.
@@ -88,18 +70,13 @@ class AtomicFile {
   /// is then untouched.
   void commit();
 
-  /// "clip.mp4" of the name of a temporary, ".clip.1234.partial.mp4"; empty where it is no such name. What a killed
-  /// process leaves is known by it.
-  static std::string target_of(const std::string& name);
-
  private:
   void take_permissions();
 
   std::filesystem::path target_;
-  std::filesystem::path temporary_;
+  std::optional<Temporary> temporary_;
   std::optional<mode_t> mode_;  // of the file that is replaced, where the new one takes it
   int descriptor_ = -1;
-  std::optional<Temporary> unfinished_;
 };
 
 }  // namespace sparsereel::models

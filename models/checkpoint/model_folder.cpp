@@ -209,6 +209,15 @@ ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::st
   return folder;
 }
 
+std::vector<fs::path> ModelFolder::places() const {
+  if (has_random_weights()) return {path_};
+  std::vector<fs::path> places = {path_ / "model_index.json"};
+  for (const auto& [name, entry] : index_.items())
+    if (entry.is_array() && fs::path(name).filename() == name && name != ".." && name != ".")
+      places.push_back(path_ / name);
+  return places;
+}
+
 std::vector<std::string> ModelFolder::roles() const {
   std::vector<std::string> roles;
   for (const Part& part : find_family(pipeline_class_)->parts) {

@@ -68,6 +68,8 @@ class ModelFolder {  // NOLINT(bugprone-exception-escape): as above
   const std::filesystem::path& path() const { return path_; }  // the file of the architecture where weights are random
   bool has_random_weights() const { return random_seed_.has_value(); }
   const std::string& pipeline_class() const { return pipeline_class_; }
+  /// What it is read from: the index and the folder of each component that this names; the file of the architecture.
+  std::vector<std::filesystem::path> places() const;
   /// Those of the family's parts that this checkpoint has, in the family's order.
   std::vector<std::string> roles() const;
   std::string component_class(const std::string& name) const;

@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -229,8 +230,6 @@ class Checkpoints(BatchTest):
             time.sleep(0.001)
         process.kill()
         process.wait()
-        # The kill may have hit the writing of the next checkpoint: nothing of the process is left to remove that.
-        (self.folder / f'.clip.mp4.checkpoint.{process.pid}.partial.safetensors').unlink(missing_ok=True)
         self.assertTrue(checkpoint.exists())
         self.assertFalse((self.folder / 'clip.mp4').exists())
 
@@ -257,14 +256,56 @@ class Checkpoints(BatchTest):
 
     def test_checkpoint_of_another_run_is_not_used(self):
         self.run_to_step(2, '--checkpoint-every', '2', '--steps', '150')
+        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
+        before = checkpoint.read_bytes()
         result = self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
         self.assertIn('other settings', result.stderr)
+        self.assertIn("this run's is clip.mp4.checkpoint-2.safetensors", result.stderr)
+        self.assertEqual(self.names(), ['clip.mp4', checkpoint.name])
+        self.assertEqual(checkpoint.read_bytes(), before)
+        self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
+        self.assertEqual(self.names(), ['clip.mp4'])
+
+    def test_files_that_are_no_checkpoint_stay(self):
+        """An output that is called as a checkpoint would be, too."""
+        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
+        (self.folder / 'out').mkdir()
+        theirs = self.folder / 'out' / '0000-a.mp4.checkpoint.safetensors'
+        for make in (lambda: checkpoint.write_text("somebody else's"), lambda: self.succeed(self.generate('--frames', '1', '-o', checkpoint.name))):
+            make()
+            theirs.write_bytes(checkpoint.read_bytes())
+            before = checkpoint.read_bytes()
+            result = self.succeed(self.generate('--frames', '1', '--checkpoint-every', '1', '-o', 'clip.mp4'))
+            self.assertIn('clip.mp4.checkpoint.safetensors is not used', result.stderr)
+            for _ in range(2):  # it is rendered, then finished
+                self.succeed(self.batch(self.write('set.txt', 'a\n'), 'out', '--checkpoint-every', '1', '--frames', '1', '--steps', '2'))
+            self.assertEqual((checkpoint.read_bytes(), theirs.read_bytes()), (before, before))
+            self.assertEqual(self.names(), ['clip.mp4', checkpoint.name, 'out', 'set.txt'])
+            (self.folder / 'out' / '0000-a.mp4').unlink()
+
+    def test_damaged_checkpoints_do_not_stop_their_run(self):
+        options = ['--scheduler', FAMILY.samplers[-1], '--steps', '60', '--threads', '1']
+        self.succeed(self.generate(*options, '-o', 'whole.mp4'))
+        self.run_to_step(10, '--checkpoint-every', '5', *options)
+        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
+        sound = checkpoint.read_bytes()
+        size, = struct.unpack('<Q', sound[:8])
+        header = json.loads(sound[8:8 + size])
+        begin = header['latents']['data_offsets'][0] + 8 + size
+        fewer = json.dumps({name: value for name, value in header.items() if not name.startswith('scheduler.')}).encode()
+        for damaged in (sound[:begin] + b'\xff\xff\xff\xff' + sound[begin + 4:], sound[:-1], b'',
+                        sound[:8] + sound[8:8 + size].replace(b'"F32"', b'"I32"') + sound[8 + size:],
+                        struct.pack('<Q', len(fewer)) + fewer + sound[8 + size:]):
+            checkpoint.write_bytes(damaged)
+            result = self.succeed(self.generate(*options, '--checkpoint-every', '5', '-o', 'clip.mp4', '--report', 'r.json'))
+            self.assertIn('clip.mp4.checkpoint.safetensors is not used: ', result.stderr)
+            self.assertNotIn('resumed_at_step', (self.folder / 'r.json').read_text())
+            self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes())
 
     def test_checkpoint_that_cannot_be_written_is_a_warning(self):
-        for output in ('clip.mp4', 'out/0000-a.mp4'):
-            (self.folder / (output + '.checkpoint.safetensors') / 'x').mkdir(parents=True)
-        for result in (self.generate('--checkpoint-every', '1', '--steps', '3', '-o', 'clip.mp4'),
-                       self.batch(self.write('set.txt', 'a\n'), 'out', '--checkpoint-every', '1', '--steps', '3')):
+        options = ['--checkpoint-every', '1', '--steps', '3', '--size', '16x16', '--frames', '1', '--crf', '51']
+        smaller = limited(5000)  # than the state of the generator of noise, but not than so small a video
+        for result in (self.generate(*options, '-o', 'clip.mp4', **smaller), self.batch(self.write('set.txt', 'a\n'), 'out', *options, **smaller)):
             self.succeed(result)
             self.assertEqual(result.stderr.count('the denoising is not kept while it runs'), 1, result.stderr)
 

@@ -14,7 +14,7 @@ import time
 import unittest
 
 from batch_support import KILLS, OPTIONS, ROWS, BatchTest
-from support import PROGRAM
+from support import PROGRAM, write_checkpoint
 
 
 class Shares(BatchTest):
@@ -122,8 +122,10 @@ class KilledRuns(BatchTest):
         videos = self.videos()
         name = sorted(videos)[0]
         strangers = ('.mine.12.partial.mp4', f'.{name}', 'notes.txt')
-        for left in (f'.{name[:-4]}.12.partial.mp4', f'.{name}.checkpoint.12-1.partial.safetensors', f'{name}.checkpoint.safetensors', *strangers):
+        for left in (f'.{name[:-4]}.12.partial.mp4', f'.{name}.checkpoint.12-1.partial.safetensors', *strangers):
             (self.folder / 'out' / left).write_text('x')
+        identity = next(line['identity'] for line in self.manifest() if line['output'] == name)
+        write_checkpoint(self.folder / 'out' / f'{name}.checkpoint.safetensors', identity)
         self.assertEqual(self.set_report(file, 'out', '--steps', '2')['skipped'], 2)
         for stranger in strangers:
             (self.folder / 'out' / stranger).unlink()

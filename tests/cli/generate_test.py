@@ -261,8 +261,13 @@ class AnyFamily(CommandLineTest):
         read = floats(read_safetensors(self.folder / 'a.safetensors')['frames'])
         self.assertEqual(read, self.frames('b.safetensors'))
 
-    def test_empty_prompt_is_taken_when_given(self):
-        self.succeed(self.generate('-p', '', '--steps', 1, '-o', 'a.mp4'))
+    def test_empty_prompt_is_refused(self):
+        for prompt in ('', ' \t\n', '\u3000\u00a0'):
+            self.fail_with(self.generate('-p', prompt, '-o', 'a.mp4'), 2, '--prompt', 'is empty')
+            (self.folder / 'my.yaml').write_text(json.dumps({'prompt': prompt}))
+            self.fail_with(self.run_program('generate', '-m', MODEL, '--config', 'my.yaml', '-o', 'a.mp4'), 2, 'my.yaml', 'is empty')
+        self.assertEqual(self.names(), ['my.yaml'])
+        self.succeed(self.generate('-n', '', '--steps', 1, '-o', 'a.mp4'))
 
     def test_threads(self):
         self.assertEqual(self.report('-o', 'clip.mp4', '--threads', 1)['threads'], 1)

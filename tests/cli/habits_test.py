@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest
+from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, write_checkpoint
 
 TINY = ['--device', 'cpu', '--steps', 1, '--frames', 1]
 
@@ -32,10 +32,17 @@ class Habits(CommandLineTest):
 
     def test_a_checkpoint_is_resumed_under_its_name(self):
         (self.folder / 'video.mp4').write_text('of an earlier run')
-        (self.folder / 'video.mp4.checkpoint.safetensors').write_text('')
+        write_checkpoint(self.folder / 'video.mp4.checkpoint.safetensors')
         result = self.generate('--frames', 1, '--checkpoint-every', 1)
         self.assertIn('video.mp4.checkpoint.safetensors', result.stderr)
         self.assertNotIn('video-2.mp4', self.names())
+
+    def test_a_video_is_not_replaced_for_a_file_that_is_no_checkpoint(self):
+        (self.folder / 'video.mp4').write_text('of an earlier run')
+        (self.folder / 'video.mp4.checkpoint.safetensors').write_text('')
+        self.succeed(self.generate('--frames', 1, '--checkpoint-every', 1))
+        self.assertEqual((self.folder / 'video.mp4').read_text(), 'of an earlier run')
+        self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4', 'video.mp4.checkpoint.safetensors'])
 
     def test_random_seeds_are_told(self):
         seeds = set()
@@ -192,7 +199,7 @@ class Habits(CommandLineTest):
 
     def test_several_videos_go_on_where_one_has_a_checkpoint(self):
         (self.folder / 'video-1.mp4').write_bytes(b'done')
-        (self.folder / 'video-2.mp4.checkpoint.safetensors').write_bytes(b'waits')
+        write_checkpoint(self.folder / 'video-2.mp4.checkpoint.safetensors')
         result = self.generate('--frames', 1, '--count', 2, '--checkpoint-every', 1)
         self.assertIn('video-2.mp4.checkpoint.safetensors', result.stderr, 'it is read, not passed over')
 

@@ -1,12 +1,16 @@
 """Outputs: what may be written where, disks that are full, and what a run that failed leaves behind."""
+import fcntl
 import json
 import os
 import shlex
+import signal
 import struct
 import subprocess
+import time
 import unittest
+from pathlib import Path
 
-from support import MODEL, PROMPT, CommandLineTest, limited, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, limited, read_safetensors
 
 
 class Outputs(CommandLineTest):
@@ -58,6 +62,52 @@ class Outputs(CommandLineTest):
         self.assertEqual(config.read_text(), 'steps: 2\n')
         config.write_text('report: my.yaml\n')
         self.fail_with(self.generate('--config', 'my.yaml'), 2, '--config', 'same file')
+
+    def test_outputs_never_replace_a_part_of_the_model(self):
+        model = self.copy_of_the_model()
+        weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
+        weights.rename(self.folder / 'blob')  # as in a cache of downloads
+        weights.symlink_to('../../blob')
+        config = model / 'transformer' / 'config.json'
+        os.link(config, self.folder / 'hard.json')
+        (self.folder / 'soft.safetensors').symlink_to(weights)
+        (self.folder / 'same').symlink_to('model')
+        self.succeed(self.generate('--save-latents', 'l.safetensors', '-o', 'a.mp4', '-m', model))
+        before = {path: path.read_bytes() for path in self.folder.rglob('*') if path.is_file()}
+        for option, name in (('-o', weights), ('--save-latents', weights), ('--save-latents', 'soft.safetensors'), ('--save-latents', 'blob'),
+                             ('--report', 'hard.json'), ('--report', 'model/model_index.json'), ('--report', 'same/vae/config.json'),
+                             ('--report', 'model/scheduler/scheduler_config.json'), ('--report', 'model/tokenizer/spiece.model'),
+                             ('-o', 'model/text_encoder/new.safetensors'), ('--contact-sheet', 'model/vae/new.png'), ('-o', 'model/vae/new/')):
+            with self.subTest(f'{option} {name}'):
+                self.fail_with(self.generate('-m', model, option, name), 2, Path(name).name, 'the model is read from')
+                if option != '--save-latents' and option != '--contact-sheet':
+                    self.fail_with(self.run_program('decode', 'l.safetensors', '-m', model, option, name), 2, 'the model is read from')
+                self.assertEqual({path: path.read_bytes() for path in self.folder.rglob('*') if path.is_file()}, before)
+        (self.folder / 'set.txt').write_text('a\n')
+        (self.folder / 'row.jsonl').write_text(json.dumps({'prompt': 'a', 'model': 'model', 'output': 'diffusion_pytorch_model.safetensors'}))
+        for command in (['batch', 'set.txt', '-o', 'out', '-m', model, '--report', config], ['batch', 'set.txt', '-o', 'model/vae', '-m', model],
+                        ['batch', 'row.jsonl', '-o', 'model/vae'], ['tune', '-m', model, '-p', 'a', '-o', 'model/vae/config.json'],
+                        ['tune', '-m', model, '-p', 'a', '-o', 'p.yaml', '--heat-map', 'model/vae/a.png'],
+                        ['bench', 'pipeline', '-m', model, '-o', 'model/model_index.json'],
+                        ['bench', 'quality', 'set.txt', '-m', model, '-o', 'model/model_index.json']):
+            with self.subTest(command):
+                self.fail_with(self.run_program(*command), 2, 'the model is read from')
+        self.assertEqual({path: path.read_bytes() for path in self.folder.rglob('*') if path.is_file()},
+                         before | {self.folder / name: (self.folder / name).read_bytes() for name in ('set.txt', 'row.jsonl')})
+        self.succeed(self.generate('-m', model, '-o', 'model/clip.mp4', '--report', 'model/outputs.json', '--frames', 1))
+
+    def test_outputs_never_replace_the_architecture_of_random_weights(self):
+        text = (ROOT / 'configs' / 'tiny.yaml').read_bytes()
+        (self.folder / 'tiny.yaml').write_bytes(text)
+        (self.folder / 'link.json').symlink_to('tiny.yaml')
+        for name in ('tiny.yaml', 'link.json'):
+            self.fail_with(self.run_program('generate', '--random-weights', 'tiny.yaml', '--report', name), 2, '--random-weights', 'same file')
+        self.assertEqual((self.folder / 'tiny.yaml').read_bytes(), text)
+
+    def test_a_failed_run_does_not_replace_a_part_of_the_model_by_its_report(self):
+        model = self.copy_of_the_model()
+        self.fail_with(self.run_program('generate', '-m', model, '-p', 'a', '--steps', 0, '--report', 'model/vae/new.json', '-o', 'a.xyz'), 2)
+        self.assertFalse((model / 'vae' / 'new.json').exists())
 
     def test_latents_inside_of_the_folder_of_pngs(self):
         (self.folder / 'frames').mkdir()
@@ -229,6 +279,100 @@ class Outputs(CommandLineTest):
                                   '--report', 'report.json', **limited(8000))
         self.fail_with(result, 1, 'report.json')
         self.assertEqual(json.loads(result.stdout)['exit']['code'], 1)
+
+
+class Overlapping(CommandLineTest):
+    """Runs at the same time, without -o: each has files of its own."""
+    def start(self, *arguments):
+        process = subprocess.Popen([PROGRAM, *map(str, arguments), '-m', MODEL, '--device', 'cpu', '--threads', '1', '--quiet'], cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def generating(self, seed, *arguments):
+        return self.start('generate', '-p', PROMPT, *FAMILY.size, '--seed', seed, *self.unless(arguments, '--steps', 20), *arguments)
+
+    def finished(self, process):
+        out, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, err)
+        return out
+
+    def recipe(self, name):
+        return json.loads(self.succeed(self.run_program('inspect', name, '--json')).stdout)['recipe']
+
+    def test_each_has_a_video_of_its_own(self):
+        self.succeed(self.generate('--save-latents', 'l.safetensors', '-o', 'a.y4m'))
+        alone = [self.generating(100 * seed, '--report', f'r{seed}.json', '--checkpoint-every', 5) for seed in range(1, 6)]
+        several = [self.generating(100 * seed, '--count', 3, '--report', f'r{seed}.json') for seed in (6, 7)]
+        decoding = self.start('decode', 'l.safetensors', '--report', 'r8.json')
+        lines = [line for process in (*alone, *several, decoding) for line in self.finished(process).splitlines()]
+        names = [line.split(':')[0] for line in lines]
+        videos = sorted(name for name in self.names() if name.endswith('.mp4'))
+        self.assertEqual((len(videos), sorted(names)), (5 + 2 * 3 + 1, videos), lines)
+        for seed in range(1, 9):
+            report = json.loads((self.folder / f'r{seed}.json').read_text())
+            for i, video in enumerate(report.get('videos', [report])):
+                name = video['output']['path']
+                self.assertIn(name, videos)
+                if seed < 8:
+                    self.assertEqual(self.recipe(name)['seed'], 100 * seed + i, name)
+        self.assertEqual(set(self.names()) - set(videos), {'l.safetensors', 'a.y4m', 'a.y4m.json', *(f'r{seed}.json' for seed in range(1, 9))})
+
+    def test_a_killed_run_keeps_no_name(self):
+        process = self.generating(1, '--steps', 900)
+        self.wait_for('.video.*.partial.mp4')
+        running = self.generating(2)
+        self.assertIn('video-2.mp4: ', self.finished(running))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        self.assertIn('video.mp4: ', self.finished(self.generating(3)))
+        self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4'])
+
+    def wait_for(self, pattern):
+        end = time.monotonic() + 60
+        while not list(self.folder.glob(pattern)) and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def test_a_killed_run_leaves_nothing_to_the_next(self):
+        for name in ('clip.y4m', 'frames'):
+            leftovers = {f'.{Path(name).stem}.12.partial{Path(name).suffix}', f'.{name}.checkpoint.12-1.partial.safetensors', '.r.7.partial.json', '.s.7.partial.png'}
+            strangers = {'.mine.12.partial.mp4', f'.{name}', '.clip.12.y4m'}
+            live = '.r.8.partial.json'
+            for each in leftovers | strangers | {live}:
+                (self.folder / each).write_text('x')
+            with (self.folder / live).open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                self.succeed(self.generate('-o', name, '--frames', 1, '--report', 'r.json', '--contact-sheet', 's.png', '--save-latents', 'l.safetensors'))
+                self.assertEqual({each for each in self.names() if each.startswith('.')}, strangers | {live})
+            (self.folder / '.r.7.partial.json').write_text('x')
+            self.succeed(self.run_program('decode', 'l.safetensors', '-m', MODEL, '-o', 'other.y4m', '--report', 'r.json'))
+            self.assertEqual({each for each in self.names() if each.startswith('.')}, strangers)
+            for each in strangers:
+                (self.folder / each).unlink()
+
+    def test_a_run_that_is_killed_while_it_writes(self):
+        arguments = ['-o', 'clip.y4m', '--size', '256x256', '--frames', 49, '--steps', 1]
+        process = self.generating(1, *arguments)
+        end = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < end:
+            if [path for path in self.folder.glob('.clip.*.partial.y4m') if self.size_of(path) > 0]:
+                break
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        if process.returncode == 0:
+            self.skipTest('it was through too soon')
+        self.assertTrue(list(self.folder.glob('.clip.*.partial.y4m')))
+        self.succeed(self.generate('-o', 'clip.y4m', '--frames', 1))
+        self.assertEqual([name for name in self.names() if name.startswith('.')], [])
+
+    @staticmethod
+    def size_of(path):
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return 0
 
 
 if __name__ == '__main__':

@@ -19,7 +19,7 @@ class Recipe(CommandLineTest):
     def test_video_is_rendered_again_to_the_last_byte(self):
         for name, arguments in (('a.mp4', ['--cfg-scale', 3.7, '--dynamic-cfg', '-n', 'blurry', '--fps', 12.5, '--crf', 30]),
                                 ('b.mp4', ['--attention', 'full', '--scheduler', FAMILY.samplers[1], '--token-order', 'native']),
-                                ('c.mp4', ['--cdf', '0.83', '--similarity', '0.1', '--dense-steps', 1, '--codec', 'mpeg4', '--threads', 1]),
+                                ('c.mp4', ['--cdf', '0.83', '--similarity', '0.1', '--dense-steps', 1, '--codec', 'mpeg4']),
                                 ('d.mp4', ['--cfg-scale', 1, '--dtype', 'bf16', '--attention', 'full', '--size', '48x32']),
                                 ('e.gif', ['--frames', 5]),
                                 ('f.mp4', ['--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32]),
@@ -30,6 +30,26 @@ class Recipe(CommandLineTest):
                 again = 'again-' + name
                 self.succeed(self.render('--from', name, '-m', MODEL, '-o', again))
                 self.assertEqual(self.read(again), self.read(name))
+
+    def test_threads_are_no_part_of_it(self):
+        report = json.loads(self.succeed(self.generate('-o', 'a.gif', '--threads', 1, '--json')).stdout)
+        self.assertNotIn('threads', report['recipe'])
+        recipe = json.loads((self.folder / 'a.gif.json').read_text())
+        self.assertNotIn('threads', recipe)
+        (self.folder / 'a.gif.json').write_text(json.dumps(recipe | {'threads': 3}))  # as older versions wrote it
+        shown = self.succeed(self.run_program('config', 'show', '--from', 'a.gif', '-m', MODEL)).stdout
+        self.assertNotRegex(shown, '(?m)^threads: 3')
+        self.succeed(self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.gif'))
+        self.assertEqual(self.read('a.gif'), self.read('b.gif'))
+
+    def test_recipe_with_an_empty_prompt_is_rendered_again(self):
+        """Older versions made such videos."""
+        self.succeed(self.generate('-o', 'a.y4m'))
+        recipe = json.loads((self.folder / 'a.y4m.json').read_text())
+        (self.folder / 'a.y4m.json').write_text(json.dumps(recipe | {'prompt': ''}))
+        self.succeed(self.render('--from', 'a.y4m', '-m', MODEL, '-o', 'b.y4m', '--count', 2))
+        self.assertEqual(self.recipe('b-2.y4m')['prompt'], '')
+        self.fail_with(self.render('--from', 'a.y4m', '-m', MODEL, '-p', '', '-o', 'c.y4m'), 2, '--prompt is empty')
 
     def test_decoded_latents_are_rendered_again(self):
         self.succeed(self.generate('-o', 'a.gif', '--save-latents', 'latents.safetensors'))

@@ -16,8 +16,8 @@
 #include "app/report.h"
 #include "app/text_file.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
 #include "models/checkpoint/sha256.h"
+#include "models/checkpoint/temporary.h"
 #include "models/device.h"
 
 namespace sparsereel::app::sets {
@@ -117,7 +117,11 @@ std::string folded(std::string name) {
 class FileTable {
  public:
   void reads(const std::string& who, const fs::path& file) { add(who, file, false); }
-  void writes(const std::string& who, const fs::path& file) { add(who, file, true); }
+  void writes(const std::string& who, const fs::path& file) {
+    add(who, file, true);
+    written_.push_back({who, file, true});
+  }
+  void check_model(const Settings& settings) const { check_model_is_untouched(written_, files_of_model(settings)); }
 
  private:
   struct Use {
@@ -136,6 +140,7 @@ class FileTable {
   }
 
   std::map<std::string, Use> uses_;
+  std::vector<NamedFile> written_;
 };
 
 void add_files(FileTable& files, const SetSettings& set, const BatchOptions& options, const Share& share) {
@@ -173,15 +178,18 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
                   const Share& share) {
   SetPlan planned;
   FileTable files;
+  std::map<fs::path, Settings> of_models;  // one row's of each
   add_files(files, set, options, share);
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     const PromptRow given = with_places(rows[i], options);
     Video row = plan(given, index, set, options, share);
     add_files(files, given, row);
+    if (!row.failure) of_models.emplace(row.options.run.model, row.settings);
     planned.names.insert(name_of(row));
     if (index % share.size == share.rank) planned.rows.push_back(std::move(row));
   }
+  for (const auto& [model, settings] : of_models) files.check_model(settings);
   return planned;
 }
 
@@ -225,23 +233,11 @@ void check_row_outputs(Video& row) {
 }
 
 void remove_leftovers(const std::vector<Video>& rows) {
-  std::map<fs::path, std::set<std::string>> names;  // of the rows' files, by folder
-  for (const Video& row : rows) {
+  std::vector<fs::path> targets;
+  for (const Video& row : rows)
     for (const fs::path& file : {row.options.run.output, row.options.run.contact_sheet, row.options.save_latents})
-      if (!file.empty()) names[fs::absolute(file).parent_path()].insert(file.filename().string());
-  }
-  for (const auto& [folder, ours] : names) {
-    std::error_code error;
-    std::vector<fs::path> leftovers;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      const std::string target = models::AtomicFile::target_of(entry.path().filename().string());
-      bool known = ours.contains(target);  // or a file beside ours: its checkpoint, latents, recipe
-      for (size_t dot = target.find('.'); dot != std::string::npos && !known; dot = target.find('.', dot + 1))
-        known = ours.contains(target.substr(0, dot));
-      if (known) leftovers.push_back(entry.path());
-    }
-    for (const fs::path& file : leftovers) fs::remove(file, error);
-  }
+      targets.push_back(file);
+  models::remove_leftovers(targets);
 }
 
 }  // namespace sparsereel::app::sets

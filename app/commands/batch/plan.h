@@ -56,8 +56,7 @@ std::string identity_with_seed(const Video& row, uint64_t seed);
 /// Whether what the row has to write can be written; an Error becomes its failure.
 void check_row_outputs(Video& row);
 
-/// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents; nobody else may be
-/// rendering them.
+/// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents.
 void remove_leftovers(const std::vector<Video>& rows);
 
 }  // namespace sparsereel::app::sets

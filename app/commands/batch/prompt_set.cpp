@@ -254,7 +254,8 @@ std::vector<std::string> read_prompts(const fs::path& file) {
         throw bad_input(place + ": " + key + " stands beside a prompt, but here one setting holds for all of them",
                         "give it on the command line, and rows that hold a prompt alone");
     const auto prompt = row.values.find("prompt");
-    if (prompt == row.values.end()) throw bad_input(place + ": there is no prompt", "give each row one");
+    if (prompt == row.values.end() || is_blank(prompt->second))
+      throw bad_input(place + ": there is no prompt", "give each row one");
     prompts.push_back(prompt->second);
   }
   return prompts;

@@ -105,8 +105,7 @@ void Renderer::failed(const Video& row) {
 
 void Renderer::skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries) {
   ++tally_.skipped;
-  std::error_code ignored;
-  fs::remove(checkpoint_beside(row.options.run.output), ignored);  // of a run that was killed right after the line
+  remove_checkpoints(row.options.run.output, row.identity);  // of a run that was killed right after the line
   const auto last = std::find_if(entries.rbegin(), entries.rend(),
                                  [&](const ManifestEntry& entry) { return entry.row == row.index; });
   if (last != entries.rend() && &*last == &finished && finished.rows <= tally_.rows) return;

@@ -25,25 +25,14 @@ fs::path frame_path(const fs::path& folder, int64_t index) {
   return folder / name.data();
 }
 
-/// `.name.<pid>.partial` beside the target.
-fs::path unfinished_folder(const fs::path& target) {
-  const std::string suffix = "." + std::to_string(getpid()) + ".partial";
-  const std::string name = "." + target.filename().string();
-  return target.parent_path() / (name.substr(0, NAME_MAX - suffix.size()) + suffix);
-}
-
 /// A folder in the making beside its target; removed unless committed.
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const fs::path& target)
-      : target_(target), path_(unfinished_folder(target)), temporary_(path_) {
-    std::error_code error;
-    fs::remove_all(path_, error);
-    if (!fs::create_directory(path_, error)) models::throw_write_failure(target_, error.value());
-  }
+      : target_(target), temporary_(target, models::Temporary::Kind::folder) {}
 
   void add(int64_t index, const std::vector<uint8_t>& png) {
-    const int file = open(frame_path(path_, index).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    const int file = open(frame_path(temporary_.path(), index).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (file < 0) models::throw_write_failure(target_, errno);
     int error = models::write_all(file, png.data(), png.size());
     if (error == 0) error = models::flush_to_disk(file);
@@ -52,17 +41,18 @@ class UnfinishedFolder {
   }
 
   void commit() {
-    if (const int error = models::flush_to_disk(path_); error != 0) models::throw_write_failure(target_, error);
+    const fs::path& path = temporary_.path();
+    if (const int error = models::flush_to_disk(path); error != 0) models::throw_write_failure(target_, error);
     std::error_code ignored;  // a folder that cannot keep its permissions is better than no video
-    if (fs::is_directory(target_, ignored)) fs::permissions(path_, fs::status(target_, ignored).permissions(), ignored);
+    if (fs::is_directory(target_, ignored)) fs::permissions(path, fs::status(target_, ignored).permissions(), ignored);
     // rename() replaces an empty folder and refuses one with files in it.
-    if (std::rename(path_.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
+    if (std::rename(path.c_str(), target_.c_str()) != 0) models::throw_write_failure(target_, errno);
     temporary_.keep();
     models::flush_to_disk(target_.parent_path());  // the rename itself; the folder is whole either way
   }
 
  private:
-  fs::path target_, path_;
+  fs::path target_;
   models::Temporary temporary_;
 };
 

@@ -76,11 +76,11 @@ TEST(AtomicFile, TemporaryTellsItsTarget) {
   const TemporaryFolder folder;
   for (const char* name : {"clip.mp4", "clip", "a.b.mp4.checkpoint.safetensors", "a.12.partial.mp4"}) {
     const AtomicFile first(folder / name), second(folder / name);
-    EXPECT_EQ(AtomicFile::target_of(first.temporary().filename().string()), name);
-    EXPECT_EQ(AtomicFile::target_of(second.temporary().filename().string()), name);
+    EXPECT_EQ(Temporary::target_of(first.temporary().filename().string()), name);
+    EXPECT_EQ(Temporary::target_of(second.temporary().filename().string()), name);
   }
   for (const char* name : {"clip.mp4", ".clip.mp4", ".clip.partial.mp4", ".clip.x.partial.mp4", "clip.12.partial.mp4"})
-    EXPECT_EQ(AtomicFile::target_of(name), "") << name;
+    EXPECT_EQ(Temporary::target_of(name), "") << name;
 }
 
 TEST(AtomicFile, WithoutCommitTheOldFileStays) {

@@ -1,0 +1,53 @@
+// Lists a model's places and files; see model_files.h.
+#include "models/checkpoint/model_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "models/checkpoint/atomic_file.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::pair<dev_t, ino_t>> file_identity(const fs::path& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  return std::pair(status.st_dev, status.st_ino);
+}
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+}  // namespace
+
+ModelFiles::ModelFiles(const ModelFolder& folder) {
+  std::error_code ignored;
+  const auto add = [&](const fs::path& file) {
+    if (const auto identity = file_identity(file)) files_.insert(*identity);
+  };
+  for (const fs::path& place : folder.places()) {
+    places_.push_back(fs::weakly_canonical(place, ignored));
+    add(place);
+    constexpr auto kFollow = fs::directory_options::follow_directory_symlink;
+    for (auto entry = fs::recursive_directory_iterator(place, kFollow, ignored);
+         !ignored && entry != fs::recursive_directory_iterator(); entry.increment(ignored))
+      add(entry->path());
+  }
+}
+
+bool ModelFiles::touched_by(const fs::path& path) const {
+  if (path.empty() || places_.empty()) return false;
+  std::error_code ignored;
+  const fs::path target = fs::weakly_canonical(behind_links(path), ignored);
+  const auto identity = file_identity(path);
+  return (identity && files_.contains(*identity)) ||
+         std::ranges::any_of(places_, [&](const fs::path& place) { return lies_in(target, place); });
+}
+
+}  // namespace sparsereel::models
