@@ -14,12 +14,17 @@
 // `smooth` is the same but for V, which is nearly the same over long stretches, as features of a video are:
 //   v = cos(w t + phase) + 0.2 N(0, 1)      a period from N / 8 to N tokens and a phase for each channel
 // Whatever loses a part of long sums of equal sign in P.V shows in it, and hardly in the other two.
+//
+// `loud` is normal data but for four channels, which hold most of K's energy, as known of trained models: before a
+// rotary embedding k is +-30 in them, the same in every token, and q is 0.3 N(0, 1).
 #include "app/measure/inputs.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "attention/prologue.h"
 
 namespace sparsereel::app {
 namespace {
@@ -80,12 +85,38 @@ void fill_head(const Inputs& inputs, DataKind data, int64_t batch, int64_t head,
                                            : smooth() * outlier_gains(head_dim, 6, options) + mean(0.5));
 }
 
+/// Rotary embedding of pairs (2i, 2i + 1) by angles t / 10000^(2i / D).
+attention::Prologue rotary(int64_t tokens, int64_t head_dim, const at::TensorOptions& options) {
+  const at::Tensor frequencies = at::pow(1e4, at::arange(0, head_dim, 2, options) / -static_cast<double>(head_dim));
+  const at::Tensor angles = at::arange(tokens, options).unsqueeze(1) * frequencies.repeat_interleave(2);
+  attention::Prologue prologue;
+  prologue.rotary_cos = angles.cos();
+  prologue.rotary_sin = angles.sin();
+  return prologue;
+}
+
+/// Makes four channels, two pairs, of normal q and k [B, N, H, D] loud.
+void make_loud(Inputs& inputs) {
+  const int64_t head_dim = inputs.q.size(3), padded = head_dim + head_dim % 2;  // so that all are pairs
+  at::Tensor q = at::pad(inputs.q, {0, padded - head_dim}), k = at::pad(inputs.k, {0, padded - head_dim});
+  for (const int64_t pair : {int64_t{1}, head_dim / 4}) {
+    q.narrow(3, 2 * pair, 2).mul_(0.3);
+    k.select(3, 2 * pair).add_(30);
+    k.select(3, 2 * pair + 1).sub_(30);
+  }
+  const auto rotated = attention::apply_prologue(rotary(q.size(1), padded, q.options().dtype(at::kFloat)), q, k);
+  inputs.q = rotated.q.narrow(3, 0, head_dim).contiguous();
+  inputs.k = rotated.k.narrow(3, 0, head_dim).contiguous();
+}
+
 Inputs make_one(const Shape& shape, DataKind data, const at::TensorOptions& options) {
   const std::vector<int64_t> sizes = {shape.batch, shape.tokens, shape.heads, shape.head_dim};
-  if (data == DataKind::gaussian) {
+  if (data == DataKind::gaussian || data == DataKind::loud) {
     const auto normal = [&] { return at::randn(sizes, options); };
     at::Tensor q = normal(), k = normal(), v = normal();
-    return {.q = std::move(q), .k = std::move(k), .v = std::move(v)};
+    Inputs inputs{.q = std::move(q), .k = std::move(k), .v = std::move(v)};
+    if (data == DataKind::loud) make_loud(inputs);
+    return inputs;
   }
   Inputs inputs{.q = at::empty(sizes, options), .k = at::empty(sizes, options), .v = at::empty(sizes, options)};
   const at::Tensor features = position_features(shape.tokens, shape.head_dim, options.dtype(at::kFloat));

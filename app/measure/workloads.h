@@ -20,7 +20,7 @@ struct Shape {
 };
 
 /// What made-up q, k and v look like; inputs.cpp says how each is drawn.
-enum class DataKind { gaussian, structured, smooth };
+enum class DataKind { gaussian, structured, smooth, loud };
 
 struct Workload {
   std::string name;  // empty for a shape without a name

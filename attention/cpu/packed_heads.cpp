@@ -1,11 +1,12 @@
-// Packs keys into transposed panels of 64 and values into padded rows; for the int8 emulation also centres and rounds
-// them.
+// Packs keys into transposed panels of 64 and values into padded rows; for the int8 emulation also centres,
+// balances and rounds them.
 #include "attention/cpu/packed_heads.h"
 
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "attention/cpu/balance.h"
 #include "attention/cpu/quantize.h"
 
 namespace sparsereel::attention::cpu {
@@ -117,7 +118,8 @@ void PackedHeads::attach(int64_t b, int64_t h, Tile& tile) const {
   tile.int8 = {.key_scale = side(head),
                .key_mean = vectors,
                .value_scale = vectors + stride_,
-               .value_mean = vectors + 2 * stride_};
+               .value_mean = vectors + 2 * stride_,
+               .balance = vectors + 3 * stride_};
 }
 
 void PackedHeads::pack_block(int64_t head, int64_t block) const {
@@ -176,13 +178,38 @@ void PackedHeads::round_means(int64_t head) const {
   for (int64_t i = 0; i < blocks * cells * stride_; ++i) values[i] = static_cast<float>(round_e4m3(values[i]));
 }
 
-/// Centres and rounds one packed head in place. Rounding happens in double, as in the reference.
+/// Divides the keys of a centred head by what its queries are multiplied with.
+void PackedHeads::balance_keys(int64_t head, float* balance) const {
+  const int64_t b = head / problem_.heads, h = head % problem_.heads, head_dim = problem_.head_dim;
+  const int64_t tokens = problem_.key_length(b), blocks = problem_.key_blocks();
+  std::vector<double> q_squares(static_cast<size_t>(head_dim), 0.0), k_squares = q_squares;
+  for (int64_t t = 0; t < problem_.queries; ++t) {
+    const float* q = problem_.q.row(b, t, h);
+    for (int64_t d = 0; d < head_dim; ++d) q_squares[d] += static_cast<double>(q[d]) * q[d];
+  }
+  const auto each_channel = [&](const auto& f) {  // f(channel, its keys of a block)
+    for (int64_t block = 0; block < blocks; ++block)
+      for (int64_t d = 0; d < head_dim; ++d) f(d, keys(head, block) + d * kBlock);
+  };
+  each_channel([&](int64_t d, const float* k) {  // zeros past the end
+    for (int64_t i = 0; i < kBlock; ++i) k_squares[d] += static_cast<double>(k[i]) * k[i];
+  });
+  const double share = static_cast<double>(problem_.queries) / static_cast<double>(std::max<int64_t>(tokens, 1));
+  for (double& square : k_squares) square *= share;
+  balance_channels(q_squares, k_squares, {balance, static_cast<size_t>(head_dim)});
+  each_channel([&](int64_t d, float* k) {
+    for (int64_t i = 0; i < kBlock; ++i) k[i] /= balance[d];
+  });
+}
+
+/// Centres, balances and rounds one packed head in place. Rounding happens in double, as in the reference.
 void PackedHeads::round_head(int64_t head) const {
   const int64_t tokens = problem_.key_length(head / problem_.heads), head_dim = problem_.head_dim;
   float* key_scale = side(head);
   float* key_mean = key_scale + problem_.key_blocks() * kBlock;
   float* value_scale = key_mean + stride_;
   float* value_mean = value_scale + stride_;
+  float* balance = value_mean + stride_;
   const auto key = [&](int64_t t, int64_t d) -> float& { return keys(head, t / kBlock)[d * kBlock + t % kBlock]; };
   const auto value = [&](int64_t t, int64_t d) -> float& { return values(head, 0)[t * stride_ + d]; };
   for (int64_t d = 0; d < head_dim; ++d) {
@@ -202,6 +229,7 @@ void PackedHeads::round_head(int64_t head) const {
     for (int64_t t = 0; t < tokens; ++t)
       value(t, d) = static_cast<float>(round_e4m3(static_cast<double>(value(t, d)) / value_scale[d]));
   }
+  balance_keys(head, balance);
   for (int64_t block = 0; block < problem_.key_blocks(); ++block) {
     float* panel = keys(head, block);
     double largest[kKeyGroups] = {};

@@ -22,7 +22,7 @@ class PackedHeads {
 
   PackedHeads(const Problem& problem, Arithmetic arithmetic, float* memory);
 
-  /// Packs everything; int8 arithmetic also takes the means off and rounds.
+  /// Packs everything; int8 arithmetic also takes the means off, balances and rounds.
   void pack(const ParallelFor& parallel);
 
   /// The tile's pointers into head (b, h).
@@ -36,6 +36,7 @@ class PackedHeads {
   float* values(int64_t head, int64_t block) const;
   float* side(int64_t head) const;  // int8: key_scale [key_blocks, 64], then four vectors of padded_dim
   void pack_block(int64_t head, int64_t block) const;
+  void balance_keys(int64_t head, float* balance) const;
   void round_head(int64_t head) const;
   void average_block(int64_t head, int64_t block) const;
   void round_means(int64_t head) const;

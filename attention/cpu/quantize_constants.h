@@ -4,7 +4,8 @@
 namespace sparsereel::attention::cpu {
 
 constexpr double kInt8Max = 127;
-constexpr double kInt8MinScale = 1e-7;  // added to max|x| / 127, so that a row of zeros has a scale
+constexpr double kInt8MinScale = 1e-7;              // added to max|x| / 127, so that a row of zeros has a scale
+constexpr double kLeastBalanced = 1.0 / (1 << 20);  // of a channel's mean square, see balance.h
 constexpr double kE4m3Max = 448;
 constexpr double kE4m3MaxLog2 = 8.807354922057604;  // log2(448)
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "attention/cpu/balance.h"
 #include "attention/cpu/quantize.h"
 
 namespace sparsereel::attention::cpu {
@@ -20,6 +21,7 @@ using Matrix = std::vector<double>;  // [tokens, head_dim]
 struct Head {
   Matrix k, v;
   std::vector<double> k_mean, v_mean;  // [head_dim], taken off k and v; zero in exact arithmetic
+  std::vector<float> balance;          // [head_dim], what k is divided by, and q multiplied with; one likewise
   std::vector<double> v_scale;         // [head_dim], of v, which holds e4m3 numbers; one in exact arithmetic
   Matrix cell_k, cell_v;               // means of the cells of whole video blocks, [cells, head_dim]
 };
@@ -39,6 +41,23 @@ std::vector<double> centre(Matrix& m, int64_t tokens, int64_t head_dim) {
   for (int64_t t = 0; t < tokens; ++t)
     for (int64_t d = 0; d < head_dim; ++d) m[t * head_dim + d] -= mean[d];
   return mean;
+}
+
+/// Sums over the first `tokens` rows.
+std::vector<double> squares(const Matrix& m, int64_t tokens, int64_t head_dim) {
+  std::vector<double> sum(static_cast<size_t>(head_dim), 0.0);
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t d = 0; d < head_dim; ++d) sum[d] += m[t * head_dim + d] * m[t * head_dim + d];
+  for (double& s : sum) s /= static_cast<double>(std::max<int64_t>(tokens, 1));
+  return sum;
+}
+
+/// Divides the keys, which have no mean any more, by what the queries are multiplied with.
+void balance_keys(const Problem& problem, int64_t b, int64_t h, Head& head) {
+  const int64_t tokens = problem.key_length(b), head_dim = problem.head_dim;
+  const Matrix q = read(problem.q, b, h, problem.queries, head_dim);
+  balance_channels(squares(q, problem.queries, head_dim), squares(head.k, tokens, head_dim), head.balance);
+  for (size_t i = 0; i < head.k.size(); ++i) head.k[i] /= head.balance[i % head.balance.size()];
 }
 
 void round_keys(Matrix& k, int64_t tokens, int64_t head_dim) {
@@ -115,6 +134,7 @@ Head prepare(const Problem& problem, int64_t b, int64_t h, Arithmetic arithmetic
             .v = read(problem.v, b, h, tokens, head_dim),
             .k_mean = std::vector<double>(static_cast<size_t>(head_dim), 0.0),
             .v_mean = std::vector<double>(static_cast<size_t>(head_dim), 0.0),
+            .balance = std::vector<float>(static_cast<size_t>(head_dim), 1.0F),
             .v_scale = std::vector<double>(static_cast<size_t>(head_dim), 1.0),
             .cell_k = {},
             .cell_v = {}};
@@ -124,6 +144,7 @@ Head prepare(const Problem& problem, int64_t b, int64_t h, Arithmetic arithmetic
   }
   head.k_mean = centre(head.k, tokens, head_dim);
   head.v_mean = centre(head.v, tokens, head_dim);
+  balance_keys(problem, b, h, head);
   round_keys(head.k, tokens, head_dim);
   head.v_scale = round_values(head.v, tokens, head_dim);
   add_means(problem, b, head);
@@ -182,7 +203,10 @@ class RowOfBlocks {
     row.q.assign(q, q + problem_.head_dim);
     row.out.assign(static_cast<size_t>(problem_.head_dim), 0.0);
     row.scores.resize(kBlock);
-    for (size_t d = 0; d < row.q.size(); ++d) row.smoothing += row.q[d] * head_.k_mean[d] * problem_.scale;
+    for (size_t d = 0; d < row.q.size(); ++d) {
+      row.smoothing += row.q[d] * head_.k_mean[d] * problem_.scale;
+      row.q[d] *= head_.balance[d];
+    }
     if (arithmetic_ == Arithmetic::int8) round_query(row.q.data(), problem_.head_dim);
   }
 

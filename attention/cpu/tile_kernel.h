@@ -23,6 +23,7 @@ struct Int8Head {
   const float* key_mean = nullptr;     // [head_dim], taken off the keys
   const float* value_scale = nullptr;  // [head_dim]; values hold e4m3 numbers
   const float* value_mean = nullptr;   // [head_dim], taken off the values
+  const float* balance = nullptr;      // [head_dim], what the keys were divided by, and queries are multiplied with
 };
 
 /// The means that stand for what a tile drops, side by side whatever block they are of: keys that every row sees,

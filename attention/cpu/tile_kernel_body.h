@@ -264,11 +264,12 @@ class TileRun {
       float largest = 0;
       double smoothing = 0;
       for (int64_t d = 0; d < tile_.head_dim; ++d) {
-        largest = max(largest, __builtin_fabsf(from[d]));
+        largest = max(largest, __builtin_fabsf(from[d] * tile_.int8.balance[d]));
         smoothing += static_cast<double>(from[d]) * tile_.int8.key_mean[d];
       }
       const auto scale = static_cast<float>(largest / kInt8Max + kInt8MinScale);
-      for (int64_t d = 0; d < tile_.head_dim; ++d) to[d * kRowGroup] = __builtin_nearbyintf(from[d] / scale);
+      for (int64_t d = 0; d < tile_.head_dim; ++d)
+        to[d * kRowGroup] = __builtin_nearbyintf(from[d] * tile_.int8.balance[d] / scale);
       query_scale_[r] = scale * log2_scale;
       smoothing_[r] = smoothing * tile_.scale;
     } else {

@@ -25,8 +25,8 @@ struct MomentRows {
 void launch_moments(const MomentRows& rows, Stream stream);
 /// Moments of a problem's q and, behind them in `moments`, of its k, where its norm goes across heads.
 void launch_moments(const Problem& problem, float* moments, Stream stream);
-/// Mean of K, and centre and scale of V, from every stat_stride-th token; resets the tile counter and the length
-/// classes.
+/// Mean of K, what balances Q and K, and centre and scale of V, from every stat_stride-th key and query_stride-th
+/// query; resets the tile counter and the length classes.
 void launch_statistics(const Call& call);
 /// Records and scales; pooled means and similarities of Q and K where blocks are predicted.
 void launch_quantise_queries(const Call& call);

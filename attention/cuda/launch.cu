@@ -29,7 +29,17 @@ class SideStreams {
   Stream selection() const { return selection_; }
   Stream values() const { return values_; }
 
-  enum Point { kBegin, kStatistics, kKeys, kSpreads, kSelectionEnd, kValuesEnd, kPrepared, kSharedEnd, kPoints };
+  enum Point {
+    kSelectionBegin,
+    kValuesBegin,
+    kKeys,
+    kSpreads,
+    kSelectionEnd,
+    kValuesEnd,
+    kPrepared,
+    kSharedEnd,
+    kPoints
+  };
   /// What `after` runs next waits for what `before` was given so far. Each point once a call.
   void order(Point point, Stream before, Stream after) const {
     cudaEventRecord(events_[point], before);
@@ -49,24 +59,22 @@ const SideStreams& side_streams() {
   return streams[device];
 }
 
-/// Everything but attention itself. Statistics and K stream through memory; Q's records and the selection, whose steps
-/// wait for one another, run beside them, and V where those leave the GPU idle.
+/// Everything but attention itself. After the statistics K streams through memory; Q's records and the selection, whose
+/// steps wait for one another, run beside it, and V where those leave the GPU idle.
 void prepare(const Call& call, Kernel kernel) {
   const SideStreams& side = side_streams();
   const Call selection{call.problem, call.sizes, call.buffers, side.selection()};
   const Call values{call.problem, call.sizes, call.buffers, side.values()};
-  const bool queries_need_statistics = call.problem.lse != nullptr;
   cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream);
   if (call.problem.out_scale != nullptr)
     cudaMemsetAsync(call.problem.out_scale, 0, sizeof(float) * call.problem.batch, call.stream);
   if (call.sizes.budgets > 0)
     cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream);
   launch_moments(call.problem, call.buffers.token_moments, call.stream);
-  if (queries_need_statistics) launch_statistics(call);
-  side.order(SideStreams::kBegin, call.stream, selection.stream);
+  launch_statistics(call);
+  side.order(SideStreams::kSelectionBegin, call.stream, selection.stream);
+  side.order(SideStreams::kValuesBegin, call.stream, values.stream);
   launch_quantise_queries(selection);
-  if (!queries_need_statistics) launch_statistics(call);
-  side.order(SideStreams::kStatistics, call.stream, values.stream);
   launch_quantise_keys(call);
   launch_means_of_keys(call);
   side.order(SideStreams::kKeys, call.stream, selection.stream);

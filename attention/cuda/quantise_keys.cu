@@ -1,5 +1,5 @@
-// K less its mean -> int8 records with four scales, and the mean and self-similarity of 64 keys for the block
-// selection.
+// K less its mean, channels balanced -> int8 records with four scales, and the mean and self-similarity of 64 keys for
+// the block selection.
 #include "attention/cuda/quantise.cuh"
 #include "attention/cuda/warp.cuh"
 
@@ -29,8 +29,7 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   const int64_t record = static_cast<int64_t>(bh) * sizes.key_records + thread.block;
   const int64_t block = static_cast<int64_t>(bh) * sizes.key_blocks + thread.block;
   const int count = key_count(p, thread.b), left = count - thread.block * kRecord;
-  float mean[kLaneElements], most = 0;
-  load_row(buffers.key_mean + static_cast<int64_t>(bh) * D + column, mean);
+  float most = 0;
   // Rows past the end repeat the last key; a block without any key is never listed, but is written all the same.
   const auto token_of = [&](int round) { return max(min(thread.block * kRecord + thread.row(round), count - 1), 0); };
   Packed<T> raw[Thread::kRounds];
@@ -51,14 +50,17 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
       }
     }
   }
-  // f(round, smoothed key)
+  float mean[kLaneElements], balance[kLaneElements];
+  load_row(buffers.key_mean + static_cast<int64_t>(bh) * D + column, mean);
+  load_row(buffers.k_balance + static_cast<int64_t>(bh) * D + column, balance);
+  // f(round, smoothed and balanced key)
   const auto each_row = [&](const auto& f) {
 #pragma unroll
     for (int round = 0; round < Thread::kRounds; ++round) {
       float x[kLaneElements];
       unpack(raw[round], x);
 #pragma unroll
-      for (int c = 0; c < kLaneElements; ++c) x[c] -= mean[c];
+      for (int c = 0; c < kLaneElements; ++c) x[c] = fmaf(x[c], balance[c], -mean[c]);
       f(round, x);
     }
   };
@@ -68,7 +70,13 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     if (buffers.k_mean == nullptr) return;
     const float weight = thread.row(round) < left ? 1.0F : 0.0F;
     sum.add(x, weight);
-    if (kSimilarity) direction.add_direction(x, weight);
+    if (kSimilarity) {  // of keys as they were
+      float unbalanced[kLaneElements];
+      load_row(buffers.q_balance + static_cast<int64_t>(bh) * D + column, unbalanced);
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) unbalanced[c] *= x[c];
+      direction.add_direction(unbalanced, weight);
+    }
   });
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) most = fmaxf(most, __shfl_xor_sync(~0U, most, lanes));

@@ -1,4 +1,4 @@
-// Q -> int8 records with a scale a query, and the means of 16 queries for the block selection.
+// Q, channels balanced -> int8 records with a scale a query, and the means of 16 queries for the block selection.
 #include "attention/cuda/quantise.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -33,6 +33,8 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
   uint8_t* const out = buffers.q + record * kRecord * D;
   float* const scales = buffers.q_scale + record * kRecord;
   const int pooled = video_part(p.queries, p.text_tokens) - thread.block * kRecord;  // likewise; text is not pooled
+  float balance[kLaneElements];
+  load_row(buffers.q_balance + static_cast<int64_t>(bh) * D + column, balance);
   __shared__ CellSums<D> cells;
   Pool<D> direction;
   float square = 0;  // of this lane's eight columns, the largest over its rows
@@ -49,17 +51,15 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
     }
 #pragma unroll
     for (int i = 0; i < Thread::kTogether; ++i) {
-      const int row = thread.row(first + i), token = thread.block * kRecord + row;
+      const int row = thread.row(first + i), token = thread.block * kRecord + row;  // past the end: the last query's
       float x[kLaneElements];
       unpack(raw[i], x);
-      float most;  // rows past the end repeat the last query
-      if constexpr (kSteps != RowSteps::none) {
-        prologue.apply(token_of(i), parts[i], x);
-        most = largest_of(x);
-      } else {
-        most = largest_of(raw[i]);
-      }
-      const float scale = row_max<D>(most) * (1 / kInt8Max) + kInt8MinScale;
+      if constexpr (kSteps != RowSteps::none) prologue.apply(token_of(i), parts[i], x);
+      const float weight = row < pooled ? 1.0F : 0.0F;
+      if (kMore && buffers.q_direction != nullptr) direction.add_direction(x, weight);
+#pragma unroll
+      for (int c = 0; c < kLaneElements; ++c) x[c] *= balance[c];
+      const float scale = row_max<D>(largest_of(x)) * (1 / kInt8Max) + kInt8MinScale;
       const uint2 packed = pack_int8(x, fast_inverse(scale));
       *reinterpret_cast<uint2*>(out + thread.offset(first + i)) = packed;
       square = fmaxf(square, static_cast<float>(square_of(packed)) * scale * scale);
@@ -72,14 +72,12 @@ __global__ void __launch_bounds__(kQuantiseThreads, ctas_per_multiprocessor(D, k
         dot = row_sum<D>(dot) * p.scale;
         if (column == 0 && row < left) buffers.q_dot_mean[static_cast<int64_t>(bh) * p.queries + token] = dot;
       }
-      const float weight = row < pooled ? 1.0F : 0.0F;
       if (buffers.q_mean != nullptr) {
 #pragma unroll
         for (int c = 0; c < kLaneElements; ++c)
           cell[c] = fmaf(x[c], weight, i % CellSums<D>::kRounds == 0 ? 0.0F : cell[c]);
         if ((i + 1) % CellSums<D>::kRounds == 0) cells.put(cell, (first + i) / CellSums<D>::kRounds);
       }
-      if (kMore && buffers.q_direction != nullptr) direction.add_direction(x, weight);
     }
   }
   note_longest<D>(square * to_log2 * to_log2, buffers.longest + bh);

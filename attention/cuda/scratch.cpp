@@ -110,7 +110,8 @@ Sizes::Sizes(const Problem& problem, Kernel kernel)
                        ? 0
                        : std::min(whole_tiles, kSortedRounds * shares.processors)),
       stat_chunks(std::clamp(384 / batch_heads, 1, std::clamp(problem.keys / 256, 1, 8))),
-      stat_stride(std::max(problem.keys / kStatSamples, 1)) {}
+      stat_stride(std::max(problem.keys / kStatSamples, 1)),
+      query_stride(std::max(problem.queries / kStatSamples, 1)) {}
 
 Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch) {
   const int64_t bh = sizes.batch_heads, D = sizes.D;
@@ -131,9 +132,11 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(v_outliers, k_blocks);
   carver.take(v_saturated, bh);
   carver.take(v_mean, records * D, kernel == Kernel::hopper);
+  carver.take(q_balance, bh * D);
+  carver.take(k_balance, bh * D);
   carver.take(key_mean, bh * D);
   carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
-  carver.take(partials, bh * sizes.stat_chunks * 4 * D);
+  carver.take(partials, bh * sizes.stat_chunks * kStatistics * D);
   carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys),
               problem.prologue.normalises_across_heads());
   carver.take(q_mean, q_blocks * kBlockCells * D, predicts);

@@ -45,7 +45,8 @@ struct Sizes {
   int whole_tiles;   // of all (batch, head); the shared ones follow
   int sorted_tiles;  // of whole_tiles, those at the end that are taken in the order of their lists' lengths
   int stat_chunks;   // partial sums of the statistics
-  int stat_stride;   // every how many tokens the statistics look at one
+  int stat_stride;   // every how many keys the statistics look at one
+  int query_stride;  // and every how many queries
 };
 
 /// What a kernel knows of a tile's list before it reads it.
@@ -60,6 +61,9 @@ struct TileList {
 struct ValueSpread {
   float deviation, far;
 };
+
+/// What the statistics find out about each channel.
+enum Statistic { kKeySum, kKeySquares, kValueSum, kLeastValue, kLargestValue, kQuerySquares, kStatistics };
 
 constexpr int kLengthClasses = 16;
 
@@ -97,9 +101,11 @@ struct Buffers {
   uint8_t* v_outliers;   // [bh][key_blocks]; whether a record has values far beyond the sample: Hopper only
   int* v_saturated;      // [bh]; whether v_scale is too small for a value
   uint16_t* v_mean;      // fp16 [bh][key_records][D]: means taken off besides, units of v_scale; null but on Hopper
-  float* key_mean;       // [bh][D]; what K was reduced by
+  float* q_balance;      // [bh][D]; what the channels of Q are multiplied with, and
+  float* k_balance;      // [bh][D] those of K: 1 / q_balance
+  float* key_mean;       // [bh][D]; what K was reduced by, times k_balance
   float* q_dot_mean;     // [bh][queries], q . key_mean * scale; null without lse
-  float* partials;       // [bh][stat_chunks][4][D]: sum of K, sum, least and largest of V
+  float* partials;       // [bh][stat_chunks][kStatistics][D]
   float* token_moments;  // [2][batch][tokens][2]: mean and 1 / deviation across heads; null without such a norm
   uint16_t* q_mean;      // bf16 [bh][query_blocks][4][D]: means of 16 real queries; null unless blocks are predicted
   float* q_direction;    // [bh][query_blocks][D]: sums of the normalised queries; null without similarity

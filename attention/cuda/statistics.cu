@@ -1,5 +1,6 @@
-// Mean of K, centre and range of V from a sample of the tokens. Any constant vector may be taken off K (softmax does
-// not see it) and off V (it is added back), and e4m3 has room above the largest value, so a sample is as good as all.
+// Mean of K, centre and range of V, and what balances the channels of Q and K, from a sample of the tokens. Any
+// constant vector may be taken off K (softmax does not see it) and off V (it is added back), Q may be multiplied with
+// what K is divided by, and e4m3 has room above the largest value, so a sample is as good as all.
 #include <cfloat>
 
 #include "attention/cuda/kernels.h"
@@ -20,60 +21,139 @@ constexpr float kHeadroom = 256, kHeadroomOfAll = 2;
 // and fp16 have none.
 constexpr float kLeastScale = 1e-30F, kLeastRelativeScale = 1e-5F;
 
+// A channel of K that hardly differs between tokens, relative to its mean: what bf16 rounds off it.
+constexpr float kLeastDeviation = 1e-3F;
+constexpr float kLeastBalanced = 1.0F / (1 << 20);  // as in attention/cpu/quantize_constants.h
+
+__device__ float combine(int kind, float x, float y) {
+  return kind == kLeastValue ? fminf(x, y) : kind == kLargestValue ? fmaxf(x, y) : x + y;
+}
+
+/// A CTA looks at a part of the sampled tokens of a head. grid: batch x heads, chunks, K and V or Q.
+template <int D>
+struct Sampler {
+  static constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
+  int bh = static_cast<int>(blockIdx.x), chunk = static_cast<int>(blockIdx.y), chunks = static_cast<int>(gridDim.y);
+  int column = static_cast<int>(threadIdx.x) % kRowLanes * kLaneElements,
+      row = static_cast<int>(threadIdx.x) / kRowLanes;
+
+  /// f(token, whether it counts) for this thread's tokens; whole warps stay together for the prologue's shuffles.
+  template <typename F>
+  __device__ void each_token(int tokens, int stride, const F& f) const {
+    const int samples = ceil_div(tokens, stride), rounds = ceil_div(samples, kRows * chunks);
+#pragma unroll 2
+    for (int round = 0; round < rounds; ++round) {
+      const int index = (round * chunks + chunk) * kRows + row;
+      f(index < samples ? index * stride : 0, index < samples);
+    }
+  }
+
+  /// Writes what the threads of the CTA found, of the kinds from `first` on. All call this together, once.
+  template <int kCount>
+  __device__ void write(const float (&found)[kCount][kLaneElements], int first, float* partials) const {
+    auto& shared = room();
+#pragma unroll
+    for (int kind = 0; kind < kCount; ++kind) {
+#pragma unroll
+      for (int i = 0; i < kLaneElements; ++i) shared[kind][row][column + i] = found[kind][i];
+    }
+    __syncthreads();
+    float* out = partials + ((static_cast<int64_t>(bh) * chunks + chunk) * kStatistics + first) * D;
+    for (int i = static_cast<int>(threadIdx.x); i < kCount * D; i += kThreads) {
+      const int kind = i / D, c = i % D;
+      float x = shared[kind][0][c];
+      for (int r = 1; r < kRows; ++r) x = combine(first + kind, x, shared[kind][r][c]);
+      out[i] = x;
+    }
+  }
+
+ private:
+  /// The same for all kinds.
+  __device__ static float (&room())[kQuerySquares][kRows][D] {
+    __shared__ float shared[kQuerySquares][kRows][D];
+    return shared;
+  }
+};
+
 template <typename T, int D>
-__global__ void __launch_bounds__(kThreads, 2) sample(Problem p, Sizes sizes, Buffers buffers) {
-  constexpr int kRowLanes = D / kLaneElements, kRows = kThreads / kRowLanes;
-  const int bh = blockIdx.x, chunk = blockIdx.y, chunks = gridDim.y, b = bh / p.heads, h = bh % p.heads;
-  const int column = threadIdx.x % kRowLanes * kLaneElements, row = threadIdx.x / kRowLanes;
+__device__ void sample_queries(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
+  const Sampler<D> sampler;
+  const int b = sampler.bh / p.heads, h = sampler.bh % p.heads;
+  const Rows<T> q(p.q, b, h, p.head_dim, sampler.column);
+  const RowPrologue<D> prologue(p.prologue, p.prologue.q_weight, p.prologue.q_bias,
+                                moments_of(p, buffers.token_moments, true, b), h, p.head_dim, sampler.column);
+  float squares[1][kLaneElements] = {};
+  sampler.each_token(p.queries, sizes.query_stride, [&](int token, bool real) {
+    float x[kLaneElements];
+    const TokenPart part = prologue.load(token);
+    unpack(q.load(token), x);
+    prologue.apply(token, part, x);
+    if (!real) return;
+#pragma unroll
+    for (int i = 0; i < kLaneElements; ++i) squares[0][i] = fmaf(x[i], x[i], squares[0][i]);
+  });
+  sampler.write(squares, kQuerySquares, buffers.partials);
+}
+
+template <typename T, int D>
+__device__ void sample_keys_and_values(const Problem& p, const Sizes& sizes, const Buffers& buffers) {
+  const Sampler<D> sampler;
+  const int b = sampler.bh / p.heads, h = sampler.bh % p.heads, column = sampler.column;
   const Rows<T> k(p.k, b, h, p.head_dim, column), v(p.v, b, h, p.head_dim, column);
   const RowPrologue<D> prologue(p.prologue, p.prologue.k_weight, p.prologue.k_bias,
                                 moments_of(p, buffers.token_moments, false, b), h, p.head_dim, column);
-  float key_sum[kLaneElements] = {}, sum[kLaneElements] = {}, least[kLaneElements], largest[kLaneElements];
+  float found[kQuerySquares][kLaneElements] = {};
 #pragma unroll
   for (int i = 0; i < kLaneElements; ++i) {
-    least[i] = FLT_MAX;
-    largest[i] = -FLT_MAX;
+    found[kLeastValue][i] = FLT_MAX;
+    found[kLargestValue][i] = -FLT_MAX;
   }
-  const int samples = ceil_div(key_count(p, b), sizes.stat_stride);
-  const int rounds = ceil_div(samples, kRows * chunks);
-#pragma unroll 2
-  for (int round = 0; round < rounds; ++round) {  // whole warps stay together for the prologue's shuffles
-    const int sample_index = (round * chunks + chunk) * kRows + row;
-    const bool real = sample_index < samples;
-    const int token = real ? sample_index * sizes.stat_stride : 0;
+  sampler.each_token(key_count(p, b), sizes.stat_stride, [&](int token, bool real) {
     float x[kLaneElements], y[kLaneElements];
     const TokenPart part = prologue.load(token);
     unpack(k.load(token), x);
     unpack(v.load(token), y);
     prologue.apply(token, part, x);
-    if (!real) continue;
+    if (!real) return;
 #pragma unroll
     for (int i = 0; i < kLaneElements; ++i) {
-      key_sum[i] += x[i];
-      sum[i] += y[i];
-      least[i] = fminf(least[i], y[i]);
-      largest[i] = fmaxf(largest[i], y[i]);
+      found[kKeySum][i] += x[i];
+      found[kKeySquares][i] = fmaf(x[i], x[i], found[kKeySquares][i]);
+      found[kValueSum][i] += y[i];
+      found[kLeastValue][i] = fminf(found[kLeastValue][i], y[i]);
+      found[kLargestValue][i] = fmaxf(found[kLargestValue][i], y[i]);
     }
-  }
-  __shared__ float shared[4][kRows][D];
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i) {
-    shared[0][row][column + i] = key_sum[i];
-    shared[1][row][column + i] = sum[i];
-    shared[2][row][column + i] = least[i];
-    shared[3][row][column + i] = largest[i];
-  }
+  });
+  sampler.write(found, kKeySum, buffers.partials);
+}
+
+template <typename T, int D>
+__global__ void __launch_bounds__(kThreads, 2)
+    sample(const __grid_constant__ Problem p, const __grid_constant__ Sizes sizes,
+           const __grid_constant__ Buffers buffers) {
+  blockIdx.z == 0 ? sample_keys_and_values<T, D>(p, sizes, buffers) : sample_queries<T, D>(p, sizes, buffers);
+}
+
+/// The largest over the CTA's D threads, which call this together. NaNs do not count.
+template <int D>
+__device__ float largest_of_all(float x) {
+  __shared__ float shared[D / 32];
+  x = warp_max(x);
   __syncthreads();
-  float* out = buffers.partials + (static_cast<int64_t>(bh) * chunks + chunk) * 4 * D;
-  for (int i = threadIdx.x; i < 4 * D; i += kThreads) {
-    const int kind = i / D, c = i % D;
-    float x = shared[kind][0][c];
-    for (int r = 1; r < kRows; ++r) {
-      const float y = shared[kind][r][c];
-      x = kind == 2 ? fminf(x, y) : kind == 3 ? fmaxf(x, y) : x + y;
-    }
-    out[i] = x;
-  }
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < D / 32; ++warp) x = fmaxf(x, shared[warp]);
+  return x;
+}
+
+/// What this thread's channel of q is multiplied with (attention/cpu/balance.h), from the means of squares.
+template <int D>
+__device__ float balance_of(float q_square, float k_square) {
+  const float q = fmaxf(q_square, kLeastBalanced * largest_of_all<D>(q_square));
+  const float k = fmaxf(k_square, kLeastBalanced * largest_of_all<D>(k_square));
+  const float balance = sqrtf(sqrtf(k / q));
+  return balance > 0 && balance <= FLT_MAX ? balance : 1.0F;
 }
 
 template <int D>
@@ -83,25 +163,29 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
   if (bh == 0 && c < kLengthClasses) buffers.class_counts[c] = 0;
   for (int i = c; bh == 0 && i < sizes.value_record_bytes / 4; i += D)
     reinterpret_cast<uint32_t*>(buffers.v_null)[i] = 0;
-  const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * 4 * D + c;
-  float key_sum = 0, sum = 0, least = FLT_MAX, largest = -FLT_MAX;
+  const float* partial = buffers.partials + static_cast<int64_t>(bh) * sizes.stat_chunks * kStatistics * D + c;
+  float found[kStatistics] = {0, 0, 0, FLT_MAX, -FLT_MAX, 0};
 #pragma unroll 8
-  for (int chunk = 0; chunk < sizes.stat_chunks; ++chunk, partial += 4 * D) {
-    key_sum += partial[0];
-    sum += partial[D];
-    least = fminf(least, partial[2 * D]);
-    largest = fmaxf(largest, partial[3 * D]);
+  for (int chunk = 0; chunk < sizes.stat_chunks; ++chunk, partial += kStatistics * D) {
+#pragma unroll
+    for (int kind = 0; kind < kStatistics; ++kind) found[kind] = combine(kind, found[kind], partial[kind * D]);
   }
   const int samples = ceil_div(key_count(p, bh / p.heads), sizes.stat_stride);
   const float inverse = samples == 0 ? 0.0F : 1.0F / static_cast<float>(samples);
   // A mean that the sample cannot tell from 0 (about 4 standard errors; normal data spread over 7 deviations) is noise,
   // and would only add its own rounding to outputs that are averages themselves.
-  const float mean = sum * inverse;
+  const float mean = found[kValueSum] * inverse, least = found[kLeastValue], largest = found[kLargestValue];
   const bool real = fabsf(mean) * sqrtf(static_cast<float>(samples)) > 0.6F * (largest - least);
   const float centre = real || sizes.stat_stride == 1 ? mean : 0.0F;
   const float range = samples == 0 ? 0.0F : fmaxf(largest - centre, centre - least);
+  const float key_mean = found[kKeySum] * inverse, floor = kLeastDeviation * key_mean;
+  const float balance =
+      balance_of<D>(found[kQuerySquares] / static_cast<float>(ceil_div(p.queries, sizes.query_stride)),
+                    fmaxf(found[kKeySquares] * inverse - key_mean * key_mean, floor * floor));
   const int64_t at = static_cast<int64_t>(bh) * D + c;
-  buffers.key_mean[at] = key_sum * inverse;
+  buffers.q_balance[at] = balance;
+  buffers.k_balance[at] = 1.0F / balance;
+  buffers.key_mean[at] = key_mean / balance;
   if (c == 0) buffers.v_saturated[bh] = 0;
   buffers.v_centre[at] = centre;
   const float headroom = sizes.stat_stride > 1 ? kHeadroom : kHeadroomOfAll;
@@ -110,7 +194,7 @@ __global__ void finish(Problem p, Sizes sizes, Buffers buffers) {
 
 template <typename T>
 void launch_sample(const Call& call) {
-  const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks);
+  const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks, 2);
   const auto run = [&](auto* sampling, auto* finishing) {
     sampling<<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
     finishing<<<call.sizes.batch_heads, call.sizes.D, 0, call.stream>>>(call.problem, call.sizes, call.buffers);

@@ -128,7 +128,7 @@ class Help(CommandLineTest):
                 (['generate', '-p', 'x', '--device', 'cuda:x'], 'auto, cpu, cuda, cuda:N', 'cuda:N'), (['tune', '-p', 'x', '--device', 'cup'], 'auto, cpu', 'cpu'),
                 ([*attention, '--modes', 'full,spares'], 'full, quantized, sparse', 'sparse'), ([*attention, '--format', 'cvs'], 'md, csv, json', 'csv'),
                 (['bench', 'attention', '--workload', 'mochi,cogvideox-2'], 'cogvideox-2b, cogvideox-5b, mochi', 'cogvideox-2b'),
-                ([*attention, '--data', 'gausian'], 'gaussian, structured, smooth', 'gaussian'), ([*attention, '--dtype', 'fp23'], 'auto, fp32, bf16, fp16', 'fp32'),
+                ([*attention, '--data', 'gausian'], 'gaussian, structured, smooth, loud', 'gaussian'), ([*attention, '--dtype', 'fp23'], 'auto, fp32, bf16, fp16', 'fp32'),
                 ([*attention, '--device', 'cdua'], 'auto, cpu, cuda', 'cuda'), ([*attention, '--selection-rows', '127'], '64, 128, 192', '128'),
                 ([*attention, '--text-tokens', 'modle'], 'model', 'model'), (['bench', 'pipeline', '--modes', 'ful'], 'full, quantized, sparse', 'full'),
                 (['bench', 'pipeline', '--format', 'jsno'], 'md, csv, json', 'json'), (['bench', 'pipeline', '--token-order', 'native,hilbret'], 'hilbert, native, time-major', 'hilbert'),

@@ -49,6 +49,24 @@ class AttendOnGpu : public ::testing::Test {
             .v = rounded(at::randn({batch, keys, heads, head_dim}) + value_mean, dtype)};
   }
 
+  /// Normal data but for four channels, two pairs, that hold most of K's energy, and a rotary embedding that leaves
+  /// them without a mean.
+  static Inputs loud_inputs(int64_t tokens, int64_t heads, int64_t head_dim, Prologue& prologue) {
+    const auto normal = [&] { return at::randn({1, tokens, heads, head_dim}); };
+    const Inputs x{.q = normal(), .k = normal(), .v = normal()};
+    for (const int64_t pair : {int64_t{1}, head_dim / 4}) {
+      x.q.narrow(3, 2 * pair, 2).mul_(0.3);
+      x.k.select(3, 2 * pair).add_(30);
+      x.k.select(3, 2 * pair + 1).sub_(30);
+    }
+    const at::Tensor angles =
+        at::arange(tokens, at::kFloat).unsqueeze(1) *
+        at::pow(1e4, at::arange(0, head_dim, 2) / -static_cast<double>(head_dim)).repeat_interleave(2);
+    prologue.rotary_cos = angles.cos();
+    prologue.rotary_sin = angles.sin();
+    return {.q = rounded(x.q), .k = rounded(x.k), .v = rounded(x.v)};
+  }
+
   Result on_gpu(const Inputs& x, Context context, at::ScalarType dtype = at::kBFloat16) {
     const auto move = [dtype](const at::Tensor& t) { return t.defined() ? t.to(at::kCUDA, dtype) : t; };
     context.prologue = on_device(context.prologue);

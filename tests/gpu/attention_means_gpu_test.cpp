@@ -111,6 +111,15 @@ TEST_F(MeansOnGpu, HiddenMeansOfLargeScoresDoNotCount) {
   }
 }
 
+TEST_F(MeansOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    Context context = means(0.5);
+    const Inputs x = loud_inputs(2000, 2, head_dim, context.prologue);
+    expect_map_obeyed(x, context, 0.4);
+  }
+}
+
 TEST_F(MeansOnGpu, SelectionIsAsGoodAsOnTheCpu) {
   for (const int64_t head_dim : {64, 128, 256}) {
     const Inputs x = video(1, 3000, 3000, 2, head_dim);

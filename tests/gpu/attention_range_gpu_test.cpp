@@ -49,6 +49,18 @@ TEST_F(AttendOnGpu, LargeScoresAndOutliersStayFinite) {
   expect_quantized_near_exact(equal);
 }
 
+// A few channels of K that hold most of its energy, as in trained models, must not cost the others their bits.
+TEST_F(AttendOnGpu, LoudChannelsTakeNoBitsFromTheOthers) {
+  for (const int64_t head_dim : {64, 128, 256}) {
+    SCOPED_TRACE(head_dim);
+    Context context{.mode = Mode::quantized};
+    const Inputs x = loud_inputs(2000, 2, head_dim, context.prologue);
+    const Result gpu = on_gpu(x, context);
+    const bool half = gpu.kernel.find("fp16 P.V") != std::string::npos;
+    EXPECT_LT(compare(gpu.out, exact(x, context).out).relative_l1, half ? 0.022 : 0.046);
+  }
+}
+
 // What the linear exponentials stand as they are, what they stand with a clamp, and beyond (hopper_softmax.cuh).
 TEST_F(AttendOnGpu, ScoresOfEveryRangeGiveWhatTheCpuGives) {
   const Context context{.mode = Mode::quantized};

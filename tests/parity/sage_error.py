@@ -15,8 +15,9 @@ mean. int8 with scale max|x| / 127 + 1e-7, rounded half away from zero: a scale 
 for the 32 keys j of 128 with equal j % 8 / 2. Tiles of 128 keys with a running maximum; P = exp2(s - m + 8.807) as
 e4m3; the row sum adds up P before it is rounded. V as e4m3 with a scale a channel, max|v| / 448, not centred.
 
-ours: mean of K, centre and scale of V from every tokens / 512-th token, as in attention/cuda/statistics.cu. K less its
-mean; int8 with a scale a query and a scale for the 16 keys j of 64 with equal j % 8 / 2, rounded half to even. Subtiles
+ours: mean of K, centre and scale of V, and what balances the channels of Q and K from every tokens / 512-th token, as in
+attention/cuda/statistics.cu. K less its mean, divided by sqrt(rms k / rms q) of each channel, with which Q is multiplied;
+int8 with a scale a query and a scale for the 16 keys j of 64 with equal j % 8 / 2, rounded half to even. Subtiles
 of 128 keys (head_dim 64) or 64: a reference maximum that rises to the maximum, for all of a warp's 16 rows, where a
 score of theirs passes it by more than L = 4 log2 units; P = exp2(s - m) * 448 / 2^L as e4m3; the row sum adds up the
 rounded P. V less its centre and the mean of its block of 64 tokens, e4m3 with a scale a channel; the means, which take
@@ -131,6 +132,16 @@ def sampled_means_and_scale(k, v):
     return k[::stride].mean(0), centre, scale
 
 
+def balance(q, k):
+    """What the channels of q are multiplied with, and those of k, less its mean, divided by."""
+
+    def squares(x):
+        mean = x[:: max(len(x) // 512, 1)].square().mean(0)
+        return mean.clamp_min(float(mean.max()) / 2**20)
+
+    return (squares(k) / squares(q)) ** 0.25
+
+
 def values_less_block_means(v):
     """v [N, D] -> e4m3 [N, D], and what is left of it as means of 64 rows, fp16 (attention/cuda/quantise_values.cu)."""
 
@@ -144,13 +155,13 @@ def values_less_block_means(v):
     return v8, means(v - v8).half().to(F64)
 
 
-def ours(q, k, v, exp2, lag):
+def ours(q, k, v, exp2, lag, channels):
     tokens, head_dim = q.shape
     tile = 128 if head_dim == 64 else 64
     key_mean, centre, scale = sampled_means_and_scale(k, v)
     v8, means = values_less_block_means((v - centre) / scale)
-    q8 = int8(q, torch.arange(tokens), torch.round)
-    k8 = int8(k - key_mean, key_groups(len(k), 64), torch.round)
+    q8 = int8(q * channels, torch.arange(tokens), torch.round)
+    k8 = int8((k - key_mean) / channels, key_groups(len(k), 64), torch.round)
     out = []
     for part in q8.split(CHUNK):
         s = in_tiles(part @ k8.T * (LOG2E / math.sqrt(head_dim)), tile)
@@ -193,6 +204,22 @@ def structured(tokens, head_dim, v_mean=0.5):
     return smooth() + local + mean(0.5), (smooth() + local) * gains(3) + mean(2), smooth() * gains(6) + mean(v_mean)
 
 
+def loud(tokens, head_dim):
+    """Its `loud` data: four channels of k hold most of its energy, without a mean behind a rotary embedding."""
+
+    def rotated(x):
+        angles = torch.arange(tokens, dtype=F64).unsqueeze(1) * 1e4 ** (-torch.arange(0, head_dim, 2) / head_dim)
+        turned = torch.view_as_complex(x.unflatten(1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
+        return torch.view_as_real(turned).flatten(1)
+
+    q, k, v = gaussian(tokens, head_dim, 0, 0)
+    for first in (2, head_dim // 4 * 2):
+        q[:, first : first + 2] *= 0.3
+        k[:, first] += 30
+        k[:, first + 1] -= 30
+    return rotated(q), rotated(k), v
+
+
 def slow(tokens, head_dim):
     """Its `smooth` data: the same q and k; V a slow wave in each channel and little noise."""
     q, k, _ = structured(tokens, head_dim)
@@ -209,6 +236,7 @@ DATA = {
     "structured, no means in V": lambda n, d: structured(n, d, 0),
     "structured": structured,
     "smooth": slow,
+    "loud": loud,
 }
 
 
@@ -240,10 +268,11 @@ def measure(heads, queries, lag):
     rows = []
     for head in heads:
         q, k, v = (x.to(torch.bfloat16).to(F64) for x in head)
+        channels = balance(q, k - sampled_means_and_scale(k, v)[0])
         q = middle(q, queries)
         expected = exact(q, k, v)
         row = []
-        for out in (theirs(q, k, v), ours(q, k, v, torch.exp2, lag), ours(q, k, v, linear, lag)):
+        for out in (theirs(q, k, v), ours(q, k, v, torch.exp2, lag, channels), ours(q, k, v, linear, lag, channels)):
             cosine = torch.nn.functional.cosine_similarity(out.flatten(), expected.flatten(), 0)
             row.append(torch.stack([(out - expected).abs().sum() / expected.abs().sum(), cosine]))
         rows.append(torch.stack(row))

@@ -38,8 +38,9 @@ void add_measuring(CLI::App& command, bench::AttentionOptions& options) {
   group.add("--device", options.device, "where it runs (default auto)", "auto,cpu,cuda,cuda:N");
   group.add("--dtype", options.dtype, "arithmetic (default auto: bf16 on a GPU, fp32 on a CPU)", "auto,fp32,bf16,fp16");
   group.add("--threads", options.threads, "CPU threads (default: all cores)", "N");
-  group.add("--data", options.data, "plain, like a trained model's, or that with slow values (default gaussian)",
-            "gaussian,structured,smooth");
+  group.add("--data", options.data,
+            "plain, like a trained model's, that with slow values, or loud channels (default gaussian)",
+            "gaussian,structured,smooth,loud");
   group.add("-s,--seed", options.seed, "seed of the data (default 42)", "N");
   group.add("--warmup", options.warmup, "rounds that do not count (default 5, on a CPU 1)", "N");
   group.add("--repetitions", options.repetitions, "rounds that count (default 20, on a CPU 5)", "N");

@@ -91,8 +91,11 @@ Selections make_policies(const AttentionOptions& options) {
 }
 
 DataKind parse_data(const std::string& text) {
-  require_choice("--data " + text, text, {"gaussian", "structured", "smooth"}, kHelp);
-  return text == "gaussian" ? DataKind::gaussian : text == "structured" ? DataKind::structured : DataKind::smooth;
+  require_choice("--data " + text, text, {"gaussian", "structured", "smooth", "loud"}, kHelp);
+  return text == "gaussian"     ? DataKind::gaussian
+         : text == "structured" ? DataKind::structured
+         : text == "smooth"     ? DataKind::smooth
+                                : DataKind::loud;
 }
 
 }  // namespace

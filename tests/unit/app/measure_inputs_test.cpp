@@ -28,7 +28,7 @@ TEST(Copies, FillMoreThanACache) {
 }
 
 TEST(MadeInputs, RepeatForASeedAndDifferBetweenCopies) {
-  for (const DataKind data : {DataKind::gaussian, DataKind::structured, DataKind::smooth}) {
+  for (const DataKind data : {DataKind::gaussian, DataKind::structured, DataKind::smooth, DataKind::loud}) {
     const auto first = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
     const auto again = make_inputs(kShape, data, at::kBFloat16, at::kCPU, 2, 7);
     EXPECT_EQ(first[0].q.sizes(), at::IntArrayRef({2, 300, 3, 32}));
@@ -67,10 +67,22 @@ TEST(SmoothInputs, HaveValuesThatHardlyDifferBetweenNeighbours) {
   EXPECT_GT(step(DataKind::structured), 0.5);
 }
 
-TEST(StructuredInputs, TakeOddHeadDims) {
-  const Inputs inputs =
-      one_input(DataKind::structured, at::kFloat, {.batch = 1, .heads = 1, .tokens = 5, .head_dim = 17});
-  EXPECT_TRUE(inputs.k.isfinite().all().item<bool>());
+TEST(LoudInputs, HoldMostOfTheEnergyOfKInFourChannelsWithoutAMean) {
+  const Shape shape{.batch = 1, .heads = 2, .tokens = 4096, .head_dim = 128};
+  const Inputs inputs = one_input(DataKind::loud, at::kFloat, shape);
+  const at::Tensor energy = (inputs.k - inputs.k.mean(1, true)).square().sum(1).mean(1).flatten();
+  EXPECT_GT((std::get<0>(energy.topk(4)).sum() / energy.sum()).item<double>(), 0.9);
+  const at::Tensor of_q = inputs.q.square().mean(1).mean(1).flatten();
+  EXPECT_LT(std::get<0>(of_q.topk(4, 0, false)).max().item<double>(), 0.1);
+  EXPECT_NEAR(of_q.median().item<double>(), 1, 0.1);
+}
+
+TEST(MadeInputs, TakeOddHeadDims) {
+  for (const DataKind data : {DataKind::structured, DataKind::loud}) {
+    const Inputs inputs = one_input(data, at::kFloat, {.batch = 1, .heads = 1, .tokens = 5, .head_dim = 17});
+    EXPECT_EQ(inputs.k.size(3), 17);
+    EXPECT_TRUE(inputs.k.isfinite().all().item<bool>());
+  }
 }
 
 TEST(ExactAttention, AgreesWithSdpaOnEveryQuery) {

@@ -181,6 +181,27 @@ inline void make_loud_and_quiet(Case& c) {
         for (int64_t d = 0; d < p.head_dim; ++d) c.row(p.k, b, t, h)[d] *= t / kBlock % 3 == 0 ? 5.0F : 0.5F;
 }
 
+/// Four channels, two pairs, that hold most of K's energy and have no mean: k was +-30 in them, the same in every
+/// token, and q a third as large as elsewhere, before a rotary embedding.
+inline void make_loud_channels(Case& c) {
+  const Problem& p = c.problem;
+  const auto turn = [&](const View<const float>& view, int64_t tokens, double mean, double gain) {
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t t = 0; t < tokens; ++t)
+        for (int64_t h = 0; h < p.heads; ++h)
+          for (const int64_t pair : {int64_t{1}, p.head_dim / 4}) {
+            float* x = c.row(view, b, t, h) + 2 * pair;
+            const double angle = static_cast<double>(t) *
+                                 std::pow(1e4, -2.0 * static_cast<double>(pair) / static_cast<double>(p.head_dim));
+            const double first = gain * x[0] + mean, second = gain * x[1] - mean;
+            x[0] = static_cast<float>(first * std::cos(angle) - second * std::sin(angle));
+            x[1] = static_cast<float>(second * std::cos(angle) + first * std::sin(angle));
+          }
+  };
+  turn(p.q, p.queries, 0, 0.3);
+  turn(p.k, p.keys, 30, 1);
+}
+
 /// Every kernel skips as many P.V as the reference, some but not all, and computes the same.
 inline void expect_same_skips(Case& c, const BlockMap& map) {
   const Case::Output reference = c.reference(map, 2);
