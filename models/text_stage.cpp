@@ -49,11 +49,10 @@ void TextStage::check() {
   load_tokenizer();
 }
 
-/// The encoder is the largest part of some checkpoints. Where it does not fit into the GPU's memory (a quarter of which
-/// stays free) it passes through layer by layer.
+/// The encoder is the largest part of some checkpoints. Where it does not fit into the device's memory (a quarter of
+/// which stays free) it passes through layer by layer.
 bool TextStage::streams() const {
-  if (device_.is_cpu() || offload_) return offload_;
-  return weight_bytes(folder_, "text_encoder", format_) > free_memory(device_) / 4 * 3;
+  return offload_ || weight_bytes(folder_, "text_encoder", format_) > free_memory(device_) / 4 * 3;
 }
 
 void TextStage::load() {

@@ -30,7 +30,7 @@ class TextStage {
 
   /// Throws Error where the encoder's weights do not fit its config, by their headers, or the tokenizer is damaged.
   void check();
-  /// Whether the encoder passes through layer by layer: with offload, or where it does not fit into a GPU.
+  /// Whether the encoder passes through layer by layer: with offload, or where it does not fit into memory.
   bool streams() const;
   /// The encoder then stays until it is released. Nothing where it streams.
   void load();
