@@ -1,4 +1,4 @@
-// The known name that a mistyped one most likely means, for errors that help.
+// Checks of words and numbers, with errors that help.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "models/configs/nearest.h"
+
 namespace sparsereel::app {
 
-/// The candidate with the fewest edits (a letter added, left out, replaced, or two neighbours swapped) from `word`;
-/// empty where even that one differs in more than a third of its letters.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
-
-/// "did you mean steps? see ..." or, where nothing is near, `otherwise` alone.
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
-                         const std::string& otherwise);
+using models::did_you_mean;
+using models::nearest;
 
 /// A choice that stands for many: "cuda:N" for cuda:0, cuda:1 and so on.
 inline bool is_pattern(std::string_view choice) {

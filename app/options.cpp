@@ -8,7 +8,6 @@
 #include <random>
 #include <utility>
 
-#include "app/config_file.h"
 #include "app/counted.h"
 #include "app/denoising_checkpoint.h"
 #include "app/recipe.h"
@@ -20,6 +19,8 @@
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/regular_file.h"
 #include "models/checkpoint/sha256.h"
+#include "models/configs/config_file.h"
+#include "models/configs/data_folder.h"
 #include "models/device.h"
 #include "models/family.h"
 #include "models/request.h"
@@ -80,26 +81,15 @@ std::string named(const Settings& settings, const char* key, std::string_view va
   return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
 }
 
-models::ModelFolder folder_of(const Architecture& architecture) {
+models::ModelFolder folder_of(const models::Architecture& architecture) {
   return models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
                                                   architecture.components);
 }
 
-constexpr const char* kNoPreset = "quality";
-
 /// Its defaults, with those of the preset that the settings name on top.
-void add_model_config(Settings& settings, ModelConfig config) {
-  if (const std::string preset = settings.text("preset", kNoPreset); preset != kNoPreset) {
-    const auto found = config.presets.find(preset);
-    if (found == config.presets.end())
-      throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
-                       "say it by cache, as in forecast:0.1, and topk");
-    for (const auto& [key, value] : found->second.values) {
-      config.defaults[key] = value;
-      config.places[key] = found->second.places.at(key);
-    }
-  }
-  settings.add(Source::matched_config, config.defaults, config.file.string(), config.places);
+void add_model_config(Settings& settings, const models::ModelConfig& config) {
+  const models::YamlOptions options = models::defaults_of(config, settings.text("preset", models::kNoPreset));
+  settings.add(Source::matched_config, options.values, config.file.string(), options.places);
 }
 
 /// For every command that denoises.
@@ -196,7 +186,7 @@ fs::path model_path(const Settings& settings) {
 
 models::ModelFolder open_model(const RunOptions& run) {
   if (!run.random_weights) return models::ModelFolder::open(run.model);
-  return folder_of(read_architecture(run.model));
+  return folder_of(models::read_architecture(run.model));
 }
 
 std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
@@ -217,21 +207,21 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
                       const std::string& config_file) {
   settings.add(Source::command_line, command_line);
   if (!config_file.empty()) {
-    const YamlOptions config = read_config_file(config_file);
+    const models::YamlOptions config = models::read_config_file(config_file);
     settings.add(Source::config_file, config.values, config_file, config.places);
   }
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
   if (const auto random_weights = settings.text("random_weights")) {
-    const Architecture architecture = read_architecture(*random_weights);
+    const models::Architecture architecture = models::read_architecture(*random_weights);
     add_model_config(settings, architecture.config);
     settings.set_fallbacks(models::describe(folder_of(architecture)).defaults);
     return;
   }
   const models::ModelSpec model = models::describe(models::ModelFolder::open(model_path(settings)));
   settings.set_fallbacks(model.defaults);
-  const fs::path configs = data_folder() / "configs";
-  const auto matched = find_model_config(configs, model);
-  add_model_config(settings, matched.value_or(ModelConfig{.file = configs}));
+  const fs::path configs = models::data_folder() / "configs";
+  const auto matched = models::find_model_config(configs, model);
+  add_model_config(settings, matched.value_or(models::ModelConfig{.file = configs}));
 }
 
 Reservations choose_output(Settings& settings, int64_t count, bool resumes) {

@@ -4,10 +4,10 @@
 #include <map>
 #include <set>
 
-#include "app/config_file.h"
 #include "app/media/video.h"
 #include "attention/policies/policy.h"
 #include "hilbert/error.h"
+#include "models/configs/data_folder.h"
 
 namespace sparsereel::app {
 namespace {
@@ -72,7 +72,7 @@ std::optional<std::pair<std::string, fs::path>> own_model(const std::string& nam
   const bool random = name.starts_with(kRandomWeights);
   // Only its last part: a name out of a file must not lead elsewhere.
   const fs::path file = fs::path(random ? name.substr(kRandomWeights.size()) : name).filename();
-  const fs::path path = data_folder() / (random ? "configs" : "assets") / file;
+  const fs::path path = models::data_folder() / (random ? "configs" : "assets") / file;
   if (file.empty() || !(random ? fs::is_regular_file(path) : fs::is_regular_file(path / "model_index.json")))
     return std::nullopt;
   return std::pair(random ? "random_weights" : "model", path);

@@ -8,6 +8,7 @@
 #include "app/nearest.h"
 #include "app/split.h"
 #include "models/checkpoint/lora.h"
+#include "models/configs/config_file.h"
 
 namespace sparsereel::app {
 namespace {
@@ -155,9 +156,7 @@ void expand_size(std::map<std::string, Setting>& added) {
   const auto place = added.find("size");
   if (place == added.end()) return;
   const Setting size = place->second;
-  const size_t cross = size.value.find_first_of("x*");  // some programs write 1280*720
-  const std::string width = size.value.substr(0, cross);
-  const std::string height = cross == std::string::npos ? "" : size.value.substr(cross + 1);
+  const auto [width, height] = models::width_and_height(size.value);
   if (!parse<int64_t>(width) || !parse<int64_t>(height))
     throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value + " is not of the form WxH",
                     "write for example 720x480");

@@ -12,6 +12,7 @@
 
 #include "app/option_table.h"
 #include "hilbert/error.h"
+#include "models/configs/place.h"
 #include "models/spec.h"
 
 namespace sparsereel::app {
@@ -25,15 +26,9 @@ inline bool is_random_seed(std::string_view text) {
 /// Where a value comes from; a later one wins.
 enum class Source { matched_config, recipe, config_file, command_line, row };  // row: of a prompt set
 
-/// A position in a file, from 1; 0: unknown.
-struct Mark {
-  int64_t line = 0, column = 0;
-};
-/// Where a file names an option, and where its value begins. Only the lines are known of a row that is no YAML.
-struct Place {
-  Mark key, value;
-};
-using Places = std::map<std::string, Place>;
+using models::Mark;
+using models::Place;
+using models::Places;
 
 struct Setting {
   std::string value;

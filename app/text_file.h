@@ -4,15 +4,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <string_view>
+
+#include "models/checkpoint/regular_file.h"
+#include "models/text/unicode.h"
 
 namespace sparsereel::app {
 
-constexpr uint64_t kMostYamlBytes = 4 << 20;  // its tree takes a hundred times as much
 constexpr uint64_t kMostSetBytes = 64 << 20;
 
-/// The whole of an ordinary file. Throws Error naming it where it cannot be read or is larger.
-std::string read_text(const std::filesystem::path& file, uint64_t most = kMostYamlBytes);
+using models::checked_text;
+using models::kMostYamlBytes;
+using models::read_text;
 
 /// "-", where a prompt or a set of them is to be read.
 bool is_standard_input(const std::filesystem::path& file);
@@ -20,10 +22,6 @@ bool is_standard_input(const std::filesystem::path& file);
 std::string name_of_input(const std::filesystem::path& file);
 /// As read_text(); "-" is standard input.
 std::string read_input(const std::filesystem::path& file, uint64_t most);
-
-/// The text without the byte order mark of some editors. Throws Error naming file and line where it is not UTF-8 or
-/// holds a NUL, as UTF-16 does.
-std::string_view checked_text(std::string_view text, const std::string& file);
 
 /// Whether it holds nothing but white space.
 bool is_blank(std::string_view text);

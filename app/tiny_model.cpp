@@ -5,7 +5,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "app/config_file.h"
+#include "models/configs/data_folder.h"
 #include "models/text/tokenizer.h"
 
 namespace sparsereel::app {
@@ -31,7 +31,7 @@ std::string bare(std::string word) {
 }  // namespace
 
 fs::path tiny_model() {
-  return data_folder() / "assets" / "tiny";
+  return models::data_folder() / "assets" / "tiny";
 }
 
 std::string unknown_words_warning(const fs::path& model, const std::vector<std::string>& prompts) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -42,7 +43,7 @@ auto parse_name(const Names& names, const std::string& field, std::string_view t
 }
 
 void require(bool ok, const std::string& field, double value, const std::string& range) {
-  if (!ok) throw bad_option(field, "is " + std::to_string(value), "set it to " + range);
+  if (!ok) throw bad_option(field, "is " + exact_text(value), "set it to " + range);
 }
 
 bool is_valid(const HeadPolicy& head) {

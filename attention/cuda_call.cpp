@@ -15,6 +15,7 @@
 #include "attention/cuda_binding.h"
 #include "attention/prologue.h"
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -128,7 +129,7 @@ class CudaCall {
            Workspace& workspace)
       : context_(context), workspace_(workspace), head_dim_(q.size(3)) {
     if (!(scale > 0))
-      throw bad_input("attention: scale is " + std::to_string(scale), "pass a positive one: the CUDA kernels need it");
+      throw bad_input("attention: scale is " + exact_text(scale), "pass a positive one: the CUDA kernels need it");
     // The kernels' own prologue works on whole vectors; odd head sizes take torch's operations.
     fuses_prologue_ = head_dim_ % (2 * kVector) == 0;
     const QueriesAndKeys ready = fuses_prologue_ ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k);

@@ -12,14 +12,28 @@ std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device
   return component_loaders().transformers.at(component.class_name)(component, device, format, offload);
 }
 
+namespace {
+
+/// By its config alone: asks for no files.
+Component described(const ModelFolder& folder, const std::string& role) {
+  Component component;
+  component.class_name = folder.component_class(role);
+  component.random_seed = 0;
+  component.config = folder.config(role, &component.config_file);
+  return component;
+}
+
+}  // namespace
+
 uint64_t weight_bytes(const ModelFolder& folder, const std::string& role, WeightFormat format) {
-  Component described;
-  described.class_name = folder.component_class(role);
-  described.random_seed = 0;  // asks for no files
-  described.config = folder.config(role, &described.config_file);
-  if (component_loaders().transformers.contains(described.class_name))
-    return load_dit(described, at::kMeta, format)->weight_bytes();
-  return load_text_encoder(described, at::kMeta, format)->weight_bytes();
+  const Component component = described(folder, role);
+  if (component_loaders().transformers.contains(component.class_name))
+    return load_dit(component, at::kMeta, format)->weight_bytes();
+  return load_text_encoder(component, at::kMeta, format)->weight_bytes();
+}
+
+std::unique_ptr<VaeDecoder> describe_vae(const ModelFolder& folder, at::ScalarType dtype) {
+  return load_vae(described(folder, "vae"), at::kMeta, dtype);
 }
 
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype) {

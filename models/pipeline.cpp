@@ -13,6 +13,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/components.h"
+#include "models/cpu_time.h"
 #include "models/decode_retry.h"
 #include "models/denoising.h"
 #include "models/device.h"
@@ -128,8 +129,25 @@ const std::string& Pipeline::lora_hash() const {
 
 GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
   GenerateSettings settings = resolve_request(request, spec_);
-  check_memory(settings, least_memory(settings, request, spec_, device_, dtype_), device_);
+  check_memory(settings, least_memory(settings, request, spec_, device_, dtype_, transformer_need()), device_,
+               [&] { return lighter_loadings(folder_, spec_, loading()); });
   return settings;
+}
+
+Loading Pipeline::loading() const {
+  return {.device = device_, .format = transformer_format(), .offload = offload_};
+}
+
+const WeightNeed& Pipeline::transformer_need() const {
+  if (!weight_need_) weight_need_ = std::make_shared<const WeightNeed>(weight_need(folder_, spec_, loading()));
+  return *weight_need_;
+}
+
+std::string Pipeline::slow_warning(const GenerateSettings& settings) const {
+  if (!device_.is_cpu()) return {};
+  const auto steps = static_cast<double>(settings.num_inference_steps);
+  return models::slow_warning("the " + std::to_string(settings.num_inference_steps) + " steps of a video",
+                              steps * step_operations(settings, spec_, transformer_need().parameters), dtype_);
 }
 
 void Pipeline::load_transformer() {

@@ -141,6 +141,8 @@ struct PipelineOptions {
 class Experts;
 class StageMeter;
 class TextStage;
+struct Loading;
+struct WeightNeed;
 class VaeDecoder;
 
 class Pipeline {
@@ -168,8 +170,10 @@ class Pipeline {
   const std::vector<LoraChoice>& loras() const { return loras_; }
   const std::string& lora_hash() const;  // hash_of(loras())
   /// Checks the request against the checkpoint and fills in defaults. Throws Error (exit code 2) naming the field and,
-  /// for impossible sizes, the two nearest possible values; also for a video that cannot fit into memory.
+  /// for impossible sizes, the two nearest possible values; also for a video, or weights, that cannot fit into memory.
   GenerateSettings resolve(const GenerateRequest& request) const;
+  /// To warn of before a video is made: that its steps will take very long on this CPU. Empty: they will not.
+  std::string slow_warning(const GenerateSettings& settings) const;
   /// `settings` here and below: what resolve() made of the request, or of one that differs in prompts, seed, attention
   /// or what is given beside it (text, latents, a state to go on from) only. Nothing is checked again.
   GenerateResult generate(const GenerateRequest& request, const GenerateSettings& settings,
@@ -205,6 +209,8 @@ class Pipeline {
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
   at::Tensor encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result);
+  Loading loading() const;
+  const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;
   void denoise_stage(Denoising& denoising, const GenerateObserver& observer, GenerateResult& result);
   void check_latents(const at::Tensor& latents) const;
@@ -219,6 +225,7 @@ class Pipeline {
   std::vector<LoraChoice> loras_;
   mutable std::string model_hash_, lora_hash_;
   mutable bool weights_checked_ = false;
+  mutable std::shared_ptr<const WeightNeed> weight_need_;  // null: not asked for yet
   Component vae_component_;
   ModelSpec spec_;
   std::unique_ptr<TextStage> text_;

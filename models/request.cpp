@@ -4,14 +4,16 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <sstream>
 
+#include "hilbert/exact_text.h"
 #include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/regular_file.h"
 #include "models/family.h"
+#include "models/samplers/sampler.h"
 #include "models/text/unicode.h"
 
 namespace sparsereel::models {
@@ -56,11 +58,28 @@ void require_step(const char* field, int64_t value, int64_t step, int64_t base) 
 }
 
 void check_scale(const char* field, double scale) {
-  if (std::isfinite(scale) && scale >= 0) return;
-  std::ostringstream given;
-  given << scale;
-  throw bad_option(field, given.str() + " is not a finite number from 0 up",
+  constexpr double kMost = 1000;  // far above what shows anything: from there on the latents grow beyond all numbers
+  if (scale >= 0 && scale <= kMost) return;
+  throw bad_option(field, exact_text(scale) + " is not a number from 0 to " + exact_text(kMost),
                    "use 1 for no guidance, 6 as a usual value");
+}
+
+/// The range is that of a checkpoint's own.
+void check_shift(double shift) {
+  constexpr double kMost = 1e9;
+  if (shift > 0 && shift <= kMost) return;
+  throw bad_option("flow_shift", exact_text(shift) + " is not a number above 0 and at most " + exact_text(kMost),
+                   "use 3 to 12; larger ones spend more steps on noisy latents");
+}
+
+/// Throws where the run's sampler cannot take its steps. Here it is known who gave the shift.
+void check_schedule(const GenerateRequest& request, const GenerateSettings& settings, const ModelSpec& spec) {
+  try {
+    make_sampler(scheduler_config(settings, spec), settings.num_inference_steps);
+  } catch (const Error& error) {
+    if (error.field() != "flow_shift" || request.flow_shift) throw;
+    throw bad_file("scheduler_config.json", error.what(), error.remedy());
+  }
 }
 
 /// The second expert's guidance, where there is one. Its own default counts where the first has its own too.
@@ -89,7 +108,7 @@ void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
     return bad_option("sigmas", problem, "give falling numbers above 0 up to 1, such as 1,0.75,0.5,0.25");
   };
   for (const double sigma : request.sigmas)
-    if (!(sigma > 0 && sigma <= 1)) throw refuse("hold " + std::to_string(sigma));
+    if (!(sigma > 0 && sigma <= 1)) throw refuse("hold " + exact_text(sigma));
   if (std::ranges::adjacent_find(request.sigmas, std::less_equal()) != request.sigmas.end())
     throw refuse("do not fall from each to the next");
   const auto count = static_cast<int64_t>(request.sigmas.size());
@@ -132,10 +151,9 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
                      "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
   }
   check_scale("cfg_scale", settings.guidance_scale);
-  check_scale("cfg_scale_2", settings.guidance_scale_2.value_or(0));
-  if (settings.flow_shift && !(std::isfinite(*settings.flow_shift) && *settings.flow_shift > 0))
-    throw bad_option("flow_shift", std::to_string(*settings.flow_shift) + " is not a finite number above 0",
-                     "use 3 to 12; larger ones spend more steps on noisy latents");
+  check_scale("cfg_scale_2", request.guidance_scale_2.value_or(0));  // a model of one transformer has no use for it
+  check_shift(request.flow_shift.value_or(1));
+  check_schedule(request, settings, spec);
   require_positive("max_sequence_length", settings.max_sequence_length);
   if (settings.max_sequence_length > spec.text_length) {
     throw bad_option("max_sequence_length",
@@ -152,6 +170,14 @@ GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec
   return settings;
 }
 
+std::span<const Exclusion> exclusions() {
+  static constexpr Exclusion all[] = {{"topk", "", "cdf", ""},          {"topk", "", "error", ""},
+                                      {"cdf", "", "error", ""},         {"dropped", "none", "select", "error"},
+                                      {"dropped", "none", "error", ""}, {"select", "mass", "error", ""},
+                                      {"sigmas", "", "steps", ""}};
+  return all;
+}
+
 SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
   SchedulerConfig config = spec.scheduler;
   config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
@@ -164,18 +190,23 @@ namespace {
 
 /// The texts are those of app/settings.cpp, which knows where each option comes from.
 void refuse_contradictions(const PolicyOptions& options) {
-  using attention::Dropped, attention::Ranking;
-  const auto refuse_both = [](const char* first, bool has_first, const char* second, bool has_second) {
-    if (has_first && has_second)
-      throw bad_input(std::string(first) + " and " + second + " exclude each other", "give one of them");
+  std::map<std::string_view, std::string_view> given;
+  if (options.topk) given["topk"];
+  if (options.cdf) given["cdf"];
+  if (options.error) given["error"];
+  if (options.dropped) given["dropped"] = attention::name(*options.dropped);
+  if (options.ranking) given["select"] = attention::name(*options.ranking);
+  const auto is_made = [&](std::string_view option, std::string_view value) {
+    const auto found = given.find(option);
+    return found != given.end() && (value.empty() || found->second == value);
   };
-  const bool topk = options.topk.has_value(), cdf = options.cdf.has_value(), error = options.error.has_value();
-  refuse_both("topk", topk, "cdf", cdf);
-  refuse_both("topk", topk, "error", error);
-  refuse_both("cdf", cdf, "error", error);
-  refuse_both("dropped none", options.dropped == Dropped::none, "select error", options.ranking == Ranking::error);
-  refuse_both("dropped none", options.dropped == Dropped::none, "error", error);
-  refuse_both("select mass", options.ranking == Ranking::mass, "error", error);
+  const auto words = [](std::string_view option, std::string_view value) {
+    return std::string(option) + (value.empty() ? "" : " ") + std::string(value);
+  };
+  for (const auto& [first, first_value, second, second_value] : exclusions())
+    if (is_made(first, first_value) && is_made(second, second_value))
+      throw bad_input(words(first, first_value) + " and " + words(second, second_value) + " exclude each other",
+                      "give one of them");
 }
 
 }  // namespace

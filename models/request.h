@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hilbert/error.h"
@@ -32,6 +34,13 @@ struct PolicyOptions {
   std::optional<int64_t> cell = {};
   std::optional<int64_t> dense_steps = {}, dense_layers = {};
 };
+
+/// Options, or single values of theirs (empty: any), that cannot be given beside each other.
+struct Exclusion {
+  std::string_view first, first_value, second, second_value;
+};
+/// Those of a video's request. The command line's table has them too, and more.
+std::span<const Exclusion> exclusions();
 
 /// What asks for means (an error, a ranking by it) brings them, and what stands for dropped blocks brings its usual
 /// ranking. Throws Error for values out of their range, and for options that exclude each other.

@@ -5,11 +5,20 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <filesystem>
+#include <map>
 #include <sstream>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "attention/attention.h"
+#include "hilbert/exact_text.h"
+#include "models/configs/config_file.h"
+#include "models/configs/data_folder.h"
 #include "models/device.h"
 #include "models/failure.h"
 #include "models/frames.h"
@@ -34,26 +43,120 @@ auto guarded(const Action& action) {
   }
 }
 
-/// As a message shows what was given; empty where nothing was.
-template <typename Value>
-std::string text_of(const std::optional<Value>& value) {
-  std::ostringstream text;
-  if (value) text << *value;
-  return text.str();
-}
+/// A member's value as options have it; empty where it is unset.
 std::string text_of(const std::string& value) {
   return value;
 }
-std::string text_of(const std::vector<double>& numbers) {
-  std::ostringstream text;
-  for (const double number : numbers) text << (text.tellp() > 0 ? "," : "") << number;
-  return text.str();
+std::string text_of(double value) {
+  return exact_text(value);
 }
-std::string text_of(int64_t count) {
-  return count == 0 ? "" : std::to_string(count);
+std::string text_of(int64_t value) {
+  return std::to_string(value);
 }
 std::string text_of(bool flag) {
-  return flag ? "true" : "";
+  return flag ? "true" : "false";
+}
+template <typename Value>
+std::string text_of(const std::optional<Value>& value) {
+  return value ? text_of(*value) : "";
+}
+std::string text_of(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double number : numbers) text += (text.empty() ? "" : ",") + text_of(number);
+  return text;
+}
+
+/// The other way; false where the text is none of the member's kind.
+bool read(const std::string& text, std::string& member) {
+  member = text;
+  return true;
+}
+bool read(const std::string& text, bool& member) {
+  member = text == "true" || text == "on" || text == "yes";
+  return member || text == "false" || text == "off" || text == "no";
+}
+template <typename Number>
+bool read(const std::string& text, Number& member) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, member);
+  return error == std::errc{} && stop == end;
+}
+template <typename Value>
+bool read(const std::string& text, std::optional<Value>& member) {
+  return read(text, member.emplace());
+}
+bool read(const std::string& text, std::vector<double>& member) {
+  std::istringstream pieces(text);
+  for (std::string piece; std::getline(pieces, piece, ',');)
+    if (!read(piece, member.emplace_back())) return false;
+  return !member.empty();
+}
+
+/// Every member that a file of configs/ may set, by the option's name.
+template <typename Visitor>
+void visit_members(VideoRequest& request, const Visitor& visit) {
+  visit("negative_prompt", request.negative_prompt);
+  visit("steps", request.steps);
+  visit("width", request.width);
+  visit("height", request.height);
+  visit("frames", request.frames);
+  visit("max_sequence_length", request.max_sequence_length);
+  visit("cfg_scale", request.cfg_scale);
+  visit("cfg_scale_2", request.cfg_scale_2);
+  visit("guidance_passes", request.guidance_passes);
+  visit("dynamic_cfg", request.dynamic_cfg);
+  visit("scheduler", request.scheduler);
+  visit("flow_shift", request.flow_shift);
+  visit("sigmas", request.sigmas);
+  visit("attention", request.attention);
+  visit("topk", request.topk);
+  visit("cdf", request.cdf);
+  visit("error", request.error);
+  visit("similarity", request.similarity);
+  visit("pv_threshold", request.pv_threshold);
+  visit("dropped", request.dropped);
+  visit("select", request.select);
+  visit("cell", request.cell);
+  visit("dense_steps", request.dense_steps);
+  visit("dense_layers", request.dense_layers);
+  visit("token_order", request.token_order);
+  visit("cache", request.cache);
+  visit("vae_tiling", request.vae_tiling);
+}
+
+using Texts = std::map<std::string, std::string>;
+
+/// Whether what was given leaves no place for this value.
+bool is_excluded(const std::string& option, const std::string& value, const Texts& given) {
+  const auto is = [](std::string_view wanted, std::string_view text) { return wanted.empty() || wanted == text; };
+  const auto is_given = [&](std::string_view other, std::string_view wanted) {
+    const auto found = given.find(std::string(other));
+    return found != given.end() && is(wanted, found->second);
+  };
+  return std::ranges::any_of(models::exclusions(), [&](const models::Exclusion& each) {
+    return (each.first == option && is(each.first_value, value) && is_given(each.second, each.second_value)) ||
+           (each.second == option && is(each.second_value, value) && is_given(each.first, each.first_value));
+  });
+}
+
+/// The request with what it leaves open filled in from the model's file.
+VideoRequest with_defaults(const VideoRequest& request, const models::ModelConfig& config) {
+  Texts defaults = models::defaults_of(config, request.preset.empty() ? models::kNoPreset : request.preset).values;
+  if (const auto size = defaults.find("size"); size != defaults.end())
+    std::tie(defaults["width"], defaults["height"]) = models::width_and_height(size->second);
+  VideoRequest result = request;
+  Texts given;
+  visit_members(result, [&](const char* option, const auto& member) {
+    if (const std::string text = text_of(member); !text.empty()) given[option] = text;
+  });
+  visit_members(result, [&](const char* option, auto& member) {
+    const auto found = defaults.find(option);
+    if (found == defaults.end() || given.contains(option) || is_excluded(option, found->second, given)) return;
+    if (!read(found->second, member))
+      throw bad_file(config.file.string(), std::string(option) + " " + found->second + " is no value of it",
+                     "correct it there");
+  });
+  return result;
 }
 
 /// A warning for each member that has no effect beside the others.
@@ -62,7 +165,8 @@ std::vector<std::string> idle_members(const VideoRequest& from, const models::Ge
   std::vector<std::string> warnings;
   const auto add = [&warnings](const char* member, const auto& value, const std::string& why) {
     const std::string given = text_of(value);
-    if (!given.empty() && !why.empty()) warnings.push_back(std::string(member) + " " + given + " has no effect " + why);
+    if (!given.empty() && given != "false" && given != "0" && !why.empty())
+      warnings.push_back(std::string(member) + " " + given + " has no effect " + why);
   };
   const std::string mode(attention::name(request.attention_mode));
   const std::string selection = models::why_idle(request.attention_mode, "attention " + mode);
@@ -121,7 +225,7 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   if (!from.guidance_passes.empty()) request.guidance_passes = models::parse_guidance_passes(from.guidance_passes);
   request.flow_shift = from.flow_shift;
   request.sigmas = from.sigmas;
-  request.use_dynamic_cfg = from.dynamic_cfg;
+  request.use_dynamic_cfg = from.dynamic_cfg.value_or(false);
   request.scheduler = from.scheduler;
   request.max_sequence_length = from.max_sequence_length;
   request.width = from.width;
@@ -129,9 +233,9 @@ models::GenerateRequest request_of(const VideoRequest& from, const models::Pipel
   request.num_frames = from.frames;
   request.attention_mode = mode_of(from.attention, pipeline);
   request.attention_policy = policy_of(from);
-  request.token_order = hilbert::parse_token_order(from.token_order);
+  if (!from.token_order.empty()) request.token_order = hilbert::parse_token_order(from.token_order);
   if (!from.cache.empty()) request.cache = models::parse_cache_rule(from.cache);
-  request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
+  if (!from.vae_tiling.empty()) request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
   request.keep_transformer = true;
   return request;
 }
@@ -196,6 +300,7 @@ Failure::~Failure() = default;
 
 struct TextToVideo::State {
   std::shared_ptr<models::Pipeline> pipeline;
+  models::ModelConfig config;         // that fits the model; without defaults where none does
   std::vector<std::string> warnings;  // of every video
 };
 
@@ -217,7 +322,13 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
       warnings.push_back("weights fp8 has no effect " + pipeline->why_idle_weights());
     if (!pipeline->why_idle_text_weights().empty())
       warnings.push_back("text_weights fp8 has no effect " + pipeline->why_idle_text_weights());
-    state_ = std::make_unique<State>(State{std::move(pipeline), std::move(warnings)});
+    const std::filesystem::path configs =
+        options.configs.empty() ? models::data_folder() / "configs" : std::filesystem::path(options.configs);
+    if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
+      warnings.push_back(std::move(missing));
+    auto config = models::find_model_config(configs, pipeline->spec());
+    state_ = std::make_unique<State>(State{
+        std::move(pipeline), std::move(config).value_or(models::ModelConfig{.file = configs}), std::move(warnings)});
   });
 }
 
@@ -231,7 +342,7 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
     return guarded([&] {
       if (!state_) throw bad_input("this TextToVideo was moved from", "use the object that it was moved to");
       models::Pipeline& pipeline = *state_->pipeline;
-      const models::GenerateRequest asked = request_of(request, pipeline);
+      const models::GenerateRequest asked = request_of(with_defaults(request, state_->config), pipeline);
       const models::GenerateResult result = pipeline.generate(asked, watcher.observer());
       std::vector<std::string> warnings = state_->warnings;
       for (std::string& idle : idle_members(request, asked, pipeline.spec(), result.settings.guidance_scale))

@@ -47,13 +47,16 @@ struct ModelOptions {
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
   std::string weights = "auto", text_weights = "auto";  // auto, fp8: of the transformer, of the text encoder
   bool offload = false;                                 // weights pass from the host's memory through the GPU's
-  std::string lora = {};  // "style.safetensors:0.8", several with commas between; added to the weights
+  std::string lora = {};     // "style.safetensors:0.8", several with commas between; added to the weights
+  std::string configs = {};  // folder of the known models' YAML; empty: the installation's, or the source tree's
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
-/// One video. Unset optionals take the model's defaults, and attention is as the command line has it. The defaults of
-/// configs/ are the command line's only. What is impossible, out of its range or contradicts another member is refused
-/// as there, before anything is computed; a member that can have no effect is a warning.
+/// One video, resolved as the command line does: what is unset takes the value of the preset, then that of the one file
+/// of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has a member here.
+/// Without such files the checkpoint's defaults are all there is, which is a warning. What is impossible, out of its
+/// range or contradicts another member is refused as there, before anything is computed; a member that can have no
+/// effect is a warning.
 struct VideoRequest {
   std::string prompt = {};                          // UTF-8
   std::optional<std::string> negative_prompt = {};  // UTF-8
@@ -63,20 +66,21 @@ struct VideoRequest {
   std::optional<int64_t> max_sequence_length = {};              // tokens of the prompt; longer ones are cut
   std::optional<double> cfg_scale = {}, cfg_scale_2 = {};  // the second: of the second transformer, where there is one
   std::string guidance_passes = {};                        // batched, in-turn; empty: batched
-  bool dynamic_cfg = false;
-  std::string scheduler = {};             // empty: the checkpoint's
-  std::optional<double> flow_shift = {};  // of schedulers of flow matching
-  std::vector<double> sigmas = {};        // likewise; in place of steps: noise levels before the shift, {1, 0.75, 0.5}
-  std::string attention = {};             // full, quantized, sparse, check; empty: sparse where it runs
+  std::optional<bool> dynamic_cfg = {};                    // guidance grows over the steps
+  std::string scheduler = {};                              // empty: the checkpoint's
+  std::optional<double> flow_shift = {};                   // of schedulers of flow matching
+  std::vector<double> sigmas = {};  // likewise; in place of steps: noise levels before the shift, {1, 0.75, 0.5}
+  std::string attention = {};       // full, quantized, sparse, check; empty: sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
   std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`
-  std::optional<int64_t> cell = {};  // tokens that share one mean: 16, 32, 64
-  int64_t dense_steps = 0, dense_layers = 0;
-  std::string token_order = "hilbert";
+  std::optional<int64_t> cell = {};                            // tokens that share one mean: 16, 32, 64
+  std::optional<int64_t> dense_steps = {}, dense_layers = {};  // first ones, with full attention
+  std::string token_order = {};  // hilbert, native, time-major, morton, random; empty: hilbert
   /// "0.1", "forecast:0.1": reuse steps whose first block changes less; "steps:20": compute 20 steps; empty: none
   std::string cache = {};
-  std::string vae_tiling = "auto";  // auto, on, off
+  std::string vae_tiling = {};  // auto, on, off; empty: auto
+  std::string preset = {};      // quality, balanced, fast, as far as the model's file has them; empty: quality
 };
 
 /// Belongs to the caller: it outlives the TextToVideo that made it.

@@ -55,7 +55,7 @@ bool TextStage::fits() const {
 
 /// The encoder is the largest part of some checkpoints.
 bool TextStage::streams() const {
-  return offload_ || (!device_.is_cpu() && !fits());
+  return offload_ || !fits();
 }
 
 void TextStage::load() {

@@ -18,6 +18,7 @@
 #include "app/measure/timing.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/atomic_file.h"
+#include "models/cpu_time.h"
 #include "models/device.h"
 
 namespace sparsereel::app {
@@ -95,6 +96,15 @@ void check_memory(const Run& run, const Workload& workload, int64_t copies) {
                         human_bytes(static_cast<uint64_t>(std::min(needed, 1e18))) + ", " + human_bytes(available) +
                         " are free on " + run.device.str(),
                     "choose fewer tokens, heads or a smaller batch");
+}
+
+/// As if every mode took as long as full attention.
+std::string slow_warning(const Run& run) {
+  if (!run.device.is_cpu()) return {};
+  const auto turns = static_cast<double>((run.warmup + run.repetitions) * std::ssize(run.plan.modes));
+  double operations = 0;
+  for (const Workload& workload : run.plan.workloads) operations += turns * workload.operations();
+  return models::slow_warning("measuring", operations, run.dtype);
 }
 
 std::optional<double> limit_of(const Run& run, Mode mode) {
@@ -301,7 +311,10 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   std::optional<models::AtomicFile> output;
   if (!options.output.empty()) output.emplace(options.output);
   if (options.threads) at::set_num_threads(static_cast<int>(*options.threads));
-  report_warnings(run.plan.warnings, report);
+  for (const Workload& workload : run.plan.workloads) check_memory(run, workload, 1);
+  std::vector<std::string> warnings = run.plan.warnings;
+  if (std::string slow = slow_warning(run); !slow.empty()) warnings.push_back(std::move(slow));
+  report_warnings(warnings, report);
   report_left_out(run.plan.left_out, report);
   report.content["machine"] = machine_report(run.device);
   if (run.limit)

@@ -100,14 +100,14 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const auto pipeline = open_pipeline(plan.run, folder);
   choose_steps(options, pipeline->spec(), plan);
   if (plan.profile) check_profile(*plan.profile, plan.run.model, *pipeline);
-  add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
+  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
+  add_model_warnings(plan.warnings, settings, plan.request, resolved, *pipeline);
   for (const bench::PipelineContender& contender : plan.contenders)
     add_cache_warning(plan.warnings, settings, options.caches.has_value(), plan.request_of(contender),
                       pipeline->spec());
   report_warnings(plan.warnings, report);
   report_left_out(plan.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());
-  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
   report.content["settings"] = settings_report(plan, resolved, *pipeline);
   report.content["architecture"] = bench::architecture_of(folder);
   std::vector<bench::StageRow> rivals;

@@ -193,7 +193,8 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const std::vector<bench::Combination>& combinations = plan.grid.combinations;
   if (std::ranges::any_of(combinations, [](const auto& each) { return !each.full; })) check_sparse_runs(*pipeline);
   pipeline->check_weights();
-  add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
+  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
+  add_model_warnings(plan.warnings, settings, plan.request, resolved, *pipeline);
   for (const bench::Combination& combination : combinations)
     add_cache_warning(plan.warnings, settings, options.lists.cache.has_value(),
                       plan.request_of(0, combination, attention::Mode::sparse), pipeline->spec());
@@ -201,7 +202,6 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   report_left_out(plan.grid.left_out, report);
   report.content["machine"] = machine_report(pipeline->device());
   report.content["architecture"] = bench::architecture_of(folder);
-  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
   report.content["settings"] = settings_report(plan, resolved, *pipeline, judge.has_value());
 
   const c10::InferenceMode guard;

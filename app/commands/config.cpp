@@ -14,6 +14,7 @@
 #include "app/report.h"
 #include "attention/attention.h"
 #include "models/device.h"
+#include "models/request.h"
 
 namespace sparsereel::app {
 namespace {
@@ -76,7 +77,8 @@ void show_config(const Settings& settings) {
   const auto pipeline = open_pipeline(options.run);
   settle_options(settings, options, *pipeline);
   print_warnings(idle_warnings(settings, options.idle));
-  const models::GenerateSettings resolved = pipeline->resolve(options.request);
+  // Not the pipeline's, which also asks whether there is memory for it: here nothing runs.
+  const models::GenerateSettings resolved = models::resolve_request(options.request, pipeline->spec());
   nlohmann::json values = make_recipe(options, resolved, *pipeline);
   values.erase("model");
   values.update(other_values(settings, options));

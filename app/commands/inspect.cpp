@@ -17,6 +17,8 @@
 #include "models/checkpoint/safetensors.h"
 #include "models/checkpoint/summary.h"
 #include "models/components.h"
+#include "models/family.h"
+#include "models/memory_need.h"
 
 namespace sparsereel::app {
 namespace {
@@ -76,7 +78,10 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   collect_settings(settings, {{"model", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
   const models::ModelFolder folder = models::ModelFolder::open(path);
-  const models::CheckpointSummary summary = models::summarize(folder, made_for, fp8_bytes(folder));
+  models::CheckpointSummary summary = models::summarize(folder, made_for, fp8_bytes(folder));
+  const models::ModelSpec spec = models::describe(folder);
+  summary.memory =
+      models::likely_memory(folder, spec, models::latent_size(spec, summary.frames, summary.height, summary.width));
   if (json) {
     std::cout << dump(models::to_json(summary), 2) << "\n";
     return;
@@ -88,7 +93,8 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   for (const models::MemoryEstimate& memory : summary.memory)
     std::cout << "  needs about " << human_bytes(memory.total())
               << (memory.dtype == "fp8" ? " with" + fp8_options(summary) : " in " + memory.dtype) << " (weights "
-              << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations) << ")\n";
+              << human_bytes(memory.weights) << ", activations " << human_bytes(memory.activations) << ", the program "
+              << human_bytes(memory.process) << ")\n";
 }
 
 /// "transformer_blocks.3.attn1.to_q" -> "transformer_blocks.*.attn1.to_q"

@@ -266,10 +266,10 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   const auto pipeline = open_pipeline(plan.run, folder);
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change
-  add_model_warnings(plan.warnings, settings, plan.request, *pipeline);
+  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
+  add_model_warnings(plan.warnings, settings, plan.request, resolved, *pipeline);
   report_warnings(plan.warnings, report);
   report.content["machine"] = machine_report(pipeline->device());
-  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));

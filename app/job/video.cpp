@@ -10,6 +10,8 @@
 #include "app/recipe.h"
 #include "app/report.h"
 #include "app/tiny_model.h"
+#include "models/configs/config_file.h"
+#include "models/configs/data_folder.h"
 #include "models/frames.h"
 
 namespace sparsereel::app {
@@ -36,7 +38,8 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents
   video.resolved = pipeline.resolve(options.request);
   video.recipe = make_recipe(options, video.resolved, pipeline);
   for (const std::string& warning :
-       {profile_warning(options, video.resolved), models::frame_count_warning(video.resolved)})
+       {profile_warning(options, video.resolved), models::frame_count_warning(video.resolved),
+        pipeline.slow_warning(video.resolved)})
     if (!warning.empty()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);
   video.identity = recipe_identity(video.recipe, options);
@@ -60,6 +63,8 @@ std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
     const std::string& place = same.front()->place;
     if (!place.empty()) text.insert(0, place + (others > 0 ? " and " + counted(others, "more row") : "") + ": ");
   }
+  if (std::string missing = models::missing_configs_warning(models::data_folder() / "configs"); !missing.empty())
+    texts.push_back(std::move(missing));
   for (const auto& [model, of_model] : prompts)
     if (const std::string warning = unknown_words_warning(model, of_model); !warning.empty()) texts.push_back(warning);
   return texts;

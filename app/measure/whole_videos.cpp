@@ -22,9 +22,11 @@ bool cache_is_of_a_preset(const Settings& settings) {
 }  // namespace
 
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
-                        const models::GenerateRequest& request, const models::Pipeline& pipeline) {
+                        const models::GenerateRequest& request, const models::GenerateSettings& resolved,
+                        const models::Pipeline& pipeline) {
   for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
     warnings.push_back(std::move(warning));
+  if (std::string slow = pipeline.slow_warning(resolved); !slow.empty()) warnings.push_back(std::move(slow));
 }
 
 void add_cache_warning(std::vector<std::string>& warnings, const Settings& settings, bool listed,

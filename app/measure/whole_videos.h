@@ -10,9 +10,11 @@
 
 namespace sparsereel::app {
 
-/// Adds those of options that the model leaves without effect: a plan is made before the model is known.
+/// Adds those of options that the model leaves without effect, as a plan is made before the model is known, and of
+/// steps that take very long. `resolved`: of the request.
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
-                        const models::GenerateRequest& request, const models::Pipeline& pipeline);
+                        const models::GenerateRequest& request, const models::GenerateSettings& resolved,
+                        const models::Pipeline& pipeline);
 
 /// Adds, once, that the request's cache reuses nothing. listed: it is of the list that --cache gave, else of the
 /// settings.

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -226,13 +227,6 @@ std::string short_number(double value, int digits = 4) {
   return {text.data(), end};
 }
 
-/// The shortest text that reads back as the same number: however near to 0, it does not become 0.
-std::string exact_number(double value) {
-  std::array<char, 64> text{};
-  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), end};
-}
-
 using Pairs = std::initializer_list<std::pair<const char*, std::string>>;
 
 void emit(YAML::Emitter& out, const Pairs& pairs) {
@@ -257,7 +251,7 @@ void emit(YAML::Emitter& out, const ProfileHead& head) {
     emit(out, {{"dense", "true"}});
   } else {
     const auto [key, field] = field_of(policy.selection);
-    emit(out, {{key, exact_number(policy.*field)},
+    emit(out, {{key, exact_text(policy.*field)},
                {"similarity", short_number(policy.similarity, 6)},
                {"pv_threshold", short_number(policy.pv_threshold, 6)}});
   }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 #include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/json_text.h"
 #include "models/checkpoint/sha256.h"
@@ -221,8 +222,13 @@ class Adding {
       if (shape != layers.shape(tensor))
         note(complaints_.misshaped, in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) +
                                         " is " + shape_text(layers.shape(tensor)));
-      deltas_[role][tensor].push_back(
-          {.file = lora_.file, .up = entry, .down = down, .scale = choice_.scale * strength});
+      const double scale = choice_.scale * strength;
+      if (!fits_float(scale))
+        throw bad_option("lora",
+                         text_of({choice_}, true) + ": with the file's alpha the scale of " + in_quotes(entry->name) +
+                             " is " + exact_text(scale) + ", more than a float holds",
+                         "give a smaller scale");
+      deltas_[role][tensor].push_back({.file = lora_.file, .up = entry, .down = down, .scale = scale});
     };
     take(layer.up, layer.down, ".weight", layer.strength);
     take(layer.bias, nullptr, ".bias", layer.strength);
@@ -275,8 +281,8 @@ LoraChoice parse_lora(const std::string& text) {
   if (colon != std::string::npos && rest.find('/', colon) == std::string::npos) {
     const char* end = rest.data() + rest.size();
     const auto [stop, error] = std::from_chars(rest.data() + colon + 1, end, choice.scale);
-    if (error != std::errc{} || stop != end || !std::isfinite(choice.scale))
-      throw refuse("what follows the colon is no finite number");
+    if (error != std::errc{} || stop != end || !fits_float(choice.scale))
+      throw refuse("what follows the colon is no finite number that a float holds");
     rest.resize(colon);
   }
   const size_t at = rest.rfind('@');

@@ -20,7 +20,7 @@ struct LoraChoice {
 };
 
 /// "style.safetensors:0.8,fast.safetensors@high": FILE, FILE:SCALE, FILE@EXPERT or FILE@EXPERT:SCALE, with commas
-/// between. Throws Error for a scale that is no finite number.
+/// between. Throws Error for a scale that is no finite number, or more than a float holds.
 std::vector<LoraChoice> parse_loras(const std::string& text);
 /// The same as text, whole paths or file names alone.
 std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 #include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/json_text.h"
 #include "models/family.h"
@@ -212,7 +213,8 @@ class Reader {
   void read_alpha(const TensorEntry& entry, const LoraLayer& layer) {
     const bool one = entry.bytes == size_of(entry.dtype);
     const std::optional<double> value = one ? scalar(*result_.file, entry) : std::nullopt;
-    if (!value || !std::isfinite(*value)) fail(entry, "is not one finite number");
+    if (!value) fail(entry, "is not one finite number");
+    if (!fits_float(*value)) fail(entry, "is " + exact_text(*value) + ", not one finite number that a float holds");
     alphas_[{layer.part, layer.name, layer.underscores}] = *value;
   }
 
@@ -265,8 +267,8 @@ class Reader {
   }
 
   double number(const json& value, const char* name) const {
-    if (!value.is_number() || !std::isfinite(value.get<double>()))
-      fail(std::string(kMetadata) + ": " + name + " is not a finite number", kExportAgain);
+    if (!value.is_number() || !fits_float(value.get<double>()))
+      fail(std::string(kMetadata) + ": " + name + " is not a finite number that a float holds", kExportAgain);
     return value.get<double>();
   }
 

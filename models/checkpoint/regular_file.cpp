@@ -36,6 +36,10 @@ std::string mebibytes(uint64_t bytes) {
   return std::to_string(bytes >> 20) + " MiB";
 }
 
+std::string read_text(const std::filesystem::path& file, uint64_t most) {
+  return read_regular_file(file, most, "name an ordinary file of less than " + mebibytes(most));
+}
+
 std::string read_descriptor(int descriptor, const std::string& name, uint64_t most, const std::string& remedy) {
   constexpr size_t kPiece = 1 << 20;
   std::string content;

@@ -1,4 +1,4 @@
-// Adds up a checkpoint's components and estimates the memory of a run.
+// Adds up a checkpoint's components.
 #include "models/checkpoint/summary.h"
 
 #include <algorithm>
@@ -27,29 +27,6 @@ ComponentSummary summarize_component(const ModelFolder& folder, const std::strin
   for (const auto& file : component.files)
     summary.files.push_back({file->path().filename().string(), fs::file_size(file->path())});
   return summary;
-}
-
-/// `element`: bytes of a number.
-MemoryEstimate estimate(const CheckpointSummary& summary, const ModelSpec& spec, const std::string& dtype,
-                        uint64_t element) {
-  std::map<std::string, uint64_t> bytes_of;
-  for (const ComponentSummary& component : summary.components)
-    bytes_of[component.name] =
-        dtype == "fp8" && component.fp8_bytes > 0 ? component.fp8_bytes : element * component.parameters;
-  MemoryEstimate memory{.dtype = dtype};
-  uint64_t largest = 0;
-  for (const ExpertSpec& expert : spec.experts) largest = std::max(largest, bytes_of[expert.role]);
-  memory.weights = std::max(bytes_of["text_encoder"], largest + bytes_of["vae"]);
-  // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
-  // width.
-  constexpr double kWidths = 10, kPasses = 2;
-  const double width = static_cast<double>(spec.heads * spec.head_dim);
-  // At the size that the checkpoint was made for.
-  const LatentSize size = latent_size(spec, summary.frames, summary.height, summary.width);
-  const double tokens = token_count(spec, size, spec.text_length);
-  const double bytes = kPasses * tokens * kWidths * width * static_cast<double>(element);
-  memory.activations = static_cast<uint64_t>(std::min(bytes, 1e18));
-  return memory;
 }
 
 /// Paths may hold any bytes; JSON text may not.
@@ -88,8 +65,6 @@ CheckpointSummary summarize(const ModelFolder& folder, const VideoSize& made_for
   summary.width = made_for.width.value_or(spec.defaults.width);
   summary.height = made_for.height.value_or(spec.defaults.height);
   summary.frames = made_for.frames.value_or(spec.defaults.frames);
-  summary.memory = {estimate(summary, spec, "bf16", 2), estimate(summary, spec, "fp32", 4)};
-  if (!fp8_bytes.empty()) summary.memory.push_back(estimate(summary, spec, "fp8", 2));
   return summary;
 }
 
@@ -112,6 +87,7 @@ json to_json(const CheckpointSummary& summary) {
     memory.push_back({{"dtype", estimate.dtype},
                       {"weights", estimate.weights},
                       {"activations", estimate.activations},
+                      {"process", estimate.process},
                       {"total", estimate.total()}});
   }
   return {{"path", as_utf8(summary.path)},

@@ -29,15 +29,14 @@ struct ComponentSummary {
   std::vector<FileSummary> files = {};          // weights; none for scheduler and tokenizer
 };
 
-/// Bytes needed in one dtype for the video that the checkpoint was made for, both guidance passes at once. An estimate:
-/// it counts weights that are in memory together (the text encoder lives only while prompts are encoded, and of several
-/// transformers one at a time) and the denoiser's largest activations. The VAE is left out beyond its weights: its
-/// decoder works in tiles where memory is short.
+/// Bytes needed in one dtype for the video that the checkpoint was made for. Transformer (of several, one at a time)
+/// and VAE are in memory together, as where several videos are made; the text encoder is there before them, alone.
 struct MemoryEstimate {
   std::string dtype;  // "fp32", "bf16", "fp8" (bf16 with 8-bit weights where that is possible)
   uint64_t weights = 0;
   uint64_t activations = 0;
-  uint64_t total() const { return weights + activations; }
+  uint64_t process = 0;  // the program itself, with its libraries
+  uint64_t total() const { return weights + activations + process; }
 };
 
 struct CheckpointSummary {
@@ -47,7 +46,7 @@ struct CheckpointSummary {
   std::string pipeline_class;                 // of model_index.json
   int64_t width = 0, height = 0, frames = 0;  // pixels and frames that the checkpoint was made for
   std::vector<ComponentSummary> components;
-  std::vector<MemoryEstimate> memory;
+  std::vector<MemoryEstimate> memory;  // of models/memory_need.h, which summarize() leaves out
 
   uint64_t parameters() const;
   uint64_t bytes() const;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::models {
 namespace {
@@ -54,9 +55,7 @@ std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
 std::string name(const CacheRule& rule) {
   const std::string kind(kNames.at(static_cast<size_t>(rule.kind)));
   if (rule.kind == CacheKind::steps) return kind + ":" + std::to_string(rule.steps);
-  std::array<char, 32> digits{};  // as many as tell the number from all others
-  const auto [end, code] = std::to_chars(digits.begin(), digits.end(), rule.threshold);
-  return kind + ":" + std::string(digits.begin(), end);
+  return kind + ":" + exact_text(rule.threshold);
 }
 
 CacheRule parse_cache_rule(const std::string& text) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::models {
 namespace {
@@ -32,6 +33,20 @@ at::Tensor with_clean_end(std::vector<double> sigmas) {
   return at::tensor(sigmas, at::kFloat);
 }
 
+bool fall(const at::Tensor& sigmas) {
+  return (sigmas.diff() < 0).all().item<bool>();
+}
+
+/// Of noise levels that no run can take: those that were given where they are too near by themselves, else the shift.
+Error no_room(const SchedulerConfig& config, int64_t num_inference_steps) {
+  if (!config.sigmas.empty() && !fall(with_clean_end(config.sigmas)))
+    return bad_option("sigmas", "lie too near to each other or to 0", "give levels that differ by 0.001 or more");
+  return bad_option("flow_shift",
+                    exact_text(config.flow_shift) + " leaves no room between the noise levels of " +
+                        std::to_string(num_inference_steps) + " steps",
+                    "use another flow_shift, 1 to 12 as usual values, or fewer steps");
+}
+
 }  // namespace
 
 FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps) {
@@ -50,6 +65,7 @@ FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_infe
     for (const double timestep : linspace(first * train_steps, last * train_steps, num_inference_steps))
       add(shifted(timestep / train_steps, config.flow_shift));
   schedule.sigmas = with_clean_end(std::move(sigmas));
+  if (!at::isfinite(schedule.sigmas).all().item<bool>()) throw no_room(config, num_inference_steps);
   return schedule;
 }
 
@@ -66,11 +82,7 @@ FlowSchedule unipc_flow_schedule(const SchedulerConfig& config, int64_t num_infe
   FlowSchedule schedule;
   for (const double sigma : sigmas) schedule.timesteps.push_back(std::trunc(sigma * train_steps));
   schedule.sigmas = with_clean_end(std::move(sigmas));
-  if ((schedule.sigmas.diff() >= 0).any().item<bool>()) {
-    throw bad_input("scheduler_config.json: flow_shift " + std::to_string(config.flow_shift) +
-                        " leaves no room between the noise levels of " + std::to_string(num_inference_steps) + " steps",
-                    "use a smaller flow_shift, 1 to 12 as usual values, or fewer steps");
-  }
+  if (!fall(schedule.sigmas)) throw no_room(config, num_inference_steps);
   return schedule;
 }
 

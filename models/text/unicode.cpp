@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
 namespace {
 
@@ -44,6 +46,19 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string_view checked_text(std::string_view text, const std::string& file) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::string_view rest = text;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    if (!is_utf8(line) || line.find('\0') != std::string_view::npos)
+      throw bad_input(file + ":" + std::to_string(number) + ": this is not UTF-8 text", "save the file as UTF-8");
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+  }
+  return text;
 }
 
 size_t character_length(std::string_view text) {

@@ -9,6 +9,9 @@ namespace sparsereel::models {
 
 /// True when `text` is well-formed UTF-8 (no overlong forms, no surrogates, nothing beyond U+10FFFF).
 bool is_utf8(std::string_view text);
+/// The text without the byte order mark of some editors. Throws Error naming file and line where it is not UTF-8 or
+/// holds a NUL, as UTF-16 does.
+std::string_view checked_text(std::string_view text, const std::string& file);
 /// Bytes of the first character of well-formed, non-empty UTF-8; never more than `text` has.
 size_t character_length(std::string_view text);
 /// The longest beginning of well-formed UTF-8 that has at most so many bytes and ends with a whole character.

@@ -10,8 +10,10 @@
 #include <string_view>
 
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 #include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/json_text.h"
+#include "models/device.h"
 #include "models/layers/fp8.h"
 #include "models/weights/random_weights.h"
 
@@ -73,6 +75,10 @@ Activation stand_in_fp8(const at::Tensor& like) {
   };
   return {stand_in(at::kFloat8_e4m3fn, like.sizes().vec()), stand_in(at::kFloat, {like.size(0), 1}),
           like.scalar_type()};
+}
+
+bool holds_numbers(const at::Tensor& tensor) {
+  return at::isfinite(tensor.to(at::kFloat)).all().item<bool>();
 }
 
 void append_list(std::string& text, const char* kind, const std::vector<std::string>& names) {
@@ -200,15 +206,34 @@ at::Tensor WeightReader::merged(const Stored& stored, const at::Tensor& scales, 
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
+  at::Tensor are_numbers = at::ones({}, weight.options().dtype(at::kBool));  // on the device: nothing waits for it
   for (int64_t row = 0; row < rows; row += step) {
     const int64_t count = std::min(step, rows - row);
     at::Tensor sum = from.narrow(0, row, count).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     if (scales.defined()) sum.mul_(scales.narrow(0, row, count).unsqueeze(1));
     for (const Addend& each : addends) each.add_to(sum, row);
     to.narrow(0, row, count).copy_(sum);
+    if (!deltas.empty()) are_numbers.logical_and_(at::isfinite(to.narrow(0, row, count)).all());
   }
+  if (!deltas.empty() && !are_numbers.item<bool>() && holds_numbers(weight)) blame(stored, deltas, dtype);
   stored.file->release(*stored.entry);
   return result;
+}
+
+/// Of deltas that make a good weight NaN or Inf: those that hold such numbers themselves, else all together.
+void WeightReader::blame(const Stored& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype) {
+  for (const WeightDelta& delta : deltas) {
+    for (const TensorEntry* entry : {delta.up, delta.down})
+      if (entry != nullptr && !holds_numbers(bytes_as({delta.file.get(), entry, *readable(entry->dtype)}, at::kFloat)))
+        throw bad_file(delta.file->path().string(), in_quotes(entry->name) + " holds NaN or Inf",
+                       "download or export the LoRA again");
+  }
+  const WeightDelta& largest =
+      *std::ranges::max_element(deltas, {}, [](const WeightDelta& delta) { return std::abs(delta.scale); });
+  throw bad_file(largest.file->path().string(),
+                 "with the scale " + exact_text(largest.scale) + " (alpha over rank is part of it) it makes " +
+                     in_quotes(stored.entry->name) + " larger than " + dtype_name(dtype) + " holds",
+                 "give the LoRA a smaller scale");
 }
 
 WeightReader::Addend WeightReader::addend(const WeightDelta& delta) {

@@ -74,6 +74,7 @@ class WeightReader {
   /// What is stored, times the scale of its row (undefined: 1), plus the deltas.
   at::Tensor merged(const Stored& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
                     at::ScalarType dtype);
+  [[noreturn]] void blame(const Stored& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
 
   const Component& component_;
   at::Device device_;

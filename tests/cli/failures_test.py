@@ -1,6 +1,7 @@
 """Bad arguments and bad files: exit code, one line of cause, one of remedy, and nothing left behind."""
 import json
 import os
+import re
 import resource
 import shutil
 import struct
@@ -8,7 +9,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import MODEL, PROMPT, CommandLineTest, limited_memory
+from support import MODEL, PROMPT, ROOT, CommandLineTest, limited_memory
 
 
 class Failures(CommandLineTest):
@@ -36,9 +37,14 @@ class Failures(CommandLineTest):
                 (['--select', 'topk'], ['--select topk', 'error, mass']),
                 (['--dropped', 'mean', '--cell', '48'], ['--cell 48', '16, 32, 64']),
                 (['--topk', '0'], ['topk']),
-                (['--topk', '1.5'], ['topk']),
+                (['--topk', '1.5'], ['topk is 1.5\n']),
+                (['--topk', '1.0000001'], ['topk is 1.0000001\n', 'at most 1']),
                 (['--cdf', '2'], ['cdf']),
                 (['--cfg-scale', 'nan'], ['--cfg-scale']),
+                (['--cfg-scale', '1e30'], ['--cfg-scale 1e+30 is not a number from 0 to 1000']),
+                (['--cfg-scale-2', '1e30'], ['--cfg-scale-2 1e+30 is not a number from 0 to 1000']),
+                (['--flow-shift', '1e300'], ['--flow-shift 1e+300 is not a number above 0 and at most 1e+09']),
+                (['--flow-shift', '-1'], ['--flow-shift -1 is not a number above 0']),
                 (['--fps', '0'], ['--fps']),
                 (['--fps', '100', '-o', 'a.gif'], ['--fps', 'GIF']),
                 (['--crf', '60'], ['--crf 60']),
@@ -85,7 +91,7 @@ class Failures(CommandLineTest):
         for size in (['--width', 16000000, '--height', 16000000], ['--frames', 1600000001], ['--size', '9223372036854775792x16'],
                      ['--width', 16000000, '--height', 16000000, '--frames', 1600000001]):
             for command in (['generate', '-p', PROMPT, *model, '-o', 'clip.mp4'], ['generate', '-p', PROMPT, *model, '-o', 'frames'],
-                            ['config', 'show', *model], ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
+                            ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
                 with self.subTest(command=command[:2], size=size):
                     start = time.monotonic()
                     # were they not refused, they would not take the machine's memory either
@@ -93,6 +99,24 @@ class Failures(CommandLineTest):
                     self.assertLess(time.monotonic() - start, 10)  # half a second on an idle machine
                     self.fail_with(result, 2, f'{size[1]}'.partition('x')[0], 'needs at least', 'there are', remedy)
                     self.assertEqual(self.names(), [])
+
+    def test_models_that_no_memory_holds_are_refused_at_once(self):
+        available = int(re.search(r'MemAvailable: *(\d+) kB', Path('/proc/meminfo').read_text())[1]) >> 20
+        if available > 50:
+            self.skipTest('this machine holds them')
+        (self.folder / 'set.txt').write_text(PROMPT + '\n')
+        model = ['--random-weights', ROOT / 'configs' / 'wan-2.1-14b.yaml', '--size', '64x64', '--frames', 5, '--steps', 1, '--device', 'cpu']
+        for command in (['generate', *model, '-o', 'a.mp4'], ['bench', 'pipeline', *model], ['tune', '-p', PROMPT, *model, '-o', 'profile.yaml']):
+            with self.subTest(command=command[:2]):
+                result = self.run_program(*command, timeout=60, **limited_memory(8 << 30))
+                self.fail_with(result, 2, "the transformer's weights alone need 53.", 'there are', 'use ', 'a machine with more memory')
+        result = self.run_program('batch', 'set.txt', '-o', 'out', *model, timeout=60, **limited_memory(8 << 30))
+        self.assertIn("set.txt:1: the transformer's weights alone need 53.", result.stderr)
+        self.succeed(self.run_program('config', 'show', *model))
+
+    def test_settings_are_shown_where_no_memory_holds_the_video(self):
+        shown = self.succeed(self.run_program('config', 'show', '-m', MODEL, '--device', 'cpu', '--width', 16000000, '--frames', 1600000001))
+        self.assertIn('width: 16000000', shown.stdout)
 
     def test_options_of_later_versions_are_unknown(self):
         for option in ('--image', '--gpus'):

@@ -26,26 +26,35 @@ class Library(CommandLineTest):
         self.command('cmake', '--install', Path(PROGRAM).parent, '--prefix', prefix)
         return prefix
 
+    def pictures(self, file):
+        """The frames of a .safetensors as the example writes them."""
+        dtype, (count, height, width, _), data = read_safetensors(self.folder / file)['frames']
+        pictures, values = b'', floats((dtype, None, data))
+        for frame in range(count):
+            size = height * width * 3
+            pictures += f'P6\n{width} {height}\n255\n'.encode()
+            pictures += bytes(int(value * 255 + 0.5) for value in values[frame * size:(frame + 1) * size])
+        return pictures
+
     def test_example_builds_against_the_installed_library_and_makes_the_programs_video(self):
         prefix = self.install()
         self.command('cmake', '-S', ROOT / 'tests' / 'library', '-B', 'example', '-G', 'Ninja', f'-DCMAKE_PREFIX_PATH={prefix}')
         self.command('cmake', '--build', 'example')
         environment = {key: value for key, value in os.environ.items() if key != 'LD_LIBRARY_PATH'}
         example = self.folder / 'example' / 'example'
-        self.command(example, MODEL, PROMPT, 2, 'frames.ppm', env=environment)
-
-        self.succeed(self.generate('-o', 'frames.safetensors'))
-        dtype, (count, height, width, _), data = read_safetensors(self.folder / 'frames.safetensors')['frames']
-        expected = b''
-        values = floats((dtype, None, data))
-        for frame in range(count):
-            size = height * width * 3
-            expected += f'P6\n{width} {height}\n255\n'.encode()
-            expected += bytes(int(value * 255 + 0.5) for value in values[frame * size:(frame + 1) * size])
-        made = (self.folder / 'frames.ppm').read_bytes()
-        self.assertEqual(len(made), len(expected))
-        # lround of a float product here, of a double there: a value on the edge may fall on the other side
-        self.assertLess(sum(a != b for a, b in zip(made, expected)), 5)
+        # Each resolved by its defaults: those of the checkpoint, of the tiny model's file, and of a file like Wan's.
+        tiny, wan = prefix / 'share' / 'sparsereel' / 'assets' / 'tiny', ROOT / 'tests' / 'parity' / 'data' / 'wan' / 'pipeline'
+        (prefix / 'share' / 'sparsereel' / 'configs' / 'small.yaml').write_text(
+            'match: {class: WanTransformer3DModel, layers: 2, heads: 2}\n'
+            'defaults: {size: 64x32, frames: 5, fps: 16, steps: 50, cfg_scale: 5, flow_shift: 8, negative_prompt: 色调艳丽}\n')
+        for model, steps in ((MODEL, 2), (tiny, 1), (wan, 2)):
+            with self.subTest(model=model):
+                shown = self.command(example, model, PROMPT, steps, 'frames.ppm', env=environment)
+                self.command(prefix / 'bin' / 'sparsereel', 'generate', '-m', model, '-p', PROMPT, '--steps', steps, '-o', 'frames.safetensors', env=environment)
+                made, expected = (self.folder / 'frames.ppm').read_bytes(), self.pictures('frames.safetensors')
+                self.assertEqual(len(made), len(expected), shown)
+                # lround of a float product here, of a double there: a value on the edge may fall on the other side
+                self.assertLess(sum(a != b for a, b in zip(made, expected)), 5 + len(made) // 100000)
 
         for arguments, options in ((('nowhere', PROMPT, 2), ['-m', 'nowhere']), ((MODEL, PROMPT, 0), ['-m', MODEL, '--steps', 0])):
             library = subprocess.run([example, *map(str, arguments), 'x.ppm'], capture_output=True, text=True)

@@ -1,6 +1,7 @@
 """`--lora`: what it changes, where it may stand, what recipes and reports say of it, and what is refused."""
 import json
 import shutil
+import struct
 import unittest
 
 from support import MODEL, PROMPT, ROOT, CommandLineTest, read_safetensors
@@ -104,6 +105,19 @@ class Lora(CommandLineTest):
                              (wan, [f'lora: {wan}: it seems made for Wan'])):
             (self.folder / 'my.yaml').write_text(f'steps: 1\nlora: {value}\n')
             self.fail_with(self.generate('-o', 'a.mp4', '--config', 'my.yaml'), 2, 'my.yaml:2:7: lora', *words)
+
+    def test_what_makes_no_numbers_is_blamed_on_the_lora(self):
+        for scale in ('1e300', 'nan', '-inf', '1e39'):
+            self.fail_with(self.generate('-o', 'a.mp4', '--lora', f'{STYLE}:{scale}'), 2, f'--lora {STYLE}:{scale}', 'that a float holds')
+        self.fail_with(self.generate('-o', 'a.mp4', *ONE, '--lora', f'{STYLE}:3e38'), 2, str(STYLE), 'scale', 'transformer_blocks.')
+        broken = shutil.copy(STYLE, self.folder / 'broken.safetensors')
+        size, = struct.unpack('<Q', broken.read_bytes()[:8])
+        header = json.loads(broken.read_bytes()[8:8 + size])
+        name = next(name for name, entry in header.items() if name.endswith('lora_B.weight'))
+        end = 8 + size + header[name]['data_offsets'][1]
+        broken.write_bytes(broken.read_bytes()[:end - 2] + b'\xff\x7f' + broken.read_bytes()[end:])  # NaN in F32, F16 and BF16
+        self.fail_with(self.generate('-o', 'a.mp4', *ONE, '--lora', broken), 2, 'broken.safetensors', f'"{name}" holds NaN or Inf')
+        self.assertEqual(self.names(), ['broken.safetensors'])
 
     def test_noise_levels_of_few_steps_are_part_of_the_recipe(self):
         flow = ['-m', FILES.parent / 'wan' / 'pipeline', '--device', 'cpu', '--quiet']

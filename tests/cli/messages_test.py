@@ -119,6 +119,20 @@ class Errors(CommandLineTest):
         report = json.loads(self.succeed(self.run_program('batch', '--status', 'out', '--json')).stdout)
         self.assertEqual((report['set']['done'], report['set']['failed']), (0, 0))
 
+    def test_a_run_of_hours_is_announced(self):
+        hours = ['-m', MODEL, '--size', '1024x1024', '--frames', 33, '--steps', 1000, '--device', 'cpu', '--quiet']
+        for command, words in ((['generate', '-p', PROMPT, *hours], 'the 1000 steps of a video will take about '),
+                               (['bench', 'pipeline', *hours, '--warmup', 0, '--repetitions', 1, '--no-decode'], 'the 1000 steps of a video will take about '),
+                               (['bench', 'attention', '--shape', '1,2,75600,64', '--device', 'cpu', '--repetitions', 300, '--quiet'], 'measuring will take about ')):
+            with self.subTest(command=command[:2]):
+                process, terminal = self.start_program(*map(str, command))
+                try:
+                    text = self.read_until(terminal, 'this is work for a GPU')
+                finally:
+                    process.kill()
+                    process.wait()
+                self.assertRegex(text, f'warning: {words}[0-9]+ (minutes|hours|days) on this CPU')
+
     def test_one_is_not_many(self):
         self.assertIn('video.mp4: 1 frame 64x64', self.succeed(self.generate('--frames', 1)).stdout)
         (self.folder / 'set.txt').write_text('a\n')

@@ -7,7 +7,8 @@
 #include <span>
 #include <string>
 
-#include "app/config_file.h"
+#include "app/settings.h"
+#include "models/configs/config_file.h"
 
 namespace sparsereel::test {
 
@@ -21,13 +22,13 @@ inline void fuzz_yaml(std::span<const std::byte> bytes) {
     }
   };
   attempt([&] {
-    const app::YamlOptions options = app::parse_config(text, "fuzz.yaml");
+    const models::YamlOptions options = models::parse_config(text, "fuzz.yaml");
     if (options.values.size() != options.places.size()) std::abort();
     app::Settings settings;
     settings.add(app::Source::config_file, options.values, "fuzz.yaml", options.places);
   });
   attempt([&] {
-    app::parse_architecture(text, "fuzz.yaml")
+    models::parse_architecture(text, "fuzz.yaml")
         .components.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   });
 }

@@ -140,27 +140,32 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
       {[](auto& r) { r.frames = -3; },
        "frames -3 is impossible for this model: it must be 1 more than a multiple of 4"},
       {[](auto& r) { r.max_sequence_length = 17; }, "max_sequence_length 17 exceeds the model's max_text_seq_length"},
-      {[=](auto& r) { r.cfg_scale = nan; }, "cfg_scale nan is not a finite number from 0 up"},
-      {[](auto& r) { r.cfg_scale = -1; }, "cfg_scale -1 is not a finite number from 0 up"},
+      {[=](auto& r) { r.cfg_scale = nan; }, "cfg_scale nan is not a number from 0 to 1000"},
+      {[](auto& r) { r.cfg_scale = -1; }, "cfg_scale -1 is not a number from 0 to 1000"},
+      {[](auto& r) { r.cfg_scale = 1e30; }, "cfg_scale 1e+30 is not a number from 0 to 1000"},
+      {[](auto& r) { r.cfg_scale_2 = 1e30; }, "cfg_scale_2 1e+30 is not a number from 0 to 1000"},
+      {[](auto& r) { r.flow_shift = 1e300; }, "flow_shift 1e+300 is not a number above 0 and at most 1e+09"},
+      {[](auto& r) { r.flow_shift = -1; }, "flow_shift -1 is not a number above 0 and at most 1e+09"},
       {[](auto& r) { r.guidance_passes = "both"; }, "guidance_passes both: one of batched, in-turn is needed"},
       {[](auto& r) { r.scheduler = "euler"; }, "scheduler euler is unknown"},
-      {[](auto& r) { r.topk = 0; }, "topk is 0.000000"},
-      {[](auto& r) { r.topk = 1.5; }, "topk is 1.500000"},
+      {[](auto& r) { r.topk = 0; }, "topk is 0"},
+      {[](auto& r) { r.topk = 1.5; }, "topk is 1.5"},
+      {[](auto& r) { r.topk = 1.0000001; }, "topk is 1.0000001"},
       {[=](auto& r) { r.topk = nan; }, "topk is nan"},
-      {[](auto& r) { r.cdf = 2; }, "cdf is 2.000000"},
-      {[](auto& r) { r.similarity = -2; }, "similarity is -2.000000"},
+      {[](auto& r) { r.cdf = 2; }, "cdf is 2"},
+      {[](auto& r) { r.similarity = -2; }, "similarity is -2"},
       {[=](auto& r) { r.pv_threshold = nan; }, "pv_threshold is nan"},
-      {[](auto& r) { r.dense_steps = -1; }, "dense_steps is -1.000000"},
+      {[](auto& r) { r.dense_steps = -1; }, "dense_steps is -1"},
       {[](auto& r) { r.topk = r.cdf = 0.5; }, "topk and cdf exclude each other"},
       {[](auto& r) { r.topk = 0.5, r.error = 0.1; }, "topk and error exclude each other"},
       {[](auto& r) { r.cdf = 0.5, r.error = 0.1; }, "cdf and error exclude each other"},
-      {[](auto& r) { r.error = 0; }, "error is 0.000000"},
+      {[](auto& r) { r.error = 0; }, "error is 0"},
       {[](auto& r) { r.dropped = "median"; }, "dropped median: one of mean, none is needed"},
       {[](auto& r) { r.select = "topk"; }, "select topk: one of error, mass is needed"},
       {[](auto& r) { r.dropped = "none", r.select = "error"; }, "dropped none and select error exclude each other"},
       {[](auto& r) { r.dropped = "none", r.error = 0.1; }, "dropped none and error exclude each other"},
       {[](auto& r) { r.select = "mass", r.error = 0.1; }, "select mass and error exclude each other"},
-      {[](auto& r) { r.dropped = "mean", r.cell = 48; }, "cell is 48.000000"},
+      {[](auto& r) { r.dropped = "mean", r.cell = 48; }, "cell is 48"},
       {[](auto& r) { r.attention = "dense"; }, "attention dense: one of full, quantized, sparse, check is needed"},
       {[](auto& r) { r.token_order = "peano"; },
        "token_order peano: one of hilbert, native, time-major, morton, random is needed"},
@@ -390,6 +395,54 @@ TEST(Library, TakesNoiseLevelsInPlaceOfSteps) {
   const Failure failure = failure_of([&] { model.generate(request); });
   EXPECT_EQ(failure.cause(), "sigmas do not fall from each to the next");
   EXPECT_EQ(failure.field(), "sigmas");
+}
+
+/// What fits the model of these tests, with these defaults.
+std::string config_of(const std::string& defaults) {
+  return "match: {class: CogVideoXTransformer3DModel}\ndefaults: {" + defaults +
+         "}\npresets:\n  fast: {steps: 1, cache: \"0.5\"}\n";
+}
+
+// tests/cli/library_test.py has the program beside it.
+TEST(Library, TakesWhatIsUnsetFromTheConfigThatFits) {
+  const test::TemporaryFolder folder;
+  test::write_text(
+      folder / "small.yaml",
+      config_of("size: 32x64, frames: 5, steps: 2, fps: 3, cfg_scale: 3, negative_prompt: blurry, topk: 0.3, "
+                "dynamic_cfg: true, scheduler: ddim, token_order: native"));
+  TextToVideo plain(kModel, {.device = "cpu"}), model(kModel, {.device = "cpu", .configs = folder.path().string()});
+  VideoRequest bare, full;
+  bare.prompt = full.prompt = "a red circle";
+  full.width = 32, full.height = 64, full.frames = 5, full.steps = 2;
+  full.cfg_scale = 3, full.negative_prompt = "blurry", full.topk = 0.3, full.dynamic_cfg = true;
+  full.scheduler = "ddim", full.token_order = "native";
+  const Video expected = plain.generate(full), video = model.generate(bare);
+  EXPECT_EQ(video.pixels, expected.pixels);
+  EXPECT_EQ(video.warnings, expected.warnings);
+
+  bare.error = full.error = 0.2;  // which leaves no place for the file's topk
+  bare.dynamic_cfg = full.dynamic_cfg = false;
+  full.topk.reset();
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.preset = "fast";
+  full.steps = 1, full.cache = "0.5";
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.preset = "slow";
+  const Failure failure = failure_of([&] { model.generate(bare); });
+  EXPECT_THAT(failure.cause(), StartsWith("preset slow: "));
+  EXPECT_EQ(failure.field(), "preset");
+}
+
+TEST(Library, SaysWhereConfigsAreMissingOrWrong) {
+  const test::TemporaryFolder folder;
+  const std::string place = folder.path().string();
+  EXPECT_THAT(TextToVideo(kModel, {.device = "cpu", .configs = place}).generate(small()).warnings,
+              ElementsAre(StartsWith(place + " holds none of the configs")));
+  test::write_text(folder / "wrong.yaml", config_of("steps: many"));
+  TextToVideo model(kModel, {.device = "cpu", .configs = place});
+  VideoRequest request = small();
+  request.steps.reset();
+  EXPECT_THAT(failure_of([&] { model.generate(request); }).cause(), HasSubstr("wrong.yaml: steps many"));
 }
 
 TEST(Library, ChoosesAttentionAsAsked) {

@@ -12,14 +12,16 @@
 #include "app/settings.h"
 #include "app/split.h"
 #include "app/text_file.h"
-#include "app/yaml_text.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/json_text.h"
+#include "models/configs/yaml_text.h"
 
 namespace sparsereel::app::sets {
 namespace {
 
 namespace fs = std::filesystem;
+using models::mark_of;
+using models::place_in;
 
 constexpr const char* kFieldsAre = "fields are the long option names of 'sparsereel generate --help' with _ for -";
 
@@ -164,7 +166,7 @@ PromptRow yaml_row(const YAML::Node& node, const std::string& file) {
 }
 
 std::vector<PromptRow> parse_yaml(std::string_view text, const std::string& file) {
-  const YAML::Node node = load_yaml(std::string(text), file);
+  const YAML::Node node = models::load_yaml(std::string(text), file);
   std::vector<PromptRow> rows;
   if (node.IsNull()) return rows;
   if (!node.IsSequence())

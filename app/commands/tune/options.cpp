@@ -8,6 +8,7 @@
 #include "app/commands/batch/prompt_set.h"
 #include "app/nearest.h"
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::app::tuning {
 namespace {
@@ -16,7 +17,7 @@ constexpr double kLongest = 30.0 * 24 * 3600;
 
 void check_bound(const char* option, double value) {
   if (!(value > 0 && value <= 1))
-    throw bad_input(std::string(option) + " " + std::to_string(value) + " is outside 0 to 1",
+    throw bad_input(std::string(option) + " " + exact_text(value) + " is outside 0 to 1",
                     "give the relative L1 that a head may have, such as 0.06");
 }
 

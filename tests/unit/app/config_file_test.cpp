@@ -1,5 +1,5 @@
 // YAML files: the committed model configs fit their models and nothing else, and wrong files are named.
-#include "app/config_file.h"
+#include "models/configs/config_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,15 +12,18 @@
 #include "app/settings.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/configs/data_folder.h"
 #include "models/dit/cache_rule.h"
 #include "models/family.h"
 #include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
 
-namespace sparsereel::app {
+namespace sparsereel::models {
 namespace {
 
 namespace fs = std::filesystem;
+using app::Settings;
+using app::Source;
 using ::testing::HasSubstr;
 
 constexpr const char* kClass = "CogVideoXTransformer3DModel";
@@ -43,10 +46,10 @@ nlohmann::json to_json(const YAML::Node& node) {
 }
 
 /// The architecture of a committed config, as the checkpoint's files would give it.
-models::ModelSpec model_of(const std::string& name) {
+ModelSpec model_of(const std::string& name) {
   const YAML::Node node = YAML::LoadFile((kConfigs / name).string());
-  return models::describe(
-      models::ModelFolder::with_random_weights(name, node["match"]["class"].Scalar(), to_json(node["architecture"])));
+  return describe(
+      ModelFolder::with_random_weights(name, node["match"]["class"].Scalar(), to_json(node["architecture"])));
 }
 
 class ModelConfigs : public ::testing::TestWithParam<const char*> {};
@@ -74,7 +77,7 @@ TEST_P(ModelConfigs, PresetsAreValidOptions) {
     const YamlOptions& preset = found->presets.at(name);
     Settings settings;
     settings.add(Source::matched_config, preset.values, found->file.string(), preset.places);
-    EXPECT_TRUE(models::parse_cache_rule(settings.text("cache", "")).on()) << name;
+    EXPECT_TRUE(parse_cache_rule(settings.text("cache", "")).on()) << name;
   }
 }
 
@@ -84,8 +87,8 @@ TEST_P(ModelConfigs, TheirArchitectureStandsForAFolder) {
   EXPECT_EQ(architecture.config.defaults.at("steps"), "50");
   const YAML::Node yaml = YAML::LoadFile((kConfigs / GetParam()).string());
   EXPECT_EQ(architecture.components, to_json(yaml["architecture"]));
-  const auto folder = models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
-                                                               architecture.components);
+  const auto folder = ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                                       architecture.components);
   EXPECT_EQ(folder.config("vae")["block_out_channels"], nlohmann::json({128, 256, 256, 512}));
 }
 
@@ -116,13 +119,13 @@ class ConfigFiles : public ::testing::Test {
   }
 
   test::TemporaryFolder folder;
-  models::ModelSpec model = model_of("cogvideox-2b.yaml");  // 30 layers of 30 heads
+  ModelSpec model = model_of("cogvideox-2b.yaml");  // 30 layers of 30 heads
 };
 
 TEST_F(ConfigFiles, UnknownModelMatchesNothing) {
   EXPECT_TRUE(find_model_config(kConfigs, model).has_value());
   EXPECT_FALSE(find_model_config(folder / "none", model).has_value());
-  models::ModelSpec other = model;
+  ModelSpec other = model;
   other.layers = 7;
   EXPECT_FALSE(find_model_config(kConfigs, other).has_value());
   other = model;
@@ -248,4 +251,4 @@ TEST_F(ConfigFiles, ArchitecturesThatAreNotThereAreNamed) {
 }
 
 }  // namespace
-}  // namespace sparsereel::app
+}  // namespace sparsereel::models

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "app/config_file.h"
+#include "app/settings.h"
+#include "models/configs/config_file.h"
+#include "models/request.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {
@@ -90,6 +92,15 @@ std::vector<std::string> lines_of_contradictions() {
   return lines;
 }
 
+TEST(OptionTable, RefusesWhatTheModelsRefuse) {
+  for (const auto& [first, first_value, second, second_value] : models::exclusions()) {
+    const bool listed = std::ranges::any_of(find_option(first)->excludes, [&](const Exclusion& each) {
+      return each.value == first_value && each.other == second && each.other_value == second_value;
+    });
+    EXPECT_TRUE(listed) << first << " and " << second;
+  }
+}
+
 std::vector<std::string> lines_of_idle_options() {
   std::vector<std::string> lines;
   for (const auto& [cause, when] : idle_causes()) {
@@ -111,7 +122,8 @@ TEST(OptionTable, ManualsExamplesCanBeRead) {
   int examples = 0;
   for (size_t at = manual.find(fence); at != std::string::npos; at = manual.find(fence, at + 1), ++examples) {
     const size_t begin = at + fence.size();
-    const YamlOptions example = parse_config(manual.substr(begin, manual.find("```", begin) - begin), "example");
+    const models::YamlOptions example =
+        models::parse_config(manual.substr(begin, manual.find("```", begin) - begin), "example");
     EXPECT_NO_THROW(Settings().add(Source::config_file, example.values, "example", example.places));
   }
   EXPECT_EQ(examples, 3);

@@ -7,12 +7,15 @@
 #include <fstream>
 #include <limits>
 
+#include "models/configs/config_file.h"
 #include "models/device.h"
+#include "models/family.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
 namespace {
 
+namespace fs = std::filesystem;
 using test::throws_error;
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
@@ -166,6 +169,83 @@ TEST(MemoryNeed, ThereIsWhatIsFreeAndWhatThisProcessHolds) {
   EXPECT_GT(static_cast<double>(obtainable), static_cast<double>(free) + 0.5 * static_cast<double>(held.nbytes()));
 }
 
+ModelFolder random_model(const std::string& name) {
+  const auto architecture = read_architecture(fs::path(SPARSEREEL_SOURCE_DIR) / "configs" / name);
+  return ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                          architecture.components);
+}
+
+TEST(MemoryNeed, WeightsAreThoseOfTheLargestTransformer) {
+  const ModelFolder folder = random_model("wan-2.1-14b.yaml");
+  const ModelSpec spec = describe(folder);
+  const auto need = [&](at::Device device, const WeightFormat& format, bool offload) {
+    return weight_need(folder, spec, {.device = device, .format = format, .offload = offload});
+  };
+  const at::Device gpu(at::kCUDA, 0);
+  const WeightNeed fp32 = need(at::kCPU, at::kFloat, false), bf16 = need(gpu, at::kBFloat16, false);
+  EXPECT_NEAR(fp32.parameters, 14.3e9, 0.2e9);
+  EXPECT_EQ(fp32.host, 4 * fp32.parameters);
+  EXPECT_EQ(fp32.device, 0);
+  EXPECT_NEAR(bf16.device, 2 * fp32.parameters, 0.1e9);  // some stay in fp32
+  EXPECT_EQ(bf16.host, 0);
+  EXPECT_EQ(need(gpu, at::kBFloat16, true).host, bf16.device);
+  EXPECT_EQ(need(gpu, at::kBFloat16, true).device, 0);
+  EXPECT_LT(need(gpu, {at::kBFloat16, true}, false).device, 0.6 * bf16.device);
+}
+
+TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
+  const ModelFolder folder = ModelFolder::open(SPARSEREEL_TINY_MODEL);
+  const ModelSpec spec = describe(folder);
+  const auto host = [&](const WeightFormat& format) {
+    return weight_need(folder, spec, {.device = at::kCPU, .format = format}).host;
+  };
+  EXPECT_LT(host(at::kHalf), 0.1 * host(at::kFloat));  // it is stored in 16 bits
+  EXPECT_GT(host({at::kHalf, /*in_fp8=*/true}), 0.2 * host(at::kFloat));
+}
+
+TEST(MemoryNeed, WeightsCountWhereTheyAre) {
+  const GenerateSettings settings = settings_of(720, 480, 49);
+  const WeightNeed weights{.host = 7e9, .device = 0};
+  GenerateRequest request;
+  const double without = cpu_need(settings).host;
+  EXPECT_EQ(least_memory(settings, request, spec_of(30), at::kCPU, at::kFloat, weights).host, 7e9 + without);
+  const MemoryNeed decoding = least_memory(settings_of(7200, 4800, 49), request, spec_of(1), at::kCPU, at::kFloat, {});
+  EXPECT_EQ(least_memory(settings_of(7200, 4800, 49), request, spec_of(1), at::kCPU, at::kFloat, {.host = 1e6}).host,
+            decoding.host)
+      << "they are gone before the video is decoded";
+  const at::Device gpu(at::kCUDA, 0);
+  const MemoryNeed offloaded = least_memory(settings, request, spec_of(30), gpu, at::kBFloat16, weights);
+  EXPECT_EQ(offloaded.host, 7e9);
+  EXPECT_EQ(offloaded.device, least_memory(settings, request, spec_of(30), gpu, at::kBFloat16).device);
+}
+
+TEST(MemoryNeed, WeightsThatDoNotFitAreRefusedWithWhatWouldHelp) {
+  const GenerateSettings settings = settings_of(64, 64, 9);
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  const auto refusal = [&](const MemoryNeed& need, const std::vector<std::string>& lighter) {
+    try {
+      check_memory(settings, need, at::kCPU, [&] { return lighter; });
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(0, 20) + ": " + error.remedy();
+    }
+    return std::string();
+  };
+  const MemoryNeed weights{.host = 2.1 * there_is, .weights = {.host = 2 * there_is}};
+  EXPECT_EQ(refusal(weights, {"dtype bf16"}), "the transformer's we: use dtype bf16 or a machine with more memory");
+  EXPECT_EQ(refusal(weights, {}), "the transformer's we: use a machine with more memory");
+  const MemoryNeed both{.host = 1.1 * there_is, .weights = {.host = 0.6 * there_is}};
+  EXPECT_EQ(refusal(both, {"weights fp8"}), std::string("a video of 64 x 64 p: use weights fp8, or ") + kRemedy);
+  EXPECT_EQ(refusal({.host = 0.9 * there_is, .weights = {.host = 0.8 * there_is}}, {}), "");
+}
+
+TEST(MemoryNeed, AModelThatDoesNotFitIsRefusedBeforeAnythingIsLoaded) {
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  if (there_is > 50e9) GTEST_SKIP() << "this machine holds it";
+  const auto pipeline = Pipeline::open(random_model("wan-2.1-14b.yaml"), {.device = "cpu"});
+  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(64, 5)); },
+                           {"the transformer's weights alone need 53", "there are"}));
+}
+
 TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   for (const auto& [side, frames] :
@@ -194,6 +274,21 @@ TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
     const double least = least_memory(result.settings, request, tiny, at::kCPU, at::kFloat).host;
     EXPECT_GT(least, 5e6);
     EXPECT_LT(least, taken);
+  }
+}
+
+TEST(MemoryNeed, TheEstimateIsNearToWhatMakingTheVideoTakes) {
+  for (const auto& [side, frames] : {std::pair<int64_t, int64_t>{192, 17}, {256, 9}}) {
+    const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+    reset_peak();
+    const uint64_t before = status_bytes("VmRSS:");
+    const GenerateResult result = pipeline->generate(request_of(side, frames));
+    const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
+    const MemoryEstimate estimate =
+        likely_memory(ModelFolder::open(SPARSEREEL_TINY_MODEL), pipeline->spec(), result.settings.latent).at(1);
+    const auto expected = static_cast<double>(estimate.total() - estimate.process);
+    EXPECT_LT(expected, 1.6 * taken) << side;
+    EXPECT_GT(expected, taken / 1.6) << side;
   }
 }
 

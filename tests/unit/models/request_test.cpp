@@ -33,7 +33,53 @@ TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
   EXPECT_EQ(scheduler_config(settings, spec).flow_shift, 5);
   EXPECT_EQ(scheduler_config(settings, spec).kind, SamplerKind::flow_euler);
   request.flow_shift = 0;
-  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a finite number above 0"}));
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a number above 0 and at most 1e+09"}));
+}
+
+/// What is at fault where the run's noise levels leave no room.
+std::pair<std::string, std::string> blamed(const GenerateRequest& request, const ModelSpec& spec) {
+  try {
+    resolve_request(request, spec);
+  } catch (const Error& error) {
+    return {error.field(), error.file()};
+  }
+  return {"nothing", "nothing"};
+}
+
+TEST(Request, WhoeverGaveTheShiftIsBlamedForIt) {
+  ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  GenerateRequest request;
+  EXPECT_EQ(blamed(request, spec), std::pair(std::string("nothing"), std::string("nothing")));
+  spec.scheduler.flow_shift = 1e9;
+  EXPECT_EQ(blamed(request, spec), std::pair(std::string(), std::string("scheduler_config.json")));
+  for (const double shift : {1e300, 1e9, 1e-300, -1.0}) {
+    request.flow_shift = shift;
+    EXPECT_EQ(blamed(request, spec).first, "flow_shift") << shift;
+  }
+  request.scheduler = "b";
+  request.flow_shift = 1e-300;
+  EXPECT_EQ(blamed(request, spec).first, "flow_shift");
+  request.scheduler = "a";
+  request.flow_shift = 5;
+  for (const std::vector<double>& sigmas : std::vector<std::vector<double>>{{1, 1e-300}, {0.5, 0.5 - 1e-12}}) {
+    request.sigmas = sigmas;
+    EXPECT_EQ(blamed(request, spec).first, "sigmas");
+  }
+}
+
+TEST(Request, ScalesAreInOneRange) {
+  const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::unipc);
+  for (const double scale : {1e30, 1000.5, -1e-9, static_cast<double>(NAN)}) {
+    for (std::optional<double> GenerateRequest::*member :
+         {&GenerateRequest::guidance_scale, &GenerateRequest::guidance_scale_2}) {
+      GenerateRequest request;
+      request.*member = scale;
+      const bool first = member == &GenerateRequest::guidance_scale;
+      EXPECT_EQ(blamed(request, spec).first, first ? "cfg_scale" : "cfg_scale_2") << scale;
+      request.*member = 1000;
+      EXPECT_EQ(blamed(request, spec).first, "nothing");
+    }
+  }
 }
 
 TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {

@@ -102,6 +102,26 @@ TEST(Weights, DeltasAreAddedInFp32WhileTheRestStaysTheFile) {
   EXPECT_TRUE(described.tensor("w", {6, 5}).is_meta());
 }
 
+TEST(Weights, DeltasThatMakeNoNumbersAreBlamedByTheirFiles) {
+  const TemporaryFolder folder;
+  const at::Tensor one = at::ones({2, 2}), nan = at::full({2, 2}, NAN);
+  write(folder.path(), {{"w", one}, {"bad", nan}, {"up", one}, {"diff", nan}});
+  Component component = open_component(folder.path());
+  const auto entry = [&](const char* name) { return component.tensors.at(name).second; };
+  const auto refused = [&](const char* tensor, const std::vector<WeightDelta>& deltas, const char* words) {
+    component.deltas = {{tensor, deltas}};
+    const std::string file = component.files[0]->path().string();
+    return throws_error([&] { WeightReader(component, at::kCPU, at::kHalf).tensor(tensor, {2, 2}); }, {file, words});
+  };
+  const auto& file = component.files[0];
+  EXPECT_TRUE(refused("w", {{.file = file, .up = entry("diff")}}, "\"diff\" holds NaN or Inf"));
+  EXPECT_TRUE(refused("w", {{.file = file, .up = entry("up"), .down = entry("diff")}}, "\"diff\" holds NaN or Inf"));
+  EXPECT_TRUE(refused("w", {{.file = file, .up = entry("up")}, {.file = file, .up = entry("up"), .scale = 1e6}},
+                      "with the scale 1e+06"));
+  component.deltas = {{"bad", {{.file = file, .up = entry("up")}}}};
+  EXPECT_NO_THROW(WeightReader(component, at::kCPU, at::kHalf).tensor("bad", {2, 2})) << "the checkpoint's own";
+}
+
 TEST(Weights, DeltasOfALargeTensorAreAddedInPieces) {
   const TemporaryFolder folder;
   const int64_t rows = 1030, width = 4096;  // two pieces of 512 rows, and 6

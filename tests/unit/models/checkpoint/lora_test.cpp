@@ -77,7 +77,7 @@ TEST_F(Lora, ChoicesAreFileExpertAndScale) {
   EXPECT_EQ(text_of(loras, true), "a.safetensors,b/c@2.safetensors@high:-0.5,d:e/f.safetensors:0.001");
   EXPECT_EQ(text_of(loras, false), "a.safetensors,c@2.safetensors@high:-0.5,f.safetensors:0.001");
   EXPECT_TRUE(parse_loras("").empty());
-  for (const char* text : {"a:", "a:o.8", "a:nan", "a:inf", ":1", "@high", "a,,b"})
+  for (const char* text : {"a:", "a:o.8", "a:nan", "a:inf", "a:1e300", "a:-1e39", ":1", "@high", "a,,b"})
     EXPECT_TRUE(throws_error([&] { parse_loras(text); }, {"lora "})) << text;
 }
 
@@ -265,6 +265,8 @@ TEST_F(Lora, ImpossibleAlphasAreRefused) {
   };
   EXPECT_TRUE(
       refused({down, up}, {"lora_alpha is not a finite number"}, metadata(R"({"transformer.lora_alpha": "8"})")));
+  EXPECT_TRUE(refused({down, up}, {"lora_alpha is not a finite number that a float holds"},
+                      metadata(R"({"transformer.lora_alpha": 1e300})")));
   EXPECT_TRUE(refused({down, up}, {"regular expression"}, metadata(R"({"transformer.alpha_pattern": {"to_.*": 2}})")));
   EXPECT_TRUE(refused({down, up}, {"lora_adapter_metadata"}, metadata("{")));
   EXPECT_TRUE(refused({down, up}, {"not a JSON object"}, metadata("[1]")));

@@ -6,11 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "app/settings.h"
+#include "models/configs/place.h"
 #include "models/spec.h"
 
-namespace sparsereel::app {
+namespace sparsereel::models {
 
 /// Options as a YAML file gives them.
 struct YamlOptions {
@@ -34,7 +35,7 @@ struct ModelConfig {
 /// Reads a models' YAML (keys match, architecture, defaults, presets) and returns its defaults if `match` fits the
 /// model: class, layers, heads and what its family marks it by, such as patch_size_t (null where the config has none).
 /// Throws Error naming file and key for anything else in it.
-std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const models::ModelSpec& model);
+std::optional<ModelConfig> match_model_config(const std::filesystem::path& file, const ModelSpec& model);
 
 /// A models' YAML as a model of its own: what --random-weights takes.
 struct Architecture {
@@ -48,11 +49,20 @@ Architecture read_architecture(const std::filesystem::path& file);
 /// The same of its text.
 Architecture parse_architecture(const std::string& text, const std::filesystem::path& file);
 
+/// What stands for `defaults` alone.
+constexpr const char* kNoPreset = "quality";
+
+/// The defaults, with those of the preset on top. Throws Error (field preset) where it is none of the config's.
+YamlOptions defaults_of(const ModelConfig& config, const std::string& preset);
+
 /// The one configs/*.yaml that fits; nothing where none does. Throws Error naming both where two do.
-std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const models::ModelSpec& model);
+std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const ModelSpec& model);
 
-/// Where configs/ and assets/ are: beside the program's build folder, in share/sparsereel of an installation, or in the
-/// source tree.
-std::filesystem::path data_folder();
+/// To warn of: that the folder holds no configs at all, where a model's defaults are the checkpoint's only. Empty:
+/// there are some.
+std::string missing_configs_warning(const std::filesystem::path& folder);
 
-}  // namespace sparsereel::app
+/// "256x128" or "256*128" -> "256", "128"; the second is empty in any other text.
+std::pair<std::string, std::string> width_and_height(const std::string& size);
+
+}  // namespace sparsereel::models

@@ -1,14 +1,14 @@
 // yaml-cpp with what it lets pass refused: a second document, and texts that it never stops reading.
-#include "app/yaml_text.h"
+#include "models/configs/yaml_text.h"
 
 #include <yaml-cpp/eventhandler.h>
 
 #include <sstream>
 
-#include "app/text_file.h"
 #include "hilbert/error.h"
+#include "models/text/unicode.h"
 
-namespace sparsereel::app {
+namespace sparsereel::models {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ YAML::Node load_yaml(const std::string& text, const fs::path& file) {
   }
 }
 
-}  // namespace sparsereel::app
+}  // namespace sparsereel::models

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <string>
 
-#include "app/settings.h"
 #include "hilbert/error.h"
+#include "models/configs/place.h"
 
-namespace sparsereel::app {
+namespace sparsereel::models {
 
 Mark mark_of(const YAML::Mark& mark);
 /// "my.yaml:3:8"
@@ -22,4 +22,4 @@ Error bad_yaml(const std::filesystem::path& file, const YAML::Mark& mark, const 
 /// is not well-formed or not UTF-8, or where a second document begins.
 YAML::Node load_yaml(const std::string& text, const std::filesystem::path& file);
 
-}  // namespace sparsereel::app
+}  // namespace sparsereel::models

@@ -1,5 +1,5 @@
 // Reads YAML into option values and picks the model config that fits a checkpoint.
-#include "app/config_file.h"
+#include "models/configs/config_file.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "app/nearest.h"
-#include "app/text_file.h"
-#include "app/yaml_text.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/config_fields.h"
+#include "models/checkpoint/regular_file.h"
+#include "models/configs/nearest.h"
+#include "models/configs/yaml_text.h"
 #include "models/family.h"
 
-namespace sparsereel::app {
+namespace sparsereel::models {
 namespace {
 
 namespace fs = std::filesystem;
@@ -117,9 +117,9 @@ YAML::Node parse_model_config(const std::string& text, const fs::path& file) {
              "a model config has match, architecture, defaults and presets");
   for (const auto& entry : node) require_map(entry.second, file, entry.first.Scalar());
   std::vector<std::string> keys = {"class", "layers", "heads"};
-  for (const std::string& mark : models::all_marks()) keys.push_back(mark);
-  if (!node["match"]) throw bad_file(file, "match is missing", "give it some of " + models::list_of(keys));
-  check_keys(node["match"], file, "match.", keys, "match has " + models::list_of(keys));
+  for (const std::string& mark : all_marks()) keys.push_back(mark);
+  if (!node["match"]) throw bad_file(file, "match is missing", "give it some of " + list_of(keys));
+  check_keys(node["match"], file, "match.", keys, "match has " + list_of(keys));
   for (const auto& entry : node["match"])
     if (!entry.second.IsScalar() && !entry.second.IsNull())
       throw bad_yaml(file, entry.second.Mark(), "match." + entry.first.Scalar() + " is not a single value",
@@ -142,7 +142,7 @@ ModelConfig options_of(const YAML::Node& node, const fs::path& file) {
   return config;
 }
 
-bool fits(const YAML::Node& match, const models::ModelSpec& model) {
+bool fits(const YAML::Node& match, const ModelSpec& model) {
   std::map<std::string, std::string> actual = model.marks;
   actual["class"] = model.transformer_class;
   actual["layers"] = std::to_string(model.layers);
@@ -168,7 +168,7 @@ YamlOptions read_config_file(const fs::path& path) {
   return parse_config(read_text(path), path);
 }
 
-std::optional<ModelConfig> match_model_config(const fs::path& file, const models::ModelSpec& model) {
+std::optional<ModelConfig> match_model_config(const fs::path& file, const ModelSpec& model) {
   const YAML::Node node = parse_model_config(read_text(file), file);
   if (!fits(node["match"], model)) return std::nullopt;
   return options_of(node, file);
@@ -183,7 +183,7 @@ Architecture parse_architecture(const std::string& text, const fs::path& file) {
   if (!node["architecture"])
     throw bad_file(file, "architecture is missing",
                    "give it transformer, vae, text_encoder and scheduler, each as its config.json has it");
-  check_keys(node["architecture"], file, "architecture.", models::architecture_keys(),
+  check_keys(node["architecture"], file, "architecture.", architecture_keys(),
              "architecture has transformer, vae, text_encoder and scheduler");
   return {options_of(node, file), transformer_class.Scalar(), to_json(node["architecture"])};
 }
@@ -192,15 +192,37 @@ Architecture read_architecture(const fs::path& file) {
   return parse_architecture(read_text(file), file);
 }
 
-std::optional<ModelConfig> find_model_config(const fs::path& folder, const models::ModelSpec& model) {
+YamlOptions defaults_of(const ModelConfig& config, const std::string& preset) {
+  YamlOptions options{config.defaults, config.places};
+  if (preset == kNoPreset) return options;
+  const auto found = config.presets.find(preset);
+  if (found == config.presets.end())
+    throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
+                     "say it by cache, as in forecast:0.1, and topk");
+  for (const auto& [key, value] : found->second.values) {
+    options.values[key] = value;
+    options.places[key] = found->second.places.at(key);
+  }
+  return options;
+}
+
+namespace {
+
+std::vector<fs::path> configs_in(const fs::path& folder) {
   std::vector<fs::path> files;
   if (fs::is_directory(folder)) {
     for (const auto& entry : fs::directory_iterator(folder))
       if (entry.path().extension() == ".yaml") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+std::optional<ModelConfig> find_model_config(const fs::path& folder, const ModelSpec& model) {
   std::optional<ModelConfig> found;
-  for (const fs::path& file : files) {
+  for (const fs::path& file : configs_in(folder)) {
     auto config = match_model_config(file, model);
     if (!config) continue;
     if (found)
@@ -211,13 +233,14 @@ std::optional<ModelConfig> find_model_config(const fs::path& folder, const model
   return found;
 }
 
-fs::path data_folder() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  // An installation first: its prefix may hold a folder named configs that is somebody else's.
-  for (const fs::path& candidate : {program.parent_path() / "share" / "sparsereel", program.parent_path()})
-    if (fs::is_regular_file(candidate / "configs" / "tiny.yaml", error)) return candidate;
-  return SPARSEREEL_SOURCE_DIR;
+std::string missing_configs_warning(const fs::path& folder) {
+  if (!configs_in(folder).empty()) return {};
+  return folder.string() + " holds none of the configs that are to be there: a model's defaults are the checkpoint's";
 }
 
-}  // namespace sparsereel::app
+std::pair<std::string, std::string> width_and_height(const std::string& size) {
+  const size_t cross = size.find_first_of("x*");  // some programs write 1280*720
+  return {size.substr(0, cross), cross == std::string::npos ? "" : size.substr(cross + 1)};
+}
+
+}  // namespace sparsereel::models
