@@ -10,7 +10,6 @@
 #include <iostream>
 #include <memory>
 
-#include "app/command_tree.h"
 #include "app/commands/batch.h"
 #include "app/commands/bench_attention.h"
 #include "app/commands/bench_pipeline.h"
@@ -25,13 +24,14 @@
 #include "app/commands/reference.h"
 #include "app/commands/tune.h"
 #include "app/commands/tune/state.h"
-#include "app/early_report.h"
-#include "app/interrupt.h"
-#include "app/outputs.h"
-#include "app/several.h"
-#include "app/split.h"
+#include "app/job/early_report.h"
+#include "app/job/interrupt.h"
+#include "app/job/outputs.h"
+#include "app/options/command_tree.h"
+#include "app/options/several.h"
+#include "app/options/split.h"
 #include "hilbert/error.h"
-#include "models/failure.h"
+#include "models/engine/failure.h"
 
 namespace sparsereel::app {
 namespace {

@@ -19,10 +19,10 @@
 #include "hilbert/exact_text.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
-#include "models/device.h"
-#include "models/failure.h"
-#include "models/frames.h"
-#include "models/request.h"
+#include "models/engine/failure.h"
+#include "models/engine/frames.h"
+#include "models/engine/request.h"
+#include "models/weights/device.h"
 
 static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPARSEREEL_VERSION_PATCH} ==
                   std::array{SPARSEREEL_PROJECT_VERSION},

@@ -14,14 +14,14 @@
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/counted.h"
-#include "app/nearest.h"
-#include "app/option_group.h"
-#include "app/outputs.h"
-#include "app/several.h"
-#include "app/text_file.h"
+#include "app/job/outputs.h"
+#include "app/options/nearest.h"
+#include "app/options/option_group.h"
+#include "app/options/several.h"
+#include "app/options/text_file.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
-#include "models/device.h"
+#include "models/files/atomic_file.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -17,9 +17,9 @@
 #include "app/measure/run_progress.h"
 #include "app/measure/timing.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
-#include "models/cpu_time.h"
-#include "models/device.h"
+#include "models/engine/cpu_time.h"
+#include "models/files/atomic_file.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -11,8 +11,8 @@
 #include "app/commands/bench/run_settings.h"
 #include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
-#include "app/option_group.h"
-#include "models/request.h"
+#include "app/options/option_group.h"
+#include "models/engine/request.h"
 
 namespace sparsereel::app {
 namespace {

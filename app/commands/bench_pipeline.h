@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/commands/bench/pipeline_plan.h"
-#include "app/report.h"
+#include "app/job/report.h"
 
 namespace CLI {
 class App;

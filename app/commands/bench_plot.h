@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
+#include "app/job/report.h"
 #include "app/media/plot.h"
-#include "app/report.h"
 
 namespace sparsereel::app {
 

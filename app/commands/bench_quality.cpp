@@ -13,7 +13,7 @@
 #include "app/counted.h"
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"
-#include "app/option_group.h"
+#include "app/options/option_group.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "app/nearest.h"
+#include "app/options/nearest.h"
 
 namespace sparsereel::app {
 namespace {

@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/job/latents.h"
+#include "app/job/report.h"
 #include "app/job/write.h"
-#include "app/latents.h"
-#include "app/options.h"
-#include "app/report.h"
+#include "app/options/options.h"
 #include "attention/attention.h"
-#include "models/device.h"
-#include "models/request.h"
+#include "models/engine/request.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -1,7 +1,7 @@
 // `sparsereel config show`: what would run, and where each value comes from.
 #pragma once
 
-#include "app/settings.h"
+#include "app/options/settings.h"
 
 namespace sparsereel::app {
 

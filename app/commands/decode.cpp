@@ -8,13 +8,13 @@
 
 #include "app/clock.h"
 #include "app/counted.h"
-#include "app/interrupt.h"
+#include "app/job/interrupt.h"
+#include "app/job/latents.h"
+#include "app/job/outputs.h"
+#include "app/job/progress.h"
 #include "app/job/write.h"
-#include "app/latents.h"
-#include "app/outputs.h"
-#include "app/progress.h"
-#include "models/device.h"
-#include "models/frames.h"
+#include "models/engine/frames.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

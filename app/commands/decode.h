@@ -1,7 +1,7 @@
 // `sparsereel decode`: saved latents, a video.
 #pragma once
 
-#include "app/report.h"
+#include "app/job/report.h"
 
 namespace sparsereel::app {
 

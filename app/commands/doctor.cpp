@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "app/counted.h"
+#include "app/job/report.h"
 #include "app/machine.h"
 #include "app/media/video.h"
-#include "app/report.h"
-#include "app/tiny_model.h"
+#include "app/options/tiny_model.h"
 #include "attention/attention.h"
-#include "models/device.h"
+#include "models/weights/device.h"
 
 #ifdef SPARSEREEL_CUDA
 #include "attention/cuda/device.h"

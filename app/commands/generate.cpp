@@ -12,7 +12,7 @@
 #include "app/counted.h"
 #include "app/job/job.h"
 #include "attention/attention.h"
-#include "models/denoising.h"
+#include "models/engine/denoising.h"
 
 namespace sparsereel::app {
 namespace {

@@ -1,7 +1,7 @@
 // `sparsereel generate`: one prompt, one video, or some with other seeds.
 #pragma once
 
-#include "app/report.h"
+#include "app/job/report.h"
 
 namespace sparsereel::app {
 

@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "app/counted.h"
+#include "app/job/report.h"
 #include "app/media/video.h"
-#include "app/report.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/family.h"
 #include "models/checkpoint/lora.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/checkpoint/summary.h"
-#include "models/components.h"
-#include "models/family.h"
-#include "models/memory_need.h"
+#include "models/engine/components.h"
+#include "models/engine/memory_need.h"
 
 namespace sparsereel::app {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "app/nearest.h"
-#include "app/settings.h"
+#include "app/options/nearest.h"
+#include "app/options/settings.h"
 
 namespace sparsereel::app {
 namespace {

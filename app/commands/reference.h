@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "app/command_tree.h"
+#include "app/options/command_tree.h"
 
 namespace sparsereel::app {
 

@@ -14,11 +14,11 @@
 #include "app/measure/table.h"
 #include "app/measure/whole_videos.h"
 #include "app/media/plot.h"
-#include "app/option_group.h"
+#include "app/options/option_group.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/sha256.h"
-#include "models/device.h"
+#include "models/files/sha256.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

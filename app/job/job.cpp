@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "app/clock.h"
-#include "app/denoising_checkpoint.h"
-#include "app/interrupt.h"
-#include "app/report.h"
-#include "models/device.h"
-#include "models/text_stage.h"
+#include "app/job/denoising_checkpoint.h"
+#include "app/job/interrupt.h"
+#include "app/job/report.h"
+#include "models/engine/text_stage.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

@@ -13,11 +13,11 @@
 #include <tuple>
 #include <vector>
 
+#include "app/job/progress.h"
 #include "app/job/video.h"
 #include "app/job/write.h"
-#include "app/progress.h"
-#include "models/checkpoint/atomic_file.h"
-#include "models/failure.h"
+#include "models/engine/failure.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 

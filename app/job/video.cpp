@@ -6,13 +6,13 @@
 #include <map>
 
 #include "app/counted.h"
-#include "app/latents.h"
-#include "app/recipe.h"
-#include "app/report.h"
-#include "app/tiny_model.h"
+#include "app/job/latents.h"
+#include "app/job/report.h"
+#include "app/options/recipe.h"
+#include "app/options/tiny_model.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
-#include "models/frames.h"
+#include "models/engine/frames.h"
 
 namespace sparsereel::app {
 

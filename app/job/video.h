@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "app/counted.h"
-#include "models/frames.h"
+#include "models/engine/frames.h"
 
 namespace sparsereel::app {
 namespace {

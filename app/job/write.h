@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "app/outputs.h"
-#include "app/report.h"
+#include "app/job/outputs.h"
+#include "app/job/report.h"
 
 namespace sparsereel::app {
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <utility>
 
-#include "app/split.h"
+#include "app/options/split.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "app/counted.h"
-#include "app/interrupt.h"
+#include "app/job/interrupt.h"
 #include "app/job/write.h"
 #include "app/machine.h"
 #include "app/measure/table.h"
-#include "models/pipeline.h"
+#include "models/engine/pipeline.h"
 
 namespace sparsereel::app {
 

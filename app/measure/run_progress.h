@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "app/progress.h"
-#include "app/report.h"
-#include "models/checkpoint/atomic_file.h"
+#include "app/job/progress.h"
+#include "app/job/report.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 

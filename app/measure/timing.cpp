@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "hilbert/error.h"
-#include "models/device.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

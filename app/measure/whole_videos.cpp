@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "app/options.h"
+#include "app/options/options.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
-#include "models/request.h"
-#include "models/text_stage.h"
+#include "models/engine/request.h"
+#include "models/engine/text_stage.h"
 
 namespace sparsereel::app {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "app/measure/run_progress.h"
-#include "app/settings.h"
-#include "models/pipeline.h"
+#include "app/options/settings.h"
+#include "models/engine/pipeline.h"
 
 namespace sparsereel::app {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <charconv>
 
-#include "app/nearest.h"
-#include "app/split.h"
+#include "app/options/nearest.h"
+#include "app/options/split.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {

@@ -11,11 +11,11 @@
 
 #include "app/media/plot.h"
 #include "app/media/writers.h"
-#include "app/nearest.h"
+#include "app/options/nearest.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
-#include "models/checkpoint/regular_file.h"
 #include "models/checkpoint/safetensors.h"
+#include "models/files/atomic_file.h"
+#include "models/files/regular_file.h"
 
 namespace sparsereel::app {
 namespace {

@@ -1,6 +1,6 @@
 // YUV4MPEG2: uncompressed planar video that every encoder reads from a pipe or a file. Needs no library.
 #include "app/media/writers.h"
-#include "models/checkpoint/atomic_file.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {

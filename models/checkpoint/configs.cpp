@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::models {
 

@@ -12,9 +12,9 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
-#include "models/checkpoint/config_fields.h"
-#include "models/checkpoint/json_text.h"
-#include "models/checkpoint/sha256.h"
+#include "models/files/config_fields.h"
+#include "models/files/json_text.h"
+#include "models/files/sha256.h"
 
 namespace sparsereel::models {
 namespace {

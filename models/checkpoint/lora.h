@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "models/checkpoint/family.h"
 #include "models/checkpoint/lora_file.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/family.h"
-#include "models/spec.h"
+#include "models/video/spec.h"
 
 namespace sparsereel::models {
 

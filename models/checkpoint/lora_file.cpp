@@ -10,9 +10,9 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
-#include "models/checkpoint/config_fields.h"
-#include "models/checkpoint/json_text.h"
-#include "models/family.h"
+#include "models/checkpoint/family.h"
+#include "models/files/config_fields.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::models {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <system_error>
 
-#include "models/checkpoint/atomic_file.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::models {
 namespace {

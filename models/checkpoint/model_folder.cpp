@@ -6,10 +6,10 @@
 #include <system_error>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/config_fields.h"
-#include "models/checkpoint/json_text.h"
-#include "models/checkpoint/regular_file.h"
-#include "models/family.h"
+#include "models/checkpoint/family.h"
+#include "models/files/config_fields.h"
+#include "models/files/json_text.h"
+#include "models/files/regular_file.h"
 
 namespace sparsereel::models {
 namespace {

@@ -1,8 +1,8 @@
 // Feeds configs and weight headers to SHA-256.
 #include "models/checkpoint/model_hash.h"
 
-#include "models/checkpoint/sha256.h"
-#include "models/family.h"
+#include "models/checkpoint/family.h"
+#include "models/files/sha256.h"
 
 namespace sparsereel::models {
 namespace {

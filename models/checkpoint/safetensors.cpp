@@ -16,8 +16,8 @@
 #include <system_error>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
-#include "models/checkpoint/json_text.h"
+#include "models/files/atomic_file.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::models {
 namespace {

@@ -46,7 +46,7 @@ struct CheckpointSummary {
   std::string pipeline_class;                 // of model_index.json
   int64_t width = 0, height = 0, frames = 0;  // pixels and frames that the checkpoint was made for
   std::vector<ComponentSummary> components;
-  std::vector<MemoryEstimate> memory;  // of models/memory_need.h, which summarize() leaves out
+  std::vector<MemoryEstimate> memory;  // of models/engine/memory_need.h, which summarize() leaves out
 
   uint64_t parameters() const;
   uint64_t bytes() const;

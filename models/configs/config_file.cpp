@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/config_fields.h"
-#include "models/checkpoint/regular_file.h"
+#include "models/checkpoint/family.h"
 #include "models/configs/nearest.h"
 #include "models/configs/yaml_text.h"
-#include "models/family.h"
+#include "models/files/config_fields.h"
+#include "models/files/regular_file.h"
 
 namespace sparsereel::models {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "models/configs/place.h"
-#include "models/spec.h"
+#include "models/video/spec.h"
 
 namespace sparsereel::models {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "hilbert/token_order.h"
-#include "models/dit/cogvideox_config.h"
 #include "models/dit/token_plan.h"
+#include "models/families/cogvideox_config.h"
 
 namespace sparsereel::models {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/dit/cogvideox_config.h"
+#include "models/families/cogvideox_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/parameters.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "models/dit/cache_rule.h"
+#include "models/video/cache_rule.h"
 
 namespace sparsereel::models {
 

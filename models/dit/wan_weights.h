@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "models/dit/wan_config.h"
+#include "models/families/wan_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/parameters.h"

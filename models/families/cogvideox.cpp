@@ -4,11 +4,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/dit/cogvideox_config.h"
-#include "models/vae/cogvideox_vae_config.h"
+#include "models/families/cogvideox_config.h"
+#include "models/families/cogvideox_vae_config.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::models {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "models/family.h"
+#include "models/checkpoint/family.h"
 
 namespace sparsereel::models {
 

@@ -1,6 +1,6 @@
 // The program's families, alone in an object file: a program that defines families() itself, with rows of its own,
 // links without this one.
-#include "models/family.h"
+#include "models/checkpoint/family.h"
 
 namespace sparsereel::models {
 

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/config_fields.h"
 #include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/dit/wan_config.h"
+#include "models/families/wan_config.h"
+#include "models/families/wan_vae_config.h"
+#include "models/files/config_fields.h"
 #include "models/samplers/flow_config.h"
-#include "models/vae/wan_vae_config.h"
 
 namespace sparsereel::models {
 namespace {
@@ -51,8 +51,8 @@ std::vector<ExpertSpec> read_experts(const ModelFolder& folder) {
 /// Both experts take the same latents, text and positions.
 void check_second(const ModelFolder& folder, const WanConfig& first, const std::string& file) {
   std::string second_file;
-  const nlohmann::json json = folder.config(kSecond, &second_file);
-  const WanConfig second = parse_wan_config(json, second_file);
+  const nlohmann::json config = folder.config(kSecond, &second_file);
+  const WanConfig second = parse_wan_config(config, second_file);
   check_fits(second_file, "num_layers", second.num_layers, file + ": num_layers", first.num_layers);
   check_fits(second_file, "num_attention_heads", second.num_attention_heads, file + ": num_attention_heads",
              first.num_attention_heads);

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "models/family.h"
+#include "models/checkpoint/family.h"
 
 namespace sparsereel::models {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "models/layers/e4m3.h"
+#include "models/layers/cuda/e4m3.h"
 #ifdef SPARSEREEL_CUDA
 #include "attention/cuda/device.h"
 #include "models/layers/cuda_call.h"

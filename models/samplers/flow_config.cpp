@@ -2,7 +2,7 @@
 // matching does without.
 #include "models/samplers/flow_config.h"
 
-#include "models/checkpoint/config_fields.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::models {
 namespace {

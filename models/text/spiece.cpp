@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/regular_file.h"
+#include "models/files/regular_file.h"
 #include "models/text/charsmap.h"
 #include "models/text/unicode.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/json_text.h"
-#include "models/checkpoint/regular_file.h"
+#include "models/files/json_text.h"
+#include "models/files/regular_file.h"
 
 namespace sparsereel::models {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "models/families/cogvideox_vae_config.h"
 #include "models/layers/linear.h"
 #include "models/vae/causal_conv3d.h"
-#include "models/vae/cogvideox_vae_config.h"
 #include "models/vae/spatial_norm.h"
 #include "models/weights/weights.h"
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "models/families/wan_vae_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/parameters.h"
 #include "models/vae/causal_conv3d.h"
-#include "models/vae/wan_vae_config.h"
 
 namespace sparsereel::models {
 

@@ -11,10 +11,10 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
-#include "models/checkpoint/config_fields.h"
-#include "models/checkpoint/json_text.h"
-#include "models/device.h"
+#include "models/files/config_fields.h"
+#include "models/files/json_text.h"
 #include "models/layers/fp8.h"
+#include "models/weights/device.h"
 #include "models/weights/random_weights.h"
 
 namespace sparsereel::models {

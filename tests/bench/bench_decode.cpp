@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "app/measure/timing.h"
-#include "models/components.h"
-#include "models/device.h"
+#include "models/engine/components.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
+#include "models/weights/device.h"
 #include "tests/bench/program.h"
 
 namespace {

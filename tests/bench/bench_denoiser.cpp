@@ -5,7 +5,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/components.h"
+#include "models/engine/components.h"
 #include "tests/bench/program.h"
 
 namespace {

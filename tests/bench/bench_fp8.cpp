@@ -13,10 +13,10 @@
 #include "app/measure/timing.h"
 #include "attention/attention.h"
 #include "attention/prologue.h"
-#include "models/device.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
+#include "models/weights/device.h"
 #include "tests/bench/program.h"
 
 namespace {

@@ -11,10 +11,10 @@
 #include "attention/attention.h"
 #include "attention/prologue.h"
 #include "attention/token_gather.h"
-#include "models/device.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
+#include "models/weights/device.h"
 #include "tests/bench/program.h"
 
 namespace {

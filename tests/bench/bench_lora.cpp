@@ -9,8 +9,8 @@
 #include <map>
 
 #include "app/measure/timing.h"
-#include "models/components.h"
-#include "models/device.h"
+#include "models/engine/components.h"
+#include "models/weights/device.h"
 #include "tests/bench/program.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/zero_component.h"

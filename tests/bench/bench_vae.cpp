@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/components.h"
+#include "models/engine/components.h"
 #include "tests/bench/program.h"
 
 namespace {

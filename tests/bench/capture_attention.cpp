@@ -9,7 +9,7 @@
 #include "app/measure/captured.h"
 #include "attention/prologue.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/pipeline.h"
+#include "models/engine/pipeline.h"
 #include "tests/bench/program.h"
 
 namespace {

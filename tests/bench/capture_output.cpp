@@ -5,8 +5,8 @@
 #include <c10/core/InferenceMode.h>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/components.h"
-#include "models/device.h"
+#include "models/engine/components.h"
+#include "models/weights/device.h"
 #include "tests/bench/program.h"
 
 namespace {

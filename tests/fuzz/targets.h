@@ -16,16 +16,16 @@
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/configs.h"
-#include "models/checkpoint/json_text.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/safetensors.h"
-#include "models/dit/cogvideox_config.h"
 #include "models/families/cogvideox.h"
+#include "models/families/cogvideox_config.h"
+#include "models/families/cogvideox_vae_config.h"
+#include "models/families/wan_vae_config.h"
+#include "models/files/json_text.h"
 #include "models/samplers/flow_config.h"
 #include "models/text/tokenizer.h"
 #include "models/text/tokenizer_json.h"
-#include "models/vae/cogvideox_vae_config.h"
-#include "models/vae/wan_vae_config.h"
 
 namespace sparsereel::test {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "app/settings.h"
+#include "app/options/settings.h"
 #include "models/configs/config_file.h"
 
 namespace sparsereel::test {

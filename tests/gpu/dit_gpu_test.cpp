@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/device.h"
+#include "models/weights/device.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 

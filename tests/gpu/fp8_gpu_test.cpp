@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "models/device.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
+#include "models/weights/device.h"
 #include "models/weights/layer_weights.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/device.h"
 #include "models/layers/linear.h"
+#include "models/weights/device.h"
 #include "models/weights/layer_weights.h"
 
 namespace sparsereel::models {

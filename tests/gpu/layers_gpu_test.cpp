@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "attention/prologue.h"
-#include "models/device.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
+#include "models/weights/device.h"
 #include "tests/support/golden.h"
 
 namespace sparsereel::models {

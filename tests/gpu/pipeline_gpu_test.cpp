@@ -8,9 +8,9 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/denoising.h"
-#include "models/device.h"
-#include "models/pipeline.h"
+#include "models/engine/denoising.h"
+#include "models/engine/pipeline.h"
+#include "models/weights/device.h"
 #include "models/weights/upload.h"
 #include "tests/support/golden.h"
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "models/device.h"
 #include "models/vae/causal_conv3d.h"
 #include "models/vae/rms_norm.h"
 #include "models/vae/spatial_norm.h"
 #include "models/vae/vae.h"
+#include "models/weights/device.h"
 #ifdef SPARSEREEL_CUDA
 #include "models/vae/cuda_call.h"
 #endif

@@ -1,6 +1,6 @@
 // Each family's pipeline against diffusers on random-weights checkpoints; CogVideoX's comes from make_pipeline.py,
 // Wan's from make_wan_pipeline.py, those with LoRAs from make_lora.py.
-#include "models/pipeline.h"
+#include "models/engine/pipeline.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -9,8 +9,8 @@
 #include <iterator>
 #include <string>
 
-#include "models/denoising.h"
-#include "models/text_stage.h"
+#include "models/engine/denoising.h"
+#include "models/engine/text_stage.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/components.h"
+#include "models/engine/components.h"
 
 namespace sparsereel::test {
 

@@ -19,7 +19,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/components.h"
+#include "models/engine/components.h"
 
 namespace sparsereel::test {
 

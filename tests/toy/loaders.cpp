@@ -1,6 +1,6 @@
 // What loads the toy's components, beside those that the program has; and its decoder, which makes of each latent a
 // block of pixels.
-#include "models/components.h"
+#include "models/engine/components.h"
 #include "models/weights/weights.h"
 #include "tests/toy/toy_dit.h"
 

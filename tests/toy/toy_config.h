@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "models/checkpoint/config_fields.h"
-#include "models/family.h"
+#include "models/checkpoint/family.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::test {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "app/commands/batch/plan.h"
-#include "models/checkpoint/sha256.h"
+#include "models/files/sha256.h"
 
 namespace sparsereel::app::sets {
 namespace {

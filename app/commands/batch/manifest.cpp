@@ -15,9 +15,9 @@
 
 #include "app/commands/batch/names.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
-#include "models/checkpoint/json_text.h"
-#include "models/checkpoint/regular_file.h"
+#include "models/files/atomic_file.h"
+#include "models/files/json_text.h"
+#include "models/files/regular_file.h"
 
 namespace sparsereel::app::sets {
 namespace {

@@ -12,13 +12,13 @@
 
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/names.h"
-#include "app/outputs.h"
-#include "app/report.h"
-#include "app/text_file.h"
+#include "app/job/outputs.h"
+#include "app/job/report.h"
+#include "app/options/text_file.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/sha256.h"
-#include "models/checkpoint/temporary.h"
-#include "models/device.h"
+#include "models/files/sha256.h"
+#include "models/files/temporary.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app::sets {
 namespace {

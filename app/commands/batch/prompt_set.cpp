@@ -8,13 +8,13 @@
 
 #include "app/commands/batch/csv.h"
 #include "app/commands/batch/names.h"
-#include "app/nearest.h"
-#include "app/settings.h"
-#include "app/split.h"
-#include "app/text_file.h"
+#include "app/options/nearest.h"
+#include "app/options/settings.h"
+#include "app/options/split.h"
+#include "app/options/text_file.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/json_text.h"
 #include "models/configs/yaml_text.h"
+#include "models/files/json_text.h"
 
 namespace sparsereel::app::sets {
 namespace {

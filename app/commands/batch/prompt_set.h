@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/settings.h"
+#include "app/options/settings.h"
 
 namespace sparsereel::app::sets {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "app/clock.h"
-#include "app/denoising_checkpoint.h"
-#include "app/report.h"
-#include "models/checkpoint/sha256.h"
+#include "app/job/denoising_checkpoint.h"
+#include "app/job/report.h"
+#include "models/files/sha256.h"
 
 namespace sparsereel::app::sets {
 namespace {

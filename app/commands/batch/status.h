@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "app/report.h"
+#include "app/job/report.h"
 
 namespace sparsereel::app::sets {
 

@@ -1,7 +1,7 @@
 // The options of `bench attention` on the command line.
 #include "app/commands/bench_attention.h"
-#include "app/option_group.h"
-#include "app/settings.h"
+#include "app/options/option_group.h"
+#include "app/options/settings.h"
 
 namespace sparsereel::app {
 namespace {

@@ -4,8 +4,8 @@
 #include <charconv>
 #include <optional>
 
-#include "app/nearest.h"
-#include "app/settings.h"
+#include "app/options/nearest.h"
+#include "app/options/settings.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/split.h"
+#include "app/options/split.h"
 #include "hilbert/token_order.h"
 
 namespace sparsereel::app::bench {

@@ -6,11 +6,11 @@
 #include <filesystem>
 
 #include "app/commands/bench/lists.h"
-#include "app/nearest.h"
-#include "app/settings.h"
-#include "app/split.h"
+#include "app/options/nearest.h"
+#include "app/options/settings.h"
+#include "app/options/split.h"
 #include "hilbert/error.h"
-#include "models/device.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "app/commands/bench/lists.h"
-#include "app/nearest.h"
+#include "app/options/nearest.h"
 #include "hilbert/error.h"
-#include "models/request.h"
+#include "models/engine/request.h"
 
 namespace sparsereel::app::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/commands/bench/options.h"
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace sparsereel::app::bench {
 

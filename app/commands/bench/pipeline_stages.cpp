@@ -12,8 +12,8 @@
 #include "app/measure/table.h"
 #include "app/measure/timing.h"
 #include "app/media/video.h"
-#include "models/device.h"
-#include "models/text_stage.h"
+#include "models/engine/text_stage.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "app/commands/bench/pipeline_plan.h"
 #include "app/commands/bench/stage_rows.h"
 #include "app/measure/run_progress.h"
-#include "models/denoising.h"
+#include "models/engine/denoising.h"
 
 namespace sparsereel::app::bench {
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "app/commands/bench/lists.h"
-#include "app/nearest.h"
+#include "app/options/nearest.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {

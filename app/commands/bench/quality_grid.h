@@ -10,7 +10,7 @@
 #include "app/commands/bench/selections.h"
 #include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
-#include "models/dit/cache_rule.h"
+#include "models/video/cache_rule.h"
 
 namespace sparsereel::app::bench {
 

@@ -5,8 +5,8 @@
 
 #include "app/commands/batch/prompt_set.h"
 #include "app/commands/bench/judge.h"
-#include "app/nearest.h"
-#include "app/split.h"
+#include "app/options/nearest.h"
+#include "app/options/split.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
 

@@ -8,7 +8,7 @@
 
 #include "app/commands/bench/options.h"
 #include "app/commands/bench/quality_grid.h"
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace sparsereel::app::bench {
 

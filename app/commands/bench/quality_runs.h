@@ -12,7 +12,7 @@
 #include "app/commands/bench/quality_rows.h"
 #include "app/measure/quality.h"
 #include "app/measure/run_progress.h"
-#include "models/denoising.h"
+#include "models/engine/denoising.h"
 
 namespace sparsereel::app::bench {
 

@@ -3,8 +3,8 @@
 
 #include "app/counted.h"
 
-#include "models/device.h"
-#include "models/family.h"
+#include "models/checkpoint/family.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
 

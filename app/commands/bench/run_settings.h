@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "app/options.h"
+#include "app/options/options.h"
 
 namespace sparsereel::app::bench {
 

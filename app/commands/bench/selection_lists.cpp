@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "app/commands/bench/lists.h"
-#include "app/option_group.h"
-#include "app/settings.h"
+#include "app/options/option_group.h"
+#include "app/options/settings.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {

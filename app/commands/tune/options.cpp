@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "app/commands/batch/prompt_set.h"
-#include "app/nearest.h"
+#include "app/options/nearest.h"
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
 

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "app/clock.h"
-#include "app/interrupt.h"
+#include "app/job/interrupt.h"
 #include "app/measure/quality.h"
 #include "app/measure/timing.h"
 #include "app/measure/whole_videos.h"

@@ -10,8 +10,8 @@
 #include "app/commands/tune/options.h"
 #include "app/commands/tune/state.h"
 #include "app/measure/run_progress.h"
-#include "models/denoising.h"
-#include "models/pipeline.h"
+#include "models/engine/denoising.h"
+#include "models/engine/pipeline.h"
 
 namespace sparsereel::app::tuning {
 

@@ -14,7 +14,7 @@ extern "C" {
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/atomic_file.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::app::ffmpeg {
 

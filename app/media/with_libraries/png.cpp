@@ -12,7 +12,7 @@
 #include "app/media/with_libraries/ffmpeg.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 namespace {

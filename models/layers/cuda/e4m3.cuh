@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "attention/cuda/packed.cuh"
-#include "models/layers/e4m3.h"
+#include "models/layers/cuda/e4m3.h"
 
 namespace sparsereel::models::cuda {
 

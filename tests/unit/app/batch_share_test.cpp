@@ -4,8 +4,8 @@
 #include <map>
 
 #include "app/commands/batch/names.h"
-#include "app/nearest.h"
-#include "models/checkpoint/sha256.h"
+#include "app/options/nearest.h"
+#include "models/files/sha256.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app::sets {

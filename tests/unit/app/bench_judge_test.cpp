@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/options/text_file.h"
 #include "app/tensor_file.h"
-#include "app/text_file.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app::bench {

@@ -9,12 +9,12 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "app/settings.h"
+#include "app/options/settings.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/family.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/configs/data_folder.h"
-#include "models/dit/cache_rule.h"
-#include "models/family.h"
+#include "models/video/cache_rule.h"
 #include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,5 +1,5 @@
 // A checkpoint is gone on from to the same bits or not at all, and no other file is replaced or removed.
-#include "app/denoising_checkpoint.h"
+#include "app/job/denoising_checkpoint.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Warnings of options without effect: which are given, and by whom.
-#include "app/idle.h"
+#include "app/options/idle.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

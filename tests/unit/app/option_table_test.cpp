@@ -1,5 +1,5 @@
 // What the option table says of options holds together, and the manuals say the same.
-#include "app/option_table.h"
+#include "app/options/option_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "app/settings.h"
+#include "app/options/settings.h"
 #include "models/configs/config_file.h"
-#include "models/request.h"
+#include "models/engine/request.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {

@@ -1,12 +1,12 @@
 // The progress line, and the texts that reports and messages are made of.
-#include "app/progress.h"
+#include "app/job/progress.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "app/outputs.h"
-#include "app/report.h"
-#include "models/pipeline.h"
+#include "app/job/outputs.h"
+#include "app/job/report.h"
+#include "models/engine/pipeline.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app {

@@ -1,12 +1,12 @@
 // Merging of option values: strength of sources, exclusive options, wrong values.
-#include "app/settings.h"
+#include "app/options/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/device.h"
-#include "models/request.h"
+#include "models/engine/request.h"
+#include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {

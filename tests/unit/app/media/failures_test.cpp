@@ -9,7 +9,7 @@
 
 #include "app/media/writers.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/atomic_file.h"
+#include "models/files/atomic_file.h"
 #include "tests/unit/app/media/clips.h"
 
 namespace sparsereel::app {

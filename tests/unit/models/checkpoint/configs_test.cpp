@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/model_folder.h"
-#include "models/dit/cogvideox_config.h"
 #include "models/families/cogvideox.h"
+#include "models/families/cogvideox_config.h"
+#include "models/families/cogvideox_vae_config.h"
+#include "models/families/wan_vae_config.h"
 #include "models/samplers/flow_config.h"
-#include "models/vae/cogvideox_vae_config.h"
-#include "models/vae/wan_vae_config.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <iterator>
 
-#include "models/checkpoint/json_text.h"
+#include "models/files/json_text.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/sha256.h"
+#include "models/files/sha256.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <limits>
 
-#include "models/checkpoint/json_text.h"
+#include "models/files/json_text.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/checkpoint/family.h"
 #include "models/checkpoint/model_folder.h"
-#include "models/family.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

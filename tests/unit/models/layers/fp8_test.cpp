@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "models/layers/e4m3.h"
+#include "models/layers/cuda/e4m3.h"
 #include "models/layers/linear.h"
 #include "models/layers/residual.h"
 

@@ -1,0 +1,244 @@
+// States as tensors of a safetensors file.
+#include "app/job/denoising_checkpoint.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "app/job/outputs.h"
+#include "app/job/report.h"
+#include "app/tensor_file.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/safetensors.h"
+#include "models/files/json_text.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kKind = "checkpoint";                                            // in its name
+constexpr const char *kIdentity = "identity", *kRun = "run", *kChecksum = "checksum";  // of its metadata
+constexpr const char* kLatents = "latents";
+constexpr const char* kGenerator = "generator";
+constexpr const char* kHistory = "scheduler.";  // and the name that the sampler gives it
+constexpr const char* kCache = "cache.";        // and the name that the cache gives it
+constexpr const char* kBlocks = "attention.blocks";
+constexpr const char* kMeasured = "attention.measured";
+
+constexpr const char* kBeginAnew = "remove the file: the run then begins at its first step";
+
+/// Of the metadata; empty where there is none.
+std::string metadata_text(const models::SafetensorsFile& file, const char* key) {
+  const auto found = file.header().metadata.find(key);
+  return found == file.header().metadata.end() ? "" : found->second;
+}
+
+at::Tensor tensor(const models::SafetensorsFile& file, const models::TensorEntry& entry) {
+  at::Tensor copy = copy_of(file, entry);
+  if (copy.defined()) return copy;
+  throw bad_input("the tensor " + entry.name + " has a dtype that no checkpoint of ours has", kBeginAnew);
+}
+
+at::Tensor tensor(const models::SafetensorsFile& file, const std::string& name, at::ScalarType dtype, int64_t rank) {
+  const models::TensorEntry* entry = file.find(name);
+  at::Tensor found = entry == nullptr ? at::Tensor() : tensor(file, *entry);
+  if (found.defined() && found.scalar_type() == dtype && found.dim() == rank) return found;
+  throw bad_input("the tensor " + name + " is missing or of another kind", kBeginAnew);
+}
+
+constexpr int64_t kCounts = 6, kMeasures = 4;  // of a layer in a step
+
+/// Counts and measurements, [steps, layers, kCounts] and [steps, layers, kMeasures].
+std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vector<attention::Statistics>>& per_step) {
+  const auto steps = static_cast<int64_t>(per_step.size());
+  const auto layers = per_step.empty() ? 0 : static_cast<int64_t>(per_step.front().size());
+  at::Tensor blocks = at::empty({steps, layers, kCounts}, at::kLong);
+  at::Tensor measured = at::empty({steps, layers, kMeasures}, at::kDouble);
+  auto* block = blocks.mutable_data_ptr<int64_t>();
+  auto* measure = measured.mutable_data_ptr<double>();
+  for (const std::vector<attention::Statistics>& step : per_step) {
+    for (const attention::Statistics& layer : step) {
+      for (const int64_t value : {layer.total_blocks, layer.kept_blocks, layer.skipped_pv_blocks, layer.calls,
+                                  layer.mean_blocks, layer.predicted_tiles})
+        *block++ = value;
+      for (const double value :
+           {layer.seconds, layer.sum_relative_l1, layer.max_relative_l1, layer.sum_predicted_error})
+        *measure++ = value;
+    }
+  }
+  return {blocks, measured};
+}
+
+std::vector<std::vector<attention::Statistics>> statistics(const models::SafetensorsFile& file) {
+  const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 3), measured = tensor(file, kMeasured, at::kDouble, 3);
+  if (blocks.size(2) != kCounts || measured.size(2) != kMeasures || blocks.size(0) != measured.size(0) ||
+      blocks.size(1) != measured.size(1))
+    throw bad_input("the statistics of attention have an impossible shape", kBeginAnew);
+  const auto* block = blocks.const_data_ptr<int64_t>();
+  const auto* measure = measured.const_data_ptr<double>();
+  std::vector<std::vector<attention::Statistics>> per_step(static_cast<size_t>(blocks.size(0)));
+  for (std::vector<attention::Statistics>& step : per_step) {
+    for (int64_t layer = 0; layer < blocks.size(1); ++layer, block += kCounts, measure += kMeasures)
+      step.push_back({.total_blocks = block[0],
+                      .kept_blocks = block[1],
+                      .skipped_pv_blocks = block[2],
+                      .mean_blocks = block[4],
+                      .calls = block[3],
+                      .seconds = measure[0],
+                      .sum_relative_l1 = measure[1],
+                      .max_relative_l1 = measure[2],
+                      .sum_predicted_error = measure[3],
+                      .predicted_tiles = block[5]});
+  }
+  return per_step;
+}
+
+/// Those whose names begin so, by the rest of their names.
+std::map<std::string, at::Tensor> tensors(const models::SafetensorsFile& file, const std::string& beginning) {
+  std::map<std::string, at::Tensor> found;
+  for (const models::TensorEntry& entry : file.header().entries)
+    if (entry.name.starts_with(beginning)) found[entry.name.substr(beginning.size())] = tensor(file, entry);
+  return found;
+}
+
+uint64_t mix(uint64_t sum, uint64_t word) {
+  constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
+  return std::rotl((sum ^ word) * kOdd, 29);
+}
+
+/// Any word that differs makes another sum.
+uint64_t mix(uint64_t sum, std::span<const std::byte> bytes) {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), sizeof(uint64_t)))) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof(word)));
+    sum = mix(sum, word);
+  }
+  return sum;
+}
+
+uint64_t mix(uint64_t sum, const std::string& text) {
+  return mix(mix(sum, text.size()), std::as_bytes(std::span(text)));
+}
+
+/// Of all that a checkpoint says, in any order of the tensors: what a disk or an editor has damaged is not gone on
+/// from.
+std::string checksum(const std::vector<models::TensorView>& tensors, const std::string& run) {
+  uint64_t sum = mix(tensors.size(), run);
+  for (const models::TensorView& tensor : tensors) {
+    uint64_t own = mix(static_cast<uint64_t>(tensor.dtype), tensor.name);
+    for (const int64_t size : tensor.shape) own = mix(own, static_cast<uint64_t>(size));
+    sum += mix(own, tensor.data);
+  }
+  return std::to_string(sum);
+}
+
+std::string checksum(const models::SafetensorsFile& file) {
+  std::vector<models::TensorView> views;
+  for (const models::TensorEntry& entry : file.header().entries)
+    views.push_back({entry.name, entry.dtype, entry.shape, file.data(entry)});
+  return checksum(views, metadata_text(file, kRun));
+}
+
+/// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache.
+std::shared_ptr<const models::DenoisingState> read_state(const models::SafetensorsFile& file,
+                                                         const models::CacheRule& cache) {
+  models::DenoisingState state;
+  state.latents = tensor(file, *file.find(kLatents));
+  state.generator = tensor(file, kGenerator, at::kByte, 1);
+  state.per_step = statistics(file);
+  state.scheduler = tensors(file, kHistory);
+  state.cache = tensors(file, kCache);
+  if (cache.on()) models::StepCache(cache).restore(state.cache);
+  if (checksum(file) != metadata_text(file, kChecksum)) throw bad_input("it is damaged", kBeginAnew);
+  const nlohmann::json run = models::parse_json(metadata_text(file, kRun), file.path().string(), kBeginAnew);
+  state.step = run.at("step").get<int64_t>();
+  state.redone_steps = run.at("redone_steps").get<std::vector<int64_t>>();
+  state.kernel = run.at("kernel").get<std::string>();
+  state.warnings = run.at("warnings").get<std::vector<std::string>>();
+  return std::make_shared<models::DenoisingState>(std::move(state));
+}
+
+/// Empty where it is no denoising checkpoint.
+std::string identity_of(const models::SafetensorsFile& file) {
+  return metadata_text(file, kRun).empty() || file.find(kLatents) == nullptr ? "" : metadata_text(file, kIdentity);
+}
+
+std::string identity_of(const fs::path& path) {
+  try {
+    return identity_of(models::SafetensorsFile(path));
+  } catch (const Error&) {  // some other file of that name
+    return {};
+  }
+}
+
+/// Throws Error with what is wrong with the file.
+std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
+                                                              const models::CacheRule& cache) {
+  const models::SafetensorsFile file(path);
+  const std::string found = identity_of(file);
+  if (found.empty()) throw bad_input("it is no denoising checkpoint", kBeginAnew);
+  if (found != identity) throw bad_input("it belongs to a run with other settings", kBeginAnew);
+  try {
+    return read_state(file, cache);
+  } catch (const nlohmann::json::exception&) {
+    throw bad_input("it is damaged", kBeginAnew);
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& path, const models::DenoisingState& state, const std::string& identity) {
+  const std::pair<at::Tensor, at::Tensor> statistics = statistics_tensors(state.per_step);
+  std::vector<models::TensorView> views = {view_of(kLatents, state.latents), view_of(kGenerator, state.generator),
+                                           view_of(kBlocks, statistics.first), view_of(kMeasured, statistics.second)};
+  for (const auto& [name, history] : state.scheduler) views.push_back(view_of(kHistory + name, history));
+  for (const auto& [name, remembered] : state.cache) views.push_back(view_of(kCache + name, remembered));
+  const nlohmann::json run = {{"step", state.step},
+                              {"redone_steps", state.redone_steps},
+                              {"kernel", state.kernel},
+                              {"warnings", state.warnings}};
+  const std::string text = dump(run);
+  models::write_safetensors(path, views, {{kIdentity, identity}, {kRun, text}, {kChecksum, checksum(views, text)}});
+}
+
+OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identity, const models::CacheRule& cache) {
+  OwnCheckpoint own;
+  own.path = first_beside(output, kKind, [&](const fs::path& path) {
+    try {
+      own.state = load_checkpoint(path, identity, cache);
+      return true;
+    } catch (const Error& error) {
+      own.passed_over.push_back(path.string() + " is not used: " + error.what());
+    }
+    return false;
+  });
+  return own;
+}
+
+bool has_checkpoint(const fs::path& output) {
+  bool found = false;
+  first_beside(output, kKind, [&](const fs::path& path) {
+    found = !identity_of(path).empty();
+    return found;
+  });
+  return found;
+}
+
+void remove_checkpoints(const fs::path& output, const std::string& identity) {
+  std::vector<fs::path> ours;  // removed at the end: the first free name ends the search
+  first_beside(output, kKind, [&](const fs::path& path) {
+    const std::string found = identity_of(path);
+    if (!found.empty() && found == identity) ours.push_back(path);
+    return false;
+  });
+  std::error_code ignored;
+  for (const fs::path& path : ours) fs::remove(path, ignored);
+}
+
+}  // namespace sparsereel::app

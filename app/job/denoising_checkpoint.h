@@ -1,0 +1,38 @@
+// A denoising that was cut short, on disk: latents, step, the sampler's history and the generator's state, as one
+// safetensors file.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/engine/denoising.h"
+
+namespace sparsereel::app {
+
+/// `identity`: of the recipe that the state belongs to. Atomic: an older checkpoint stays until the new one is whole.
+/// Throws Error naming the file.
+void save_checkpoint(const std::filesystem::path& path, const models::DenoisingState& state,
+                     const std::string& identity);
+
+/// The checkpoint of a run: "clip.mp4" -> "clip.mp4.checkpoint.safetensors", or "clip.mp4.checkpoint-2.safetensors" and
+/// so on: the first name that is free, or whose file this run goes on from. No other file is replaced.
+struct OwnCheckpoint {
+  std::filesystem::path path;
+  std::shared_ptr<const models::DenoisingState> state;  // null where the path is free
+  std::vector<std::string> passed_over;                 // "FILE is not used: why": it is no checkpoint, or of another
+                                                        // recipe, or damaged
+};
+
+/// `cache`: what the state must have all for.
+OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
+                              const models::CacheRule& cache);
+
+/// Whether any checkpoint lies beside the output, whatever its recipe.
+bool has_checkpoint(const std::filesystem::path& output);
+
+/// The video of this recipe is there: removes its checkpoints, damaged ones too, and nothing else.
+void remove_checkpoints(const std::filesystem::path& output, const std::string& identity);
+
+}  // namespace sparsereel::app

@@ -1,0 +1,257 @@
+// Builds recipes and reports.
+#include "app/job/report.h"
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <utility>
+
+#include "models/engine/denoising.h"
+#include "models/files/atomic_file.h"
+#include "models/files/sha256.h"
+
+namespace sparsereel::app {
+namespace {
+
+const char* exit_state(int exit_code) {
+  if (exit_code == 0) return "done";
+  return exit_code == 130 ? "interrupted" : "failed";
+}
+
+uint64_t peak_resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  return 0;
+}
+
+/// What arithmetic a mode really does where that is not what its name says.
+std::string arithmetic_note(attention::Mode mode, at::Device device) {
+  if (!device.is_cpu()) return {};
+  if (mode == attention::Mode::sparse || mode == attention::Mode::check)
+    return "on a CPU the kept blocks are computed in fp32: 8-bit arithmetic saves nothing there";
+  if (mode == attention::Mode::quantized) return "on a CPU the 8-bit arithmetic is emulated";
+  return {};
+}
+
+bool drops_blocks(attention::Mode mode) {
+  return mode == attention::Mode::sparse || mode == attention::Mode::check;
+}
+
+/// What stands for dropped blocks and how they are chosen, by the names of the options.
+nlohmann::json means_report(const attention::Policy& policy) {
+  nlohmann::json report = {{"dropped", attention::name(policy.dropped)}, {"select", attention::name(policy.ranking)}};
+  if (policy.dropped == attention::Dropped::mean) report["cell"] = policy.cell;
+  return report;
+}
+
+void add_policy(nlohmann::json& recipe, const models::GenerateRequest& request) {
+  if (!drops_blocks(request.attention_mode)) return;
+  const attention::HeadPolicy& head = request.attention_policy.defaults;
+  if (head.selection == attention::Selection::topk) recipe["topk"] = head.topk;
+  if (head.selection == attention::Selection::cdf) recipe["cdf"] = head.cdf;
+  if (head.selection == attention::Selection::error) recipe["error"] = head.error;
+  recipe.update(means_report(request.attention_policy));
+  recipe["similarity"] = head.similarity;
+  recipe["pv_threshold"] = head.pv_threshold;
+  recipe["dense_steps"] = request.attention_policy.dense_steps;
+  recipe["dense_layers"] = request.attention_policy.dense_layers;
+}
+
+/// In place of what would say the same for every head.
+void add_profile(nlohmann::json& recipe, const TunedProfile& profile) {
+  for (const char* key : {"topk", "cdf", "error", "similarity", "pv_threshold"}) recipe.erase(key);
+  recipe["profile"] = profile.file.filename().string();
+  recipe["profile_sha256"] = profile.sha256;
+}
+
+using Figure = std::function<double(const attention::Statistics&)>;
+
+nlohmann::json of_layers(const std::vector<attention::Statistics>& layers, const Figure& figure) {
+  nlohmann::json numbers = nlohmann::json::array();
+  for (const attention::Statistics& layer : layers) numbers.push_back(figure(layer));
+  return numbers;
+}
+
+nlohmann::json of_steps(const std::vector<std::vector<attention::Statistics>>& steps, const Figure& figure) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& layers : steps) rows.push_back(of_layers(layers, figure));
+  return rows;
+}
+
+}  // namespace
+
+void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report) {
+  if (path == "-") throw bad_option("report", "-: no report is written to stdout", "print it there with --json");
+  if (!path.empty()) {
+    const models::AtomicFile probe(path);
+    report.path = path;
+  }
+  report.print = print;
+  report.content["version"] = SPARSEREEL_VERSION;
+  report.content["command"] = command;
+}
+
+std::string dump(const nlohmann::json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
+                           const models::Pipeline& pipeline) {
+  const models::GenerateRequest& request = options.request;
+  nlohmann::json recipe = {{"version", SPARSEREEL_VERSION},
+                           {"model", options.run.model_name},
+                           {"model_sha256", pipeline.model_hash()},
+                           {"prompt", request.prompt},
+                           {"negative_prompt", *request.negative_prompt},
+                           {"seed", request.seed},
+                           {"steps", settings.num_inference_steps},
+                           {"cfg_scale", settings.guidance_scale},
+                           {"dynamic_cfg", request.use_dynamic_cfg},
+                           {"scheduler", settings.scheduler},
+                           {"max_sequence_length", settings.max_sequence_length},
+                           {"width", settings.width},
+                           {"height", settings.height},
+                           {"frames", settings.num_frames},
+                           {"dtype", models::dtype_name(pipeline.dtype())},
+                           {"device", pipeline.device().is_cpu() ? "cpu" : "cuda"},
+                           {"attention", attention::name(request.attention_mode)},
+                           {"token_order", hilbert::name(request.token_order)},
+                           {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
+  if (settings.guidance_scale_2 && settings.guidance_scale > 1) recipe["cfg_scale_2"] = *settings.guidance_scale_2;
+  if (settings.flow_shift) recipe["flow_shift"] = *settings.flow_shift;
+  if (!settings.sigmas.empty()) {  // as many as there are steps
+    const std::string list = nlohmann::json(settings.sigmas).dump();
+    recipe["sigmas"] = list.substr(1, list.size() - 2);
+    recipe.erase("steps");
+  }
+  if (pipeline.vae_dtype() != pipeline.dtype()) recipe["vae_dtype"] = models::dtype_name(pipeline.vae_dtype());
+  if (pipeline.fp8_weights()) recipe["weights"] = "fp8";
+  if (pipeline.fp8_text_weights()) recipe["text_weights"] = "fp8";
+  if (settings.guidance_scale <= 1) {  // without guidance these have no effect
+    recipe.erase("negative_prompt");
+    recipe.erase("dynamic_cfg");
+  } else if (settings.guidance_passes != models::GuidancePasses::batched) {  // rounds otherwise
+    recipe["guidance_passes"] = models::name(settings.guidance_passes);
+  }
+  if (!pipeline.loras().empty()) {
+    recipe["lora"] = models::text_of(pipeline.loras(), /*whole_paths=*/false);
+    recipe["lora_sha256"] = pipeline.lora_hash();
+  }
+  set_encoding(recipe, options.run);
+  if (!options.init_latents.empty()) {
+    recipe["init_latents"] = options.init_latents.filename().string();
+    recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
+  }
+  add_policy(recipe, request);
+  if (request.cache.on()) recipe["cache"] = models::name(request.cache);
+  if (options.profile) add_profile(recipe, *options.profile);
+  return recipe;
+}
+
+void add_outcome(nlohmann::json& recipe, const models::GenerateResult& result) {
+  recipe["vae_tiling"] = result.settings.vae_tiled ? "on" : "off";
+  const attention::Statistics& statistics = result.attention.statistics;
+  if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
+}
+
+void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
+  recipe["fps"] = run.video.fps;
+  recipe.erase("crf");
+  recipe.erase("codec");
+  if (output_kind(run.output) != OutputKind::encoded) return;
+  recipe["crf"] = run.video.crf;
+  if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
+}
+
+std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options) {
+  static const std::map<models::VaeTiling, const char*> tilings = {
+      {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
+  recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
+  if (recipe.value("dropped", "") == "none") {                // there was nothing else before recipes said so
+    recipe.erase("dropped");
+    recipe.erase("select");
+  }
+  recipe["no_metadata"] = !options.run.metadata;
+  recipe["format"] = options.run.output.extension().string();
+  return models::sha256(dump(recipe));
+}
+
+nlohmann::json attention_report(const models::AttentionRun& run, at::Device device) {
+  const attention::Statistics& all = run.statistics;
+  const auto sparsity = [](const attention::Statistics& statistics) { return statistics.sparsity(); };
+  nlohmann::json report = {{"mode", attention::name(run.mode)},
+                           {"kernel", run.kernel},
+                           {"sparsity", all.sparsity()},
+                           {"total_blocks", all.total_blocks},
+                           {"kept_blocks", all.kept_blocks},
+                           {"skipped_pv_blocks", all.skipped_pv_blocks},
+                           {"calls", all.calls},
+                           {"seconds", all.seconds},
+                           {"layer_sparsity", of_layers(run.per_layer, sparsity)},
+                           {"step_layer_sparsity", of_steps(run.per_step, sparsity)},
+                           {"redone_steps", run.redone_steps}};
+  if (drops_blocks(run.mode)) report.update(means_report(run.policy));
+  if (run.policy.dropped == attention::Dropped::mean && drops_blocks(run.mode)) {
+    report["mean_blocks"] = all.mean_blocks;
+    report["mean_share"] = all.mean_share();
+  }
+  if (all.predicted_tiles > 0) {
+    const auto predicted = [](const attention::Statistics& statistics) { return statistics.predicted_error(); };
+    report["predicted_error"] = predicted(all);
+    report["layer_predicted_error"] = of_layers(run.per_layer, predicted);
+  }
+  if (const std::string note = arithmetic_note(run.mode, device); !note.empty()) report["note"] = note;
+  if (run.mode == attention::Mode::check && all.calls > 0) {
+    const auto error = [](const attention::Statistics& statistics) { return statistics.mean_relative_l1(); };
+    report["mean_relative_l1"] = error(all);
+    report["max_relative_l1"] = all.max_relative_l1;
+    report["layer_relative_l1"] = of_layers(run.per_layer, error);
+    report["step_layer_relative_l1"] = of_steps(run.per_step, error);
+  }
+  return report;
+}
+
+nlohmann::json cache_report(const models::CacheRule& rule, const models::AttentionRun& run) {
+  return {{"rule", models::name(rule)},
+          {"computed_steps", models::computed_steps(run)},
+          {"reused_steps", models::reused_steps(run)}};
+}
+
+nlohmann::json memory_report(at::Device device, const models::StageMemory& stages) {
+  nlohmann::json report = {{"host_bytes", peak_resident_bytes()}};
+  if (device.is_cuda()) {
+    report["device_bytes"] = std::max(models::peak_memory(device), stages.largest());
+    report["stages"] = {{"text", stages.text}, {"denoise", stages.denoise}, {"decode", stages.decode}};
+  }
+  return report;
+}
+
+int finish(RunReport& report, int exit_code, const std::string& cause, const std::string& remedy) {
+  report.content["exit"] = {{"code", exit_code}, {"state", exit_state(exit_code)}};
+  if (!cause.empty()) report.content["exit"].update({{"cause", cause}, {"remedy", remedy}});
+  if (!report.path.empty()) {
+    const std::string text = dump(report.content, 2) + "\n";
+    models::AtomicFile file(std::exchange(report.path, {}));
+    file.write(text.data(), text.size());
+    file.commit();
+  }
+  if (report.print) {
+    std::cout << dump(report.content, 2) << std::endl;
+  } else if (exit_code == 0 && !report.last_line.empty()) {
+    std::cout << report.last_line << std::endl;
+  }
+  return exit_code;
+}
+
+std::string shell_quoted(const std::filesystem::path& path) {
+  std::string text = path.string();
+  const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace sparsereel::app

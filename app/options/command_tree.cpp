@@ -1,0 +1,166 @@
+// Reads CLI11's tree, prints its help and finds what a wrong word meant.
+#include "app/options/command_tree.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "app/job/report.h"
+#include "app/options/nearest.h"
+#include "app/options/split.h"
+
+namespace sparsereel::app {
+namespace {
+
+constexpr size_t kColumns = 100;  // of a text
+constexpr size_t kIndent = 30;    // where the explanations begin
+
+OptionInfo describe_option(const CLI::Option& option) {
+  OptionInfo info;
+  info.positional = option.get_positional();
+  if (info.positional) info.names = {option.get_name(true)};
+  for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
+  if (option.get_items_expected_max() > 0) info.value = option.get_type_name();
+  // Choices are written into the type's name by whoever adds the option: words and numbers, "auto,on,off"; what has
+  // capitals only, "B,H,N,D", is a form.
+  const bool listed = info.value.find(',') != std::string::npos &&
+                      std::any_of(info.value.begin(), info.value.end(),
+                                  [](unsigned char c) { return std::islower(c) || std::isdigit(c); });
+  if (listed) {
+    info.choices = split(info.value, ',');
+    info.value = kWord;
+  }
+  info.help = option.get_description();
+  info.group = option.get_group();
+  return info;
+}
+
+std::string path_of(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return {};
+  const std::string above = path_of(*app.get_parent());
+  return above + (above.empty() ? "" : " ") + app.get_name();
+}
+
+/// "  -s, --seed N              seed of the noise"
+std::string row(const std::string& term, const std::string& explanation) {
+  const std::string start = "  " + term;
+  if (start.size() < kIndent) return wrapped(explanation, kIndent, start);
+  return start + "\n" + wrapped(explanation, kIndent);
+}
+
+std::string with_choices(const OptionInfo& option) {
+  std::string text = option.help;
+  for (size_t i = 0; i < option.choices.size(); ++i)
+    text += (i == 0 ? " [" : ", ") + option.choices[i] + (i + 1 == option.choices.size() ? "]" : "");
+  return text;
+}
+
+/// "-s, --seed N"
+std::string term_of(const OptionInfo& option) {
+  std::string term;
+  for (const std::string& name : option.names) {
+    term += (term.empty() ? "" : ", ") + name;
+    if (name.starts_with("--")) break;  // further ones are in the reference
+  }
+  if (term.starts_with("--")) term.insert(0, "    ");
+  return option.positional || option.value.empty() ? term : term + " " + option.value;
+}
+
+}  // namespace
+
+std::string wrapped(const std::string& text, size_t indent, std::string line) {
+  std::string lines;
+  line.resize(std::max(line.size(), indent), ' ');
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (line.size() > indent && line.size() + word.size() + 1 > kColumns) {
+      lines += line + "\n";
+      line.assign(indent, ' ');
+    }
+    line += (line.size() > indent ? " " : "") + word;
+  }
+  return lines + line + "\n";
+}
+
+CommandInfo describe(const CLI::App& app) {
+  CommandInfo info{
+      .path = path_of(app), .help = app.get_description(), .example = app.get_footer(), .options = {}, .commands = {}};
+  for (const CLI::Option* option : app.get_options()) info.options.push_back(describe_option(*option));
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    info.commands.push_back(describe(*command));
+  return info;
+}
+
+std::vector<const CommandInfo*> all_commands(const CommandInfo& program) {
+  std::vector<const CommandInfo*> all = {&program};
+  for (const CommandInfo& command : program.commands) {
+    const auto below = all_commands(command);
+    all.insert(all.end(), below.begin(), below.end());
+  }
+  return all;
+}
+
+std::string help_text(const CommandInfo& command) {
+  std::string text = command.help + "\n\nusage: sparsereel" + (command.path.empty() ? "" : " " + command.path);
+  for (const OptionInfo& option : command.options)
+    if (option.positional) text += " " + option.names.front();
+  text += command.commands.empty() ? " [options]\n" : " COMMAND [options]\n";
+  if (!command.example.empty()) text += "e.g.   " + command.example + "\n";
+  if (!command.commands.empty()) text += "\nCommands\n";
+  for (const CommandInfo& below : command.commands) text += row(below.name(), below.help);
+
+  std::vector<std::string> groups;  // in the order of their first options, the common ones last
+  for (const OptionInfo& option : command.options)
+    if (!option.positional && std::find(groups.begin(), groups.end(), option.group) == groups.end())
+      groups.push_back(option.group);
+  std::stable_partition(groups.begin(), groups.end(), [](const std::string& group) { return group != "Options"; });
+  for (const OptionInfo& option : command.options)
+    if (option.positional) text += "\n" + row(option.names.front(), with_choices(option));
+  for (const std::string& group : groups) {
+    text += "\n" + group + "\n";
+    for (const OptionInfo& option : command.options)
+      if (!option.positional && option.group == group) text += row(term_of(option), with_choices(option));
+  }
+  return text + "\n'sparsereel reference' explains every command, option and file.\n";
+}
+
+std::string suggest(const CommandInfo& command, const std::string& word, const std::string& otherwise) {
+  const std::string given = word.substr(0, word.find('='));
+  std::vector<std::string> known;
+  for (const CommandInfo& below : command.commands) known.push_back(below.name());
+  if (given.starts_with("-")) known.clear();
+  for (const OptionInfo& option : command.options)
+    for (const std::string& name : option.names)
+      if (name.starts_with("--") && given.starts_with("--")) known.push_back(name);
+  return did_you_mean(given, known, otherwise);
+}
+
+std::pair<const CLI::App*, size_t> named_command(const CLI::App& program) {
+  const CLI::App* command = &program;
+  size_t depth = 0;
+  for (; !command->get_subcommands().empty(); ++depth) command = command->get_subcommands().front();
+  return {command, depth};
+}
+
+std::string unused_words(const CLI::App& program) {
+  const CLI::App& command = *named_command(program).first;
+  std::string text = describe(command).path;
+  text = (text.empty() ? "sparsereel" : text) + " does not take";
+  for (const std::string& word : command.remaining()) text += " " + shell_quoted(word);
+  return text;
+}
+
+std::string command_line_remedy(const CLI::App& program, const std::vector<std::string>& words) {
+  const auto [command, depth] = named_command(program);
+  const CommandInfo info = describe(*command);
+  const std::vector<std::string> unused = command->remaining();
+  // Where a command is missing, the word in its place is what was meant to be one.
+  const bool missing = command->get_require_subcommand_min() > 0 && depth < words.size();
+  if (!unused.empty() && !unused.front().starts_with("-") && command->get_option_no_throw("--prompt") != nullptr)
+    return "a prompt follows -p, in quotes: -p \"a red circle\"";
+  const std::string wrong = !unused.empty() ? unused.front() : missing ? words[depth] : "";
+  return suggest(info, wrong, "see 'sparsereel" + (info.path.empty() ? "" : " " + info.path) + " --help'");
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,304 @@
+// What a video shows, how it is sampled, where that runs and what is written.
+#include "app/options/option_groups.h"
+
+#include "models/checkpoint/family.h"
+
+namespace sparsereel::app::groups {
+namespace {
+
+std::vector<Command> every() {
+  std::vector<Command> commands = that_denoise();
+  commands.push_back(Command::decode);
+  return commands;
+}
+
+std::vector<std::string> samplers(std::string models::SamplerSpec::*member) {
+  std::vector<std::string> all;
+  for (const models::SamplerSpec& sampler : models::all_samplers()) all.push_back(sampler.*member);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Command> that_denoise() {
+  return {Command::bench_pipeline, Command::bench_quality, Command::tune};
+}
+
+std::string default_text(const std::string& value) {
+  return " (default " + value + ")";
+}
+
+std::vector<OptionSpec> prompt() {
+  using enum ValueKind;
+  using enum Command;
+  return {
+      {.names = "-m,--model",
+       .kind = folder,
+       .help = "model in diffusers layout (default: the tiny one)",
+       .commands = every(),
+       .excludes = {{.other = "random_weights"}}},
+      {.names = "--random-weights",
+       .kind = file,
+       .help = "in place of -m: an architecture of configs/ with random weights",
+       .commands = every()},
+      {.names = "--lora",
+       .kind = loras,
+       .help = "add these LoRAs to the weights; may be repeated",
+       .commands = that_denoise(),
+       .recipe = InRecipe::file,
+       .excludes = {{.other = "random_weights"}}},
+      {.names = "--from", .kind = file, .help = "make this video, or a .json recipe's, again; options beside it win"},
+      {.names = "-p,--prompt",
+       .kind = text,
+       .help = "what the video shows",
+       .commands = {bench_pipeline, tune},
+       .recipe = InRecipe::value,
+       .excludes = {{.other = "prompt_file"}}},
+      {.names = "--prompt-file",
+       .kind = file,
+       .help = "read the prompt from a text file; - is standard input",
+       .commands = {bench_pipeline},
+       .quoted = true},
+      {.names = "-n,--negative-prompt",
+       .kind = text,
+       .help = "what it should not show",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_guidance}},
+      {.names = "--max-sequence-length",
+       .kind = whole,
+       .help = "prompt tokens (default: the model's)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value},
+  };
+}
+
+std::vector<OptionSpec> video() {
+  using enum ValueKind;
+  using enum Command;
+  return {
+      {.names = "-W,--width",
+       .kind = whole,
+       .help = "pixels, usually a multiple of 16 (default: the model's)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value},
+      {.names = "-H,--height",
+       .kind = whole,
+       .help = "pixels, usually a multiple of 16 (default: the model's)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value},
+      {.names = "--size",
+       .kind = size,
+       .help = "in place of --width and --height, e.g. 720x480",
+       .commands = that_denoise(),
+       .excludes = {{.other = "width"}, {.other = "height"}}},
+      {.names = "--frames,--num-frames,--frame-num",
+       .kind = whole,
+       .help = "1 and a multiple of the VAE's temporal stride (default: the model's)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value},
+      {.names = "--fps",
+       .kind = number,
+       .help = "frames per second (default: the model's)",
+       .commands = {decode, bench_pipeline},
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_frame_rate}},
+  };
+}
+
+std::vector<OptionSpec> sampling() {
+  using enum ValueKind;
+  using enum Command;
+  return {
+      {.names = "-s,--seed,--base-seed",
+       .kind = seed,
+       .help = "seed of the noise; -1 or random: a new one, which is told (default 42)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value},
+      {.names = "--batch-count,--count",
+       .kind = whole,
+       .help = "videos of each prompt, with seeds s, s+1 ... (default 1)",
+       .scope = Scope::whole_set},
+      {.names = "--steps,--num-inference-steps,--sample-steps",
+       .kind = whole,
+       .help = "denoising steps (default: the model's)",
+       .commands = {bench_quality, tune},
+       .recipe = InRecipe::value},
+      {.names = "--sigmas",
+       .kind = numbers,
+       .help = "in place of --steps: noise levels before the shift, 1,0.75,0.5",
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_flow},
+       .excludes = {{.other = "steps"}}},
+      {.names = "--cfg-scale,--guidance-scale,--sample-guide-scale",
+       .kind = number,
+       .help = "guidance; 1 is none (default: the model's)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value},
+      {.names = "--cfg-scale-2,--guidance-scale-2",
+       .kind = number,
+       .help = "guidance of the second of two transformers (default: the model's)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::one_transformer, Idle::no_guidance}},
+      {.names = "--dynamic-cfg,!--no-dynamic-cfg",
+       .kind = flag,
+       .help = "let guidance grow over the steps",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_guidance}},
+      {.names = "--guidance-passes",
+       .kind = choice,
+       .help = "in turn: less memory, more time (default batched)",
+       .choices = {"batched", "in-turn"},
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_guidance}},
+      {.names = "--scheduler,--sample-solver",
+       .kind = choice,
+       .help = "sampler (default: the checkpoint's)",
+       .choices = samplers(&models::SamplerSpec::name),
+       .more_choices = samplers(&models::SamplerSpec::class_name),
+       .commands = that_denoise(),
+       .recipe = InRecipe::value},
+      {.names = "--flow-shift,--sample-shift",
+       .kind = number,
+       .help = "larger dwells on noisy latents (default: the model's)",
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_flow}},
+      {.names = "--cache",
+       .kind = text,
+       .help = "reuse similar steps: 0.1, forecast:0.1, steps:20 (default 0: none)",
+       .recipe = InRecipe::value,
+       .idle = {Idle::no_reuse, Idle::tuning},
+       .nothing = "0"},
+      {.names = "--preset",
+       .kind = choice,
+       .help = "less time (default quality)",
+       .choices = {"quality", "balanced", "fast"},
+       .scope = Scope::whole_set,
+       .idle = {Idle::tuning},
+       .nothing = "quality",
+       .excludes = {{.other = "from"}}},
+  };
+}
+
+std::vector<OptionSpec> machine() {
+  using enum ValueKind;
+  return {
+      {.names = "--device",
+       .kind = choice,
+       .help = "where it runs (default auto)",
+       .choices = {"auto", "cpu", "cuda", "cuda:N"},
+       .commands = every(),
+       .recipe = InRecipe::value},
+      {.names = "--dtype",
+       .kind = choice,
+       .help = "arithmetic (default: CPU fp32, GPU as stored)",
+       .choices = {"auto", "fp32", "bf16", "fp16"},
+       .commands = every(),
+       .recipe = InRecipe::value},
+      {.names = "--vae-dtype",
+       .kind = choice,
+       .help = "of decoding (default auto: as --dtype)",
+       .choices = {"auto", "fp32", "bf16", "fp16"},
+       .commands = every(),
+       .recipe = InRecipe::value},
+      {.names = "--weights",
+       .kind = choice,
+       .help = "fp8: 8-bit products in the transformer (default auto)",
+       .choices = {"auto", "fp8"},
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::narrow_blocks}},
+      {.names = "--text-weights",
+       .kind = choice,
+       .help = "the same in the text encoder (default auto)",
+       .choices = {"auto", "fp8"},
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::narrow_layers}},
+      {.names = "--vae-tiling",
+       .kind = choice,
+       .help = "decode in tiles to save memory (default auto)",
+       .choices = {"auto", "on", "off"},
+       .commands = every(),
+       .recipe = InRecipe::value},
+      {.names = "--offload",
+       .kind = flag,
+       .help = "keep the weights in the host's memory (slower; for small GPUs)",
+       .commands = that_denoise(),
+       .idle = {Idle::on_a_cpu}},
+      {.names = "--threads",
+       .kind = whole,
+       .help = "CPU threads (default: all cores)",
+       .commands = every(),
+       .scope = Scope::whole_set},
+  };
+}
+
+std::vector<OptionSpec> latents() {
+  using enum ValueKind;
+  return {
+      {.names = "--save-latents",
+       .kind = file,
+       .help = "keep the latents in this .safetensors",
+       .written = true,
+       .scope = Scope::one_video},
+      {.names = "--checkpoint-every",
+       .kind = whole,
+       .help = "save every N steps; the same command goes on from there (default 0)",
+       .idle = {Idle::random_seed}},
+      {.names = "--init-latents",
+       .kind = file,
+       .help = "start from these latents in place of noise",
+       .recipe = InRecipe::file},
+  };
+}
+
+std::vector<OptionSpec> output() {
+  using enum ValueKind;
+  using enum Command;
+  return {
+      {.names = "-o,--output",
+       .kind = file,
+       .help = ".mp4 .mov .mkv .webm .gif .y4m .safetensors, or a folder for PNGs (default video.mp4)",
+       .commands = {decode},
+       .written = true,
+       .scope = Scope::one_video},
+      {.names = "--crf",
+       .kind = whole,
+       .help = "quality, 0 to 51, lower is better (default 17)",
+       .commands = {decode},
+       .recipe = InRecipe::value,
+       .idle = {Idle::not_encoded}},
+      {.names = "--codec",
+       .kind = text,
+       .help = "FFmpeg encoder (default: libx264, for .webm libvpx-vp9)",
+       .commands = {decode},
+       .recipe = InRecipe::value,
+       .idle = {Idle::not_encoded}},
+      {.names = "--no-metadata", .kind = flag, .help = "write no recipe into the video", .commands = {decode}},
+      {.names = "--contact-sheet",
+       .kind = file,
+       .help = "also write a .png with a few frames and the prompt",
+       .commands = {decode},
+       .written = true,
+       .scope = Scope::one_video},
+      {.names = "--report",
+       .kind = file,
+       .help = "write a JSON report of the run",
+       .commands = every(),
+       .written = true,
+       .scope = Scope::whole_set},
+      {.names = "--quiet", .kind = flag, .help = "no progress bar", .commands = every(), .scope = Scope::whole_set},
+      {.names = "--json",
+       .kind = flag,
+       .help = "print the report on stdout in place of the last line",
+       .commands = every(),
+       .scope = Scope::whole_set},
+  };
+}
+
+}  // namespace sparsereel::app::groups

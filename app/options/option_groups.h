@@ -1,0 +1,22 @@
+// The rows of the option table, a function for each heading of --help; option_table.h says what a row holds.
+#pragma once
+
+#include <vector>
+
+#include "app/options/option_table.h"
+
+namespace sparsereel::app::groups {
+
+std::vector<OptionSpec> prompt();
+std::vector<OptionSpec> video();
+std::vector<OptionSpec> sampling();
+std::vector<OptionSpec> attention();
+std::vector<OptionSpec> machine();
+std::vector<OptionSpec> latents();
+std::vector<OptionSpec> output();
+
+/// The commands that make latents, beside `generate` and `batch`.
+std::vector<Command> that_denoise();
+std::string default_text(const std::string& value);
+
+}  // namespace sparsereel::app::groups

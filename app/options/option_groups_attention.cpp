@@ -1,0 +1,169 @@
+// The options of attention. The defaults of block selection are attention::Policy's own: the texts follow it.
+#include <sstream>
+
+#include "app/options/option_groups.h"
+#include "attention/policies/policy.h"
+
+namespace sparsereel::app::groups {
+namespace {
+
+using sparsereel::attention::Dropped;
+using sparsereel::attention::HeadPolicy;
+using sparsereel::attention::Policy;
+using sparsereel::attention::Selection;
+using sparsereel::attention::usual_ranking;
+using sparsereel::attention::usual_topk;
+
+std::string number_text(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+/// What help says of the selection that is the default; nothing for the others.
+std::string default_of(Selection selection) {
+  const HeadPolicy head = Policy{}.defaults;
+  if (head.selection != selection) return {};
+  return default_text(number_text(selection == Selection::topk  ? head.topk
+                                  : selection == Selection::cdf ? head.cdf
+                                                                : head.error));
+}
+
+std::string topk_help() {
+  const std::string by_default = number_text(usual_topk(Dropped::mean)) + " with means, " +
+                                 number_text(usual_topk(Dropped::none)) + " without, or the model config's";
+  return "compute this share of the key blocks, where it matters most" + default_text(by_default);
+}
+
+std::string dropped_help() {
+  return "in place of a dropped block: means of its keys and values, for 1/cell of full attention, or nothing" +
+         default_text(std::string(name(Policy{}.dropped)));
+}
+
+std::string select_help() {
+  return "blocks to compute: where means would err most, or that hold most of the attention" +
+         default_text(std::string(name(usual_ranking(Dropped::mean))) + " with means, " +
+                      std::string(name(usual_ranking(Dropped::none))) + " without");
+}
+
+std::string cell_help() {
+  return "tokens a mean stands for" + default_text(std::to_string(Policy{}.cell) + "; GPUs have 16 only");
+}
+
+std::string similarity_help() {
+  const double similarity = Policy{}.defaults.similarity;
+  return "blocks less self-similar than this stay dense" +
+         default_text(number_text(similarity) + (similarity < 0 ? ": none" : ""));
+}
+
+std::string pv_threshold_help() {
+  constexpr double never = 32;
+  const double threshold = Policy{}.defaults.pv_threshold;
+  return "skip P.V this far below the highest score, in log2" +
+         default_text(number_text(threshold) + (threshold >= never ? ": never" : ""));
+}
+
+/// Which blocks are computed, and what stands for the others.
+std::vector<OptionSpec> selection() {
+  using enum ValueKind;
+  using enum Command;
+  return {
+      {.names = "--topk",
+       .kind = number,
+       .help = topk_help(),
+       .commands = {tune},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile},
+       .excludes = {{.other = "cdf"}, {.other = "error"}}},
+      {.names = "--cdf",
+       .kind = number,
+       .help = "in place of --topk: the blocks that hold this share of the attention" + default_of(Selection::cdf),
+       .commands = {tune},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile},
+       .excludes = {{.other = "error"}}},
+      {.names = "--error",
+       .kind = number,
+       .help = "in place of --topk: most that the others' means may err by, as predicted: give some four times the "
+               "error that you want" +
+               default_of(Selection::error),
+       .commands = {tune},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile}},
+      {.names = "--dropped",
+       .kind = choice,
+       .help = dropped_help(),
+       .choices = {"mean", "none"},
+       .commands = {tune},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile},
+       .excludes = {{.other = "select", .value = "none", .other_value = "error"}, {.other = "error", .value = "none"}}},
+      {.names = "--select",
+       .kind = choice,
+       .help = select_help(),
+       .choices = {"error", "mass"},
+       .commands = {tune},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile},
+       .excludes = {{.other = "error", .value = "mass"}}},
+      {.names = "--cell",
+       .kind = choice,
+       .help = cell_help(),
+       .choices = {"16", "32", "64"},
+       .commands = {tune},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile, Idle::no_means}},
+      {.names = "--similarity",
+       .kind = number,
+       .help = similarity_help(),
+       .commands = {bench_pipeline, tune},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile}},
+      {.names = "--pv-threshold",
+       .kind = number,
+       .help = pv_threshold_help(),
+       .commands = that_denoise(),
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block, Idle::profile}},
+      {.names = "--profile",
+       .kind = file,
+       .help = "each head's policy, made by 'sparsereel tune', in place of the above",
+       .commands = {bench_pipeline},
+       .recipe = InRecipe::file,
+       .idle = {Idle::every_block}},
+      {.names = "--dense-steps",
+       .kind = whole,
+       .help = "the first steps keep every block" + default_text(std::to_string(Policy{}.dense_steps)),
+       .commands = {bench_pipeline},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block}},
+      {.names = "--dense-layers",
+       .kind = whole,
+       .help = "the first layers keep every block" + default_text(std::to_string(Policy{}.dense_layers)),
+       .commands = {bench_pipeline, bench_quality},
+       .recipe = InRecipe::value,
+       .idle = {Idle::every_block}},
+  };
+}
+
+}  // namespace
+
+std::vector<OptionSpec> attention() {
+  using enum ValueKind;
+  using enum Command;
+  std::vector<OptionSpec> options = {{.names = "--attention",
+                                      .kind = choice,
+                                      .help = "mode (default: sparse where it runs)",
+                                      .choices = {"full", "quantized", "sparse", "check"},
+                                      .recipe = InRecipe::value}};
+  for (OptionSpec& option : selection()) options.push_back(std::move(option));
+  options.push_back({.names = "--token-order",
+                     .kind = choice,
+                     .help = "order (default hilbert)",
+                     .choices = {"hilbert", "native", "time-major", "morton", "random"},
+                     .commands = {tune},
+                     .recipe = InRecipe::value});
+  return options;
+}
+
+}  // namespace sparsereel::app::groups

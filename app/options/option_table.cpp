@@ -1,0 +1,98 @@
+// The groups in the order of --help, each option with the key that YAML and recipes call it by.
+#include "app/options/option_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/options/option_groups.h"
+#include "app/options/split.h"
+
+namespace sparsereel::app {
+namespace {
+
+/// "--num-frames" -> "num_frames"; empty for short names.
+std::string key_of(std::string name) {
+  if (name.size() < 3 || !name.starts_with("--")) return {};
+  name.erase(0, 2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::string first_key(const std::string& names) {
+  for (const std::string& name : split(names, ','))
+    if (std::string key = key_of(name); !key.empty()) return key;
+  return {};
+}
+
+std::vector<OptionSpec> make_table() {
+  std::vector<OptionSpec> table;
+  for (auto& [group, options] : {std::pair{"Prompt", groups::prompt()}, std::pair{"Video", groups::video()},
+                                 std::pair{"Sampling", groups::sampling()}, std::pair{"Attention", groups::attention()},
+                                 std::pair{"Machine", groups::machine()}, std::pair{"Latents", groups::latents()},
+                                 std::pair{"Output and reports", groups::output()}}) {
+    for (OptionSpec option : options) {
+      option.group = group;
+      option.key = first_key(option.names);
+      table.push_back(std::move(option));
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+RowFile row_file(const OptionSpec& option) {
+  if (option.written) return RowFile::in_the_output;
+  return option.quoted ? RowFile::beside_the_set : RowFile::anywhere;
+}
+
+const std::vector<OptionSpec>& option_table() {
+  static const std::vector<OptionSpec> table = make_table();
+  return table;
+}
+
+const OptionSpec* find_option(std::string_view key) {
+  if (key.empty()) return nullptr;  // what key_of() makes of short names
+  for (const OptionSpec& spec : option_table()) {
+    for (const std::string& name : split(spec.names, ','))
+      if (key_of(name) == key) return &spec;
+  }
+  return nullptr;
+}
+
+std::string option_name(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+bool is_idle(const OptionSpec& option, Idle cause) {
+  return std::find(option.idle.begin(), option.idle.end(), cause) != option.idle.end();
+}
+
+const std::vector<std::pair<Idle, std::string>>& idle_causes() {
+  static const std::vector<std::pair<Idle, std::string>> causes = {
+      {Idle::every_block, "attention full or quantized, which compute every block"},
+      {Idle::profile, "profile, which has a policy for each head"},
+      {Idle::no_means, "dropped none, which has no means"},
+      {Idle::no_guidance, "cfg_scale up to 1, which is no guidance"},
+      {Idle::one_transformer, "a model of one transformer"},
+      {Idle::narrow_blocks, "a transformer without a block layer whose sizes are multiples of 16"},
+      {Idle::narrow_layers, "a text encoder without a layer whose sizes are multiples of 16"},
+      {Idle::no_flow, "a scheduler that is not of flow matching"},
+      {Idle::no_reuse, "one step, a model of one block, or no more steps than `cache: steps:20` computes"},
+      {Idle::tuning, "tune, which looks at every step"},
+      {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
+      {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},
+      {Idle::no_frame_rate, "an output that ends in .safetensors, without save_latents"},
+      {Idle::random_seed, "a random seed, with which the same command makes another video"},
+  };
+  return causes;
+}
+
+bool takes(Command command, const OptionSpec& option) {
+  if (command == Command::generate) return true;
+  if (command == Command::batch) return option.scope != Scope::one_video;
+  return std::find(option.commands.begin(), option.commands.end(), command) != option.commands.end();
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,360 @@
+// From merged settings to option structs, with every check that needs no model weights.
+#include "app/options/options.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <utility>
+
+#include "app/counted.h"
+#include "app/job/denoising_checkpoint.h"
+#include "app/options/recipe.h"
+#include "app/options/several.h"
+#include "app/options/text_file.h"
+#include "app/options/tiny_model.h"
+#include "attention/attention.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/family.h"
+#include "models/checkpoint/model_folder.h"
+#include "models/configs/config_file.h"
+#include "models/configs/data_folder.h"
+#include "models/engine/request.h"
+#include "models/files/regular_file.h"
+#include "models/files/sha256.h"
+#include "models/weights/device.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_prompt_file(const Settings& settings) {
+  const fs::path file = settings.text("prompt_file", "");
+  const std::string content = read_input(file, models::kMostPromptBytes);
+  std::string text(checked_text(content, name_of_input(file)));
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
+  if (text.empty()) throw bad_option("prompt_file", file.string() + " is empty", "write the prompt into it");
+  return text;
+}
+
+std::string read_prompt(const Settings& settings, bool needed) {
+  if (settings.has("prompt_file")) return read_prompt_file(settings);
+  needed = needed && !settings.has("random_weights");  // they understand none
+  if (const Setting* prompt = settings.find("prompt")) {
+    // A recipe makes its video again, whatever that shows.
+    if (needed && prompt->source != Source::recipe && is_blank(prompt->value))
+      throw bad_option("prompt", "is empty", "say what to show");
+    return prompt->value;
+  }
+  if (!needed) return {};
+  throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
+}
+
+/// The request's policy becomes the profile's; --dense-steps and --dense-layers beside --profile win over its own.
+TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) {
+  const fs::path file = settings.text("profile", "");
+  const attention::Profile profile = read_profile(file);
+  const attention::HeadPolicy defaults = policy.defaults;
+  const int64_t dense_steps = policy.dense_steps, dense_layers = policy.dense_layers;
+  policy = attention::policy_of(profile);
+  policy.defaults = defaults;
+  const auto beside = [&](const char* key) {
+    return settings.has(key) && settings.find(key)->source >= settings.find("profile")->source;
+  };
+  if (beside("dense_steps")) policy.dense_steps = dense_steps;
+  if (beside("dense_layers")) policy.dense_layers = dense_layers;
+  return describe_profile(file, profile);
+}
+
+/// --seed N, or one drawn anew; short, since people copy it.
+uint64_t read_seed(const Settings& settings, bool& random) {
+  const std::string text = settings.text("seed", "42");
+  random = is_random_seed(text);
+  if (random) return std::random_device{}();
+  return settings.unsigned_whole("seed").value_or(42);
+}
+
+/// How an error names a choice that may be the program's own.
+std::string named(const Settings& settings, const char* key, std::string_view value) {
+  return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
+}
+
+models::ModelFolder folder_of(const models::Architecture& architecture) {
+  return models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                                  architecture.components);
+}
+
+/// Its defaults, with those of the preset that the settings name on top.
+void add_model_config(Settings& settings, const models::ModelConfig& config) {
+  const models::YamlOptions options = models::defaults_of(config, settings.text("preset", models::kNoPreset));
+  settings.add(Source::matched_config, options.values, config.file.string(), options.places);
+}
+
+/// For every command that denoises.
+std::vector<IdleCause> causes_of_denoising(const Settings& settings, const GenerateOptions& options) {
+  const double guidance = options.request.guidance_scale.value_or(settings.fallbacks().guidance);
+  const std::string given = settings.has("cfg_scale") ? settings.describe("cfg_scale") : "the model's default";
+  std::vector<IdleCause> causes = {
+      {Idle::no_guidance, "cfg_scale", models::why_idle_without_guidance(guidance, given)}};
+  if (options.run.offload)
+    causes.push_back({Idle::on_a_cpu, "device", models::why_idle_offload(models::resolve_device(options.run.device))});
+  return causes;
+}
+
+}  // namespace
+
+bool lacks_prompt(const Settings& settings) {
+  const std::array keys = {"prompt", "prompt_file", "random_weights"};
+  return std::none_of(keys.begin(), keys.end(), [&](const char* key) { return settings.has(key); });
+}
+
+attention::Policy read_untuned_policy(const Settings& settings) {
+  models::PolicyOptions options{.topk = settings.number("topk"),
+                                .cdf = settings.number("cdf"),
+                                .error = settings.number("error"),
+                                .similarity = settings.number("similarity"),
+                                .pv_threshold = settings.number("pv_threshold"),
+                                .cell = settings.whole("cell"),
+                                .dense_steps = settings.whole("dense_steps"),
+                                .dense_layers = settings.whole("dense_layers")};
+  if (const auto dropped = settings.text("dropped")) options.dropped = attention::parse_dropped(*dropped);
+  if (const auto ranking = settings.text("select")) options.ranking = attention::parse_ranking(*ranking);
+  return models::make_policy(options);
+}
+
+attention::Profile read_profile(const fs::path& file) {
+  const char* remedy = "name a profile that 'sparsereel tune' made";
+  return attention::parse_profile(models::read_regular_file(file, kMostYamlBytes, remedy), file.string());
+}
+
+TunedProfile describe_profile(const fs::path& file, const attention::Profile& profile) {
+  return {.file = file,
+          .sha256 = models::sha256(attention::to_yaml(profile)),
+          .model = profile.model,
+          .model_sha256 = profile.model_sha256,
+          .heads = {.layers = static_cast<int64_t>(profile.heads.size()),
+                    .heads = static_cast<int64_t>(profile.heads.empty() ? 0 : profile.heads.front().size())},
+          .made_with = profile.made_with};
+}
+
+void check_profile(const TunedProfile& profile, const fs::path& model, const models::Pipeline& pipeline) {
+  const std::string file = profile.file.string();
+  const auto text = [](const models::HeadCount& count) {
+    return counted(count.layers, "layer") + " of " + counted(count.heads, "head");
+  };
+  if (profile.model_sha256 != pipeline.model_hash())
+    throw bad_option("profile",
+                     file + " was made for another model (" + profile.model +
+                         "): the hashes of configs and weight headers differ from those of " + model.string(),
+                     "use that model, or make a profile of this one with 'sparsereel tune'");
+  if (profile.heads != pipeline.heads())
+    throw bad_option("profile", file + " has " + text(profile.heads) + ", the model has " + text(pipeline.heads()),
+                     "it was changed after it was made: make it again with 'sparsereel tune'");
+}
+
+std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
+  if (!options.profile) return {};
+  const attention::ProfileSetting& made = options.profile->made_with;
+  std::string differs;
+  const auto compare = [&](const std::string& name, const std::string& then, const std::string& now) {
+    if (then != now)
+      differs.append(differs.empty() ? "" : ", ").append(name).append(" ").append(then).append(" there, ").append(now);
+  };
+  compare("width", std::to_string(made.width), std::to_string(settings.width));
+  compare("height", std::to_string(made.height), std::to_string(settings.height));
+  compare("frames", std::to_string(made.frames), std::to_string(settings.num_frames));
+  compare("steps", std::to_string(made.steps), std::to_string(settings.num_inference_steps));
+  compare("token order", made.token_order, std::string(hilbert::name(options.request.token_order)));
+  if (differs.empty()) return {};
+  return options.profile->file.string() + " was made with other settings (" + differs +
+         "): its error bounds are not known to hold here";
+}
+
+fs::path model_path(const Settings& settings) {
+  if (const auto model = settings.text("model")) {
+    if (model->empty()) throw bad_option("model", "is empty", "name a folder, or leave it out for the tiny model");
+    return *model;
+  }
+  if (const auto file = settings.text("random_weights")) return *file;
+  fs::path tiny = tiny_model();
+  if (fs::is_directory(tiny)) return tiny;
+  throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
+                  "name a folder in diffusers' layout with -m");
+}
+
+models::ModelFolder open_model(const RunOptions& run) {
+  if (!run.random_weights) return models::ModelFolder::open(run.model);
+  return folder_of(models::read_architecture(run.model));
+}
+
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
+  return models::Pipeline::open(std::move(folder), {.device = run.device,
+                                                    .dtype = run.dtype,
+                                                    .vae_dtype = run.vae_dtype,
+                                                    .weights = run.weights,
+                                                    .text_weights = run.text_weights,
+                                                    .offload = run.offload,
+                                                    .loras = run.loras});
+}
+
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
+  return open_pipeline(run, open_model(run));
+}
+
+void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
+                      const std::string& config_file) {
+  settings.add(Source::command_line, command_line);
+  if (!config_file.empty()) {
+    const models::YamlOptions config = models::read_config_file(config_file);
+    settings.add(Source::config_file, config.values, config_file, config.places);
+  }
+  if (const auto video = settings.text("from")) add_recipe(settings, *video);
+  if (const auto random_weights = settings.text("random_weights")) {
+    const models::Architecture architecture = models::read_architecture(*random_weights);
+    add_model_config(settings, architecture.config);
+    settings.set_fallbacks(models::describe(folder_of(architecture)).defaults);
+    return;
+  }
+  const models::ModelSpec model = models::describe(models::ModelFolder::open(model_path(settings)));
+  settings.set_fallbacks(model.defaults);
+  const fs::path configs = models::data_folder() / "configs";
+  const auto matched = models::find_model_config(configs, model);
+  add_model_config(settings, matched.value_or(models::ModelConfig{.file = configs}));
+}
+
+Reservations choose_output(Settings& settings, int64_t count, bool resumes) {
+  if (settings.has("output")) return {};
+  resumes = resumes && !is_random_seed(settings.text("seed", ""));
+  const fs::path first = kDefaultOutput;
+  fs::path name = first;
+  const auto any = [&](int64_t most, const auto& f) {
+    for (int64_t i = 0; i < std::min(count, most); ++i)
+      if (f(numbered(name, i, count))) return true;
+    return false;
+  };
+  const auto is_there = [](const fs::path& video) {
+    std::error_code ignored;
+    return fs::exists(fs::symlink_status(video, ignored));
+  };
+  const auto is_taken = [&] { return any(count, is_there) && !(resumes && any(count, has_checkpoint)); };
+  Reservations reserved;
+  const auto is_reserved = [&](const fs::path& video) { return !models::reserve(video, reserved); };
+  // Looked at again once it is reserved: the run that had it may just have ended. A reservation keeps a file open, so
+  // that of thousands the first ones stand for all.
+  constexpr int64_t kMostReserved = 256;
+  for (int number = 2; is_taken() || any(kMostReserved, is_reserved) || is_taken(); ++number) {
+    reserved.clear();
+    name = first.stem().string() + "-" + std::to_string(number) + first.extension().string();
+  }
+  settings.add(Source::command_line, {{"output", name.string()}});
+  return reserved;
+}
+
+RunOptions read_run_options(const Settings& settings) {
+  RunOptions run;
+  run.model = model_path(settings);
+  run.random_weights = settings.has("random_weights");
+  run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
+  run.output = settings.text("output", kDefaultOutput);
+  run.contact_sheet = settings.text("contact_sheet", "");
+  run.video.fps = settings.number("fps").value_or(settings.fallbacks().fps);
+  run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));
+  run.video.codec = settings.text("codec", "");
+  run.metadata = !settings.flag("no_metadata");
+  run.device = settings.text("device", "auto");
+  run.dtype = settings.text("dtype", "auto");
+  run.vae_dtype = settings.text("vae_dtype", "auto");
+  run.weights = settings.text("weights", "auto");
+  run.text_weights = settings.text("text_weights", "auto");
+  run.offload = settings.flag("offload");
+  run.loras = models::parse_loras(settings.text("lora", ""));
+  run.vae_tiling = models::parse_vae_tiling(settings.text("vae_tiling", "auto"));
+  run.threads = settings.whole("threads");
+  if (run.threads) models::check_threads(*run.threads);
+  run.quiet = settings.flag("quiet");
+  return run;
+}
+
+GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed) {
+  GenerateOptions options;
+  options.run = read_run_options(settings);
+  options.save_latents = settings.text("save_latents", "");
+  options.init_latents = settings.text("init_latents", "");
+  options.checkpoint_every = settings.whole("checkpoint_every").value_or(0);
+  if (options.checkpoint_every < 0)
+    throw bad_option("checkpoint_every", std::to_string(options.checkpoint_every) + " is below 0",
+                     "give a number of steps, or 0 for none");
+  if (const auto mode = settings.text("attention")) options.attention_mode = attention::parse_mode(*mode);
+
+  models::GenerateRequest& request = options.request;
+  request.prompt = read_prompt(settings, prompt_needed);
+  request.negative_prompt = settings.text("negative_prompt", settings.fallbacks().negative_prompt);
+  request.seed = read_seed(settings, options.random_seed);
+  if (options.random_seed) options.checkpoint_every = 0;  // the same command makes another video
+  request.num_inference_steps = settings.whole("steps");
+  request.guidance_scale = settings.number("cfg_scale");
+  request.guidance_scale_2 = settings.number("cfg_scale_2");
+  request.flow_shift = settings.number("flow_shift");
+  request.sigmas = settings.numbers("sigmas");
+  request.use_dynamic_cfg = settings.flag("dynamic_cfg");
+  request.guidance_passes = models::parse_guidance_passes(settings.text("guidance_passes", "batched"));
+  request.scheduler = settings.text("scheduler", "");
+  request.max_sequence_length = settings.whole("max_sequence_length");
+  request.width = settings.whole("width");
+  request.height = settings.whole("height");
+  request.num_frames = settings.whole("frames");
+  request.attention_policy = read_untuned_policy(settings);
+  if (settings.has("profile")) options.profile = apply_profile(settings, request.attention_policy);
+  request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
+  if (const auto cache = settings.text("cache")) request.cache = models::parse_cache_rule(*cache);
+  request.vae_tiling = options.run.vae_tiling;
+  options.idle = causes_of_denoising(settings, options);
+  return options;
+}
+
+void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline) {
+  attention::Mode& mode = options.request.attention_mode;
+  mode = models::choose_attention_mode(options.attention_mode, pipeline.device(), pipeline.dtype());
+  const std::string every_block = models::why_idle(mode, named(settings, "attention", attention::name(mode)));
+  options.idle.push_back({Idle::every_block, "attention", every_block});
+  if (!every_block.empty()) options.profile.reset();
+  if (options.profile) check_profile(*options.profile, options.run.model, pipeline);
+  if (options.profile)
+    options.idle.push_back(
+        {Idle::profile, "profile", "with " + settings.describe("profile") + ", which has a policy for each head"});
+  else
+    options.idle.push_back({Idle::no_means, "dropped",
+                            models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
+  for (IdleCause& cause : idle_beside_model(options.request, pipeline)) options.idle.push_back(std::move(cause));
+  const std::string no_reuse = models::why_idle_cache(options.request, pipeline.spec());
+  options.idle.push_back({Idle::no_reuse, "steps", no_reuse});
+  if (!no_reuse.empty()) options.request.cache = {};
+  if (options.random_seed)
+    options.idle.push_back(
+        {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});
+  for (IdleCause& cause : idle_beside_output(settings, options.run)) options.idle.push_back(std::move(cause));
+}
+
+std::vector<IdleCause> idle_beside_model(const models::GenerateRequest& request, const models::Pipeline& pipeline) {
+  const models::ModelSpec& spec = pipeline.spec();
+  return {{Idle::one_transformer, "model", models::why_idle_second_scale(spec)},
+          {Idle::no_flow, "scheduler", models::why_idle_flow_shift(request, spec)},
+          {Idle::narrow_blocks, "model", pipeline.why_idle_weights()},
+          {Idle::narrow_layers, "model", pipeline.why_idle_text_weights()}};
+}
+
+std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run) {
+  const OutputKind kind = output_kind(run.output);
+  // By its kind, not its name: many rows of a set share one warning.
+  const std::string given = kind == OutputKind::png_folder ? "PNGs" : run.output.extension().string();
+  std::vector<IdleCause> causes;
+  if (kind != OutputKind::encoded)
+    causes.push_back({Idle::not_encoded, "output", "on " + given + ": it is for .mp4, .mov, .mkv and .webm"});
+  if (kind == OutputKind::safetensors && !settings.has("save_latents"))
+    causes.push_back({Idle::no_frame_rate, "output", "on " + given + ", which holds frames alone"});
+  return causes;
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,119 @@
+// The options of `generate` and `decode` as plain structs, read from merged settings.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/media/video.h"
+#include "app/options/idle.h"
+#include "app/options/settings.h"
+#include "attention/policies/profile.h"
+#include "models/engine/pipeline.h"
+#include "models/files/temporary.h"
+
+namespace sparsereel::app {
+
+constexpr const char* kDefaultOutput = "video.mp4";
+
+/// Names that other runs do not choose as long as these live.
+using Reservations = std::vector<std::unique_ptr<models::Temporary>>;
+
+/// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
+/// nobody asked for a file to be replaced, nor chosen by a run that goes on; of several, none of whose `count` numbered
+/// files is. resumes: those of which one waits for its checkpoint are taken, though they are there.
+Reservations choose_output(Settings& settings, int64_t count, bool resumes);
+
+/// What both commands share.
+struct RunOptions {
+  std::filesystem::path model;  // diffusers-layout folder, or the YAML of an architecture
+  bool random_weights = false;  // model is such a YAML
+  std::string model_name;       // in recipes: its folder's, or "random weights of" its YAML's
+  std::filesystem::path output;
+  std::filesystem::path contact_sheet;  // empty: none
+  VideoOptions video;                   // without the recipe, which is known at the end
+  bool metadata = true;
+  std::string device = "auto";
+  std::string dtype = "auto", vae_dtype = "auto";
+  std::string weights = "auto", text_weights = "auto";
+  bool offload = false;
+  std::vector<models::LoraChoice> loras;
+  models::VaeTiling vae_tiling = models::VaeTiling::automatic;
+  std::optional<int64_t> threads;
+  bool quiet = false;
+};
+
+/// The file of --profile.
+struct TunedProfile {
+  std::filesystem::path file;
+  std::string sha256;               // of its content
+  std::string model, model_sha256;  // that it was made for
+  models::HeadCount heads;          // that it has policies for
+  attention::ProfileSetting made_with;
+};
+
+struct GenerateOptions {
+  RunOptions run;
+  models::GenerateRequest request;                // its attention mode is not set yet: that depends on the device
+  std::optional<attention::Mode> attention_mode;  // unset: sparse where that runs
+  bool random_seed = false;                       // the request's was drawn
+  std::filesystem::path save_latents;             // empty: they are kept only until the video is written
+  std::filesystem::path init_latents;             // empty: noise
+  int64_t checkpoint_every = 0;                   // steps from one denoising checkpoint to the next; 0: none
+  std::optional<TunedProfile> profile;            // its policy is the request's
+  std::vector<IdleCause> idle;                    // what leaves options without effect
+};
+
+/// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws
+/// Error for an unreadable file or model; what was added before is there for Settings::with_place().
+void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
+                      const std::string& config_file);
+
+/// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.
+std::filesystem::path model_path(const Settings& settings);
+
+/// The folder, or the architecture that stands for one.
+models::ModelFolder open_model(const RunOptions& run);
+/// Opens what open_model() gave on the device; nothing but headers is read.
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder);
+/// The same for those who need nothing else of the folder.
+std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run);
+
+/// Nothing says what to show. Random weights understand no prompt, and need none.
+bool lacks_prompt(const Settings& settings);
+
+RunOptions read_run_options(const Settings& settings);
+/// Throws Error naming the option that is out of range. `prompt_needed` is false for those who find out by themselves
+/// with lacks_prompt(), and for `config show`.
+GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
+
+/// Throws Error naming the file where it is no profile.
+attention::Profile read_profile(const std::filesystem::path& file);
+
+/// What is known of the profile in that file.
+TunedProfile describe_profile(const std::filesystem::path& file, const attention::Profile& profile);
+
+/// Throws Error where the profile was made for another model than the pipeline's, or has policies for other heads than
+/// it has. `model`: the pipeline's.
+void check_profile(const TunedProfile& profile, const std::filesystem::path& model, const models::Pipeline& pipeline);
+
+/// The policy of --topk and the like, whatever --profile says.
+attention::Policy read_untuned_policy(const Settings& settings);
+
+/// What to know where the profile was made for another size, number of steps or order of the tokens; empty: nothing.
+std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings);
+
+/// Completes the options of a video with what depends on the model and the device: attention's mode, by default sparse
+/// where that runs, and what is idle. Throws Error where the device cannot run the mode asked for with this dtype, and
+/// for a profile that does not fit the model.
+void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
+
+/// What the model and its sampler leave without effect.
+std::vector<IdleCause> idle_beside_model(const models::GenerateRequest& request, const models::Pipeline& pipeline);
+
+/// What the output leaves without effect.
+std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run);
+
+}  // namespace sparsereel::app

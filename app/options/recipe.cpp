@@ -1,0 +1,154 @@
+// A recipe comes from a file of somebody else: only options that make the picture are taken from it.
+#include "app/options/recipe.h"
+
+#include <map>
+#include <set>
+
+#include "app/media/video.h"
+#include "attention/policies/policy.h"
+#include "hilbert/error.h"
+#include "models/configs/data_folder.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kRandomWeights = "random weights of ";
+
+/// Options whose value a recipe may set: those that make the picture. Whoever made the file must not choose what is
+/// written where.
+bool is_value(const std::string& key) {
+  const OptionSpec* option = find_option(key);
+  return option != nullptr && option->key == key && option->recipe == InRecipe::value;
+}
+
+/// What it says beside options; the number of threads makes no other video, but older recipes have it.
+bool is_fact(const std::string& key) {
+  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model", "threads"};
+  const OptionSpec* option = find_option(key);
+  return facts.contains(key) || (option != nullptr && option->recipe == InRecipe::file);
+}
+
+/// Hashes of what it knows by name, for recipe_mismatches().
+const std::map<std::string, const char*, std::less<>> kHashes = {{"model_sha256", "model"},
+                                                                 {"init_latents_sha256", "file of --init-latents"},
+                                                                 {"profile_sha256", "profile"},
+                                                                 {"lora_sha256", "LoRA"}};
+
+std::string text_of(const nlohmann::json& recipe, const std::string& field) {
+  const auto place = recipe.find(field);
+  return place != recipe.end() && place->is_string() ? place->get<std::string>() : "";
+}
+
+nlohmann::json read_fields(const fs::path& video) {
+  const std::string text = read_recipe(video);
+  nlohmann::json recipe = nlohmann::json::parse(text, nullptr, false);
+  if (recipe.is_discarded() && text.starts_with('{'))
+    throw bad_option("from", video.string() + ": its recipe is no JSON: it was cut off or changed",
+                     "give the options one by one");
+  if (is_recipe(recipe) && !text_of(recipe, "model").empty()) return recipe;
+  throw bad_option("from", video.string() + ": it carries no recipe",
+                   "name a video of this program, not made with --no-metadata, or a recipe or report as .json");
+}
+
+std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {
+  std::map<std::string, std::string> values;
+  for (const auto& [key, value] : recipe.items()) {
+    if (is_fact(key) || kHashes.contains(key)) continue;
+    if (!is_value(key))
+      throw bad_option("from", video.string() + ": this version does not know the recipe's " + key,
+                       "use version " + text_of(recipe, "version") + " of the program, or give the options one by one");
+    if (!value.is_string() && !value.is_number() && !value.is_boolean())
+      throw bad_option("from", video.string() + ": the recipe's " + key + " is not a single value",
+                       "make the video again, or give the options one by one");
+    values[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  return values;
+}
+
+/// Option and path of a model that comes with the program; nothing for any other name.
+std::optional<std::pair<std::string, fs::path>> own_model(const std::string& name) {
+  const bool random = name.starts_with(kRandomWeights);
+  // Only its last part: a name out of a file must not lead elsewhere.
+  const fs::path file = fs::path(random ? name.substr(kRandomWeights.size()) : name).filename();
+  const fs::path path = models::data_folder() / (random ? "configs" : "assets") / file;
+  if (file.empty() || !(random ? fs::is_regular_file(path) : fs::is_regular_file(path / "model_index.json")))
+    return std::nullopt;
+  return std::pair(random ? "random_weights" : "model", path);
+}
+
+/// A profile has dense steps and layers of its own: those that the recipe was made with win over them as if they were
+/// given beside the profile.
+void keep_beside_profile(Settings& settings, const std::map<std::string, std::string>& values, const fs::path& video) {
+  const Source source = settings.find("profile")->source;
+  for (const char* key : {"dense_steps", "dense_layers"}) {
+    const auto value = values.find(key);
+    if (value != values.end() && !settings.has(key)) settings.add(source, {*value}, video.string());
+  }
+}
+
+/// Recipes from before there were means mean the published method, whatever the defaults are.
+void add_published_method(std::map<std::string, std::string>& values) {
+  const auto mode = values.find("attention");
+  const bool drops = mode != values.end() && (mode->second == "sparse" || mode->second == "check");
+  if (!drops || values.contains("dropped")) return;
+  values["dropped"] = attention::name(attention::Dropped::none);
+  values["select"] = attention::name(attention::Ranking::mass);
+}
+
+/// What is given beside the recipe decides about sparsity by itself.
+bool overrides_profile(const Settings& settings) {
+  for (const OptionSpec& option : option_table())
+    if (is_idle(option, Idle::profile) && settings.has(option.key)) return true;
+  const std::string attention = settings.text("attention", "");
+  return attention == "full" || attention == "quantized";
+}
+
+}  // namespace
+
+void add_recipe(Settings& settings, const fs::path& video) {
+  const nlohmann::json recipe = read_fields(video);
+  std::map<std::string, std::string> values = option_values(recipe, video);
+  add_published_method(values);
+  if (settings.has("dropped")) values.erase("select");  // another choice of means brings its own ranking
+  if (!settings.has("model") && !settings.has("random_weights")) {
+    const std::string name = text_of(recipe, "model");
+    const auto model = own_model(name);
+    if (!model)
+      throw bad_option("from", video.string() + ": it was made with the model " + name,
+                       "name that model's folder with -m" +
+                           std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
+    values[model->first] = model->second.string();
+  }
+  for (const OptionSpec& option : option_table()) {
+    if (option.recipe != InRecipe::file || (option.key == "profile" && overrides_profile(settings))) continue;
+    if (recipe.contains(option.key) && !settings.has(option.key))
+      throw bad_option("from", video.string() + ": it was made with the file " + text_of(recipe, option.key),
+                       "name that file with " + option_name(option.key));
+  }
+  if (recipe.contains("profile") && settings.has("profile")) keep_beside_profile(settings, values, video);
+  settings.add(Source::recipe, values, video.string());
+}
+
+std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohmann::json& recipe) {
+  const auto video = settings.text("from");
+  if (!video) return {};
+  const nlohmann::json then = read_fields(*video);
+  std::vector<std::string> warnings;
+  if (const std::string version = text_of(then, "version"); version != SPARSEREEL_VERSION)
+    warnings.push_back(*video + " was made by version " + version + " of the program, and this is " +
+                       SPARSEREEL_VERSION + ": the new video may differ");
+  const std::string loras = text_of(then, "lora");
+  if (!loras.empty() && text_of(recipe, "lora") != loras)
+    warnings.push_back(*video + " was made with " + loras + ": the new video differs");
+  for (const auto& [key, what] : kHashes) {
+    const std::string hash = text_of(then, key), now = text_of(recipe, key);
+    if (!hash.empty() && !now.empty() && hash != now)
+      warnings.push_back(std::string("the ") + what + " is not the one that " + *video +
+                         " was made with: the new video differs");
+  }
+  return warnings;
+}
+
+}  // namespace sparsereel::app

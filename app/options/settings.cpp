@@ -1,0 +1,311 @@
+// Merges option values by the strength of their source and reads them as numbers and flags.
+#include "app/options/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "app/options/nearest.h"
+#include "app/options/split.h"
+#include "models/checkpoint/lora.h"
+#include "models/configs/config_file.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// An option, or one value of it.
+struct Choice {
+  std::string key;
+  std::string value = {};  // empty: any
+
+  bool is(const std::string& name, const std::string& given) const {
+    return name == key && (value.empty() || given == value);
+  }
+};
+
+/// Choices of which a source may make only one; a stronger source's choice removes the weaker one's other.
+const std::vector<std::pair<Choice, Choice>>& exclusions() {
+  static const std::vector<std::pair<Choice, Choice>> all = [] {
+    std::vector<std::pair<Choice, Choice>> pairs;
+    for (const OptionSpec& option : option_table())
+      for (const Exclusion& each : option.excludes)
+        pairs.push_back({{option.key, each.value}, {each.other, each.other_value}});
+    return pairs;
+  }();
+  return all;
+}
+
+std::vector<Choice> excluded_by(const std::string& key, const std::string& value) {
+  std::vector<Choice> result;
+  for (const auto& [first, second] : exclusions()) {
+    if (first.is(key, value)) result.push_back(second);
+    if (second.is(key, value)) result.push_back(first);
+  }
+  return result;
+}
+
+/// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
+std::string label(const std::string& key, Source source, const std::string& file, Mark mark = {}) {
+  if (source == Source::command_line) return option_name(key);
+  std::string position;
+  for (const int64_t number : {mark.line, mark.column})
+    if (number > 0) position += ":" + std::to_string(number);
+  return file + position + ": " + key;
+}
+
+/// The same of a choice that was made: with its value where that matters.
+std::string label(const Choice& choice, const Setting& setting) {
+  return label(choice.key, setting.source, setting.file, setting.mark) +
+         (choice.value.empty() ? "" : " " + choice.value);
+}
+
+Place place_of(const Places& places, const std::string& key) {
+  const auto place = places.find(key);
+  return place == places.end() ? Place{} : place->second;
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys;
+  for (const OptionSpec& spec : option_table()) keys.push_back(spec.key);
+  return keys;
+}
+
+template <typename Number>
+std::optional<Number> parse(const std::string& text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, value);
+  if (code != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+std::optional<bool> parse_flag(const std::string& text) {
+  if (text == "true" || text == "on" || text == "yes") return true;
+  if (text == "false" || text == "off" || text == "no") return false;
+  return std::nullopt;
+}
+
+/// Throws where the value is none of the option's kind; `what` is how the error names it.
+void check_value(const OptionSpec& spec, const std::string& what, const std::string& value) {
+  const std::string help = "see the command's --help";
+  const auto require = [&](bool right, const char* needed) {
+    if (!right) throw bad_input(what + ": " + needed + " is needed", help);
+  };
+  switch (spec.kind) {
+    case ValueKind::text:
+    case ValueKind::file:
+    case ValueKind::folder:
+    case ValueKind::size:  // expand_size() reads it
+      return;
+    case ValueKind::loras:
+      try {
+        models::parse_loras(value);
+      } catch (const Error& error) {
+        throw bad_input(what.substr(0, what.size() - value.size()) + error.problem(), error.remedy());
+      }
+      return;
+    case ValueKind::seed:
+      if (value == kRandomSeed) return;
+      return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number, or random,");
+    case ValueKind::whole:
+      return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number");
+    case ValueKind::number: {
+      const auto number = parse<double>(value);
+      return require(number && std::isfinite(*number), "a number");
+    }
+    case ValueKind::numbers:
+      for (const std::string& each : split(value, ',')) require(parse<double>(each).has_value(), "a list of numbers");
+      return;
+    case ValueKind::flag:
+      return require_choice(what, value, {"true", "false", "on", "off", "yes", "no"}, help);
+    case ValueKind::choice:
+      if (is_choice(value, spec.more_choices)) return;
+      return require_choice(what, value, spec.choices, help);
+  }
+}
+
+/// The option of this name; throws where there is none, or where the value is none of its kind.
+const OptionSpec& checked_option(const std::string& given, const std::string& value, Source source,
+                                 const std::string& file, const Place& place) {
+  const OptionSpec* spec = find_option(given);
+  if (spec == nullptr)
+    throw bad_input(label("the key " + given, source, file, place.key) + " is unknown",
+                    did_you_mean(given, known_keys(),
+                                 "keys are the long option names of 'sparsereel generate --help' with _ for -"));
+  check_value(*spec, label(given, source, file, place.value) + " " + value, value);
+  return *spec;
+}
+
+/// Throws where one source makes two choices that exclude each other.
+void refuse_both(const std::map<std::string, Setting>& added) {
+  const auto made = [&](const Choice& choice) {
+    const auto found = added.find(choice.key);
+    return found != added.end() && choice.is(choice.key, found->second.value) ? &found->second : nullptr;
+  };
+  for (const auto& [first, second] : exclusions()) {
+    const Setting *one = made(first), *other = made(second);
+    if (one != nullptr && other != nullptr)
+      throw bad_input(label(first, *one) + " and " + label(second, *other) + " exclude each other", "give one of them");
+  }
+}
+
+/// "256x128" -> the same as width 256 and height 128.
+void expand_size(std::map<std::string, Setting>& added) {
+  const auto place = added.find("size");
+  if (place == added.end()) return;
+  const Setting size = place->second;
+  const auto [width, height] = models::width_and_height(size.value);
+  if (!parse<int64_t>(width) || !parse<int64_t>(height))
+    throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value + " is not of the form WxH",
+                    "write for example 720x480");
+  added.erase(place);
+  added["width"] = {width, size.source, size.file, size.mark};
+  added["height"] = {height, size.source, size.file, size.mark};
+}
+
+/// How much of the file's path the option's value names: all of it, or the folder that holds it; 0: nothing.
+size_t named_length(const OptionSpec& option, const std::string& value, const fs::path& file) {
+  std::error_code ignored;
+  const auto whole = [&](const fs::path& path) {
+    return (fs::absolute(path, ignored) / "").lexically_normal().string();
+  };
+  const std::string blamed = whole(file);
+  for (const fs::path& each : files_in(option, value))
+    if (whole(each) == blamed) return blamed.size();
+  if (option.kind != ValueKind::folder || value.empty()) return 0;
+  const std::string folder = whole(value);
+  return blamed.starts_with(folder) ? folder.size() : 0;
+}
+
+}  // namespace
+
+void Settings::add(Source source, const std::map<std::string, std::string>& values, const std::string& file,
+                   const Places& places) {
+  std::map<std::string, Setting> added;
+  for (const auto& [given, value] : values) {
+    const Place place = place_of(places, given);
+    const OptionSpec& spec = checked_option(given, value, source, file, place);
+    if (!added.emplace(spec.key, Setting{value, source, file, place.value}).second)
+      throw bad_input(label(given, source, file, place.key) + " is given twice, under two names", "give it once");
+  }
+  refuse_both(added);
+  expand_size(added);
+  for (const auto& [key, setting] : added) {
+    if (stronger(key, setting.value, source)) continue;
+    values_[key] = setting;
+    for (const Choice& other : excluded_by(key, setting.value)) {
+      const Setting* weaker = find(other.key);
+      if (weaker != nullptr && other.is(other.key, weaker->value)) values_.erase(other.key);
+    }
+  }
+}
+
+/// A stronger source has already given `key`, or made a choice that excludes this value of it.
+bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
+  std::vector<Choice> choices = excluded_by(key, value);
+  choices.push_back({key});
+  return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
+    const Setting* setting = find(choice.key);
+    return setting != nullptr && setting->source > source && choice.is(choice.key, setting->value);
+  });
+}
+
+const Setting* Settings::find(const std::string& key) const {
+  const auto place = values_.find(key);
+  return place == values_.end() ? nullptr : &place->second;
+}
+
+std::vector<fs::path> files_in(const OptionSpec& option, const std::string& value) {
+  std::vector<fs::path> files;
+  if (option.kind == ValueKind::file && !value.empty()) files.emplace_back(value);
+  if (option.kind == ValueKind::loras)
+    for (const models::LoraChoice& lora : models::parse_loras(value)) files.push_back(lora.file);
+  return files;
+}
+
+std::string Settings::describe(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return label(key, Source::command_line, {});
+  if (setting->source == Source::row) return key + " " + setting->value;
+  return label(key, setting->source, setting->file, setting->mark) + " " + setting->value;
+}
+
+const Setting* Settings::that_names(const std::string& file, std::string& key) const {
+  const Setting* found = nullptr;
+  size_t longest = 0;
+  for (const auto& [each, setting] : values_) {
+    const size_t length = named_length(*find_option(each), setting.value, file);
+    if (length == 0 || length < longest) continue;
+    found = length == longest ? nullptr : &setting;
+    longest = length;
+    key = each;
+  }
+  return found;
+}
+
+Error Settings::with_place(const Error& error) const {
+  if (const OptionSpec* option = error.field().empty() ? nullptr : find_option(error.field())) {
+    const Setting* setting = find(option->key);
+    const bool in_list = std::find(lists_.begin(), lists_.end(), option_name(option->key)) != lists_.end();
+    if (setting == nullptr || in_list)
+      return {error.exit_code(), option_name(option->key) + " " + error.problem(), error.remedy()};
+    const std::string name = label(option->key, setting->source, setting->file, setting->mark);
+    return {error.exit_code(), name + " " + error.problem(), error.remedy(), {.file = setting->file}};
+  }
+  if (error.file().empty() || error.exit_code() != 2) return error;
+  std::string key;
+  const Setting* setting = that_names(error.file(), key);
+  if (setting == nullptr || setting->source == Source::command_line) return error;
+  return {error.exit_code(),
+          label(key, setting->source, setting->file, setting->mark) + ": " + error.what(),
+          error.remedy(),
+          {.file = setting->file}};
+}
+
+std::optional<std::string> Settings::text(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  return setting->value;
+}
+
+std::string Settings::text(const std::string& key, const std::string& fallback) const {
+  return text(key).value_or(fallback);
+}
+
+std::optional<int64_t> Settings::whole(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  const auto value = parse<int64_t>(setting->value);
+  if (!value) throw bad_option(key, setting->value + " is too large", "give a smaller number");
+  return value;
+}
+
+std::optional<uint64_t> Settings::unsigned_whole(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  const auto value = parse<uint64_t>(setting->value);
+  if (!value) throw bad_option(key, setting->value + " is below 0", "give a number from 0 to 18446744073709551615");
+  return value;
+}
+
+std::optional<double> Settings::number(const std::string& key) const {
+  const Setting* setting = find(key);
+  if (setting == nullptr) return std::nullopt;
+  return parse<double>(setting->value);
+}
+
+std::vector<double> Settings::numbers(const std::string& key) const {
+  std::vector<double> values;
+  if (!has(key)) return values;
+  for (const std::string& each : split(text(key, ""), ',')) values.push_back(parse<double>(each).value());
+  return values;
+}
+
+bool Settings::flag(const std::string& key, bool fallback) const {
+  const Setting* setting = find(key);
+  return setting == nullptr ? fallback : parse_flag(setting->value).value();
+}
+
+}  // namespace sparsereel::app

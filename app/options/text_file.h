@@ -1,0 +1,29 @@
+// Text files of people: prompts, prompt sets, YAML. No torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "models/files/regular_file.h"
+#include "models/text/unicode.h"
+
+namespace sparsereel::app {
+
+constexpr uint64_t kMostSetBytes = 64 << 20;
+
+using models::checked_text;
+using models::kMostYamlBytes;
+using models::read_text;
+
+/// "-", where a prompt or a set of them is to be read.
+bool is_standard_input(const std::filesystem::path& file);
+/// How errors name the file: "standard input" for "-".
+std::string name_of_input(const std::filesystem::path& file);
+/// As read_text(); "-" is standard input.
+std::string read_input(const std::filesystem::path& file, uint64_t most);
+
+/// Whether it holds nothing but white space.
+bool is_blank(std::string_view text);
+
+}  // namespace sparsereel::app

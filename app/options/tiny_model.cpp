@@ -1,0 +1,60 @@
+// Finds the tiny model and the words that it never saw.
+#include "app/options/tiny_model.h"
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+
+#include "models/configs/data_folder.h"
+#include "models/text/tokenizer.h"
+
+namespace sparsereel::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Words that it was trained on are one piece of its vocabulary; others fall into letters.
+bool knows(const models::Tokenizer& tokenizer, const std::string& word) {
+  constexpr int64_t kRoom = 8;
+  return tokenizer.encode(word, kRoom).token_count <= 2;  // the word and the end of the text
+}
+
+/// In lower case, without what stands around it.
+std::string bare(std::string word) {
+  const auto no_letter = [](unsigned char c) { return c < 0x80 && std::isalnum(c) == 0; };
+  word.erase(word.begin(), std::find_if_not(word.begin(), word.end(), no_letter));
+  word.erase(std::find_if_not(word.rbegin(), word.rend(), no_letter).base(), word.end());
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
+
+}  // namespace
+
+fs::path tiny_model() {
+  return models::data_folder() / "assets" / "tiny";
+}
+
+std::string unknown_words_warning(const fs::path& model, const std::vector<std::string>& prompts) {
+  constexpr size_t kShown = 3;
+  std::error_code error;
+  if (!fs::equivalent(model, tiny_model(), error) || error) return {};
+  const models::Tokenizer tokenizer = models::Tokenizer::load(model / "tokenizer");
+  std::vector<std::string> unknown;
+  for (const std::string& prompt : prompts) {
+    std::istringstream words(prompt);
+    for (std::string word; words >> word && unknown.size() <= kShown;) {
+      word = bare(word);
+      const bool told = std::find(unknown.begin(), unknown.end(), word) != unknown.end();
+      if (!word.empty() && !told && !knows(tokenizer, word)) unknown.push_back(word);
+    }
+  }
+  if (unknown.empty()) return {};
+  std::string text;
+  for (size_t i = 0; i < std::min(unknown.size(), kShown); ++i) text += (i == 0 ? "" : ", ") + unknown[i];
+  if (unknown.size() > kShown) text += " ...";
+  return "the tiny model knows moving shapes only, such as \"a red circle moving to the right on a blue background\"; "
+         "these words mean nothing to it: " +
+         text;
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,67 @@
+// Looks families up, and fills in what their rows say of every checkpoint alike.
+#include "models/checkpoint/family.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "models/checkpoint/model_folder.h"
+
+namespace sparsereel::models {
+
+const Part& Family::part(std::string_view role) const {
+  return *std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.role == role; });
+}
+
+const Family* find_family(std::string_view pipeline_class) {
+  for (const Family& family : families()) {
+    if (family.pipeline_class == pipeline_class) return &family;
+  }
+  return nullptr;
+}
+
+const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name) {
+  return *std::ranges::find(samplers, class_name, &SamplerSpec::class_name);
+}
+
+ModelSpec describe(const ModelFolder& folder) {
+  const Family& family = *find_family(folder.pipeline_class());
+  ModelSpec spec = family.describe(folder);
+  spec.transformer_class = folder.component_class(spec.experts.front().role);
+  spec.samplers = family.samplers;
+  spec.prompt = family.prompt;
+  spec.defaults.sampler = folder.component_class("scheduler");
+  std::string file;
+  const nlohmann::json scheduler = folder.config("scheduler", &file);
+  spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
+  return spec;
+}
+
+std::vector<std::string> architecture_keys() {
+  std::set<std::string> keys;
+  for (const Family& family : families()) {
+    for (const Part& part : family.parts) keys.insert(part.role);
+    keys.insert(family.settings.begin(), family.settings.end());
+  }
+  keys.erase("tokenizer");
+  return {keys.begin(), keys.end()};
+}
+
+std::vector<std::string> all_marks() {
+  std::set<std::string> marks;
+  for (const Family& family : families()) marks.insert(family.marks.begin(), family.marks.end());
+  return {marks.begin(), marks.end()};
+}
+
+std::vector<SamplerSpec> all_samplers() {
+  std::vector<SamplerSpec> all;
+  for (const Family& family : families()) {
+    for (const SamplerSpec& sampler : family.samplers) {
+      const auto same = [&](const SamplerSpec& each) { return each.class_name == sampler.class_name; };
+      if (std::none_of(all.begin(), all.end(), same)) all.push_back(sampler);
+    }
+  }
+  return all;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,43 @@
+// Looks loaders up by class.
+#include "models/engine/components.h"
+
+namespace sparsereel::models {
+
+std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
+                                               Residence residence) {
+  return component_loaders().text_encoders.at(component.class_name)(component, device, format, residence);
+}
+
+std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format, bool offload) {
+  return component_loaders().transformers.at(component.class_name)(component, device, format, offload);
+}
+
+namespace {
+
+/// By its config alone: asks for no files.
+Component described(const ModelFolder& folder, const std::string& role) {
+  Component component;
+  component.class_name = folder.component_class(role);
+  component.random_seed = 0;
+  component.config = folder.config(role, &component.config_file);
+  return component;
+}
+
+}  // namespace
+
+uint64_t weight_bytes(const ModelFolder& folder, const std::string& role, WeightFormat format) {
+  const Component component = described(folder, role);
+  if (component_loaders().transformers.contains(component.class_name))
+    return load_dit(component, at::kMeta, format)->weight_bytes();
+  return load_text_encoder(component, at::kMeta, format)->weight_bytes();
+}
+
+std::unique_ptr<VaeDecoder> describe_vae(const ModelFolder& folder, at::ScalarType dtype) {
+  return load_vae(described(folder, "vae"), at::kMeta, dtype);
+}
+
+std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype) {
+  return component_loaders().vaes.at(component.class_name)(component, device, dtype);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,76 @@
+// Counts products of matrices, and times one; see cpu_time.h.
+#include "models/engine/cpu_time.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "models/engine/pipeline.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kMultiplyAdd = 2;
+
+/// The best of a few tries: others may use the CPU too.
+double measure_rate(at::ScalarType dtype) {
+  constexpr int64_t kSize = 768;
+  constexpr int kTries = 4;
+  const at::Tensor a = at::full({kSize, kSize}, 0.5, at::TensorOptions().dtype(dtype));
+  double best = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const at::Tensor product = at::mm(a, a);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    best = std::max(best, kMultiplyAdd * kSize * kSize * kSize / taken.count());
+  }
+  return best;
+}
+
+double measured_rate(at::ScalarType dtype) {
+  static std::mutex mutex;
+  static std::map<std::pair<at::ScalarType, int>, double> rates;
+  const std::lock_guard lock(mutex);
+  double& rate = rates[{dtype, at::get_num_threads()}];
+  if (rate == 0) rate = measure_rate(dtype);
+  return rate;
+}
+
+/// "45 minutes", "31 hours", "12 days"
+std::string duration_text(double seconds) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour;
+  const auto text = [&](double unit, const char* name) {
+    return std::to_string(std::llround(std::min(seconds / unit, 1e15))) + " " + name;
+  };
+  return seconds < 2 * kHour  ? text(kMinute, "minutes")
+         : seconds < 2 * kDay ? text(kHour, "hours")
+                              : text(kDay, "days");
+}
+
+}  // namespace
+
+double step_operations(const GenerateSettings& settings, const ModelSpec& spec, double parameters) {
+  const double passes = settings.guidance_scale > 1 ? 2 : 1;
+  const double tokens = token_count(spec, settings.latent, settings.max_sequence_length);
+  const auto width = static_cast<double>(spec.layers * spec.heads * spec.head_dim);
+  const double attention = 2 * kMultiplyAdd * tokens * tokens * width;  // queries by keys, shares by values
+  return passes * (kMultiplyAdd * tokens * parameters + attention);
+}
+
+std::string slow_warning(const std::string& what, double operations, c10::ScalarType dtype) {
+  constexpr double kLong = 30 * 60, kSlowest = 4e9;  // seconds, operations a second
+  if (operations < kLong * kSlowest) return {};
+  const double rate = measured_rate(dtype), seconds = operations / rate;
+  if (seconds < kLong) return {};
+  return what + " will take about " + duration_text(seconds) + " on this CPU (" +
+         std::to_string(std::llround(rate / 1e9)) +
+         " GFLOP/s, as measured; with full attention and without a cache): this is work for a GPU";
+}
+
+}  // namespace sparsereel::models

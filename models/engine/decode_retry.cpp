@@ -1,0 +1,25 @@
+// Tries once more, in tiles or with the denoiser out of the way, after the first attempt's tensors are gone.
+#include "models/engine/decode_retry.h"
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+namespace sparsereel::models {
+
+at::Tensor decode_or_retry_tiled(bool& tiled, bool may_tile, const std::function<at::Tensor(bool tiled)>& decode,
+                                 const std::function<bool()>& make_room) {
+  std::exception_ptr failure;
+  try {
+    return decode(tiled);
+  } catch (const c10::OutOfMemoryError&) {
+    failure = std::current_exception();
+  }
+  // Outside of the handler, where the first attempt's tensors are gone.
+  const bool more_room = make_room();
+  if (!more_room && (tiled || !may_tile)) std::rethrow_exception(failure);
+  tiled = tiled || may_tile;
+  return decode(tiled);
+}
+
+}  // namespace sparsereel::models

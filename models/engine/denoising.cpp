@@ -1,0 +1,219 @@
+// Prediction, the guard against NaN, and the sampler's step.
+#include "models/engine/denoising.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/engine/frames.h"
+
+namespace sparsereel::models {
+namespace {
+
+void add_layers(std::vector<attention::Statistics>& sum, const std::vector<attention::Statistics>& layers) {
+  sum.resize(std::max(sum.size(), layers.size()));
+  for (size_t layer = 0; layer < layers.size(); ++layer) sum[layer] += layers[layer];
+}
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+void place_on(at::Device device, Tensors& tensors) {
+  for (auto& [name, tensor] : tensors) tensor = tensor.to(device).contiguous();
+}
+
+/// Whether a step's later layers had fewer calls than its first.
+bool is_reused(const std::vector<attention::Statistics>& layers) {
+  return layers.back().calls < layers.front().calls;
+}
+
+bool all_finite(const at::Tensor& tensor) {
+  return at::isfinite(tensor).all().item<bool>();
+}
+
+}  // namespace
+
+Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const GenerateRequest& request,
+                     const GenerateSettings& settings, DenoisingStart start)
+    : experts_(std::move(experts)), settings_(settings), state_(std::move(start)), cache_rule_(request.cache) {
+  for (size_t expert = 0; expert < experts_->size(); ++expert) {
+    const double scale = expert == 0 ? settings.guidance_scale : settings.guidance_scale_2.value();
+    guidance_.emplace_back(scale, request.use_dynamic_cfg, settings.num_inference_steps, settings.guidance_passes);
+  }
+  sampler_ = make_sampler(scheduler, settings.num_inference_steps);
+  attention_.mode = request.attention_mode;
+  attention_.policy = request.attention_policy;
+  attention_.token_order = request.token_order;
+  attention_.collects = false;
+  forget_steps();
+}
+
+at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
+  const size_t expert = experts_->at(timestep);
+  Denoiser& denoiser = experts_->load(expert);
+  StepCache* cache = cache_ ? &*cache_ : nullptr;
+  if (cache != nullptr) cache->begin_step(cache_rule_.reuses(done_, steps()));
+  return guidance_[expert].predict(
+      state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
+        const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
+        return denoiser.forward(latents, text, timesteps, run, cache);
+      });
+}
+
+/// Leaves the step's own counts in attention_.per_layer.
+at::Tensor Denoising::predict_guarded(double timestep) {
+  at::Tensor prediction = predict(timestep, attention_);
+  sampler_->draw(done_, state_.latents, state_.generator);  // while a GPU works on the prediction
+  const bool finite = all_finite(prediction);
+  experts_->load(experts_->at(timestep)).collect(attention_);
+  if (finite) return prediction;
+  if (attention_.mode != attention::Mode::full || is_reused(attention_.per_layer)) {
+    prediction = redo_with_full_attention(timestep);
+    if (all_finite(prediction)) return prediction;
+  }
+  throw run_failure("step " + std::to_string(done_ + 1) + ": the denoiser's prediction holds NaN or Inf",
+                    nan_remedy(state_.latents.scalar_type()));
+}
+
+/// What counts is what is committed: the step's counts become those of full attention. What its first try has left in
+/// the caches may be NaN too.
+at::Tensor Denoising::redo_with_full_attention(double timestep) {
+  const bool reused = is_reused(attention_.per_layer);
+  forget_steps();
+  AttentionRun full;
+  full.token_order = attention_.token_order;
+  full.step = done_;
+  at::Tensor prediction = predict(timestep, full);
+  attention_.per_layer = std::move(full.per_layer);
+  attention_.redone_steps.push_back(done_);
+  warnings_.push_back("step " + std::to_string(done_ + 1) + " gave NaN or Inf with " +
+                      std::string(name(attention_.mode)) + " attention" + (reused ? " and a cache" : "") +
+                      " and was redone with full attention");
+  return prediction;
+}
+
+void Denoising::forget_steps() {
+  if (cache_rule_.on()) cache_.emplace(cache_rule_);
+}
+
+/// What GPU kernels counted until a step failed must not become the next run's.
+void Denoising::discard_counts() noexcept {
+  try {
+    AttentionRun nobodys;
+    if (Denoiser* denoiser = experts_->loaded(experts_->at(timestep()))) denoiser->collect(nobodys);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a device that is lost counts for nobody; the step's error is thrown
+  }
+}
+
+void Denoising::add_up_layers() {
+  attention_.statistics = {};
+  for (const attention::Statistics& layer : attention_.per_layer) attention_.statistics += layer;
+}
+
+/// Changes latents and steps done at its end, where nothing throws any more; step() puts back the rest.
+void Denoising::take_step() {
+  attention_.step = done_;
+  const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
+  const at::Tensor prediction = predict_guarded(timestep());
+  at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
+  next = next.to(state_.latents.scalar_type());
+  attention_.per_step.push_back(attention_.per_layer);
+  add_layers(attention_.per_layer, before);
+  add_up_layers();
+  state_.latents = std::move(next);
+  ++done_;
+  if (finished()) forget_steps();  // gigabytes, of no more use
+}
+
+bool Denoising::load_expert() {
+  if (finished()) return false;
+  leave_expert();
+  const size_t expert = experts_->at(timestep());
+  if (experts_->loaded(expert) != nullptr) return false;
+  experts_->load(expert);
+  return true;
+}
+
+void Denoising::leave_expert() {
+  if (done_ > 0 && experts_->at(timestep()) != experts_->at(timestep(done_ - 1))) forget_steps();
+}
+
+void Denoising::step() {
+  leave_expert();
+  // A step may fail anywhere, out of memory for one: its sampler has drawn or changed its history by then. What a
+  // computed step replaces in the cache stays in memory until it is done: it could not be put back otherwise.
+  AttentionRun attention = attention_;
+  std::vector<std::string> warnings = warnings_;
+  std::optional<StepCache> cache = cache_;
+  at::Generator generator = state_.generator.clone();
+  const std::map<std::string, at::Tensor> history = sampler_->state();
+  try {
+    take_step();
+  } catch (...) {
+    discard_counts();
+    attention_ = std::move(attention);
+    warnings_ = std::move(warnings);
+    cache_ = std::move(cache);
+    state_.generator = std::move(generator);
+    sampler_->restore(history);
+    throw;
+  }
+}
+
+DenoisingState Denoising::state() const {
+  DenoisingState state{.step = done_,
+                       .latents = state_.latents.to(at::kCPU).contiguous(),
+                       .scheduler = sampler_->state(),
+                       .cache = cache_ ? cache_->state() : Tensors{},
+                       .generator = state_.generator.get_state(),
+                       .per_step = attention_.per_step,
+                       .redone_steps = attention_.redone_steps,
+                       .kernel = attention_.kernel,
+                       .warnings = warnings_};
+  place_on(at::kCPU, state.scheduler);
+  place_on(at::kCPU, state.cache);
+  return state;
+}
+
+void Denoising::resume(const DenoisingState& state) {
+  if (state.step < 0 || state.step > steps() || state.latents.sizes() != state_.latents.sizes() ||
+      state.latents.scalar_type() != state_.latents.scalar_type())
+    throw bad_input("the denoising checkpoint does not fit this run",
+                    "remove it: the run then begins at its first step");
+  const at::Device device = state_.latents.device();
+  Tensors remembered = state.cache;
+  place_on(device, remembered);
+  if (cache_) cache_->restore(remembered);  // or an error, before anything else has changed
+  state_.latents = state.latents.to(device);
+  Tensors history = state.scheduler;
+  place_on(device, history);
+  sampler_->restore(history);
+  state_.generator.set_state(state.generator);
+  attention_.per_step = state.per_step;
+  attention_.redone_steps = state.redone_steps;
+  attention_.per_layer.clear();
+  for (const std::vector<attention::Statistics>& layers : state.per_step) add_layers(attention_.per_layer, layers);
+  add_up_layers();
+  attention_.kernel = state.kernel;
+  warnings_ = state.warnings;
+  done_ = state.step;
+}
+
+at::Tensor Denoising::latents() const {
+  const int64_t axis = frames_axis(state_.layout), frames = settings_.latent.frames;
+  return state_.latents.narrow(axis, state_.latents.size(axis) - frames, frames);
+}
+
+std::vector<int64_t> reused_steps(const AttentionRun& run) {
+  std::vector<int64_t> steps;
+  for (size_t step = 0; step < run.per_step.size(); ++step)
+    if (is_reused(run.per_step[step])) steps.push_back(static_cast<int64_t>(step));
+  return steps;
+}
+
+int64_t computed_steps(const AttentionRun& run) {
+  return static_cast<int64_t>(run.per_step.size() - reused_steps(run).size());
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,96 @@
+// The steps of one video's denoising, one at a time, so that several can take turns.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <memory>
+#include <optional>
+
+#include "models/dit/step_cache.h"
+#include "models/engine/experts.h"
+#include "models/engine/guidance.h"
+#include "models/engine/pipeline.h"
+#include "models/samplers/sampler.h"
+
+namespace sparsereel::models {
+
+/// What a run starts from, on the device; latents in the dtype in which samplers step them.
+struct DenoisingStart {
+  at::Tensor text;          // [B, L, C]: negative prompt and prompt (B = 2) with guidance, else the prompt
+  at::Tensor latents;       // in the model's layout, F whole groups of the model's patches in time
+  at::Generator generator;  // after the latents were drawn
+  LatentLayout layout = LatentLayout::frames_first;
+};
+
+/// After some of its steps: what the others go on from to the same bits. Tensors on the CPU.
+struct DenoisingState {
+  int64_t step = 0;                             // steps done
+  at::Tensor latents;                           // in the model's layout
+  std::map<std::string, at::Tensor> scheduler;  // Sampler::state()
+  std::map<std::string, at::Tensor> cache;      // StepCache::state()
+  at::Tensor generator;                         // uint8, as libtorch keeps it
+  // As in AttentionRun, of the steps done: [step][layer]; and what was warned of.
+  std::vector<std::vector<attention::Statistics>> per_step;
+  std::vector<int64_t> redone_steps;
+  std::string kernel;  // as in AttentionRun
+  std::vector<std::string> warnings;
+};
+
+class Denoising {
+ public:
+  Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const GenerateRequest& request,
+            const GenerateSettings& settings, DenoisingStart start);
+
+  int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }
+  int64_t done() const { return done_; }
+  bool finished() const { return done() == steps(); }
+  /// Loads the expert of the step to come, where there is one; true where it was not there. step() does so by itself.
+  bool load_expert();
+  /// One step: prediction, guidance, scheduler. Reads one flag from the device at its end; a prediction with NaN or Inf
+  /// is made again with full attention before anything is committed. Where it throws, all is as before: nothing is
+  /// committed, counted or drawn, so that the same step may be tried again, or another run of the same denoiser be
+  /// next.
+  void step();
+  /// Waits for the device.
+  DenoisingState state() const;
+  /// Goes on from a state of the same request. Throws Error where it does not fit.
+  void resume(const DenoisingState& state);
+  /// In the model's layout, without the frames that only fill the last group; final once finished().
+  at::Tensor latents() const;
+
+  AttentionRun& attention() { return attention_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  at::Tensor predict(double timestep, AttentionRun& run);
+  at::Tensor predict_guarded(double timestep);
+  at::Tensor redo_with_full_attention(double timestep);
+  void discard_counts() noexcept;
+  void add_up_layers();
+  void take_step();
+  /// Forgets its steps where the next one is another's: before that is loaded, for which memory may be needed.
+  void leave_expert();
+  /// So that the next step is computed, whatever the rule.
+  void forget_steps();
+
+  double timestep() const { return timestep(done_); }
+  double timestep(int64_t step) const { return sampler_->timesteps().at(static_cast<size_t>(step)); }
+
+  std::shared_ptr<Experts> experts_;
+  GenerateSettings settings_;
+  std::vector<Guidance> guidance_;  // of each expert
+  std::unique_ptr<Sampler> sampler_;
+  DenoisingStart state_;
+  AttentionRun attention_;
+  CacheRule cache_rule_;
+  std::optional<StepCache> cache_;  // where the rule is on; of the expert of the last step
+  std::vector<std::string> warnings_;
+  int64_t done_ = 0;
+};
+
+/// The steps whose first blocks alone ran.
+std::vector<int64_t> reused_steps(const AttentionRun& run);
+/// How many were not.
+int64_t computed_steps(const AttentionRun& run);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,45 @@
+// A model's transformers: each denoises its own timesteps, and is loaded when a step needs it.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/dit/denoiser.h"
+#include "models/video/spec.h"
+
+namespace sparsereel::models {
+
+class Experts {
+ public:
+  /// Of the expert with this role.
+  using Load = std::function<std::shared_ptr<Denoiser>(const std::string& role)>;
+  /// Whether it fits into memory beside those that are loaded.
+  using Fits = std::function<bool(const std::string& role)>;
+
+  /// device: where they run.
+  Experts(const ModelSpec& spec, c10::Device device, Load load, Fits fits);
+
+  /// The one that denoises this timestep.
+  size_t at(double timestep) const;
+  size_t size() const { return specs_.size(); }
+  /// Loads it unless it is there. The others stay where memory allows, and go first where it does not.
+  Denoiser& load(size_t expert);
+  /// nullptr where it is not there.
+  Denoiser* loaded(size_t expert) const { return denoisers_[expert].get(); }
+  bool any_loaded() const;
+  void release();
+
+ private:
+  std::vector<ExpertSpec> specs_;
+  double train_steps_;
+  c10::Device device_;
+  Load load_;
+  Fits fits_;
+  std::vector<std::shared_ptr<Denoiser>> denoisers_;
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,51 @@
+// Exceptions of the standard library and of libtorch in the user's words.
+#include "models/engine/failure.h"
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "models/engine/pipeline.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr const char* kMemoryRemedy = "choose a smaller size or fewer frames, or vae_tiling on";
+constexpr const char* kReport = "report this with the command line and 'sparsereel doctor'";
+
+/// libtorch's allocator of host memory tells its failures from others only by their text.
+bool out_of_host_memory(const c10::Error& error) {
+  return std::string_view(error.what_without_backtrace()).find("can't allocate memory") != std::string_view::npos;
+}
+
+}  // namespace
+
+Error as_error(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return error;
+  } catch (const Cancelled&) {
+    return {130, "nothing half-written is left behind",
+            "run the same command again: the same seed gives the same video"};
+  } catch (const std::bad_alloc&) {
+    return run_failure("out of memory", kMemoryRemedy);
+  } catch (const c10::OutOfMemoryError& error) {
+    return run_failure(std::string("out of GPU memory: ") + error.what_without_backtrace(),
+                       "choose a smaller size or fewer frames, vae_tiling on, offload, or dtype bf16");
+  } catch (const c10::Error& error) {
+    if (out_of_host_memory(error)) return run_failure("out of memory", kMemoryRemedy);
+    return run_failure(std::string("libtorch failed: ") + error.what_without_backtrace(), kReport);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return bad_input(error.path1().string() + ": " + error.code().message(), "check the path and its permissions");
+  } catch (const std::exception& error) {
+    return run_failure(error.what(), kReport);
+  } catch (...) {
+    return run_failure("an exception of unknown type", kReport);
+  }
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,44 @@
+// unconditional + scale * (conditional - unconditional), in this order: its rounding is the reference's.
+#include "models/engine/guidance.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+
+std::string_view name(GuidancePasses passes) {
+  return passes == GuidancePasses::batched ? "batched" : "in-turn";
+}
+
+GuidancePasses parse_guidance_passes(const std::string& text) {
+  for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn})
+    if (text == name(passes)) return passes;
+  throw bad_option("guidance_passes", text + ": one of batched, in-turn is needed", "use one of these");
+}
+
+double Guidance::scale(double timestep) const {
+  if (!dynamic_) return scale_;
+  const auto steps = static_cast<double>(num_inference_steps_);
+  return 1 + scale_ * (1 - std::cos(std::numbers::pi * std::pow((steps - timestep) / steps, 5.0))) / 2;
+}
+
+at::Tensor Guidance::predict(const at::Tensor& latents, const at::Tensor& text, double timestep,
+                             const Denoise& denoise) const {
+  if (text.size(0) == 1) return denoise(latents, text).to(at::kFloat);
+  at::Tensor unconditional, conditional;
+  if (passes_ == GuidancePasses::batched) {
+    const at::Tensor both = denoise(at::cat({latents, latents}), text).to(at::kFloat);
+    unconditional = both.narrow(0, 0, 1);
+    conditional = both.narrow(0, 1, 1);
+  } else {
+    unconditional = denoise(latents, text.narrow(0, 0, 1)).to(at::kFloat);
+    conditional = denoise(latents, text.narrow(0, 1, 1)).to(at::kFloat);
+  }
+  return unconditional + scale(timestep) * (conditional - unconditional);
+}
+
+}  // namespace sparsereel::models

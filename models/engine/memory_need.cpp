@@ -1,0 +1,218 @@
+// The largest tensors of the stages, and the weights beside them.
+#include "models/engine/memory_need.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/engine/components.h"
+#include "models/files/config_fields.h"
+#include "models/layers/fp8.h"
+#include "models/weights/device.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kColours = 3;
+
+/// Elements of the video.
+double pixels(const GenerateSettings& settings) {
+  return kColours * static_cast<double>(settings.num_frames) * static_cast<double>(settings.height) *
+         static_cast<double>(settings.width);
+}
+
+double channels(const ModelSpec& spec) {
+  return static_cast<double>(spec.heads * spec.head_dim);
+}
+
+double passes(const GenerateSettings& settings) {
+  return settings.guidance_scale > 1 ? 2 : 1;
+}
+
+/// Passes of guidance in one forward.
+double batch(const GenerateSettings& settings) {
+  return settings.guidance_passes == GuidancePasses::batched ? passes(settings) : 1;
+}
+
+/// Elements of the denoiser while a block's attention runs: q, k and v, what they were projected from, and the tokens
+/// that the block's result is added to.
+double block_elements(const GenerateSettings& settings, const ModelSpec& spec) {
+  const double tokens = token_count(spec, settings.latent, settings.max_sequence_length);
+  return 5 * batch(settings) * tokens * channels(spec);
+}
+
+/// Elements that a cache holds while a step is computed: of it, of the last computed step, which it is to replace, and
+/// for a forecast of the one before. Each is what the first block adds to the video's tokens in the step's first
+/// forward, and what the others add to all tokens in each.
+double cache_elements(const GenerateSettings& settings, const CacheRule& rule, const ModelSpec& spec) {
+  if (!rule.on()) return 0;
+  int64_t steps = std::min<int64_t>(rule.kind == CacheKind::first_block ? 2 : 3, settings.num_inference_steps);
+  if (rule.kind == CacheKind::steps) steps = std::min(steps, rule.steps);
+  const double first = batch(settings) * token_count(spec, settings.latent, 0);
+  const double rest = passes(settings) * token_count(spec, settings.latent, settings.max_sequence_length);
+  return static_cast<double>(steps) * (first + rest) * channels(spec);
+}
+
+/// What is needed on one device, and what of it a lighter run would leave out.
+struct Need {
+  double all = 0, cache = 0, weights = 0;
+};
+
+std::string list_remedy(const Need& need, double obtainable, const std::vector<std::string>& lighter) {
+  std::vector<std::string> loadings = lighter;
+  if (need.weights > obtainable) {
+    loadings.emplace_back("a machine with more memory");
+    return "use " + list_of(loadings);
+  }
+  const bool fits_without_cache = need.all - need.cache <= obtainable;
+  return (loadings.empty() ? "" : "use " + list_of(loadings) + ", or ") +
+         std::string(fits_without_cache ? "leave the cache out, or " : "") +
+         "choose a smaller width or height, or fewer frames";
+}
+
+void check(const GenerateSettings& settings, const Need& need, c10::Device device,
+           const std::function<std::vector<std::string>()>& lighter) {
+  const auto obtainable = static_cast<double>(obtainable_memory(device));
+  if (need.all <= obtainable) return;
+  const auto text = [](double bytes) { return human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))); };
+  const std::string there_are = ", there are " + text(obtainable) + " on " + device.str();
+  const bool without_weights = need.all - need.weights <= obtainable;  // else another way to load them is no help
+  const std::string remedy =
+      list_remedy(need, obtainable, without_weights && lighter ? lighter() : std::vector<std::string>());
+  if (need.weights > obtainable)
+    throw bad_input("the transformer's weights alone need " + text(need.weights) + " of memory" + there_are, remedy);
+  throw bad_input("a video of " + std::to_string(settings.width) + " x " + std::to_string(settings.height) +
+                      " pixels and " + std::to_string(settings.num_frames) + " frames needs at least " +
+                      text(need.all) + " of memory" + there_are,
+                  remedy);
+}
+
+Dtype stored(at::ScalarType dtype) {
+  return dtype == at::kFloat ? Dtype::f32 : dtype == at::kHalf ? Dtype::f16 : Dtype::bf16;
+}
+
+/// Of tensors that the run takes as the files have them. Some are copied all the same, to lie beside each other: this
+/// is the most that can stay a mapping.
+double mapped_bytes(const Component& component, const WeightFormat& format) {
+  double bytes = 0;
+  if (format.fp8) return bytes;
+  for (const auto& [name, place] : component.tensors)
+    if (place.second->dtype == stored(format.dtype) && !component.deltas.contains(name))
+      bytes += static_cast<double>(place.second->bytes);
+  return bytes;
+}
+
+bool fits(const WeightNeed& need, c10::Device device) {
+  const auto has = [](c10::Device where, double bytes) {
+    return bytes <= static_cast<double>(obtainable_memory(where));
+  };
+  return has(at::kCPU, need.host) && (device.is_cpu() || has(device, need.device));
+}
+
+}  // namespace
+
+WeightNeed weight_need(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading) {
+  WeightNeed need;
+  for (const ExpertSpec& expert : spec.experts) {
+    const auto bytes = static_cast<double>(weight_bytes(folder, expert.role, loading.format));
+    need.parameters =
+        std::max(need.parameters, static_cast<double>(weight_bytes(folder, expert.role, at::kFloat)) / sizeof(float));
+    if (loading.device.is_cpu())
+      need.host = std::max(need.host, bytes - mapped_bytes(folder.component(expert.role), loading.format));
+    else
+      (loading.offload ? need.host : need.device) = std::max(loading.offload ? need.host : need.device, bytes);
+  }
+  return need;
+}
+
+std::vector<std::string> lighter_loadings(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading) {
+  std::vector<std::pair<std::string, Loading>> ways;
+  const auto add = [&](const std::string& words, const auto& change) {
+    ways.emplace_back(words, loading);
+    change(ways.back().second);
+  };
+  const auto in_bf16 = [](Loading& way) { way.format.dtype = at::kBFloat16; };
+  const auto in_fp8 = [](Loading& way) { way.format.fp8 = true; };
+  const auto offloaded = [](Loading& way) { way.offload = true; };
+  const bool has_fp8 = !loading.format.fp8 && why_no_fp8(loading.device).empty();
+  if (!loading.device.is_cpu() && !loading.offload) add("offload", offloaded);
+  if (loading.format.dtype == at::kFloat) add("dtype bf16", in_bf16);
+  if (has_fp8) add("weights fp8", in_fp8);
+  if (has_fp8 && !loading.device.is_cpu() && !loading.offload)
+    add("offload with weights fp8", [&](Loading& way) { offloaded(way), in_fp8(way); });
+  std::vector<std::string> words;
+  for (const auto& [each, way] : ways)
+    if (fits(weight_need(folder, spec, way), loading.device)) words.push_back(each);
+  return words;
+}
+
+MemoryNeed least_memory(const GenerateSettings& settings, const GenerateRequest& request, const ModelSpec& spec,
+                        c10::Device device, c10::ScalarType dtype, const WeightNeed& weights) {
+  const auto element = static_cast<double>(c10::elementSize(dtype));
+  const double denoising = block_elements(settings, spec) * element;
+  const double cache = cache_elements(settings, request.cache, spec) * element;
+  // The decoder's video, in tiles or not, and the frames that it is turned into.
+  const double video = request.decode ? pixels(settings) * element : 0;
+  const double frames = request.decode ? pixels(settings) * static_cast<double>(sizeof(float)) : 0;
+  const double decoding = device.is_cpu() ? video + frames : video;
+  const double held = device.is_cpu() ? weights.host : weights.device;
+  const double all = std::max(held + denoising + cache, decoding);
+  const double saved = all - std::max(held + denoising, decoding);
+  if (device.is_cpu()) return {.host = all, .cache = saved, .weights = weights};
+  return {.host = std::max(weights.host, frames), .device = all, .cache = saved, .weights = weights};
+}
+
+void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10::Device device,
+                  const std::function<std::vector<std::string>()>& lighter) {
+  check(settings, {need.host, device.is_cpu() ? need.cache : 0, need.weights.host}, c10::kCPU, lighter);
+  if (!device.is_cpu()) check(settings, {need.device, need.cache, need.weights.device}, device, lighter);
+}
+
+namespace {
+
+/// Of the program and libtorch's libraries before anything is loaded, on a CPU.
+constexpr uint64_t kProcess = 190 << 20;
+
+MemoryEstimate likely_in(const ModelFolder& folder, const ModelSpec& spec, const LatentSize& size,
+                         const std::string& name, const WeightFormat& format) {
+  const uint64_t element = c10::elementSize(format.dtype);
+  uint64_t transformer = 0;
+  for (const ExpertSpec& expert : spec.experts)
+    transformer = std::max(transformer, weight_bytes(folder, expert.role, format));
+  // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
+  // width.
+  constexpr double kWidths = 10, kPasses = 2;
+  const double block = kPasses * token_count(spec, size, spec.text_length) * kWidths *
+                       static_cast<double>(spec.heads * spec.head_dim) * static_cast<double>(element);
+  const at::ScalarType vae_dtype = spec.vae == Precision::fp32 ? at::kFloat : format.dtype;
+  const auto vae = describe_vae(folder, vae_dtype);
+  const double frames = 3.0 * static_cast<double>(decoded_frames(spec, size.frames)) *
+                        static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
+  const double decoding = static_cast<double>(vae->untiled_bytes(size.frames, size.height, size.width)) + frames;
+  const uint64_t vae_weights = folder.component("vae").parameter_count() * c10::elementSize(vae_dtype);
+  MemoryEstimate video = {.dtype = name,
+                          .weights = transformer + vae_weights,
+                          .activations = static_cast<uint64_t>(std::min(std::max(block, decoding), 1e18)),
+                          .process = kProcess};
+  const uint64_t text = weight_bytes(folder, "text_encoder", format);
+  if (text <= video.weights + video.activations) return video;
+  return {.dtype = name, .weights = text, .activations = 0, .process = kProcess};
+}
+
+}  // namespace
+
+std::vector<MemoryEstimate> likely_memory(const ModelFolder& folder, const ModelSpec& spec, const LatentSize& size) {
+  std::vector<MemoryEstimate> all = {likely_in(folder, spec, size, "bf16", at::kBFloat16),
+                                     likely_in(folder, spec, size, "fp32", at::kFloat)};
+  const auto shrinks = [&](const std::string& role) {
+    return weight_bytes(folder, role, {at::kBFloat16, /*in_fp8=*/true}) < weight_bytes(folder, role, at::kBFloat16);
+  };
+  const bool any = shrinks("text_encoder") || std::ranges::any_of(spec.experts, shrinks, &ExpertSpec::role);
+  if (any) all.push_back(likely_in(folder, spec, size, "fp8", {at::kBFloat16, /*in_fp8=*/true}));
+  return all;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,60 @@
+// Whether a video and the weights that make it can fit into memory at all, asked before anything large is allocated: a
+// Linux that runs out of memory kills instead of refusing. And what they take as a rule.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/summary.h"
+#include "models/engine/pipeline.h"
+#include "models/layers/parameters.h"
+#include "models/video/spec.h"
+
+namespace sparsereel::models {
+
+/// How a pipeline holds its transformers.
+struct Loading {
+  c10::Device device;
+  WeightFormat format;
+  bool offload = false;
+};
+
+/// Bytes of the weights of a model's largest transformer, and how many they are. A text encoder that does not fit
+/// passes through layer by layer, and the transformer is gone before the decoder comes.
+struct WeightNeed {
+  double host = 0;    // without what stays the files' mapping, which the kernel can drop and read again
+  double device = 0;  // 0 where the device is the host
+  double parameters = 0;
+};
+WeightNeed weight_need(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading);
+
+/// Other ways to load the model, by their fields ("dtype bf16", "offload"), for which there is memory.
+std::vector<std::string> lighter_loadings(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading);
+
+/// Bytes; doubles, which no size overflows.
+struct MemoryNeed {
+  double host = 0;
+  double device = 0;        // 0 where the device is the host
+  double cache = 0;         // of one of them: what would not be needed without a cache of steps
+  WeightNeed weights = {};  // part of them
+};
+
+/// What making the video holds at its worst moment at the very least: most temporaries are left out, so that nothing
+/// that would work is refused. A cache counts as one by which at least three steps are computed.
+MemoryNeed least_memory(const GenerateSettings& settings, const GenerateRequest& request, const ModelSpec& spec,
+                        c10::Device device, c10::ScalarType dtype, const WeightNeed& weights = {});
+
+/// Throws Error (exit code 2) where this process cannot come to have what is needed. `lighter`: of lighter_loadings();
+/// asked for where the weights are part of the need.
+void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10::Device device,
+                  const std::function<std::vector<std::string>()>& lighter = {});
+
+/// What a run takes that has the memory which it asks for, nothing in tiles: in bf16, in fp32, and in bf16 with what
+/// fits in 8 bits, where anything does. Both passes of guidance at once.
+std::vector<MemoryEstimate> likely_memory(const ModelFolder& folder, const ModelSpec& spec, const LatentSize& size);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,346 @@
+// The stages, one after the other.
+#include "models/engine/pipeline.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/family.h"
+#include "models/checkpoint/model_hash.h"
+#include "models/engine/components.h"
+#include "models/engine/cpu_time.h"
+#include "models/engine/decode_retry.h"
+#include "models/engine/denoising.h"
+#include "models/engine/experts.h"
+#include "models/engine/frames.h"
+#include "models/engine/memory_need.h"
+#include "models/engine/request.h"
+#include "models/engine/text_stage.h"
+#include "models/layers/fp8.h"
+#include "models/weights/device.h"
+
+namespace sparsereel::models {
+
+/// Seconds and peak memory of stages that follow each other; waits for the device at each stage's end.
+class StageMeter {
+ public:
+  explicit StageMeter(at::Device device) : device_(device) { reset_peak_memory(device); }
+
+  double lap() {
+    synchronize(device_);
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    start_ = now;
+    return seconds;
+  }
+  uint64_t take_peak() const {
+    const uint64_t peak = peak_memory(device_);
+    reset_peak_memory(device_);
+    return peak;
+  }
+
+ private:
+  at::Device device_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+namespace {
+
+/// `field`: the option's.
+bool wants_fp8(const std::string& field, const std::string& text, at::Device device) {
+  if (text == "auto") return false;
+  if (text != "fp8") throw bad_option(field, text + ": auto or fp8 is needed", "use one of these");
+  if (const std::string reason = why_no_fp8(device); !reason.empty())
+    throw bad_option(field, "fp8 cannot run on " + device.str() + ": " + reason, "use auto");
+  return true;
+}
+
+/// video [1, 3, F, H, W] in about [-1, 1] -> fp32 CPU [F, H, W, 3] in 0..1. Converted where the video is, a few frames
+/// at a time: the device has the bandwidth, but not always the room.
+at::Tensor host_frames(const at::Tensor& video) {
+  constexpr int64_t chunk = 8;
+  const at::Tensor frames = video[0].permute({1, 2, 3, 0});
+  at::Tensor result = at::empty(frames.sizes(), at::kFloat);
+  for (int64_t start = 0; start < frames.size(0); start += chunk) {
+    const int64_t count = std::min(chunk, frames.size(0) - start);
+    const at::Tensor part = frames.narrow(0, start, count).to(at::kFloat).mul(0.5).add_(0.5).clamp_(0, 1);
+    result.narrow(0, start, count).copy_(part.contiguous());
+  }
+  return result;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
+    : folder_(std::move(folder)),
+      device_(resolve_device(options.device)),
+      fp8_weights_(wants_fp8("weights", options.weights, device_)),
+      fp8_text_weights_(wants_fp8("text_weights", options.text_weights, device_)),
+      offload_(options.offload && !device_.is_cpu()),
+      loras_(options.loras),
+      spec_(describe(folder_)) {
+  drop_idle_fp8();
+  add_loras(folder_, spec_, loras_);
+  experts_ = std::make_shared<Experts>(
+      spec_, device_,
+      [this](const std::string& role) {
+        return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, transformer_format(), offload_));
+      },
+      [this](const std::string& role) { return fits_beside(role); });
+  dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
+  vae_dtype_ = options.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(options.vae_dtype, device_, dtype_);
+  text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
+  // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
+  at::globalContext().setAllowTF32CuDNN(false);
+}
+
+Pipeline::~Pipeline() = default;
+
+void Pipeline::drop_idle_fp8() {
+  const auto changes = [this](const std::string& role) {
+    return weight_bytes(folder_, role, {at::kFloat, /*in_fp8=*/true}) < weight_bytes(folder_, role, at::kFloat);
+  };
+  const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
+  if (fp8_weights_ && std::ranges::none_of(spec_.experts, changes_expert)) {
+    fp8_weights_ = false;
+    why_idle_weights_ = "for a transformer without a block layer whose sizes are multiples of 16";
+  }
+  if (fp8_text_weights_ && !changes("text_encoder")) {
+    fp8_text_weights_ = false;
+    why_idle_text_weights_ = "for a text encoder without a layer whose sizes are multiples of 16";
+  }
+}
+
+const std::string& Pipeline::model_hash() const {
+  if (model_hash_.empty()) model_hash_ = models::model_hash(folder_);  // not before: it needs every weight file
+  return model_hash_;
+}
+
+const std::string& Pipeline::lora_hash() const {
+  if (lora_hash_.empty()) lora_hash_ = hash_of(loras_);
+  return lora_hash_;
+}
+
+GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
+  GenerateSettings settings = resolve_request(request, spec_);
+  check_memory(settings, least_memory(settings, request, spec_, device_, dtype_, transformer_need()), device_,
+               [&] { return lighter_loadings(folder_, spec_, loading()); });
+  return settings;
+}
+
+Loading Pipeline::loading() const {
+  return {.device = device_, .format = transformer_format(), .offload = offload_};
+}
+
+const WeightNeed& Pipeline::transformer_need() const {
+  if (!weight_need_) weight_need_ = std::make_shared<const WeightNeed>(weight_need(folder_, spec_, loading()));
+  return *weight_need_;
+}
+
+std::string Pipeline::slow_warning(const GenerateSettings& settings) const {
+  if (!device_.is_cpu()) return {};
+  const auto steps = static_cast<double>(settings.num_inference_steps);
+  return models::slow_warning("the " + std::to_string(settings.num_inference_steps) + " steps of a video",
+                              steps * step_operations(settings, spec_, transformer_need().parameters), dtype_);
+}
+
+void Pipeline::load_transformer() {
+  experts_->load(0);
+}
+
+bool Pipeline::has_transformer() const {
+  return experts_->any_loaded();
+}
+
+void Pipeline::release_transformer() {
+  experts_->release();
+}
+
+/// A quarter of the free memory stays free for what the steps hold.
+bool Pipeline::fits_beside(const std::string& role) const {
+  return weight_bytes(folder_, role, transformer_format()) <=
+         free_memory(offload_ ? at::Device(at::kCPU) : device_) / 4 * 3;
+}
+
+void Pipeline::load_vae() {
+  if (vae_) return;
+  vae_component_ = folder_.component("vae");
+  vae_ = models::load_vae(vae_component_, device_, vae_dtype_);
+}
+
+at::ScalarType Pipeline::stored_dtype() const {
+  if (folder_.has_random_weights()) return at::kBFloat16;
+  at::ScalarType stored = at::kFloat;
+  for (const auto& [name, place] : folder_.component(spec_.experts.front().role).tensors) {
+    switch (place.second->dtype) {
+      case Dtype::f16:
+        return at::kHalf;
+      case Dtype::bf16:
+        return at::kBFloat16;
+      case Dtype::f32:
+        return at::kFloat;
+      case Dtype::f8_e4m3:
+        stored = at::kBFloat16;  // unless something else is stored in 16 bits or more
+        break;
+      default:
+        break;
+    }
+  }
+  return stored;
+}
+
+void Pipeline::check_weights() const {
+  if (weights_checked_) return;
+  for (const ExpertSpec& expert : spec_.experts)
+    load_dit(folder_.component(expert.role), at::kMeta, transformer_format());
+  models::load_vae(folder_.component("vae"), at::kMeta, vae_dtype_);
+  text_->check();
+  weights_checked_ = true;
+}
+
+at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
+  text_->load();
+  result.seconds.load_text_encoder = meter.lap();
+  at::Tensor text = text_->encode(request, result.settings, &result.warnings);
+  text_->release();
+  result.seconds.text = meter.lap();
+  result.memory.text = meter.take_peak();
+  return text;
+}
+
+std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
+                                                     const at::Tensor& text) {
+  const c10::InferenceMode guard;
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
+  const auto noise = [&] {
+    return at::randn(latents_shape(spec_, settings.latent), generator,
+                     at::TensorOptions().dtype(dtype_of(spec_.noise)));
+  };
+  const at::Tensor latents = request.init_latents.defined() ? request.init_latents : noise();
+  return std::make_unique<Denoising>(experts_, scheduler_config(settings, spec_), request, settings,
+                                     DenoisingStart{.text = text,
+                                                    .latents = latents.to(device_, dtype_of(spec_.latents)),
+                                                    .generator = generator,
+                                                    .layout = spec_.layout});
+}
+
+void Pipeline::denoise_stage(Denoising& denoising, const GenerateObserver& observer, GenerateResult& result) {
+  denoising.attention().watcher = observer.attention;
+  StageMeter meter(device_);
+  while (!denoising.finished()) {
+    if (observer.cancelled && observer.cancelled()) throw Cancelled{};
+    if (denoising.load_expert()) result.seconds.switch_transformer += meter.lap();
+    denoising.step();
+    result.seconds.steps.push_back(meter.lap());
+    if (observer.step) observer.step(denoising.done(), denoising.steps(), result.seconds.steps.back());
+    const bool due = observer.checkpoint_every > 0 && denoising.done() % observer.checkpoint_every == 0;
+    if (observer.checkpoint && (due || denoising.finished())) {
+      observer.checkpoint(denoising.state());
+      meter.lap();  // no part of the next step
+    }
+  }
+  result.attention = std::move(denoising.attention());
+  result.attention.watcher = nullptr;  // the result outlives what the observer refers to
+  result.warnings.insert(result.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
+}
+
+GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateSettings& settings,
+                                  const GenerateObserver& observer) {
+  const c10::InferenceMode guard;
+  GenerateResult result;
+  result.settings = settings;
+  check_weights();
+  const auto announce = [&](const char* stage) {
+    if (observer.stage) observer.stage(stage);
+  };
+  StageMeter meter(device_);
+  if (!request.text.defined()) announce("text");
+  const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
+  announce("load");
+  auto denoising = start_denoising(request, settings, text);
+  if (request.resume) denoising->resume(*request.resume);
+  denoising->load_expert();
+  result.seconds.load_transformer = meter.lap();
+  const uint64_t loading = meter.take_peak();
+  announce("denoise");
+  denoise_stage(*denoising, observer, result);
+  const at::Tensor latents = denoising->latents();
+  denoising.reset();  // its memory is the decoder's
+  if (!request.keep_transformer) release_transformer();
+  result.latents = latents.to(at::kCPU).contiguous();
+  result.seconds.denoise = meter.lap() - result.seconds.switch_transformer;
+  result.memory.denoise = std::max(loading, meter.take_peak());
+  if (observer.latents) observer.latents(result);
+  if (!request.decode) return result;
+  announce("decode");
+  meter.lap();
+  load_vae();
+  result.seconds.load_vae = meter.lap();
+  Decoded decoded = decode(latents, request.vae_tiling, observer);
+  result.frames = std::move(decoded.frames);
+  result.settings.vae_tiled = decoded.tiled;
+  if (!decoded.warning.empty()) result.warnings.push_back(decoded.warning);
+  result.seconds.decode = meter.lap();
+  result.memory.decode = meter.take_peak();
+  return result;
+}
+
+/// latents: [1, C, F, H, W].
+bool Pipeline::use_tiling(VaeTiling tiling, at::IntArrayRef latents) const {
+  if (tiling != VaeTiling::automatic) return tiling == VaeTiling::on;
+  if (offload_) return true;  // who offloads wants little memory in use, whatever is free
+  // A quarter of the free memory stays free for what the estimate does not see.
+  return vae_->untiled_bytes(latents[2], latents[3], latents[4]) > free_memory(device_) / 4 * 3;
+}
+
+void Pipeline::check_latents(const at::Tensor& latents) const {
+  const int64_t channels = spec_.latent_channels, axis = 3 - frames_axis(spec_.layout);
+  if (latents.dim() == 5 && latents.size(0) == 1 && latents.size(axis) == channels) return;
+  std::ostringstream cause;
+  cause << "latents of shape " << latents.sizes() << " do not fit this model: [1, " << (axis == 2 ? "frames, " : "")
+        << channels << (axis == 1 ? ", frames" : "") << ", height, width] is needed";
+  throw bad_input(cause.str(), "decode them with the checkpoint that made them");
+}
+
+Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) {
+  const c10::InferenceMode guard;
+  check_latents(latents);
+  load_vae();
+  Decoded result;
+  at::Tensor there = latents.to(device_, vae_dtype_);
+  if (spec_.layout == LatentLayout::frames_first) there = there.permute({0, 2, 1, 3, 4});
+  result.tiled = use_tiling(tiling, there.sizes());
+  const bool tiled_first = result.tiled;
+  const auto progress = [&](int64_t done, int64_t total) {
+    if (observer.decode) observer.decode(done, total);
+    if (observer.cancelled && observer.cancelled()) throw Cancelled{};
+  };
+  result.frames = decode_or_retry_tiled(
+      result.tiled, tiling == VaeTiling::automatic,
+      [&](bool tiled) { return host_frames(vae_->decode(there, tiled, progress)); },
+      [&] {
+        const bool had_transformer = has_transformer();
+        release_transformer();
+        return had_transformer;
+      });
+  check_numbers(result.frames, dtype_);
+  if (result.tiled != tiled_first) result.warning = "decoding ran out of GPU memory and was done again in tiles";
+  return result;
+}
+
+std::shared_ptr<Pipeline> Pipeline::open(ModelFolder folder, const PipelineOptions& options) {
+  return std::make_shared<Pipeline>(std::move(folder), options);
+}
+
+std::shared_ptr<Pipeline> Pipeline::open(const std::string& folder, const std::string& device,
+                                         const std::string& dtype) {
+  return open(ModelFolder::open(folder), {.device = device, .dtype = dtype});
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,289 @@
+// Sizes, steps and samplers of requests.
+#include "models/engine/request.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "hilbert/exact_text.h"
+#include "models/checkpoint/family.h"
+#include "models/files/config_fields.h"
+#include "models/files/regular_file.h"
+#include "models/samplers/sampler.h"
+#include "models/text/unicode.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// By name or class, or the checkpoint's -> its class.
+std::string sampler_class(const GenerateRequest& request, const ModelSpec& spec) {
+  const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;
+  std::vector<std::string> known, classes;
+  for (const SamplerSpec& sampler : spec.samplers) {
+    if (text == sampler.name || text == sampler.class_name) return sampler.class_name;
+    known.push_back(sampler.name);
+    classes.push_back(sampler.class_name);
+  }
+  known.insert(known.end(), classes.begin(), classes.end());
+  throw bad_option("scheduler", text + " is unknown", "use " + list_of(known));
+}
+
+void require_positive(const char* field, int64_t value) {
+  if (value < 1) throw bad_option(field, std::to_string(value) + " is below 1", "give a positive number");
+}
+
+void require_text(const char* field, const std::string& text) {
+  if (text.size() > kMostPromptBytes)
+    throw bad_option(field, "is longer than " + mebibytes(kMostPromptBytes), "give a shorter text");
+  if (!is_utf8(text))
+    throw bad_option(field, "is not UTF-8", "set the terminal's locale to UTF-8, or use a file in UTF-8");
+}
+
+/// Throws naming the two nearest possible values unless value = base (mod step).
+void require_step(const char* field, int64_t value, int64_t step, int64_t base) {
+  if (value >= std::max<int64_t>(base, 1) && (value - base) % step == 0) return;
+  const int64_t first = base > 0 ? base : step;
+  const int64_t last = std::numeric_limits<int64_t>::max() - step;
+  const int64_t below = std::max(first, base + (std::clamp<int64_t>(value, 0, last) - base) / step * step);
+  const int64_t above = below + step;
+  std::ostringstream cause, remedy;
+  cause << value << " is impossible for this model: "
+        << "it must be " << (base ? std::to_string(base) + " more than " : "") << "a multiple of " << step;
+  remedy << "use " << below << " or " << above;
+  throw bad_option(field, cause.str(), remedy.str());
+}
+
+void check_scale(const char* field, double scale) {
+  constexpr double kMost = 1000;  // far above what shows anything: from there on the latents grow beyond all numbers
+  if (scale >= 0 && scale <= kMost) return;
+  throw bad_option(field, exact_text(scale) + " is not a number from 0 to " + exact_text(kMost),
+                   "use 1 for no guidance, 6 as a usual value");
+}
+
+/// The range is that of a checkpoint's own.
+void check_shift(double shift) {
+  constexpr double kMost = 1e9;
+  if (shift > 0 && shift <= kMost) return;
+  throw bad_option("flow_shift", exact_text(shift) + " is not a number above 0 and at most " + exact_text(kMost),
+                   "use 3 to 12; larger ones spend more steps on noisy latents");
+}
+
+/// Throws where the run's sampler cannot take its steps. Here it is known who gave the shift.
+void check_schedule(const GenerateRequest& request, const GenerateSettings& settings, const ModelSpec& spec) {
+  try {
+    make_sampler(scheduler_config(settings, spec), settings.num_inference_steps);
+  } catch (const Error& error) {
+    if (error.field() != "flow_shift" || request.flow_shift) throw;
+    throw bad_file("scheduler_config.json", error.what(), error.remedy());
+  }
+}
+
+/// The second expert's guidance, where there is one. Its own default counts where the first has its own too.
+std::optional<double> second_scale(const GenerateRequest& request, const ModelSpec& spec) {
+  if (spec.experts.size() == 1) return {};
+  if (request.guidance_scale_2) return request.guidance_scale_2;
+  return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
+}
+
+void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& shape) {
+  if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
+  std::ostringstream cause;
+  cause << "has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
+  throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
+}
+
+/// Whether its sampler is one of flow matching: they have a shift, and take sigmas.
+bool flows(const GenerateRequest& request, const ModelSpec& spec) {
+  return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
+}
+
+/// Refused where the sampler takes none.
+void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
+  if (request.sigmas.empty()) return;
+  const auto refuse = [](const std::string& problem) {
+    return bad_option("sigmas", problem, "give falling numbers above 0 up to 1, such as 1,0.75,0.5,0.25");
+  };
+  for (const double sigma : request.sigmas)
+    if (!(sigma > 0 && sigma <= 1)) throw refuse("hold " + exact_text(sigma));
+  if (std::ranges::adjacent_find(request.sigmas, std::less_equal()) != request.sigmas.end())
+    throw refuse("do not fall from each to the next");
+  const auto count = static_cast<int64_t>(request.sigmas.size());
+  if (request.num_inference_steps.value_or(count) != count)
+    throw bad_option("sigmas",
+                     "are " + std::to_string(count) + ", and steps are " + std::to_string(*request.num_inference_steps),
+                     "leave the steps out");
+  settings.sigmas = request.sigmas;
+}
+
+}  // namespace
+
+int64_t steps_of(const GenerateRequest& request, const ModelSpec& spec) {
+  if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
+  return request.num_inference_steps.value_or(spec.defaults.steps);
+}
+
+GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec) {
+  GenerateSettings settings;
+  settings.num_inference_steps = steps_of(request, spec);
+  settings.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
+  settings.guidance_scale_2 = second_scale(request, spec);
+  settings.guidance_passes = request.guidance_passes;
+  settings.scheduler = sampler_class(request, spec);
+  if (flows(request, spec)) {
+    settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
+    take_sigmas(request, settings);
+  }
+  settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
+  settings.width = request.width.value_or(spec.defaults.width);
+  settings.height = request.height.value_or(spec.defaults.height);
+  settings.num_frames = request.num_frames.value_or(spec.defaults.frames);
+
+  require_text("prompt", request.prompt);
+  require_text("negative_prompt", request.negative_prompt.value_or(""));
+  require_positive("steps", settings.num_inference_steps);
+  if (settings.num_inference_steps > spec.scheduler.num_train_timesteps) {
+    throw bad_option("steps",
+                     std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
+                     "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
+  }
+  check_scale("cfg_scale", settings.guidance_scale);
+  check_scale("cfg_scale_2", request.guidance_scale_2.value_or(0));  // a model of one transformer has no use for it
+  check_shift(request.flow_shift.value_or(1));
+  check_schedule(request, settings, spec);
+  require_positive("max_sequence_length", settings.max_sequence_length);
+  if (settings.max_sequence_length > spec.text_length) {
+    throw bad_option("max_sequence_length",
+                     std::to_string(settings.max_sequence_length) + " exceeds the model's max_text_seq_length",
+                     "use at most " + std::to_string(spec.text_length));
+  }
+  require_step("width", settings.width, spec.stride[2] * spec.patch[2], 0);
+  require_step("height", settings.height, spec.stride[1] * spec.patch[1], 0);
+  require_step("frames", settings.num_frames, spec.stride[0], 1);
+
+  settings.latent = latent_size(spec, settings.num_frames, settings.height, settings.width);
+  settings.decoded_frames = decoded_frames(spec, settings.latent.frames);
+  check_init_latents(request.init_latents, latents_shape(spec, settings.latent));
+  return settings;
+}
+
+std::span<const Exclusion> exclusions() {
+  static constexpr Exclusion all[] = {{"topk", "", "cdf", ""},          {"topk", "", "error", ""},
+                                      {"cdf", "", "error", ""},         {"dropped", "none", "select", "error"},
+                                      {"dropped", "none", "error", ""}, {"select", "mass", "error", ""},
+                                      {"sigmas", "", "steps", ""}};
+  return all;
+}
+
+SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
+  SchedulerConfig config = spec.scheduler;
+  config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
+  config.flow_shift = settings.flow_shift.value_or(config.flow_shift);
+  config.sigmas = settings.sigmas;
+  return config;
+}
+
+namespace {
+
+/// The texts are those of app/options/settings.cpp, which knows where each option comes from.
+void refuse_contradictions(const PolicyOptions& options) {
+  std::map<std::string_view, std::string_view> given;
+  if (options.topk) given["topk"];
+  if (options.cdf) given["cdf"];
+  if (options.error) given["error"];
+  if (options.dropped) given["dropped"] = attention::name(*options.dropped);
+  if (options.ranking) given["select"] = attention::name(*options.ranking);
+  const auto is_made = [&](std::string_view option, std::string_view value) {
+    const auto found = given.find(option);
+    return found != given.end() && (value.empty() || found->second == value);
+  };
+  const auto words = [](std::string_view option, std::string_view value) {
+    return std::string(option) + (value.empty() ? "" : " ") + std::string(value);
+  };
+  for (const auto& [first, first_value, second, second_value] : exclusions())
+    if (is_made(first, first_value) && is_made(second, second_value))
+      throw bad_input(words(first, first_value) + " and " + words(second, second_value) + " exclude each other",
+                      "give one of them");
+}
+
+}  // namespace
+
+attention::Policy make_policy(const PolicyOptions& options) {
+  using attention::Dropped, attention::Ranking, attention::Selection;
+  refuse_contradictions(options);
+  attention::Policy policy;
+  const bool asks_for_means = options.error || options.ranking == Ranking::error;
+  policy.dropped = options.dropped.value_or(asks_for_means ? Dropped::mean : policy.dropped);
+  policy.ranking = options.ranking.value_or(options.error ? Ranking::error : attention::usual_ranking(policy.dropped));
+  policy.cell = options.cell.value_or(policy.cell);
+  attention::HeadPolicy& head = policy.defaults;
+  if (policy.ranking == Ranking::mass && head.selection == Selection::error) head.selection = Selection::topk;
+  if (options.topk) head.selection = Selection::topk;
+  if (options.cdf) head.selection = Selection::cdf;
+  if (options.error) head.selection = Selection::error;
+  head.topk = options.topk.value_or(attention::usual_topk(policy.dropped));
+  head.cdf = options.cdf.value_or(head.cdf);
+  head.error = options.error.value_or(head.error);
+  head.similarity = options.similarity.value_or(head.similarity);
+  head.pv_threshold = options.pv_threshold.value_or(head.pv_threshold);
+  policy.dense_steps = options.dense_steps.value_or(policy.dense_steps);
+  policy.dense_layers = options.dense_layers.value_or(policy.dense_layers);
+  attention::validate(policy);
+  return policy;
+}
+
+VaeTiling parse_vae_tiling(const std::string& text) {
+  if (text == "auto") return VaeTiling::automatic;
+  if (text == "on") return VaeTiling::on;
+  if (text == "off") return VaeTiling::off;
+  throw bad_option("vae_tiling", text + ": one of auto, on, off is needed", "use one of these");
+}
+
+attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype) {
+  using attention::Mode;
+  const bool sparse_runs = attention::unsupported_reason(Mode::sparse, device, dtype).empty();
+  const Mode mode = asked.value_or(sparse_runs ? Mode::sparse : Mode::full);
+  if (const std::string reason = attention::unsupported_reason(mode, device, dtype); !reason.empty())
+    throw bad_option("attention", std::string(attention::name(mode)) + " cannot run on " + device.str() + ": " + reason,
+                     "use attention full, or device cpu");
+  return mode;
+}
+
+std::string why_idle(attention::Mode mode, const std::string& given) {
+  if (mode != attention::Mode::full && mode != attention::Mode::quantized) return {};
+  return "with " + given + ", which computes every block";
+}
+
+std::string why_idle(const attention::Policy& policy, const std::string& given) {
+  return policy.dropped == attention::Dropped::none ? "with " + given + ", which has no means" : "";
+}
+
+std::string why_idle_without_guidance(double guidance_scale, const std::string& given) {
+  return guidance_scale > 1 ? "" : "without guidance (" + given + ")";
+}
+
+std::string why_idle_second_scale(const ModelSpec& spec) {
+  return spec.experts.size() > 1 ? "" : "for a model of one transformer";
+}
+
+std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec) {
+  return flows(request, spec) ? "" : "with a scheduler that is not of flow matching";
+}
+
+std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec) {
+  if (!request.cache.on()) return "";
+  const int64_t steps = steps_of(request, spec);
+  if (steps == 1) return "with one step, after which there is none to reuse";
+  if (request.cache.kind == CacheKind::steps && request.cache.steps >= steps)
+    return "with " + std::to_string(steps) + " steps, of which it computes all";
+  return spec.layers == 1 ? "for a model of one block, which always runs" : "";
+}
+
+std::string why_idle_offload(at::Device device) {
+  return device.is_cpu() ? "on a CPU, whose memory is the host's" : "";
+}
+
+}  // namespace sparsereel::models

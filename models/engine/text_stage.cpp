@@ -1,0 +1,106 @@
+#include "models/engine/text_stage.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include "models/engine/components.h"
+#include "models/engine/pipeline.h"
+#include "models/text/clean_prompt.h"
+#include "models/text/unicode.h"
+#include "models/weights/device.h"
+#include "models/weights/random_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+/// int64 [1, count]: the first ones.
+at::Tensor ids_of(const TokenIds& prompt, int64_t count) {
+  return at::tensor(prompt.ids, at::kLong).narrow(0, 0, count).unsqueeze(0);
+}
+
+TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_size) {
+  const at::Tensor ids = random_token_ids(text, length, vocab_size);
+  return {.ids = {ids.const_data_ptr<int64_t>(), ids.const_data_ptr<int64_t>() + length},
+          .token_count = random_token_count(text, length)};
+}
+
+}  // namespace
+
+at::Tensor encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules) {
+  std::vector<at::Tensor> rows;
+  for (const TokenIds& prompt : prompts) {
+    const auto length = static_cast<int64_t>(prompt.ids.size());
+    if (rules.encodes_padding) {
+      rows.push_back(ids_of(prompt, length));
+    } else {
+      const at::Tensor encoded = encoder.forward(ids_of(prompt, prompt.token_count));
+      rows.push_back(at::constant_pad_nd(encoded, {0, 0, 0, length - prompt.token_count}));
+    }
+  }
+  return rules.encodes_padding ? encoder.forward(at::cat(rows)) : at::cat(rows);
+}
+
+TextStage::TextStage(const ModelFolder& folder, const ModelSpec& spec, at::Device device, WeightFormat format,
+                     bool offload)
+    : folder_(folder), spec_(spec), device_(device), format_(format), offload_(offload) {}
+
+void TextStage::check() {
+  load_text_encoder(folder_.component("text_encoder"), at::kMeta, format_);
+  load_tokenizer();
+}
+
+bool TextStage::fits() const {
+  return offload_ || weight_bytes(folder_, "text_encoder", format_) <= free_memory(device_) / 4 * 3;
+}
+
+/// The encoder is the largest part of some checkpoints.
+bool TextStage::streams() const {
+  return offload_ || !fits();
+}
+
+void TextStage::load() {
+  if (!encoder_ && !streams()) encoder_ = load_text_encoder(folder_.component("text_encoder"), device_, format_);
+}
+
+/// Its files stay open for the next prompt, wherever the folder is by then, but not in memory.
+void TextStage::release() {
+  encoder_.reset();
+  for (const auto& file : folder_.component("text_encoder").files)
+    for (const TensorEntry& entry : file->header().entries) file->release(entry);
+}
+
+at::Tensor TextStage::encode(const GenerateRequest& request, const GenerateSettings& settings,
+                             std::vector<std::string>* warnings) {
+  const c10::InferenceMode guard;
+  std::unique_ptr<TextEncoder> streamed;
+  if (!encoder_) streamed = load_text_encoder(folder_.component("text_encoder"), device_, format_, Residence::file);
+  const TextEncoder& encoder = encoder_ ? *encoder_ : *streamed;
+  std::vector<TokenIds> prompts;
+  const auto add = [&](const char* name, const std::string& text) {
+    prompts.push_back(token_ids(name, text, settings.max_sequence_length, encoder.vocab_size(), warnings));
+  };
+  if (settings.guidance_scale > 1.0)
+    add("negative prompt", request.negative_prompt.value_or(spec_.defaults.negative_prompt));
+  add("prompt", request.prompt);
+  return encode_prompts(encoder, prompts, spec_.prompt).to(format_.dtype);
+}
+
+void TextStage::load_tokenizer() {
+  if (!tokenizer_ && !folder_.has_random_weights())
+    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
+}
+
+/// `name`: the prompt's, for the warning.
+TokenIds TextStage::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
+                              std::vector<std::string>* warnings) {
+  if (folder_.has_random_weights()) return random_tokens(text, length, vocab_size);
+  load_tokenizer();
+  TokenIds tokens = tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length);
+  if (tokens.truncated && warnings != nullptr) {
+    warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +
+                        std::string(whole_characters(text, 60)) + "...\"");
+  }
+  return tokens;
+}
+
+}  // namespace sparsereel::models

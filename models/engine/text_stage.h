@@ -1,0 +1,60 @@
+// Prompts -> what the transformer attends to: the tokenizer, the text encoder and its memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/model_folder.h"
+#include "models/layers/parameters.h"
+#include "models/text/encoder/text_encoder.h"
+#include "models/text/tokenizer.h"
+#include "models/video/spec.h"
+
+namespace sparsereel::models {
+
+struct GenerateRequest;
+struct GenerateSettings;
+
+/// prompts: token ids of one length L, padded. [B, L, C] in the encoder's dtype. With padding in one batch, without it
+/// prompt by prompt.
+at::Tensor encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
+
+class TextStage {
+ public:
+  /// offload: the encoder passes through the device layer by layer. Folder and spec must outlive the stage.
+  TextStage(const ModelFolder& folder, const ModelSpec& spec, at::Device device, WeightFormat format, bool offload);
+
+  /// Throws Error where the encoder's weights do not fit its config, by their headers, or the tokenizer is damaged.
+  void check();
+  /// Whether the encoder finds room on the device. A quarter of the free memory stays free.
+  bool fits() const;
+  /// Whether the encoder passes through layer by layer: with offload, or where it does not fit into memory.
+  bool streams() const;
+  /// The encoder then stays until it is released. Nothing where it streams.
+  void load();
+  void release();
+  /// [B, L, C] in the run's dtype: of the negative prompt, where guidance runs, and of the prompt. An encoder that is
+  /// not loaded is streamed. With random weights there is no tokenizer: the ids are random too, drawn from a generator
+  /// that the prompt seeds.
+  at::Tensor encode(const GenerateRequest& request, const GenerateSettings& settings,
+                    std::vector<std::string>* warnings = nullptr);
+
+ private:
+  void load_tokenizer();
+  TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
+                     std::vector<std::string>* warnings);
+
+  const ModelFolder& folder_;
+  const ModelSpec& spec_;
+  at::Device device_;
+  WeightFormat format_;
+  bool offload_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<TextEncoder> encoder_;
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,147 @@
+// Atomic output files over POSIX calls; see atomic_file.h.
+#include "models/files/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+}  // namespace
+
+Error write_failure(const fs::path& target, int error) {
+  const std::string cause = "cannot write " + target.string() + ": " + reason(error);
+  const auto refused = [&](const std::string& remedy) { return Error(2, cause, remedy, {.file = target.string()}); };
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return run_failure(cause, "free some space on that disk, or choose another folder");
+    case EFBIG:
+      return run_failure(cause, "raise the file size limit (ulimit -f), or choose another file system");
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return refused("choose a folder that you may write to");
+    case ENOTDIR:
+      return refused("choose another folder: a file stands where the path has one");
+    case ELOOP:
+      return refused("remove that link, which leads back to itself, or choose another name");
+    case ENOENT:
+      return refused("create the folder " + target.parent_path().string() + " first, or choose another");
+    case ENAMETOOLONG:
+      return refused("choose a shorter file name");
+    default:
+      return run_failure(cause, "check the disk, or choose another folder");
+  }
+}
+
+void check_target(const fs::path& asked) {
+  std::error_code error;
+  const fs::file_status status = fs::status(asked, error);
+  const auto refused = [&](const std::string& problem, const std::string& remedy) {
+    return Error(2, "cannot write " + asked.string() + ": " + problem, remedy, {.file = asked.string()});
+  };
+  if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // links in a circle, for one
+  if (fs::is_directory(status) || !asked.has_filename()) throw refused("it is a folder", "give the name of a file");
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status)) throw refused("it is a device or a pipe", "give the name of an ordinary file");
+  constexpr fs::perms kWrite = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
+  if ((status.permissions() & kWrite) == fs::perms::none)
+    throw refused("it is read-only", "choose another name, or 'chmod u+w' it if it may be replaced");
+}
+
+fs::path behind_links(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // the kernel's own limit
+  std::error_code ignored;
+  fs::path target = fs::absolute(path, ignored);
+  for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, ignored)); ++links)
+    target = target.parent_path() / fs::read_symlink(target, ignored);
+  return target;
+}
+
+int write_all(int descriptor, const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(descriptor, from, std::min<size_t>(bytes, SSIZE_MAX));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    from += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return 0;
+}
+
+int flush_to_disk(int descriptor) {
+  return ::fsync(descriptor) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno;
+}
+
+int flush_to_disk(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return errno;
+  const int error = flush_to_disk(descriptor);
+  ::close(descriptor);
+  return error;
+}
+
+void throw_write_failure(const fs::path& target, int error) {
+  throw_write_error(error, write_failure(target, error));
+}
+
+void throw_write_error(int system_error, const Error& error) {
+  if (system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS || system_error == EIO)
+    throw DiskError(error.exit_code(), error.what(), error.remedy());
+  throw error;
+}
+
+AtomicFile::AtomicFile(const fs::path& target) {
+  check_target(target);
+  target_ = behind_links(target);
+  // The temporary's name is cut to fit, so that only the rename at the end would see it.
+  if (target_.filename().native().size() > NAME_MAX) throw_write_failure(target_, ENAMETOOLONG);
+  temporary_.emplace(target_, Temporary::Kind::file);
+  descriptor_ = ::fcntl(temporary_->descriptor(), F_DUPFD_CLOEXEC, 0);  // to close it while that one holds the lock
+  if (descriptor_ < 0) throw_write_failure(target_, errno);
+  take_permissions();
+}
+
+void AtomicFile::take_permissions() {
+  struct stat old {};
+  if (::stat(target_.c_str(), &old) != 0 || ::fchown(descriptor_, old.st_uid, old.st_gid) != 0) return;
+  constexpr mode_t kOwnerMustWrite = 0600;  // until commit()
+  const mode_t mode = old.st_mode & 0777;
+  if (::fchmod(descriptor_, mode | kOwnerMustWrite) == 0) mode_ = mode;
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  if (const int error = write_all(descriptor_, data, bytes)) throw_write_failure(target_, error);
+}
+
+void AtomicFile::commit() {
+  if (mode_ && ::fchmod(descriptor_, *mode_) != 0) throw_write_failure(target_, errno);
+  if (const int error = flush_to_disk(descriptor_)) throw_write_failure(target_, error);
+  // Some file systems (quotas, network) report a failed write only here.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_failure(target_, errno);
+  if (::rename(temporary().c_str(), target_.c_str()) != 0) throw_write_failure(target_, errno);
+  temporary_->keep();
+  flush_to_disk(target_.parent_path());  // the rename itself; the file is whole either way
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,195 @@
+// Temporaries and their locks; see temporary.h.
+#include "models/files/temporary.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <map>
+#include <mutex>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "models/files/atomic_file.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the thread that ends the process on a signal has to remove. Never destroyed: that thread outlives main().
+struct LiveTemporaries {
+  std::mutex mutex;
+  std::set<fs::path> paths;
+};
+
+LiveTemporaries& live_temporaries() {
+  static auto& live = *new LiveTemporaries;
+  return live;
+}
+
+constexpr pid_t kAnyProcess = 0;  // whose temporary is a reservation
+
+/// `.name.<pid>.partial.ext`; attempts after the first (a leftover of a killed process that had the same id) get a
+/// number.
+fs::path temporary_name(const fs::path& target, pid_t process, int attempt) {
+  std::ostringstream suffix;
+  suffix << "." << process;
+  if (attempt > 0) suffix << "-" << attempt;
+  suffix << ".partial" << target.extension().string();
+  const size_t room = NAME_MAX - std::min<size_t>(NAME_MAX, suffix.str().size());
+  std::string name(1, '.');
+  name += target.stem().string();
+  name.resize(std::min(name.size(), room));
+  return target.parent_path() / (name + suffix.str());
+}
+
+enum class Lock { ours, others, unknown };
+
+/// `unknown`: the file system has no locks. `others` too where `path` is no longer what was opened.
+Lock lock(int descriptor, const fs::path& path) {
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? Lock::others : Lock::unknown;
+  struct stat opened = {}, named = {};
+  const bool same = ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+                    opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+  return same ? Lock::ours : Lock::others;
+}
+
+/// Network file systems lock what may be written, but a folder, or another user's file, may only be read.
+int open_to_lock(const fs::path& path, int flags) {
+  const int common = flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  const int descriptor = ::open(path.c_str(), O_RDWR | common, 0666);
+  return descriptor >= 0 ? descriptor : ::open(path.c_str(), O_RDONLY | common, 0666);
+}
+
+void remove_unless_held(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_type type = fs::symlink_status(path, ignored).type();
+  if (type != fs::file_type::regular && type != fs::file_type::directory) return;
+  const int descriptor = open_to_lock(path, 0);
+  if (descriptor < 0) return;
+  if (lock(descriptor, path) == Lock::ours) fs::remove_all(path, ignored);
+  ::close(descriptor);
+}
+
+/// `ours` holds the name, or its beginning in front of a dot.
+bool is_of(const std::string& name, const std::set<std::string>& ours) {
+  if (ours.contains(name)) return true;
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+    if (ours.contains(name.substr(0, dot))) return true;
+  return false;
+}
+
+}  // namespace
+
+Temporary::Temporary(const fs::path& target, Kind kind) {
+  constexpr int kAttempts = 1000;
+  for (int attempt = 0; attempt < kAttempts && descriptor_ < 0; ++attempt) {
+    path_ = temporary_name(target, ::getpid(), attempt);
+    create(target, kind);
+  }
+  if (descriptor_ < 0) throw_write_failure(target, EEXIST);
+  remember();
+}
+
+Temporary::Temporary(fs::path path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {
+  remember();
+}
+
+void Temporary::create(const fs::path& target, Kind kind) {
+  if (kind == Kind::folder) {
+    if (::mkdir(path_.c_str(), 0777) == 0) descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  } else {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  }
+  if (descriptor_ < 0 && errno != EEXIST) throw_write_failure(target, errno);
+  if (descriptor_ >= 0 && lock(descriptor_, path_) == Lock::others) ::close(std::exchange(descriptor_, -1));
+}
+
+Temporary::~Temporary() {
+  if (path_.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  forget();
+  if (descriptor_ >= 0) ::close(descriptor_);  // last: whoever gets the lock finds nothing any more
+}
+
+void Temporary::keep() {
+  forget();
+  path_.clear();
+  ::close(std::exchange(descriptor_, -1));
+}
+
+void Temporary::remember() {
+  LiveTemporaries& live = live_temporaries();
+  const std::lock_guard lock(live.mutex);
+  live.paths.insert(path_);
+}
+
+void Temporary::forget() {
+  LiveTemporaries& live = live_temporaries();
+  const std::lock_guard lock(live.mutex);
+  live.paths.erase(path_);
+}
+
+std::string Temporary::target_of(const std::string& name) {
+  static const std::regex temporary(R"(\.(.+)\.\d+(-\d+)?\.partial(\.[^.]+)?)");
+  std::smatch parts;
+  return std::regex_match(name, parts, temporary) ? parts.str(1) + parts.str(3) : "";
+}
+
+void Temporary::remove_all() noexcept {
+  LiveTemporaries& live = live_temporaries();
+  const std::lock_guard lock(live.mutex);
+  std::error_code error;
+  for (const fs::path& path : live.paths) {
+    // Another thread may still be filling a folder: once it is gone, that thread fails, and waits for the lock.
+    constexpr int kAttempts = 100;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      fs::remove_all(path, error);
+      if (!error) break;
+    }
+  }
+}
+
+bool reserve(const fs::path& target, std::vector<std::unique_ptr<Temporary>>& kept) {
+  std::error_code ignored;
+  fs::path path = temporary_name(fs::absolute(target, ignored), kAnyProcess, 0);
+  const int descriptor = open_to_lock(path, O_CREAT);
+  if (descriptor < 0) return true;
+  if (lock(descriptor, path) == Lock::others) {
+    ::close(descriptor);
+    return false;
+  }
+  kept.push_back(std::unique_ptr<Temporary>(new Temporary(std::move(path), descriptor)));
+  return true;
+}
+
+void remove_leftovers(const std::vector<fs::path>& targets) {
+  std::map<fs::path, std::set<std::string>> names;  // by folder
+  for (const fs::path& target : targets) {
+    if (target.empty()) continue;
+    std::error_code ignored;
+    const fs::path file = fs::absolute(target.has_filename() ? target : target.parent_path(), ignored);
+    for (const fs::path& each : {file, behind_links(file)})  // what lies beside it lies beside the link
+      names[each.parent_path()].insert(each.filename().string());
+  }
+  for (const auto& [folder, ours] : names) {
+    std::error_code error;
+    std::vector<fs::path> leftovers;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+      if (const std::string target = Temporary::target_of(entry.path().filename().string());
+          !target.empty() && is_of(target, ours))
+        leftovers.push_back(entry.path());
+    for (const fs::path& leftover : leftovers) remove_unless_held(leftover);
+  }
+}
+
+}  // namespace sparsereel::models

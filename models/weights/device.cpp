@@ -1,0 +1,258 @@
+// Devices and dtypes by name; loads libtorch_cuda.so when a GPU is wanted and there is a driver for it.
+#include "models/weights/device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kAllSizes = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+struct CudaState {
+  bool available = false;
+  std::string reason;  // why not
+};
+
+std::string loader_error() {
+  const char* text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it per thread
+  return text == nullptr ? "unknown error of the loader" : text;
+}
+
+/// The folder of the libtorch that this program runs with.
+fs::path libtorch_folder() {
+  Dl_info info = {};
+  const auto* symbol = reinterpret_cast<const void*>(&at::globalContext);
+  if (::dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  return fs::weakly_canonical(info.dli_fname, ignored).parent_path();
+}
+
+/// The program is not linked to libtorch_cuda.so (it must start without CUDA's libraries, and a CPU run should not pay
+/// for loading them). Loading it registers CUDA with ATen, for the rest of the process.
+CudaState load_cuda() {
+  if (::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    return {false, "no NVIDIA driver: libcuda.so.1 was not found (" + loader_error() + ")"};
+  const fs::path library = libtorch_folder() / "libtorch_cuda.so";
+  if (!fs::exists(library)) return {false, "this libtorch is built for CPUs only: there is no " + library.string()};
+  if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
+    return {false, "CUDA's libraries are not complete: " + loader_error()};
+  if (!at::detail::getCUDAHooks().hasCUDA())
+    return {false, "the driver finds no GPU, or is too old for this libtorch's CUDA"};
+  if (at::detail::getCUDAHooks().deviceCount() < 1)
+    return {false, "the driver finds no GPU (CUDA_VISIBLE_DEVICES may hide it)"};
+  return {true, ""};
+}
+
+const CudaState& cuda_state() {
+  static const CudaState state = load_cuda();
+  return state;
+}
+
+/// N of cuda:N; throws for anything else.
+int64_t device_number(const std::string& text) {
+  int64_t number = -1;
+  const char* begin = text.data() + std::string("cuda:").size();
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  if (error != std::errc{} || stop != end || number < 0)
+    throw bad_option("device", text + " is unknown", "use auto, cpu, cuda or cuda:N, N from 0");
+  return number;
+}
+
+/// A whole number in a file; nothing when it is not there or says "max".
+std::optional<uint64_t> number_in(const fs::path& file) {
+  std::ifstream stream(file);
+  uint64_t number = 0;
+  if (stream >> number) return number;
+  return std::nullopt;
+}
+
+/// What a line "key:  1234 kB" says in a file of /proc; 0 where there is none.
+uint64_t bytes_in(const char* file, const std::string& key) {
+  std::ifstream stream(file);
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(key + ":")) return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
+  return 0;
+}
+
+uint64_t available_by_meminfo() {
+  return bytes_in("/proc/meminfo", "MemAvailable");
+}
+
+/// What the control group still allows: its limit less what it uses, page cache counted as free as the kernel can drop
+/// it.
+uint64_t left_in_cgroup(const fs::path& limit_file, const fs::path& usage_file, const fs::path& statistics,
+                        const char* cache_key) {
+  const auto limit = number_in(limit_file), usage = number_in(usage_file);
+  if (!limit || !usage) return std::numeric_limits<uint64_t>::max();
+  uint64_t cache = 0;
+  std::ifstream stream(statistics);
+  std::string key;
+  for (uint64_t value = 0; stream >> key >> value;) {
+    if (key == cache_key) cache = value;
+  }
+  const uint64_t used = *usage - std::min(*usage, cache);
+  return *limit - std::min(*limit, used);
+}
+
+/// Every level of the control group's tree may set a limit (version 2 at /sys/fs/cgroup, version 1 below its memory/).
+uint64_t available_by_cgroup() {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  std::ifstream stream("/proc/self/cgroup");
+  for (std::string line; std::getline(stream, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const bool version2 = controllers.empty();
+    if (!version2 && controllers.find("memory") == std::string::npos) continue;
+    const fs::path root = version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
+      const fs::path folder = root / group;
+      least =
+          std::min(least, version2 ? left_in_cgroup(folder / "memory.max", folder / "memory.current",
+                                                    folder / "memory.stat", "inactive_file")
+                                   : left_in_cgroup(folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes",
+                                                    folder / "memory.stat", "total_inactive_file"));
+      if (group.empty()) break;
+    }
+  }
+  return least;
+}
+
+c10::DeviceIndex index_of(c10::Device device) {
+  return device.has_index() ? device.index() : c10::DeviceIndex{0};
+}
+
+uint64_t free_gpu_memory(c10::Device device) {
+  at::globalContext().lazyInitDevice(device.type());
+  auto* allocator = c10::getDeviceAllocator(device.type());
+  const uint64_t unclaimed = allocator->getMemoryInfo(index_of(device)).first;
+  // What libtorch's allocator holds but does not use can be given out again.
+  const auto stats = allocator->getDeviceStats(index_of(device));
+  const auto& reserved = stats.reserved_bytes.at(kAllSizes);
+  const auto& allocated = stats.allocated_bytes.at(kAllSizes);
+  return unclaimed + static_cast<uint64_t>(std::max<int64_t>(reserved.current - allocated.current, 0));
+}
+
+}  // namespace
+
+bool cuda_available(std::string* reason) {
+  const CudaState& state = cuda_state();
+  if (reason != nullptr) *reason = state.reason;
+  return state.available;
+}
+
+c10::Device resolve_device(const std::string& text) {
+  if (text == "cpu") return c10::kCPU;
+  if (text == "auto") return cuda_available() ? c10::Device(c10::kCUDA, 0) : c10::Device(c10::kCPU);
+  if (text != "cuda" && !text.starts_with("cuda:"))
+    throw bad_option("device", text + " is unknown", "use auto, cpu, cuda or cuda:N");
+  const int64_t number = text == "cuda" ? 0 : device_number(text);
+  std::string reason;
+  if (!cuda_available(&reason))
+    throw bad_option("device", text + ": " + reason, "use device cpu; 'sparsereel doctor' says what a GPU run needs");
+  const c10::DeviceIndex count = at::detail::getCUDAHooks().deviceCount();
+  if (number >= count)
+    throw bad_option("device", text + ": there is no such GPU",
+                     "use cuda:0" + (count > 1 ? " to cuda:" + std::to_string(count - 1) : ""));
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(number)};
+}
+
+void check_threads(int64_t threads) {
+  // As many as the largest machines have, whose recipes a small one renders too. On 2 cores no run with 2000 ends.
+  constexpr int64_t kMost = 512;
+  if (threads < 1 || threads > kMost)
+    throw bad_option("threads", std::to_string(threads) + " is outside 1 to " + std::to_string(kMost),
+                     "give the number of CPU cores to use: here are " +
+                         std::to_string(std::max(1U, std::thread::hardware_concurrency())));
+}
+
+uint64_t free_memory(c10::Device device) {
+  return device.is_cpu() ? std::min(available_by_meminfo(), available_by_cgroup()) : free_gpu_memory(device);
+}
+
+uint64_t obtainable_memory(c10::Device device) {
+  if (!device.is_cpu()) {
+    const uint64_t unused = free_gpu_memory(device);
+    const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index_of(device));
+    return unused + static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).current);
+  }
+  const uint64_t available = available_by_meminfo();
+  if (available == 0) return std::numeric_limits<uint64_t>::max();  // no /proc
+  const uint64_t held = bytes_in("/proc/self/status", "RssAnon") + bytes_in("/proc/self/status", "VmSwap");
+  const uint64_t swap = bytes_in("/proc/meminfo", "SwapFree");
+  return std::min(available + swap, available_by_cgroup()) + held;
+}
+
+std::string human_bytes(uint64_t bytes) {
+  constexpr double kMebibyte = 1024.0 * 1024.0;
+  const double mebibytes = static_cast<double>(bytes) / kMebibyte;
+  std::array<char, 32> text{};
+  if (mebibytes < 1) {
+    std::snprintf(text.data(), text.size(), "%.1f KiB", mebibytes * 1024);
+  } else if (mebibytes < 1024) {
+    std::snprintf(text.data(), text.size(), "%.1f MiB", mebibytes);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.1f GiB", mebibytes / 1024);
+  }
+  return text.data();
+}
+
+void synchronize(c10::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(index_of(device));
+}
+
+uint64_t peak_memory(c10::Device device) {
+  if (device.is_cpu()) return 0;
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(index_of(device));
+  return static_cast<uint64_t>(stats.allocated_bytes.at(kAllSizes).peak);
+}
+
+void reset_peak_memory(c10::Device device) {
+  if (device.is_cpu()) return;
+  at::globalContext().lazyInitDevice(device.type());
+  c10::getDeviceAllocator(device.type())->resetPeakStats(index_of(device));
+}
+
+c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored) {
+  if (text == "fp32") return at::kFloat;
+  if (text == "bf16") return at::kBFloat16;
+  if (text == "fp16") return at::kHalf;
+  if (text == "auto") return device.is_cpu() ? at::kFloat : stored == at::kFloat ? at::kBFloat16 : stored;
+  throw bad_option("dtype", text + ": one of auto, fp32, bf16, fp16 is needed", "use one of these");
+}
+
+std::string dtype_name(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return "fp32";
+    case at::kBFloat16:
+      return "bf16";
+    case at::kHalf:
+      return "fp16";
+    default:
+      return c10::toString(dtype);
+  }
+}
+
+}  // namespace sparsereel::models

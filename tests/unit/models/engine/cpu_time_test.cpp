@@ -1,0 +1,45 @@
+// Who starts on a CPU what is meant for a GPU hears of it.
+#include "models/engine/cpu_time.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/engine/pipeline.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(CpuTime, OnlyWhatTakesLongIsWarnedOf) {
+  EXPECT_THAT(slow_warning("it", 1e12, at::kFloat), IsEmpty());
+  const std::string text = slow_warning("it", 1e24, at::kFloat);
+  EXPECT_THAT(text, HasSubstr("it will take about "));
+  EXPECT_THAT(text, HasSubstr(" days on this CPU ("));
+  EXPECT_THAT(text, HasSubstr(" GFLOP/s, as measured"));
+}
+
+TEST(CpuTime, AStepIsProductsWithWeightsAndAttentionOfEachPass) {
+  ModelSpec spec;
+  spec.layers = 3, spec.heads = 2, spec.head_dim = 8;
+  GenerateSettings settings;
+  settings.latent = {.frames = 2, .height = 4, .width = 5};
+  settings.max_sequence_length = 10;
+  settings.guidance_scale = 1;
+  EXPECT_EQ(step_operations(settings, spec, 7), 2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16);
+  settings.guidance_scale = 6;
+  EXPECT_EQ(step_operations(settings, spec, 7), 2 * (2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16));
+}
+
+TEST(CpuTime, TheTinyModelIsFastEnough) {
+  const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  GenerateRequest request;
+  request.num_inference_steps = 25;
+  request.num_frames = 33;
+  request.width = request.height = 256;
+  EXPECT_THAT(pipeline->slow_warning(pipeline->resolve(request)), IsEmpty());
+}
+
+}  // namespace
+}  // namespace sparsereel::models

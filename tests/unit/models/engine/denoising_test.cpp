@@ -1,0 +1,371 @@
+// The guard of the denoising steps, with a denoiser that fails on purpose: what is redone, what is committed, what is
+// counted.
+#include "models/engine/denoising.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using attention::Mode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// Predicts the same whatever the attention, but for the step at which a value becomes NaN or Inf.
+class FaultyDenoiser final : public Denoiser {
+ public:
+  FaultyDenoiser(int64_t faulty_step, float fault, bool full_fails = false)
+      : faulty_step_(faulty_step), fault_(fault), full_fails_(full_fails) {}
+
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+                     StepCache*) override {
+    run.per_layer.resize(2);
+    run.kernel = "of the test";
+    for (attention::Statistics& layer : run.per_layer)
+      layer += {.total_blocks = 10, .kept_blocks = run.mode == Mode::full ? 10 : 4, .calls = 1};
+    at::Tensor prediction = latents * 0.5 + 0.1;
+    if (run.step == faulty_step_ && (run.mode != Mode::full || full_fails_)) prediction.view({-1})[3] = fault_;
+    return prediction;
+  }
+  void collect(AttentionRun& run) override { run.statistics = {}; }
+  uint64_t weight_bytes() const override { return 0; }
+
+ private:
+  int64_t faulty_step_;
+  float fault_;
+  bool full_fails_;
+};
+
+/// Counts on the device as GPU kernels do, and fails once in the middle of a step.
+class BreakingDenoiser final : public Denoiser {
+ public:
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+                     StepCache*) override {
+    run.per_layer.resize(1);
+    run.per_layer[0].total_blocks += 10;
+    device_kept_ += 4;
+    if (run.step == 1 && !std::exchange(broken_, true)) throw run_failure("out of GPU memory", "");
+    return latents * 0.5;
+  }
+  void collect(AttentionRun& run) override {
+    run.per_layer.resize(1);
+    run.per_layer[0].kept_blocks += std::exchange(device_kept_, 0);
+  }
+  uint64_t weight_bytes() const override { return 0; }
+
+ private:
+  int64_t device_kept_ = 0;
+  bool broken_ = false;
+};
+
+/// Predicts what no sampler can use, once, in the middle of a run: the sampler's step throws.
+class MisshapenDenoiser final : public Denoiser {
+ public:
+  explicit MisshapenDenoiser(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
+
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps, AttentionRun& run,
+                     StepCache* cache) override {
+    const at::Tensor prediction = sound_.forward(latents, text, timesteps, run, cache);
+    const bool now = run.step == faulty_step_ && run.mode == Mode::full && !std::exchange(broken_, true);
+    return now ? at::cat({prediction, prediction, prediction}, 2) : prediction;
+  }
+  void collect(AttentionRun& run) override { sound_.collect(run); }
+  uint64_t weight_bytes() const override { return 0; }
+
+ private:
+  FaultyDenoiser sound_;
+  int64_t faulty_step_;
+  bool broken_ = false;
+};
+
+/// Its second layer is left out wherever the cache allows that; a step goes wrong there, once: it gives NaN, which the
+/// cache gets to see, or throws with the cache changed.
+class CachingDenoiser final : public Denoiser {
+ public:
+  enum class Fault { none, nan, exception };
+  CachingDenoiser(Fault fault, int64_t faulty_step) : fault_(fault), faulty_step_(faulty_step) {}
+
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+                     StepCache* cache) override {
+    run.per_layer.resize(2);
+    ++run.per_layer[0].calls;
+    const bool now = run.step == faulty_step_ && !std::exchange(broken_, true);
+    // Of four steps the first and the third are computed.
+    if (cache->undecided()) cache->decide(at::full({1, 1, 1}, run.step < 2 ? 1.0 : 2.0));
+    at::Tensor rest = cache->reuses() ? cache->recall() : latents * 0.25;
+    seen_ = rest;
+    if (now && fault_ == Fault::nan) rest = rest * std::nanf("");
+    if (!cache->reuses()) {
+      cache->remember(rest);
+      ++run.per_layer[1].calls;
+    }
+    if (now && fault_ == Fault::exception) throw run_failure("out of GPU memory", "");
+    return latents * 0.5 + rest;
+  }
+  void collect(AttentionRun&) override {}
+  uint64_t weight_bytes() const override { return 0; }
+  /// Who else holds what the cache remembers or recalls.
+  size_t others_that_hold_it() const { return seen_.defined() ? seen_.use_count() - 1 : 0; }
+
+ private:
+  at::Tensor seen_;
+  Fault fault_;
+  int64_t faulty_step_;
+  bool broken_ = false;
+};
+
+std::shared_ptr<Experts> one_expert(const std::shared_ptr<Denoiser>& denoiser) {
+  return std::make_shared<Experts>(
+      ModelSpec{}, at::kCPU, [denoiser](const std::string&) { return denoiser; },
+      [](const std::string&) { return true; });
+}
+
+std::unique_ptr<Denoising> start(std::shared_ptr<Experts> experts, SamplerKind scheduler, Mode mode = Mode::sparse,
+                                 CacheRule cache = {}) {
+  SchedulerConfig config;
+  config.kind = scheduler;
+  GenerateRequest request;
+  request.attention_mode = mode;
+  request.cache = cache;
+  GenerateSettings settings;
+  settings.num_inference_steps = 4;
+  settings.guidance_scale = 6;
+  settings.guidance_scale_2 = 6;
+  settings.latent.frames = 2;
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
+  const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
+  return std::make_unique<Denoising>(
+      std::move(experts), config, request, settings,
+      DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
+}
+
+std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
+                                 Mode mode = Mode::sparse, CacheRule cache = {}) {
+  return start(one_expert(denoiser), scheduler, mode, cache);
+}
+
+at::Tensor finish(Denoising& denoising) {
+  while (!denoising.finished()) denoising.step();
+  return denoising.latents();
+}
+
+class Guard : public ::testing::TestWithParam<SamplerKind> {
+ protected:
+  c10::InferenceMode mode_;
+};
+
+TEST_P(Guard, RedoesAStepWithFullAttentionBeforeItIsCommitted) {
+  const auto sound = start(std::make_shared<FaultyDenoiser>(-1, 0.0F), GetParam());
+  const at::Tensor expected = finish(*sound);
+  EXPECT_THAT(sound->warnings(), IsEmpty());
+  for (const float fault : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const int64_t step : {0, 2, 3}) {
+      const auto denoising = start(std::make_shared<FaultyDenoiser>(step, fault), GetParam());
+      // Latents, the sampler's history and the generator are those of a run without the fault.
+      EXPECT_TRUE(finish(*denoising).equal(expected)) << step;
+      ASSERT_THAT(denoising->warnings(), SizeIs(1));
+      EXPECT_THAT(denoising->warnings()[0], HasSubstr("step " + std::to_string(step + 1) + " gave NaN or Inf"));
+      EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(step));
+    }
+  }
+}
+
+TEST_P(Guard, CountsWhatWasCommitted) {
+  const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
+  finish(*denoising);
+  const AttentionRun& run = denoising->attention();
+  ASSERT_THAT(run.per_step, SizeIs(4));
+  for (size_t step = 0; step < 4; ++step) {
+    ASSERT_THAT(run.per_step[step], SizeIs(2));
+    EXPECT_DOUBLE_EQ(run.per_step[step][1].sparsity(), step == 1 ? 0 : 0.6) << step;
+  }
+  EXPECT_EQ(run.per_layer[0].calls, 4);
+  EXPECT_DOUBLE_EQ(run.per_layer[0].sparsity(), 0.45);
+  EXPECT_DOUBLE_EQ(run.statistics.sparsity(), 0.45);
+}
+
+TEST_P(Guard, LeavesNoCountsOfAStepThatThrewToTheNextRun) {
+  const auto dit = std::make_shared<BreakingDenoiser>();
+  const auto broken = start(dit, GetParam()), next = start(dit, GetParam());
+  broken->step();
+  EXPECT_THROW(broken->step(), Error);
+  EXPECT_DOUBLE_EQ(broken->attention().statistics.sparsity(), 0.6);
+  EXPECT_THAT(broken->attention().per_step, SizeIs(1));
+  finish(*next);
+  EXPECT_DOUBLE_EQ(next->attention().statistics.sparsity(), 0.6);
+  finish(*broken);
+  EXPECT_DOUBLE_EQ(broken->attention().statistics.sparsity(), 0.6);
+}
+
+TEST_P(Guard, IsAsBeforeWhereTheSamplerThrew) {
+  for (const int64_t step : {0, 2, 3}) {
+    const auto sound = start(std::make_shared<FaultyDenoiser>(step, std::nanf("")), GetParam());
+    const at::Tensor expected = finish(*sound);
+    const auto broken = start(std::make_shared<MisshapenDenoiser>(step), GetParam());
+    while (broken->done() < step) broken->step();
+    const DenoisingState before = broken->state();
+    const attention::Statistics counted = broken->attention().statistics;
+    EXPECT_ANY_THROW(broken->step()) << step;
+    EXPECT_EQ(broken->done(), step);
+    EXPECT_TRUE(broken->latents().equal(before.latents)) << step;
+    EXPECT_TRUE(broken->state().generator.equal(before.generator)) << step;
+    EXPECT_EQ(broken->state().scheduler.size(), before.scheduler.size()) << step;
+    EXPECT_THAT(broken->attention().per_step, SizeIs(static_cast<size_t>(step)));
+    EXPECT_EQ(broken->attention().statistics.total_blocks, counted.total_blocks) << step;
+    EXPECT_THAT(broken->attention().redone_steps, IsEmpty());
+    EXPECT_THAT(broken->warnings(), IsEmpty());
+    EXPECT_TRUE(finish(*broken).equal(expected)) << step;  // the step is tried again, with the same noise
+    EXPECT_EQ(broken->attention().statistics.total_blocks, sound->attention().statistics.total_blocks) << step;
+    EXPECT_EQ(broken->warnings(), sound->warnings());
+  }
+}
+
+TEST_P(Guard, ResumesAfterAnyStepToTheSameLatentsAndCounts) {
+  const auto whole = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
+  std::vector<DenoisingState> states = {whole->state()};
+  while (!whole->finished()) {
+    whole->step();
+    states.push_back(whole->state());
+  }
+  for (const DenoisingState& state : states) {
+    const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf("")), GetParam());
+    denoising->resume(state);
+    EXPECT_EQ(denoising->done(), state.step);
+    EXPECT_TRUE(finish(*denoising).equal(whole->latents())) << state.step;
+    const AttentionRun& run = denoising->attention();
+    EXPECT_EQ(run.statistics.total_blocks, whole->attention().statistics.total_blocks) << state.step;
+    EXPECT_EQ(run.statistics.kept_blocks, whole->attention().statistics.kept_blocks) << state.step;
+    EXPECT_EQ(run.kernel, "of the test") << state.step;
+    EXPECT_EQ(denoising->warnings(), whole->warnings());
+  }
+}
+
+TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
+  for (const Mode mode : {Mode::sparse, Mode::full}) {
+    const auto denoising = start(std::make_shared<FaultyDenoiser>(1, std::nanf(""), true), GetParam(), mode);
+    denoising->step();
+    const at::Tensor before = denoising->latents().clone();
+    try {
+      denoising->step();
+      FAIL() << "committed a step with NaN";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 1);
+      EXPECT_THAT(error.what(), HasSubstr("step 2"));
+    }
+    EXPECT_EQ(denoising->done(), 1);
+    EXPECT_TRUE(denoising->latents().equal(before));
+    EXPECT_THAT(denoising->attention().redone_steps, IsEmpty());
+    EXPECT_THAT(denoising->warnings(), IsEmpty());
+  }
+}
+
+class Cached : public Guard {
+ protected:
+  using Fault = CachingDenoiser::Fault;
+  std::unique_ptr<Denoising> begin(Fault fault, int64_t step, Mode mode = Mode::sparse) {
+    return start(std::make_shared<CachingDenoiser>(fault, step), GetParam(), mode, {.threshold = 0.5});
+  }
+};
+
+TEST_P(Cached, TellsWhichStepsAreReused) {
+  const auto sound = begin(Fault::none, -1);
+  finish(*sound);
+  EXPECT_THAT(reused_steps(sound->attention()), ElementsAre(1, 3));
+}
+
+TEST_P(Cached, IsPartOfTheStateUntilTheLastStepIsDone) {
+  const auto sound = begin(Fault::none, -1);
+  sound->step();
+  EXPECT_TRUE(sound->state().cache.contains("first"));
+  finish(*sound);
+  EXPECT_FALSE(sound->state().cache.contains("first"));
+}
+
+TEST_P(Cached, AStateWithoutWhatTheCacheNeedsIsRefused) {
+  const auto sound = begin(Fault::none, -1);
+  sound->step();
+  DenoisingState state = sound->state();
+  state.cache.erase("rest.0");
+  const auto other = begin(Fault::none, -1);
+  const at::Tensor before = other->state().latents.clone();
+  EXPECT_TRUE(test::throws_error([&] { other->resume(state); }, {"first-block:0.5 lacks rest.0"}));
+  EXPECT_TRUE(other->state().latents.equal(before));
+}
+
+TEST_P(Cached, AReusedStepIsRedoneAndForgottenEvenWithFullAttention) {
+  for (const Mode mode : {Mode::sparse, Mode::full}) {
+    const auto denoising = begin(Fault::nan, 1, mode);
+    EXPECT_TRUE(at::isfinite(finish(*denoising)).all().item<bool>());
+    EXPECT_THAT(reused_steps(denoising->attention()), ElementsAre(3));
+    EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(1));
+    ASSERT_THAT(denoising->warnings(), SizeIs(1));
+    EXPECT_THAT(denoising->warnings()[0], HasSubstr("attention and a cache and was redone"));
+  }
+}
+
+TEST_P(Cached, NaNIsNotRemembered) {
+  const auto denoising = begin(Fault::nan, 2);
+  EXPECT_TRUE(at::isfinite(finish(*denoising)).all().item<bool>());
+  EXPECT_THAT(denoising->attention().redone_steps, ElementsAre(2));
+  EXPECT_THAT(reused_steps(denoising->attention()), ElementsAre(1, 3));
+}
+
+TEST_P(Cached, IsForgottenBeforeAnotherExpertIsLoaded) {
+  ModelSpec spec;
+  spec.experts = {{.role = "first", .from_share = 0.5}, {.role = "second", .from_share = 0}};
+  for (const bool loads_by_itself : {true, false}) {
+    const auto denoiser = std::make_shared<CachingDenoiser>(Fault::none, -1);
+    std::vector<size_t> holders;
+    const auto load = [&](const std::string&) {
+      holders.push_back(denoiser->others_that_hold_it());
+      return denoiser;
+    };
+    const auto experts = std::make_shared<Experts>(spec, at::kCPU, load, [](const std::string&) { return true; });
+    const auto denoising = start(experts, GetParam(), Mode::sparse, {.threshold = 0.5});
+    while (!denoising->finished()) {
+      if (!loads_by_itself) denoising->load_expert();
+      denoising->step();
+      if (holders.size() == 1) {
+        EXPECT_GT(denoiser->others_that_hold_it(), 0U);
+      }
+    }
+    EXPECT_THAT(holders, ElementsAre(0, 0));
+  }
+}
+
+TEST_P(Cached, IsAsBeforeWhereAStepThrew) {
+  const auto sound = begin(Fault::none, -1);
+  const at::Tensor expected = finish(*sound);
+  for (const int64_t step : {0, 1, 2, 3}) {
+    const auto broken = begin(Fault::exception, step);
+    while (broken->done() < step) broken->step();
+    const DenoisingState before = broken->state();
+    EXPECT_ANY_THROW(broken->step());
+    const DenoisingState after = broken->state();
+    ASSERT_EQ(after.cache.size(), before.cache.size()) << step;
+    for (const auto& [name, tensor] : before.cache) EXPECT_TRUE(after.cache.at(name).equal(tensor)) << name;
+    EXPECT_TRUE(finish(*broken).equal(expected)) << step;
+    EXPECT_THAT(reused_steps(broken->attention()), ElementsAre(1, 3));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Samplers, Cached, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
+                         [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
+
+INSTANTIATE_TEST_SUITE_P(Samplers, Guard, ::testing::Values(SamplerKind::ddim, SamplerKind::dpm_solver),
+                         [](const auto& each) { return each.param == SamplerKind::ddim ? "ddim" : "dpm_solver"; });
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,130 @@
+// Which transformer denoises a timestep, which are in memory, and whose scale counts.
+#include "models/engine/experts.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/engine/denoising.h"
+#include "models/engine/request.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::Optional;
+
+/// Predicts `value` for the negative prompt and twice that for the prompt.
+class Constant final : public Denoiser {
+ public:
+  explicit Constant(double value) : value_(value) {}
+  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun&,
+                     StepCache*) override {
+    const at::Tensor scale = at::arange(1, latents.size(0) + 1, at::kFloat).view({-1, 1, 1, 1, 1});
+    return at::full_like(latents, value_) * scale;
+  }
+  void collect(AttentionRun&) override {}
+  uint64_t weight_bytes() const override { return 1; }
+
+ private:
+  double value_;
+};
+
+ModelSpec two_experts() {
+  ModelSpec spec;
+  spec.experts = {{.role = "transformer", .from_share = 0.5}, {.role = "transformer_2", .guidance = 3}};
+  spec.samplers = {{.name = "euler", .class_name = "Euler", .kind = SamplerKind::flow_euler}};
+  spec.defaults = {.width = 8, .height = 8, .frames = 1, .steps = 4, .guidance = 4, .sampler = "Euler"};
+  spec.text_length = 4;
+  spec.latent_channels = 1;
+  return spec;
+}
+
+class ExpertsTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Experts> experts() {
+    return std::make_shared<Experts>(
+        spec_, at::kCPU,
+        [this](const std::string& role) {
+          loads_.push_back(role);
+          return std::make_shared<Constant>(role == "transformer" ? 1 : 10);
+        },
+        [this](const std::string&) { return fits_; });
+  }
+  std::unique_ptr<Denoising> start(const std::shared_ptr<Experts>& experts) const {
+    const GenerateSettings settings = resolve_request(request_, spec_);
+    return std::make_unique<Denoising>(experts, scheduler_config(settings, spec_), request_, settings,
+                                       DenoisingStart{.text = at::zeros({2, 1, 1}),
+                                                      .latents = at::zeros({1, 1, 1, 8, 8}),
+                                                      .generator = at::make_generator<at::CPUGeneratorImpl>(1)});
+  }
+
+  c10::InferenceMode inference_;
+  ModelSpec spec_ = two_experts();
+  GenerateRequest request_;
+  std::vector<std::string> loads_;
+  bool fits_ = true;
+};
+
+TEST_F(ExpertsTest, TheTimestepDecides) {
+  const auto both = experts();
+  EXPECT_EQ(both->at(999), 0U);
+  EXPECT_EQ(both->at(500), 0U) << "from its end on";
+  EXPECT_EQ(both->at(499.9), 1U);
+  EXPECT_EQ(both->at(0), 1U);
+}
+
+TEST_F(ExpertsTest, BothStayWhereMemoryAllows) {
+  const auto both = experts();
+  both->load(0), both->load(1), both->load(0);
+  EXPECT_THAT(loads_, ElementsAre("transformer", "transformer_2"));
+  EXPECT_NE(both->loaded(0), nullptr);
+  EXPECT_NE(both->loaded(1), nullptr);
+  both->release();
+  EXPECT_FALSE(both->any_loaded());
+}
+
+TEST_F(ExpertsTest, OneGoesBeforeTheOtherComesWhereBothDoNotFit) {
+  fits_ = false;
+  const auto both = experts();
+  both->load(0), both->load(1);
+  EXPECT_EQ(both->loaded(0), nullptr);
+  both->load(0);
+  EXPECT_THAT(loads_, ElementsAre("transformer", "transformer_2", "transformer"));
+}
+
+/// Each step adds (next sigma - sigma) x prediction, which guidance makes value x (1 + scale).
+TEST_F(ExpertsTest, EachStepTakesItsExpertAndItsScale) {
+  const auto denoising = start(experts());
+  double x = 0;
+  const std::vector<double> sigmas = {1, 0.667, 0.334, 0.001, 0};  // evenly down to the last of training, then clean
+  for (size_t step = 0; step < 4; ++step) {
+    EXPECT_EQ(denoising->load_expert(), step == 0 || step == 2);
+    denoising->step();
+    const bool first = sigmas[step] >= 0.5;
+    x += (sigmas[step + 1] - sigmas[step]) * (first ? 1 * (1 + 4) : 10 * (1 + 3));
+    EXPECT_NEAR(denoising->latents().mean().item<double>(), x, 1e-4) << step;
+  }
+  EXPECT_THAT(loads_, ElementsAre("transformer", "transformer_2"));
+  EXPECT_FALSE(denoising->load_expert()) << "finished";
+}
+
+TEST_F(ExpertsTest, TheSecondScaleIsTheRequestsOrTheFirstsOrTheModels) {
+  EXPECT_THAT(resolve_request(request_, spec_).guidance_scale_2, Optional(DoubleEq(3)));
+  request_.guidance_scale = 5;
+  EXPECT_THAT(resolve_request(request_, spec_).guidance_scale_2, Optional(DoubleEq(5)));
+  request_.guidance_scale_2 = 2;
+  EXPECT_THAT(resolve_request(request_, spec_).guidance_scale_2, Optional(DoubleEq(2)));
+  request_.guidance_scale_2 = -1;
+  EXPECT_TRUE(test::throws_error([&] { resolve_request(request_, spec_); }, {"-1"}));
+  request_.guidance_scale_2 = 2;
+  spec_.experts.pop_back();
+  EXPECT_EQ(resolve_request(request_, spec_).guidance_scale_2, std::nullopt) << "a model with one transformer";
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,71 @@
+// Guidance: its arithmetic, what each forward is given, and that passes in turn predict what a batch does.
+#include "models/engine/guidance.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "models/engine/pipeline.h"
+#include "tests/support/golden.h"
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+
+class Guided : public ::testing::Test {
+ protected:
+  /// The mean of a row's text, added to its latents; remembers the batch of each forward.
+  Guidance::Denoise denoise() {
+    return [this](const at::Tensor& latents, const at::Tensor& text) {
+      batches_.push_back(latents.size(0));
+      return latents + text.mean({1, 2}).view({-1, 1, 1});
+    };
+  }
+
+  c10::InferenceMode inference_;
+  at::Tensor latents_ = at::randn({1, 2, 3});
+  at::Tensor text_ = at::stack({at::full({4, 5}, 2.0F), at::full({4, 5}, 3.0F)});
+  std::vector<int64_t> batches_;
+};
+
+TEST_F(Guided, AddsTheScaledDifferenceToTheNegativePrompt) {
+  for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
+    const at::Tensor prediction = Guidance(6, false, 50, passes).predict(latents_, text_, 999, denoise());
+    EXPECT_TRUE(test::close_to(prediction, latents_ + 2 + 6, 1e-6));
+  }
+  EXPECT_THAT(batches_, ElementsAre(2, 1, 1));
+}
+
+TEST_F(Guided, OnePromptAloneIsOneForward) {
+  const at::Tensor prediction =
+      Guidance(6, false, 50, GuidancePasses::batched).predict(latents_, text_.narrow(0, 1, 1), 999, denoise());
+  EXPECT_TRUE(prediction.equal(latents_ + 3));
+  EXPECT_THAT(batches_, ElementsAre(1));
+}
+
+TEST_F(Guided, ADynamicScaleGrowsFromNoneToAllOfIt) {
+  const Guidance guidance(6, true, 50, GuidancePasses::batched);
+  EXPECT_DOUBLE_EQ(guidance.scale(50), 1);
+  EXPECT_DOUBLE_EQ(guidance.scale(0), 7);
+  EXPECT_LT(guidance.scale(20), guidance.scale(10));
+  EXPECT_DOUBLE_EQ(Guidance(6, false, 50, GuidancePasses::batched).scale(20), 6);
+}
+
+TEST(GuidancePasses, InTurnMakeTheSameVideo) {
+  const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  GenerateRequest request;
+  request.prompt = "a red circle";
+  request.num_inference_steps = 2;
+  request.decode = false;
+  const GenerateResult batched = pipeline->generate(request);
+  request.guidance_passes = GuidancePasses::in_turn;
+  const GenerateResult in_turn = pipeline->generate(request);
+  EXPECT_TRUE(test::close_to(in_turn.latents, batched.latents, 1e-5));
+  for (const attention::Statistics& layer : in_turn.attention.per_layer) EXPECT_EQ(layer.calls, 4);
+  for (const attention::Statistics& layer : batched.attention.per_layer) EXPECT_EQ(layer.calls, 2);
+}
+
+}  // namespace
+}  // namespace sparsereel::models

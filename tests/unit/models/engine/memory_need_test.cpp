@@ -1,0 +1,296 @@
+// What a video needs at the very least: never more than making it takes, and exact for sizes that overflow integers.
+#include "models/engine/memory_need.h"
+
+#include <ATen/ATen.h>
+#include <malloc.h>
+
+#include <fstream>
+#include <limits>
+
+#include "models/checkpoint/family.h"
+#include "models/configs/config_file.h"
+#include "models/weights/device.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+using test::throws_error;
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+const char* const kRemedy = "choose a smaller width or height, or fewer frames";
+
+ModelSpec spec_of(int64_t heads) {
+  ModelSpec spec;
+  spec.heads = heads;
+  spec.head_dim = 64;
+  spec.patch = {1, 2, 2};
+  spec.stride = {4, 8, 8};
+  return spec;
+}
+
+GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) {
+  GenerateSettings settings;
+  settings.guidance_scale = 6;
+  settings.max_sequence_length = 226;
+  settings.width = width;
+  settings.height = height;
+  settings.num_frames = num_frames;
+  settings.latent = latent_size(spec_of(30), num_frames, height, width);
+  return settings;
+}
+
+MemoryNeed need(const GenerateSettings& settings, bool decode, const ModelSpec& spec, at::Device device,
+                at::ScalarType dtype, const std::string& cache = "0") {
+  GenerateRequest request;
+  request.decode = decode;
+  request.cache = parse_cache_rule(cache);
+  return least_memory(settings, request, spec, device, dtype);
+}
+
+MemoryNeed cpu_need(const GenerateSettings& settings, bool decode = true) {
+  return need(settings, decode, spec_of(30), at::kCPU, at::kFloat);
+}
+
+/// Of this process; 0 where there is no /proc.
+uint64_t status_bytes(const std::string& key) {
+  std::ifstream stream("/proc/self/status");
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(key)) return std::stoull(line.substr(key.size())) * 1024;
+  return 0;
+}
+
+/// Peak resident memory counts from here on, and what was freed no longer.
+void reset_peak() {
+  ::malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+GenerateRequest request_of(int64_t side, int64_t num_frames) {
+  GenerateRequest request;
+  request.prompt = "a red circle";
+  request.num_inference_steps = 1;
+  request.width = request.height = side;
+  request.num_frames = num_frames;
+  return request;
+}
+
+TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
+  const GenerateSettings settings = settings_of(720, 480, 49);
+  const double video = 49.0 * 480 * 720 * 3, block = 5.0 * 2 * (13 * 30 * 45 + 226) * 1920;
+  EXPECT_EQ(cpu_need(settings).host, block * 4);
+  EXPECT_EQ(cpu_need(settings).device, 0);
+  GenerateSettings without_guidance = settings_of(7200, 4800, 1);
+  without_guidance.guidance_scale = 1;
+  EXPECT_EQ(cpu_need(without_guidance, /*decode=*/false).host, 5.0 * (300 * 450 + 226) * 1920 * 4);
+  GenerateSettings in_turn = settings;
+  in_turn.guidance_passes = GuidancePasses::in_turn;
+  EXPECT_EQ(cpu_need(in_turn, /*decode=*/false).host, block / 2 * 4);
+  const MemoryNeed on_gpu = need(settings, true, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16);
+  EXPECT_EQ(on_gpu.host, video * 4);
+  EXPECT_EQ(on_gpu.device, block * 2);
+  const ModelSpec narrow = spec_of(1);
+  EXPECT_EQ(need(settings, true, narrow, at::kCPU, at::kFloat).host, video * 8);
+  EXPECT_EQ(need(settings, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
+}
+
+TEST(MemoryNeed, CountsWhatACacheHolds) {
+  GenerateSettings settings = settings_of(720, 480, 49);
+  settings.num_inference_steps = 50;
+  const double video = 13 * 30 * 45, tokens = video + 226, both = (2 * video + 2 * tokens) * 1920 * 4;
+  const auto of_cache = [&](const std::string& cache) {
+    const MemoryNeed with = need(settings, /*decode=*/false, spec_of(30), at::kCPU, at::kFloat, cache);
+    EXPECT_EQ(with.host - cpu_need(settings, /*decode=*/false).host, with.cache) << cache;
+    return with.cache;
+  };
+  EXPECT_EQ(of_cache("0"), 0);
+  EXPECT_EQ(of_cache("0.1"), 2 * both);
+  EXPECT_EQ(of_cache("forecast:0.1"), 3 * both);
+  EXPECT_EQ(of_cache("steps:20"), 3 * both);
+  EXPECT_EQ(of_cache("steps:1"), both);
+  settings.guidance_passes = GuidancePasses::in_turn;
+  EXPECT_EQ(of_cache("0.1"), 2 * (video + 2 * tokens) * 1920 * 4);
+  settings.guidance_scale = 1;
+  EXPECT_EQ(of_cache("0.1"), 2 * (video + tokens) * 1920 * 4);
+  settings.num_inference_steps = 1;
+  EXPECT_EQ(of_cache("forecast:0.1"), (video + tokens) * 1920 * 4);
+  settings.num_inference_steps = 50;
+  EXPECT_EQ(need(settings, /*decode=*/true, spec_of(1), at::kCPU, at::kFloat, "0.1").cache, 0);  // less than decoding
+  const MemoryNeed on_gpu = need(settings, false, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16, "0.1");
+  EXPECT_EQ(on_gpu.host, 0);
+  EXPECT_EQ(on_gpu.cache, 2 * (video + tokens) * 1920 * 2);
+}
+
+TEST(MemoryNeed, ACacheThatDoesNotFitIsToBeLeftOut) {
+  const GenerateSettings settings = settings_of(64, 64, 9);
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  for (const auto& [cache, first_word] : {std::pair(1.5 * there_is, "leave"), std::pair(there_is / 2, "choose")}) {
+    try {
+      check_memory(settings, {.host = there_is * 2, .cache = cache}, at::kCPU);
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.remedy().substr(0, error.remedy().find(' ')), first_word);
+      EXPECT_TRUE(error.remedy().ends_with(kRemedy));
+    }
+  }
+}
+
+TEST(MemoryNeed, SizesBeyondIntegersDoNotWrap) {
+  const double frames = 16e6 * 16e6 * 4001;
+  EXPECT_GE(cpu_need(settings_of(16000000, 16000000, 4001)).host, frames * 24);
+  EXPECT_GE(cpu_need(settings_of(kMost, kMost, kMost)).host, 1e57);
+  for (const GenerateSettings& settings :
+       {settings_of(16000000, 16000000, 4001), settings_of(kMost, 16, 1), settings_of(16, kMost, 1),
+        settings_of(16, 16, kMost), settings_of(kMost, kMost, kMost)})
+    EXPECT_TRUE(throws_error([&] { check_memory(settings, cpu_need(settings), at::kCPU); },
+                             {std::to_string(settings.width) + " x " + std::to_string(settings.height) +
+                                  " pixels and " + std::to_string(settings.num_frames) + " frames needs at least ",
+                              " GiB of memory, there are ", " on cpu"}));
+}
+
+TEST(MemoryNeed, RefusesExactlyWhatIsMoreThanThereIs) {
+  const GenerateSettings settings = settings_of(64, 64, 9);
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  EXPECT_NO_THROW(check_memory(settings, {.host = there_is / 2}, at::kCPU));
+  try {
+    check_memory(settings, {.host = there_is * 2}, at::kCPU);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.remedy(), kRemedy);
+  }
+}
+
+TEST(MemoryNeed, ThereIsWhatIsFreeAndWhatThisProcessHolds) {
+  const at::Tensor held = at::ones({64 << 20});  // 256 MiB, touched
+  EXPECT_GE(obtainable_memory(at::kCPU), static_cast<uint64_t>(held.nbytes()));
+  const uint64_t free = free_memory(at::kCPU), obtainable = obtainable_memory(at::kCPU);
+  EXPECT_GT(static_cast<double>(obtainable), static_cast<double>(free) + 0.5 * static_cast<double>(held.nbytes()));
+}
+
+ModelFolder random_model(const std::string& name) {
+  const auto architecture = read_architecture(fs::path(SPARSEREEL_SOURCE_DIR) / "configs" / name);
+  return ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                          architecture.components);
+}
+
+TEST(MemoryNeed, WeightsAreThoseOfTheLargestTransformer) {
+  const ModelFolder folder = random_model("wan-2.1-14b.yaml");
+  const ModelSpec spec = describe(folder);
+  const auto need = [&](at::Device device, const WeightFormat& format, bool offload) {
+    return weight_need(folder, spec, {.device = device, .format = format, .offload = offload});
+  };
+  const at::Device gpu(at::kCUDA, 0);
+  const WeightNeed fp32 = need(at::kCPU, at::kFloat, false), bf16 = need(gpu, at::kBFloat16, false);
+  EXPECT_NEAR(fp32.parameters, 14.3e9, 0.2e9);
+  EXPECT_EQ(fp32.host, 4 * fp32.parameters);
+  EXPECT_EQ(fp32.device, 0);
+  EXPECT_NEAR(bf16.device, 2 * fp32.parameters, 0.1e9);  // some stay in fp32
+  EXPECT_EQ(bf16.host, 0);
+  EXPECT_EQ(need(gpu, at::kBFloat16, true).host, bf16.device);
+  EXPECT_EQ(need(gpu, at::kBFloat16, true).device, 0);
+  EXPECT_LT(need(gpu, {at::kBFloat16, true}, false).device, 0.6 * bf16.device);
+}
+
+TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
+  const ModelFolder folder = ModelFolder::open(SPARSEREEL_TINY_MODEL);
+  const ModelSpec spec = describe(folder);
+  const auto host = [&](const WeightFormat& format) {
+    return weight_need(folder, spec, {.device = at::kCPU, .format = format}).host;
+  };
+  EXPECT_LT(host(at::kHalf), 0.1 * host(at::kFloat));  // it is stored in 16 bits
+  EXPECT_GT(host({at::kHalf, /*in_fp8=*/true}), 0.2 * host(at::kFloat));
+}
+
+TEST(MemoryNeed, WeightsCountWhereTheyAre) {
+  const GenerateSettings settings = settings_of(720, 480, 49);
+  const WeightNeed weights{.host = 7e9, .device = 0};
+  GenerateRequest request;
+  const double without = cpu_need(settings).host;
+  EXPECT_EQ(least_memory(settings, request, spec_of(30), at::kCPU, at::kFloat, weights).host, 7e9 + without);
+  const MemoryNeed decoding = least_memory(settings_of(7200, 4800, 49), request, spec_of(1), at::kCPU, at::kFloat, {});
+  EXPECT_EQ(least_memory(settings_of(7200, 4800, 49), request, spec_of(1), at::kCPU, at::kFloat, {.host = 1e6}).host,
+            decoding.host)
+      << "they are gone before the video is decoded";
+  const at::Device gpu(at::kCUDA, 0);
+  const MemoryNeed offloaded = least_memory(settings, request, spec_of(30), gpu, at::kBFloat16, weights);
+  EXPECT_EQ(offloaded.host, 7e9);
+  EXPECT_EQ(offloaded.device, least_memory(settings, request, spec_of(30), gpu, at::kBFloat16).device);
+}
+
+TEST(MemoryNeed, WeightsThatDoNotFitAreRefusedWithWhatWouldHelp) {
+  const GenerateSettings settings = settings_of(64, 64, 9);
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  const auto refusal = [&](const MemoryNeed& need, const std::vector<std::string>& lighter) {
+    try {
+      check_memory(settings, need, at::kCPU, [&] { return lighter; });
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(0, 20) + ": " + error.remedy();
+    }
+    return std::string();
+  };
+  const MemoryNeed weights{.host = 2.1 * there_is, .weights = {.host = 2 * there_is}};
+  EXPECT_EQ(refusal(weights, {"dtype bf16"}), "the transformer's we: use dtype bf16 or a machine with more memory");
+  EXPECT_EQ(refusal(weights, {}), "the transformer's we: use a machine with more memory");
+  const MemoryNeed both{.host = 1.1 * there_is, .weights = {.host = 0.6 * there_is}};
+  EXPECT_EQ(refusal(both, {"weights fp8"}), std::string("a video of 64 x 64 p: use weights fp8, or ") + kRemedy);
+  EXPECT_EQ(refusal({.host = 0.9 * there_is, .weights = {.host = 0.8 * there_is}}, {}), "");
+}
+
+TEST(MemoryNeed, AModelThatDoesNotFitIsRefusedBeforeAnythingIsLoaded) {
+  const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
+  if (there_is > 50e9) GTEST_SKIP() << "this machine holds it";
+  const auto pipeline = Pipeline::open(random_model("wan-2.1-14b.yaml"), {.device = "cpu"});
+  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(64, 5)); },
+                           {"the transformer's weights alone need 53", "there are"}));
+}
+
+TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
+  const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  for (const auto& [side, frames] :
+       {std::pair<int64_t, int64_t>{16000000, 33}, {256, 16000001}, {kMost / 16 * 16, 1}}) {
+    const GenerateRequest request = request_of(side, frames);
+    EXPECT_TRUE(throws_error([&] { pipeline->resolve(request); }, {"needs at least"})) << side;
+    EXPECT_TRUE(throws_error([&] { pipeline->generate(request); }, {"needs at least"})) << side;
+  }
+  EXPECT_TRUE(throws_error([&] { pipeline->resolve(request_of(kMost, 1)); }, {"width", "multiple of 16"}));
+  EXPECT_TRUE(
+      throws_error([&] { pipeline->resolve(request_of(16, kMost)); }, {"frames", "1 more than a multiple of 4"}));
+}
+
+TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
+  const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  const ModelSpec tiny = spec_of(4);
+  for (const auto& [decode, cache] : {std::pair(true, "0"), {false, "0"}, {false, "steps:3"}}) {
+    GenerateRequest request = request_of(decode ? 192 : 256, decode ? 9 : 33);
+    request.decode = decode;
+    request.cache = parse_cache_rule(cache);
+    if (request.cache.on()) request.num_inference_steps = 4;
+    reset_peak();
+    const uint64_t before = status_bytes("VmRSS:");
+    const GenerateResult result = pipeline->generate(request);
+    const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
+    const double least = least_memory(result.settings, request, tiny, at::kCPU, at::kFloat).host;
+    EXPECT_GT(least, 5e6);
+    EXPECT_LT(least, taken);
+  }
+}
+
+TEST(MemoryNeed, TheEstimateIsNearToWhatMakingTheVideoTakes) {
+  for (const auto& [side, frames] : {std::pair<int64_t, int64_t>{192, 17}, {256, 9}}) {
+    const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+    reset_peak();
+    const uint64_t before = status_bytes("VmRSS:");
+    const GenerateResult result = pipeline->generate(request_of(side, frames));
+    const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
+    const MemoryEstimate estimate =
+        likely_memory(ModelFolder::open(SPARSEREEL_TINY_MODEL), pipeline->spec(), result.settings.latent).at(1);
+    const auto expected = static_cast<double>(estimate.total() - estimate.process);
+    EXPECT_LT(expected, 1.6 * taken) << side;
+    EXPECT_GT(expected, taken / 1.6) << side;
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,145 @@
+// What a pipeline refuses of its checkpoint and its requests, and what it warns of, before any denoising.
+#include "models/engine/pipeline.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/model_folder.h"
+#include "models/engine/components.h"
+#include "models/engine/text_stage.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using nlohmann::json;
+using test::throws_error;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::shared_ptr<Pipeline> open(const json& transformer, const json& vae) {
+  const json architecture = {{"transformer", transformer},
+                             {"vae", vae},
+                             {"text_encoder", {{"d_model", 4096}, {"feed_forward_proj", "gated-gelu"}}},
+                             {"scheduler", {{"_class_name", "CogVideoXDDIMScheduler"}}}};
+  return Pipeline::open(ModelFolder::with_random_weights("some.yaml", "CogVideoXTransformer3DModel", architecture),
+                        {.device = "cpu"});
+}
+
+TEST(Pipeline, RefusesAVaeOfAnotherStepInTime) {
+  const json halves = {{"temporal_compression_ratio", 2}}, quarters = {{"temporal_compression_ratio", 4}};
+  EXPECT_TRUE(throws_error([&] { open(quarters, halves); },
+                           {"architecture.vae", "temporal_compression_ratio 2 does not fit the transformer's"}));
+  EXPECT_NO_THROW(open(quarters, quarters));
+  EXPECT_NO_THROW(open(json::object(), halves));
+}
+
+TEST(Pipeline, NamesTheStepOfTheFrames) {
+  const json halves = {{"temporal_compression_ratio", 2}};
+  GenerateRequest request;
+  request.num_frames = 4;
+  EXPECT_TRUE(throws_error([&] { open(halves, halves)->resolve(request); },
+                           {"frames 4 is impossible for this model: it must be 1 more than a multiple of 2"}));
+}
+
+TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
+  const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  const auto message = [&](auto change) {
+    GenerateRequest request;
+    change(request);
+    try {
+      pipeline->resolve(request);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return std::string(error.what()) + " | " + error.remedy();
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message([](auto& r) { r.width = 100; }), AllOf(HasSubstr("width 100"), HasSubstr("96 or 112")));
+  EXPECT_THAT(message([](auto& r) { r.height = 8; }), HasSubstr("16 or 32"));
+  EXPECT_THAT(message([](auto& r) { r.num_frames = 10; }), AllOf(HasSubstr("frames 10"), HasSubstr("9 or 13")));
+  EXPECT_THAT(message([](auto& r) { r.num_frames = 0; }), HasSubstr("1 or 5"));
+  EXPECT_THAT(message([](auto& r) { r.num_inference_steps = 2000; }), HasSubstr("steps 2000"));
+  EXPECT_THAT(message([](auto& r) { r.max_sequence_length = 300; }), HasSubstr("at most 16"));
+  EXPECT_THAT(message([](auto& r) { r.scheduler = "euler"; }), HasSubstr("scheduler euler"));
+}
+
+TEST(Pipeline, WarnsOfEachPromptThatIsCut) {
+  GenerateRequest request;
+  request.prompt = "a red circle moves to the right";
+  request.negative_prompt = std::string(59, 'a') + "\u20ac and more";  // the 60th byte is inside a character
+  request.max_sequence_length = 2;
+  std::vector<std::string> warnings;
+  const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  pipeline->text_stage().encode(request, pipeline->resolve(request), &warnings);
+  EXPECT_THAT(warnings, ElementsAre("the negative prompt was cut to 2 tokens: \"" + std::string(59, 'a') + "...\"",
+                                    StartsWith("the prompt was cut to 2 tokens: \"a red circle")));
+}
+
+TEST(Pipeline, ResolvesARequestOnce) {
+  const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
+  GenerateRequest request;
+  request.num_inference_steps = 1;
+  request.decode = false;
+  const GenerateSettings settings = pipeline->resolve(request);
+  request.width = request.height = request.num_frames = 1'000'000'001;  // no model's, and more than any memory
+  EXPECT_THROW(pipeline->generate(request), Error);
+  const GenerateResult result = pipeline->generate(request, settings);
+  EXPECT_EQ(result.settings.width, settings.width);
+  EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), settings.latent)));
+}
+
+/// A transformer and a text encoder with heads of so many channels.
+std::shared_ptr<Pipeline> open_in_fp8(int64_t head_dim) {
+  const json architecture = {{"transformer",
+                              {{"num_attention_heads", 3},
+                               {"attention_head_dim", head_dim},
+                               {"ffn_dim", 24},
+                               {"num_layers", 1},
+                               {"text_dim", 32}}},
+                             {"vae", json::object()},
+                             {"text_encoder",
+                              {{"model_type", "umt5"},
+                               {"vocab_size", 100},
+                               {"d_model", 32},
+                               {"d_kv", head_dim},
+                               {"d_ff", 24},
+                               {"num_layers", 1},
+                               {"num_heads", 3},
+                               {"feed_forward_proj", "gated-gelu"}}},
+                             {"scheduler",
+                              {{"_class_name", "UniPCMultistepScheduler"},
+                               {"prediction_type", "flow_prediction"},
+                               {"use_flow_sigmas", true}}}};
+  return Pipeline::open(ModelFolder::with_random_weights("some.yaml", "WanTransformer3DModel", architecture),
+                        {.device = "cpu", .weights = "fp8", .text_weights = "fp8"});
+}
+
+TEST(Pipeline, LeavesEightBitsOutThatNoLayerTakes) {
+  const auto wide = open_in_fp8(/*head_dim=*/32);
+  EXPECT_TRUE(wide->fp8_weights());
+  EXPECT_TRUE(wide->fp8_text_weights());
+  EXPECT_EQ(wide->why_idle_weights() + wide->why_idle_text_weights(), "");
+  const auto narrow = open_in_fp8(/*head_dim=*/24);
+  EXPECT_FALSE(narrow->fp8_weights());
+  EXPECT_FALSE(narrow->fp8_text_weights());
+  EXPECT_EQ(narrow->why_idle_weights(), "for a transformer without a block layer whose sizes are multiples of 16");
+  EXPECT_EQ(narrow->why_idle_text_weights(), "for a text encoder without a layer whose sizes are multiples of 16");
+  const auto usual = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
+  EXPECT_EQ(usual->why_idle_weights() + usual->why_idle_text_weights(), "");
+}
+
+TEST(Pipeline, CountsWeightsByConfigsAlone) {
+  const ModelFolder folder = ModelFolder::open(SPARSEREEL_TINY_MODEL);
+  for (const char* role : {"transformer", "text_encoder"}) {
+    const uint64_t whole = weight_bytes(folder, role, at::kFloat);
+    EXPECT_EQ(whole, 2 * folder.component(role).bytes()) << role;  // stored in fp16
+    EXPECT_LT(weight_bytes(folder, role, {at::kFloat, /*in_fp8=*/true}), whole) << role;
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models

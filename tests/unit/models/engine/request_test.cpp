@@ -1,0 +1,121 @@
+// What a request resolves to, beyond what the command line's tests show.
+#include "models/engine/request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::throws_error;
+using ::testing::Eq;
+using ::testing::Optional;
+
+ModelSpec spec_with(SamplerKind first, SamplerKind second) {
+  ModelSpec spec;
+  spec.samplers = {{.name = "a", .class_name = "First", .kind = first},
+                   {.name = "b", .class_name = "Second", .kind = second}};
+  spec.defaults = {.width = 8, .height = 8, .frames = 1, .steps = 4, .guidance = 4, .sampler = "First"};
+  spec.scheduler.flow_shift = 3;
+  spec.text_length = 4;
+  return spec;
+}
+
+TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  GenerateRequest request;
+  EXPECT_THAT(resolve_request(request, spec).flow_shift, Optional(Eq(3)));
+  request.scheduler = "b";
+  request.flow_shift = 5;
+  const GenerateSettings settings = resolve_request(request, spec);
+  EXPECT_EQ(scheduler_config(settings, spec).flow_shift, 5);
+  EXPECT_EQ(scheduler_config(settings, spec).kind, SamplerKind::flow_euler);
+  request.flow_shift = 0;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a number above 0 and at most 1e+09"}));
+}
+
+/// What is at fault where the run's noise levels leave no room.
+std::pair<std::string, std::string> blamed(const GenerateRequest& request, const ModelSpec& spec) {
+  try {
+    resolve_request(request, spec);
+  } catch (const Error& error) {
+    return {error.field(), error.file()};
+  }
+  return {"nothing", "nothing"};
+}
+
+TEST(Request, WhoeverGaveTheShiftIsBlamedForIt) {
+  ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  GenerateRequest request;
+  EXPECT_EQ(blamed(request, spec), std::pair(std::string("nothing"), std::string("nothing")));
+  spec.scheduler.flow_shift = 1e9;
+  EXPECT_EQ(blamed(request, spec), std::pair(std::string(), std::string("scheduler_config.json")));
+  for (const double shift : {1e300, 1e9, 1e-300, -1.0}) {
+    request.flow_shift = shift;
+    EXPECT_EQ(blamed(request, spec).first, "flow_shift") << shift;
+  }
+  request.scheduler = "b";
+  request.flow_shift = 1e-300;
+  EXPECT_EQ(blamed(request, spec).first, "flow_shift");
+  request.scheduler = "a";
+  request.flow_shift = 5;
+  for (const std::vector<double>& sigmas : std::vector<std::vector<double>>{{1, 1e-300}, {0.5, 0.5 - 1e-12}}) {
+    request.sigmas = sigmas;
+    EXPECT_EQ(blamed(request, spec).first, "sigmas");
+  }
+}
+
+TEST(Request, ScalesAreInOneRange) {
+  const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::unipc);
+  for (const double scale : {1e30, 1000.5, -1e-9, static_cast<double>(NAN)}) {
+    for (std::optional<double> GenerateRequest::*member :
+         {&GenerateRequest::guidance_scale, &GenerateRequest::guidance_scale_2}) {
+      GenerateRequest request;
+      request.*member = scale;
+      const bool first = member == &GenerateRequest::guidance_scale;
+      EXPECT_EQ(blamed(request, spec).first, first ? "cfg_scale" : "cfg_scale_2") << scale;
+      request.*member = 1000;
+      EXPECT_EQ(blamed(request, spec).first, "nothing");
+    }
+  }
+}
+
+TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {
+  const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::dpm_solver);
+  GenerateRequest request;
+  request.flow_shift = 5;
+  EXPECT_EQ(resolve_request(request, spec).flow_shift, std::nullopt);
+}
+
+TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  GenerateRequest request;
+  request.sigmas = {1, 0.5, 0.25};
+  const GenerateSettings settings = resolve_request(request, spec);
+  EXPECT_EQ(settings.num_inference_steps, 3);
+  EXPECT_EQ(scheduler_config(settings, spec).sigmas, request.sigmas);
+  request.num_inference_steps = 4;
+  EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas are 3, and steps are 4"}));
+  request.scheduler = "b";  // has none
+  EXPECT_EQ(resolve_request(request, spec).num_inference_steps, 4);
+  EXPECT_TRUE(resolve_request(request, spec).sigmas.empty());
+  request.cache = {.kind = CacheKind::steps, .steps = 3};
+  EXPECT_EQ(why_idle_cache(request, spec), "");
+  request.scheduler = "a";
+  EXPECT_THAT(why_idle_cache(request, spec), ::testing::HasSubstr("with 3 steps"));
+}
+
+TEST(Request, NoiseLevelsFall) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  for (const std::vector<double>& sigmas :
+       std::vector<std::vector<double>>{{1.1}, {0}, {-1}, {NAN}, {0.5, 0.5}, {0.2, 0.4}}) {
+    GenerateRequest request;
+    request.sigmas = sigmas;
+    EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas"}));
+  }
+}
+
+}  // namespace
+}  // namespace sparsereel::models

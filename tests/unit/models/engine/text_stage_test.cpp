@@ -1,0 +1,51 @@
+// What passes through the text encoder, and what is filled up behind it.
+#include "models/engine/text_stage.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace sparsereel::models {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// A channel that holds how many tokens its prompt was encoded with, and one that holds the token.
+class Counting final : public TextEncoder {
+ public:
+  at::Tensor forward(const at::Tensor& ids) const override {
+    batches.push_back(ids.size(0));
+    const at::Tensor tokens = ids.to(at::kFloat);
+    return at::stack({at::full_like(tokens, static_cast<double>(ids.size(1))), tokens}, 2);
+  }
+  int64_t vocab_size() const override { return 100; }
+  uint64_t weight_bytes() const override { return 0; }
+
+  mutable std::vector<int64_t> batches;
+};
+
+const std::vector<TokenIds> kPrompts = {{.ids = {7, 1, 0, 0}, .token_count = 2},
+                                        {.ids = {5, 6, 1, 0}, .token_count = 3}};
+
+at::Tensor channel(const at::Tensor& text, int64_t index) {
+  return text.select(2, index);
+}
+
+TEST(EncodePrompts, PaddingThatIsEncodedPassesInOneBatch) {
+  const Counting encoder;
+  const at::Tensor text = encode_prompts(encoder, kPrompts, {.encodes_padding = true});
+  EXPECT_THAT(encoder.batches, ElementsAre(2));
+  EXPECT_TRUE(channel(text, 0).equal(at::full({2, 4}, 4.0)));
+  EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
+}
+
+TEST(EncodePrompts, ElseZerosStandBehindWhatEachPromptBecame) {
+  const Counting encoder;
+  const at::Tensor text = encode_prompts(encoder, kPrompts, {.encodes_padding = false});
+  EXPECT_THAT(encoder.batches, ElementsAre(1, 1));
+  EXPECT_TRUE(channel(text, 0).equal(at::tensor({2, 2, 0, 0, 3, 3, 3, 0}, at::kFloat).view({2, 4})));
+  EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
+}
+
+}  // namespace
+}  // namespace sparsereel::models

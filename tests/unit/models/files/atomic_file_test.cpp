@@ -1,0 +1,271 @@
+// Output files appear whole or not at all.
+#include "models/files/atomic_file.h"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::names_in;
+using test::read_text;
+using test::TemporaryFolder;
+using test::throws_error;
+using test::write_text;
+using ::testing::HasSubstr;
+using ::testing::Test;
+
+/// Lets no file of this process grow beyond `bytes`, as a full disk would, for as long as it lives.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    handler_ = std::signal(SIGXFSZ, SIG_IGN);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_ = {};
+  void (*handler_)(int) = nullptr;
+};
+
+TEST(AtomicFile, CommitMakesTheTargetAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "clip.mp4");
+  file.write("abc", 3);
+  file.write("def", 3);
+  EXPECT_FALSE(std::filesystem::exists(folder / "clip.mp4"));
+  file.commit();
+  EXPECT_EQ(read_text(folder / "clip.mp4"), "abcdef");
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"clip.mp4"});
+}
+
+TEST(AtomicFile, NameTooLongForTheFolderIsRefusedBeforeAnyWork) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(throws_error([&] { AtomicFile(folder / (std::string(252, 'x') + ".mp4")); }, {"xxx.mp4", "too long"}));
+  AtomicFile longest(folder / (std::string(251, 'x') + ".mp4"));
+  longest.commit();
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{std::string(251, 'x') + ".mp4"});
+}
+
+TEST(AtomicFile, TemporaryLiesBesideTheTargetAndKeepsItsExtension) {
+  const TemporaryFolder folder;
+  const AtomicFile file(folder / "clip.mp4");
+  EXPECT_EQ(file.temporary().parent_path(), folder.path());
+  EXPECT_EQ(file.temporary().extension(), ".mp4");
+  EXPECT_EQ(file.temporary().filename().string(), ".clip." + std::to_string(::getpid()) + ".partial.mp4");
+}
+
+TEST(AtomicFile, TemporaryTellsItsTarget) {
+  const TemporaryFolder folder;
+  for (const char* name : {"clip.mp4", "clip", "a.b.mp4.checkpoint.safetensors", "a.12.partial.mp4"}) {
+    const AtomicFile first(folder / name), second(folder / name);
+    EXPECT_EQ(Temporary::target_of(first.temporary().filename().string()), name);
+    EXPECT_EQ(Temporary::target_of(second.temporary().filename().string()), name);
+  }
+  for (const char* name : {"clip.mp4", ".clip.mp4", ".clip.partial.mp4", ".clip.x.partial.mp4", "clip.12.partial.mp4"})
+    EXPECT_EQ(Temporary::target_of(name), "") << name;
+}
+
+TEST(AtomicFile, WithoutCommitTheOldFileStays) {
+  const TemporaryFolder folder;
+  write_text(folder / "clip.gif", "old");
+  {
+    AtomicFile file(folder / "clip.gif");
+    file.write("new", 3);
+  }
+  EXPECT_EQ(read_text(folder / "clip.gif"), "old");
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"clip.gif"});
+}
+
+TEST(AtomicFile, SomebodyElseMayWriteTheTemporaryByPath) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "clip.mp4");
+  write_text(file.temporary(), "written elsewhere");
+  file.commit();
+  EXPECT_EQ(read_text(folder / "clip.mp4"), "written elsewhere");
+}
+
+TEST(AtomicFile, ReplacesTheFileBehindASymbolicLink) {
+  const TemporaryFolder folder;
+  write_text(folder / "real.txt", "old");
+  std::filesystem::create_symlink(folder / "real.txt", folder / "link.txt");
+  AtomicFile file(folder / "link.txt");
+  file.write("new", 3);
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link.txt"));
+  EXPECT_EQ(read_text(folder / "real.txt"), "new");
+}
+
+TEST(AtomicFile, MakesTheFileThatALinkWaitsFor) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "data");
+  std::filesystem::create_symlink("second.txt", folder / "first.txt");
+  std::filesystem::create_symlink("data/real.txt", folder / "second.txt");
+  AtomicFile file(folder / "first.txt");
+  file.write("new", 3);
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "first.txt"));
+  EXPECT_EQ(read_text(folder / "data" / "real.txt"), "new");
+}
+
+TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("b.txt", folder / "a.txt");
+  std::filesystem::create_symlink("a.txt", folder / "b.txt");
+  write_text(folder / "file", "old");
+  const auto remedy = [&](const std::string& name) -> std::string {
+    try {
+      const AtomicFile file(folder / name);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return error.remedy();
+    }
+    return {};
+  };
+  EXPECT_THAT(remedy("a.txt"), HasSubstr("link"));
+  EXPECT_THAT(remedy("file/x.mp4"), HasSubstr("a file stands where"));
+  EXPECT_THAT(remedy("none/x.mp4"), HasSubstr("create the folder"));
+}
+
+TEST(AtomicFile, NewFileHasThePermissionsOfTheOneItReplaces) {
+  const TemporaryFolder folder;
+  for (const mode_t mode : {0600U, 0464U, 0664U, 0200U}) {
+    const std::filesystem::path path = folder / std::to_string(mode);
+    write_text(path, "old");
+    ASSERT_EQ(::chmod(path.c_str(), mode | S_ISUID), 0);  // which is not for what somebody else wrote
+    AtomicFile file(path);
+    write_text(file.temporary(), "new");
+    file.commit();
+    struct stat status = {};
+    ASSERT_EQ(::stat(path.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, mode);
+    ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+    EXPECT_EQ(read_text(path), "new");
+  }
+}
+
+TEST(AtomicFile, ReadOnlyFilesAreNotReplaced) {
+  const TemporaryFolder folder;
+  write_text(folder / "kept.txt", "old");
+  ASSERT_EQ(::chmod((folder / "kept.txt").c_str(), 0444), 0);
+  std::filesystem::create_symlink("kept.txt", folder / "link.txt");
+  for (const char* name : {"kept.txt", "link.txt"}) {
+    try {
+      const AtomicFile file(folder / name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(name), HasSubstr("read-only")));
+    }
+  }
+  EXPECT_EQ(read_text(folder / "kept.txt"), "old");
+}
+
+TEST(AtomicFile, NewFileHasTheUsualPermissions) {
+  const TemporaryFolder folder;
+  const mode_t mask = ::umask(0022);
+  AtomicFile file(folder / "clip.mp4");
+  file.commit();
+  ::umask(mask);
+  struct stat status = {};
+  ASSERT_EQ(::stat((folder / "clip.mp4").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644U);
+}
+
+TEST(AtomicFile, TwoForOneTargetDoNotShareATemporary) {
+  const TemporaryFolder folder;
+  AtomicFile first(folder / "clip.mp4"), second(folder / "clip.mp4");
+  EXPECT_NE(first.temporary(), second.temporary());
+  first.write("1", 1);
+  second.write("2", 1);
+  first.commit();
+  second.commit();
+  EXPECT_EQ(read_text(folder / "clip.mp4"), "2");
+}
+
+TEST(AtomicFile, LongNamesAreCutInTheTemporaryOnly) {
+  const TemporaryFolder folder;
+  const std::string name = std::string(251, 'n') + ".mp4";
+  AtomicFile file(folder / name);
+  file.commit();
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{name});
+}
+
+TEST(AtomicFile, FullDiskIsAnErrorThatNamesTheTargetAndLeavesNothing) {
+  const TemporaryFolder folder;
+  {
+    const FileSizeLimit limit(4096);
+    const std::string data(10000, 'x');
+    EXPECT_TRUE(throws_error(
+        [&] {
+          AtomicFile file(folder / "clip.mp4");
+          file.write(data.data(), data.size());
+        },
+        {(folder / "clip.mp4").string(), "File too large"}));
+  }
+  EXPECT_TRUE(names_in(folder.path()).empty());
+}
+
+TEST(AtomicFile, TemporaryRemovedByOthersIsAnErrorAtCommit) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(throws_error(
+      [&] {
+        AtomicFile file(folder / "clip.mp4");
+        std::filesystem::remove(file.temporary());
+        file.commit();
+      },
+      {(folder / "clip.mp4").string(), "No such file"}));
+  EXPECT_TRUE(names_in(folder.path()).empty());
+}
+
+TEST(AtomicFile, MissingFolderIsFoundBeforeAnyWork) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(throws_error([&] { AtomicFile(folder / "nowhere/clip.mp4"); }, {"nowhere/clip.mp4", "No such file"}));
+}
+
+TEST(AtomicFile, FolderOrDeviceAsTargetIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(throws_error([&] { AtomicFile(folder.path()); }, {folder.path().string(), "is a folder"}));
+  EXPECT_TRUE(throws_error([&] { AtomicFile(folder.path() / ""); }, {"is a folder"}));
+  EXPECT_TRUE(throws_error([] { AtomicFile("/dev/null"); }, {"/dev/null", "device"}));
+}
+
+TEST(AtomicFile, ProcessThatIsEndedRemovesEveryLiveTemporary) {
+  const TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile done(folder / "done.mp4");
+    done.commit();
+    AtomicFile first(folder / "a.mp4"), second(folder / "b.gif");
+    first.write("x", 1);
+    std::thread([] {
+      Temporary::remove_all();
+      ::_exit(42);
+    }).join();
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+  EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"done.mp4"});
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,146 @@
+// What killed processes leave is told from what live ones hold, and a name is reserved by one process at a time.
+#include "models/files/temporary.h"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+#include "models/files/atomic_file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::names_in;
+using test::TemporaryFolder;
+using test::write_text;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// A process that has done something and lives until it is killed.
+class OtherProcess {
+ public:
+  explicit OtherProcess(const std::function<void()>& act) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
+    process_ = ::fork();
+    if (process_ == 0) {
+      act();
+      [[maybe_unused]] const ssize_t told = ::write(ends[1], "x", 1);
+      for (;;) ::pause();
+    }
+    char done = 0;
+    [[maybe_unused]] const ssize_t heard = ::read(ends[0], &done, 1);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  ~OtherProcess() { kill(); }
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+
+  void kill() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+    process_ = 0;
+  }
+
+ private:
+  pid_t process_ = 0;
+};
+
+TEST(Leftovers, AreRemovedOnceTheirProcessIsDead) {
+  const TemporaryFolder folder;
+  OtherProcess other([&] {
+    new AtomicFile(folder / "clip.mp4");
+    new AtomicFile(folder / "clip.mp4.checkpoint.safetensors");
+    new Temporary(folder / "frames", Temporary::Kind::folder);
+  });
+  const AtomicFile ours(folder / "clip.mp4");
+  ASSERT_THAT(names_in(folder.path()), SizeIs(4));
+  remove_leftovers({folder / "clip.mp4", folder / "frames/"});
+  EXPECT_THAT(names_in(folder.path()), SizeIs(4)) << "a live process holds them";
+  other.kill();
+  remove_leftovers({folder / "another.mp4"});
+  EXPECT_THAT(names_in(folder.path()), SizeIs(4));
+  remove_leftovers({folder / "clip.mp4", folder / "frames/"});
+  EXPECT_THAT(names_in(folder.path()), ElementsAre(ours.temporary().filename().string()));
+}
+
+TEST(Leftovers, BehindALinkAreRemoved) {
+  const TemporaryFolder folder;
+  write_text(folder / "disk" / ".clip.12.partial.mp4", "x");
+  write_text(folder / ".link.mp4.checkpoint.12-3.partial.safetensors", "x");
+  std::filesystem::create_symlink("disk/clip.mp4", folder / "link.mp4");
+  remove_leftovers({folder / "link.mp4"});
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("disk", "link.mp4"));
+  EXPECT_THAT(names_in(folder / "disk"), IsEmpty());
+}
+
+TEST(Leftovers, OthersFilesStay) {
+  const TemporaryFolder folder;
+  for (const char* name :
+       {"clip.mp4", ".clip.mp4", ".clip.x.partial.mp4", ".other.12.partial.mp4", "clip.12.partial.mp4"})
+    write_text(folder / name, "x");
+  std::filesystem::create_symlink("clip.mp4", folder / ".clip.12.partial.mp4");
+  const std::vector<std::string> before = names_in(folder.path());
+  remove_leftovers({folder / "clip.mp4", folder / "nowhere" / "clip.mp4", ""});
+  EXPECT_EQ(names_in(folder.path()), before);
+}
+
+TEST(Leftovers, OfFilesThatAreBeingMadeAreNotTaken) {
+  const TemporaryFolder folder;
+  std::atomic<int> writing = 4;
+  std::vector<std::thread> writers;
+  for (int i = writing; i > 0; --i) {
+    writers.emplace_back([&] {
+      for (int j = 0; j < 100; ++j) {
+        try {
+          AtomicFile file(folder / "clip.mp4");
+          file.write("whole", 5);
+          file.commit();
+        } catch (const Error& error) {
+          ADD_FAILURE() << error.what();
+        }
+      }
+      --writing;
+    });
+  }
+  while (writing > 0) remove_leftovers({folder / "clip.mp4"});
+  for (std::thread& each : writers) each.join();
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("clip.mp4"));
+}
+
+TEST(Reservation, IsOneProcesssAndEndsWithIt) {
+  const TemporaryFolder folder;
+  std::vector<std::unique_ptr<Temporary>> kept;
+  OtherProcess other([&] {
+    if (!reserve(folder / "clip.mp4", kept)) ::_exit(1);
+  });
+  EXPECT_FALSE(reserve(folder / "clip.mp4", kept));
+  EXPECT_TRUE(reserve(folder / "clip-2.mp4", kept));
+  EXPECT_FALSE(reserve(folder / "clip-2.mp4", kept)) << "one process's two commands are no better";
+  other.kill();
+  EXPECT_TRUE(reserve(folder / "clip.mp4", kept)) << "what the killed process left does not block the name";
+  EXPECT_THAT(kept, SizeIs(2));
+  remove_leftovers({folder / "clip.mp4"});
+  EXPECT_THAT(names_in(folder.path()), SizeIs(2));
+  kept.clear();
+  EXPECT_THAT(names_in(folder.path()), IsEmpty());
+}
+
+TEST(Reservation, OfAFolderThatTakesNoFileIsNoHindrance) {
+  std::vector<std::unique_ptr<Temporary>> kept;
+  EXPECT_TRUE(reserve("/proc/clip.mp4", kept));
+  EXPECT_THAT(kept, IsEmpty());
+}
+
+}  // namespace
+}  // namespace sparsereel::models

@@ -1,0 +1,69 @@
+// Devices and dtypes by name.
+#include "models/weights/device.h"
+
+#include <ATen/ATen.h>
+
+#include <fstream>
+
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::throws_error;
+
+TEST(Device, CpuIsAlwaysThere) {
+  EXPECT_TRUE(resolve_device("cpu").is_cpu());
+}
+
+TEST(Device, AutoTakesAGpuExactlyWhereThereIsOne) {
+  EXPECT_EQ(resolve_device("auto").is_cuda(), cuda_available());
+}
+
+TEST(Device, UnknownNamesAreRefused) {
+  for (const char* text :
+       {"", "gpu", "CPU", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda:99999999999999999999", "cpu:0"})
+    EXPECT_TRUE(throws_error([&] { resolve_device(text); }, {"device " + std::string(text), "unknown"})) << text;
+}
+
+TEST(Device, AGpuThatIsNotThereIsRefusedWithTheReason) {
+  std::string reason;
+  if (cuda_available(&reason)) {
+    EXPECT_TRUE(reason.empty());
+    EXPECT_TRUE(throws_error([] { resolve_device("cuda:1000"); }, {"device cuda:1000", "no such GPU"}));
+    return;
+  }
+  EXPECT_FALSE(reason.empty());
+  EXPECT_TRUE(throws_error([] { resolve_device("cuda"); }, {"device cuda", reason}));
+  EXPECT_TRUE(throws_error([] { resolve_device("cuda:1"); }, {"device cuda:1", reason}));
+}
+
+TEST(Device, FreeMemoryIsWithinTheMachines) {
+  std::ifstream stream("/proc/meminfo");
+  std::string key;
+  uint64_t total_kib = 0;
+  stream >> key >> total_kib;
+  ASSERT_EQ(key, "MemTotal:");
+  const uint64_t free = free_memory(at::kCPU);
+  EXPECT_GT(free, uint64_t{1} << 20);
+  EXPECT_LE(free, total_kib * 1024);
+  if (cuda_available()) {
+    EXPECT_GT(free_memory(resolve_device("cuda")), uint64_t{1} << 20);
+  }
+}
+
+TEST(Dtype, NamesGoBothWays) {
+  for (const char* text : {"fp32", "bf16", "fp16"})
+    EXPECT_EQ(dtype_name(resolve_dtype(text, at::kCPU, at::kFloat)), text);
+  EXPECT_TRUE(throws_error([] { resolve_dtype("float64", at::kCPU, at::kFloat); }, {"dtype float64"}));
+}
+
+TEST(Dtype, AutoIsFp32OnACpuAndTheStoredOneOnAGpu) {
+  EXPECT_EQ(resolve_dtype("auto", at::kCPU, at::kBFloat16), at::kFloat);
+  EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kBFloat16), at::kBFloat16);
+  EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kHalf), at::kHalf);
+  EXPECT_EQ(resolve_dtype("auto", at::Device(at::kCUDA, 0), at::kFloat), at::kBFloat16) << "kernels have no fp32";
+}
+
+}  // namespace
+}  // namespace sparsereel::models
