@@ -30,6 +30,7 @@
 #include "app/options/command_tree.h"
 #include "app/options/several.h"
 #include "app/options/split.h"
+#include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/engine/failure.h"
 
@@ -350,11 +351,12 @@ void run(int argc, char** argv, RunReport& report) {
 /// exit code.
 int fail(RunReport& report, int exit_code, const std::string& cause, std::string remedy) {
   if (!report.recovery.empty()) remedy += (remedy.empty() ? "" : "; ") + report.recovery;
-  std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << cause << "\n  remedy: " << remedy << "\n";
+  std::cerr << (exit_code == 130 ? "interrupted: " : "error: ") << one_line(cause) << "\n  remedy: " << one_line(remedy)
+            << "\n";
   try {
     return finish(report, exit_code, cause, remedy);
   } catch (const Error& error) {
-    std::cerr << "warning: " << error.what() << "\n";
+    std::cerr << "warning: " << one_line(error.what()) << "\n";
   }
   return finish(report, exit_code, cause, remedy);  // prints what could not be written
 }
@@ -387,6 +389,7 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
 int main(int argc, char** argv) {
   try {
     sparsereel::app::install_signal_handlers();
+    const sparsereel::app::PrintableOnly output(std::cout), errors(std::cerr);
     sparsereel::app::RunReport report;
     return sparsereel::app::run_to_exit_code(argc, argv, report);
   } catch (...) {

@@ -19,6 +19,7 @@
 #include "app/options/option_group.h"
 #include "app/options/several.h"
 #include "app/options/text_file.h"
+#include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
 #include "models/weights/device.h"
@@ -167,7 +168,7 @@ void report_failures(const Tally& tally, const std::string& summary) {
   print_warnings(tally.warnings);
   if (tally.failed.empty()) return;
   for (const Video* row : tally.failed)
-    std::cerr << row->failure->what() << "\n  remedy: " << row->failure->remedy() << "\n";
+    std::cerr << one_line(row->failure->what()) << "\n  remedy: " << one_line(row->failure->remedy()) << "\n";
   throw run_failure(counted(static_cast<int64_t>(tally.failed.size()), "row") + " failed: " + summary,
                     "correct them and run the same command again: what is finished stays");
 }

@@ -4,7 +4,8 @@
 
 #include <ATen/ATen.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -12,6 +13,7 @@
 #include "app/job/report.h"
 #include "app/job/write.h"
 #include "app/options/options.h"
+#include "app/terminal.h"
 #include "attention/attention.h"
 #include "models/engine/request.h"
 #include "models/weights/device.h"
@@ -96,8 +98,9 @@ void show_config(const Settings& settings) {
       continue;
     }
     // JSON's scalars are YAML's: what is printed can be given to --config again.
-    const std::string line = spec.key + ": " + dump(value);
-    std::printf("%-50s # %s\n", line.c_str(), source_name(settings, spec.key).c_str());
+    std::string line = spec.key + ": " + dump(value);
+    line.resize(std::max<size_t>(line.size(), 50), ' ');
+    std::cout << line << " # " << one_line(source_name(settings, spec.key)) << "\n";
   }
 }
 

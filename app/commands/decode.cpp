@@ -76,6 +76,8 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   check_outputs(settings, run, latents);
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
   const auto pipeline = open_pipeline(run);
+  const auto& stride = pipeline->spec().stride;
+  check_encoding(run.output, saved.latents.size(4) * stride[2], saved.latents.size(3) * stride[1], run.video);
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);

@@ -12,6 +12,7 @@
 #include "app/counted.h"
 #include "app/job/report.h"
 #include "app/media/video.h"
+#include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/lora.h"
@@ -32,7 +33,7 @@ std::string fp8_option(const models::ComponentSummary& component) {
 }
 
 void print_component(const models::ComponentSummary& component) {
-  std::cout << "  " << component.name << "  " << component.class_name;
+  std::cout << "  " << component.name << "  " << one_line(component.class_name);
   if (component.tensors > 0) {
     std::cout << "  " << component.parameters << " parameters in "
               << counted(static_cast<int64_t>(component.tensors), "tensor") << ", " << human_bytes(component.bytes)
@@ -46,7 +47,7 @@ void print_component(const models::ComponentSummary& component) {
   }
   std::cout << "\n";
   for (const models::FileSummary& file : component.files)
-    std::cout << "    " << file.name << "  " << human_bytes(file.bytes) << "\n";
+    std::cout << "    " << one_line(file.name) << "  " << human_bytes(file.bytes) << "\n";
   if (component.fp8_bytes > 0)
     std::cout << "    " << human_bytes(component.fp8_bytes) << " in memory with " << fp8_option(component) << "\n";
 }
@@ -143,7 +144,7 @@ nlohmann::json describe_lora(const fs::path& path) {
 
 void print_lora(const nlohmann::json& lora) {
   if (lora.contains("problem")) {
-    std::cout << "  LoRA that cannot be used: " << lora["problem"].get<std::string>() << "\n";
+    std::cout << "  LoRA that cannot be used: " << one_line(lora["problem"].get<std::string>()) << "\n";
     return;
   }
   const auto text = [&](const char* key) { return lora[key].get<std::string>(); };
@@ -161,7 +162,7 @@ void print_lora(const nlohmann::json& lora) {
     std::cout << "  by its file name for the transformer of " << text("expert") << " noise\n";
   if (!lora["ranks"].empty()) std::cout << "  rank " << list("ranks") << ", alpha over rank " << list("scales") << "\n";
   for (const auto& [target, count] : lora["targets"].items())
-    std::cout << "  " << target << "  " << count.get<int64_t>() << "\n";
+    std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
 }
 
 void inspect_safetensors(const fs::path& path, bool json) {
@@ -178,9 +179,10 @@ void inspect_safetensors(const fs::path& path, bool json) {
   std::cout << path.string() << ": " << counted(static_cast<int64_t>(tensors.size()), "tensor") << "\n";
   if (may_be_lora(file)) print_lora(describe_lora(path));
   for (const nlohmann::json& tensor : tensors)
-    std::cout << "  " << tensor["name"].get<std::string>() << "  " << tensor["dtype"].get<std::string>() << " "
-              << dump(tensor["shape"]) << "\n";
-  for (const auto& [key, value] : file.header().metadata) std::cout << "  " << key << ": " << value << "\n";
+    std::cout << "  " << one_line(tensor["name"].get<std::string>()) << "  " << tensor["dtype"].get<std::string>()
+              << " " << dump(tensor["shape"]) << "\n";
+  for (const auto& [key, value] : file.header().metadata)
+    std::cout << "  " << one_line(key) << ": " << one_line(value) << "\n";
 }
 
 void inspect_video(const fs::path& path, bool json) {
@@ -195,7 +197,8 @@ void inspect_video(const fs::path& path, bool json) {
   }
   std::cout << path.string() << "\n";
   for (const auto& [key, value] : recipe.items())
-    std::cout << "  " << key << ": " << (value.is_string() ? value.get<std::string>() : dump(value)) << "\n";
+    std::cout << "  " << one_line(key) << ": " << one_line(value.is_string() ? value.get<std::string>() : dump(value))
+              << "\n";
 }
 
 }  // namespace

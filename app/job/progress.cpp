@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "app/clock.h"
+#include "app/terminal.h"
 #include "models/engine/pipeline.h"
 
 namespace sparsereel::app {
@@ -75,11 +76,11 @@ Progress::Progress(bool wanted, double between_lines)
       between_lines_(between_lines) {}
 
 void Progress::stage(const std::string& name) {
-  stage_ = name;
+  stage_ = one_line(name);
   stage_seconds_ = 0;
   stage_steps_ = 0;
   step_start_ = std::chrono::steady_clock::now();
-  show({.name = name + " ..."});
+  show({.name = stage_ + " ..."});
 }
 
 void Progress::step(int64_t done, int64_t total, double seconds) {

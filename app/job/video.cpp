@@ -36,6 +36,7 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents
     options.request.init_latents = latents;
   }
   video.resolved = pipeline.resolve(options.request);
+  check_encoding(options.run.output, video.resolved.width, video.resolved.height, options.run.video);
   video.recipe = make_recipe(options, video.resolved, pipeline);
   for (const std::string& warning :
        {profile_warning(options, video.resolved), models::frame_count_warning(video.resolved),
@@ -49,8 +50,11 @@ std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
   std::vector<std::string> texts;  // in the order of the first video of each
   std::map<std::string, std::vector<const Video*>> videos_of;
   std::map<fs::path, std::vector<std::string>> prompts;
+  std::map<fs::path, std::vector<VideoShape>> shapes;
   for (const Video* video : videos) {
-    prompts[video->options.run.model].push_back(video->options.request.prompt);
+    const fs::path& model = video->options.run.model;
+    prompts[model].push_back(video->options.request.prompt);
+    shapes[model].push_back({video->resolved.width, video->resolved.height, video->resolved.num_frames});
     for (const std::string& text : video->told) {
       std::vector<const Video*>& same = videos_of[text];
       if (same.empty()) texts.push_back(text);
@@ -66,7 +70,9 @@ std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
   if (std::string missing = models::missing_configs_warning(models::data_folder() / "configs"); !missing.empty())
     texts.push_back(std::move(missing));
   for (const auto& [model, of_model] : prompts)
-    if (const std::string warning = unknown_words_warning(model, of_model); !warning.empty()) texts.push_back(warning);
+    for (const std::string& warning :
+         {unusual_shape_warning(model, shapes.at(model)), unknown_words_warning(model, of_model)})
+      if (!warning.empty()) texts.push_back(warning);
   return texts;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "app/counted.h"
+#include "app/terminal.h"
 #include "models/engine/frames.h"
 
 namespace sparsereel::app {
@@ -78,7 +79,7 @@ std::string memory_summary(const nlohmann::json& memory) {
 }
 
 void print_warnings(const std::vector<std::string>& warnings) {
-  for (const std::string& warning : warnings) std::cerr << "warning: " << warning << "\n";
+  for (const std::string& warning : warnings) std::cerr << "warning: " << one_line(warning) << "\n";
 }
 
 }  // namespace sparsereel::app

@@ -158,6 +158,10 @@ void check_output(const fs::path& path, const VideoOptions& options) {
   if (!beside.empty() && !options.recipe.empty()) check_recipe_place(beside);
 }
 
+void check_encoding(const fs::path& path, int64_t width, int64_t height, const VideoOptions& options) {
+  if (output_kind(path) == OutputKind::encoded) check_frame_size(path, width, height, options);
+}
+
 WrittenVideo write_video(const fs::path& path, const FramesView& frames, const VideoOptions& options) {
   if (frames.frames < 1 || frames.height < 1 || frames.width < 1)
     throw run_failure(path.string() + ": there are no frames to write", "generate at least one frame");

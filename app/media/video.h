@@ -46,7 +46,7 @@ OutputKind output_kind(const std::filesystem::path& path);
 ///   .mkv          likewise
 ///   .webm         VP9 or AV1
 ///   .gif          one palette for the whole clip, endless loop
-///   .y4m          8-bit 4:4:4, BT.709 limited range
+///   .y4m          8-bit 4:4:4, BT.601 limited range, which is what readers take it for
 ///   .safetensors  float [F, H, W, 3], key "frames"
 ///   a folder      000000.png, 000001.png, ... 8-bit RGB; the folder must not exist yet, or be empty
 /// The recipe goes into the comment tag or a file beside the video: recipe_beside(); a .safetensors has none.
@@ -61,8 +61,12 @@ std::filesystem::path recipe_beside(const std::filesystem::path& video);
 /// Throws what write_video would throw for this path and these options, before any time is spent on generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 
+/// The same once the size of the frames is known: throws Error where no encoder opens for it, or the container refuses
+/// what the encoder makes.
+void check_encoding(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
+
 /// `count` evenly spaced frames in rows of at most 6, with as many lines of the caption under them as there is room
-/// for, as one PNG. The font knows Latin letters, without accents: a caption in another script is left out. Atomic.
+/// for, as one PNG. The font knows Latin letters, without accents: "?" stands for what is in another script. Atomic.
 void write_contact_sheet(const std::filesystem::path& path, const FramesView& frames, const std::string& caption,
                          int64_t count = 6);
 

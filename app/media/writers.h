@@ -34,6 +34,9 @@ void require_media_libraries(const std::filesystem::path& path);
 /// when it has no encoder for one at all.
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options);
 
+/// Throws Error unless an encoder opens for frames of this size and the file can hold what it makes.
+void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options);
+
 /// Throws Error unless a folder of PNGs can be put there.
 void check_png_folder(const std::filesystem::path& path);
 

@@ -15,8 +15,9 @@ struct PlaneOf {
   }
 };
 
-/// BT.709 (ITU-R BT.709-6, items 3.2 to 3.5), limited range: 16..235 and 16..240.
-constexpr double kRed = 0.2126, kGreen = 0.7152, kBlue = 0.0722;
+/// ITU-R BT.601, limited range: 16..235 and 16..240. The format has no tag for the matrix. Its manual, yuv4mpeg(5),
+/// means this one, and so does FFmpeg at every size.
+constexpr double kRed = 0.299, kGreen = 0.587, kBlue = 0.114;
 
 constexpr PlaneOf plane_of(double red, double green, double blue, double scale, double offset) {
   return {.red = static_cast<float>(red * scale / 255),
@@ -26,8 +27,8 @@ constexpr PlaneOf plane_of(double red, double green, double blue, double scale, 
 }
 
 constexpr PlaneOf kY = plane_of(kRed, kGreen, kBlue, 219, 16);
-constexpr PlaneOf kCb = plane_of(-kRed, -kGreen, 1 - kBlue, 224 / 1.8556, 128);
-constexpr PlaneOf kCr = plane_of(1 - kRed, -kGreen, -kBlue, 224 / 1.5748, 128);
+constexpr PlaneOf kCb = plane_of(-kRed, -kGreen, 1 - kBlue, 224 / 1.772, 128);
+constexpr PlaneOf kCr = plane_of(1 - kRed, -kGreen, -kBlue, 224 / 1.402, 128);
 
 /// Planes Y, Cb, Cr of one frame.
 std::vector<uint8_t> yuv444(const FramesView& frames, int64_t index) {

@@ -52,13 +52,19 @@ nlohmann::json read_fields(const fs::path& video) {
                    "name a video of this program, not made with --no-metadata, or a recipe or report as .json");
 }
 
+Error unknown_field(const std::string& key, const nlohmann::json& recipe, const fs::path& video) {
+  const std::string version = text_of(recipe, "version"), remedy = "give the options one by one";
+  if (version == SPARSEREEL_VERSION)
+    return bad_option("from", video.string() + ": no recipe of this program says " + key + ": it was changed", remedy);
+  return bad_option("from", video.string() + ": this version does not know the recipe's " + key,
+                    "use version " + version + " of the program, or " + remedy);
+}
+
 std::map<std::string, std::string> option_values(const nlohmann::json& recipe, const fs::path& video) {
   std::map<std::string, std::string> values;
   for (const auto& [key, value] : recipe.items()) {
     if (is_fact(key) || kHashes.contains(key)) continue;
-    if (!is_value(key))
-      throw bad_option("from", video.string() + ": this version does not know the recipe's " + key,
-                       "use version " + text_of(recipe, "version") + " of the program, or give the options one by one");
+    if (!is_value(key)) throw unknown_field(key, recipe, video);
     if (!value.is_string() && !value.is_number() && !value.is_boolean())
       throw bad_option("from", video.string() + ": the recipe's " + key + " is not a single value",
                        "make the video again, or give the options one by one");

@@ -1,12 +1,14 @@
-// Finds the tiny model and the words that it never saw.
+// Finds the tiny model, and the words and sizes that it never saw.
 #include "app/options/tiny_model.h"
 
 #include <algorithm>
 #include <cctype>
 #include <sstream>
 
+#include "app/counted.h"
 #include "models/configs/data_folder.h"
 #include "models/text/tokenizer.h"
+#include "models/text/unicode.h"
 
 namespace sparsereel::app {
 namespace {
@@ -28,16 +30,40 @@ std::string bare(std::string word) {
   return word;
 }
 
+bool is_tiny(const fs::path& model) {
+  std::error_code error;
+  return fs::equivalent(model, tiny_model(), error) && !error;
+}
+
+/// Beginnings are enough of words without end.
+std::string shortened(const std::string& word) {
+  constexpr size_t kLongest = 40;
+  const std::string_view begin = models::whole_characters(word, kLongest);
+  return std::string(begin) + (begin.size() < word.size() ? "..." : "");
+}
+
 }  // namespace
 
 fs::path tiny_model() {
   return models::data_folder() / "assets" / "tiny";
 }
 
+std::string unusual_shape_warning(const fs::path& model, const std::vector<VideoShape>& shapes) {
+  constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // where the judge is right about its videos
+  const auto is_unusual = [](const VideoShape& shape) {
+    const auto [least, most] = std::minmax(shape.width, shape.height);
+    return shape.frames != kFrames || least < kLeast || most > kMost;
+  };
+  const auto found = std::find_if(shapes.begin(), shapes.end(), is_unusual);
+  if (found == shapes.end() || !is_tiny(model)) return {};
+  return "the tiny model was trained on 33 frames of 256x256, and can draw 33 of 192x192 to 512x512; " +
+         counted(found->frames, "frame") + " of " + std::to_string(found->width) + "x" + std::to_string(found->height) +
+         " may show something else";
+}
+
 std::string unknown_words_warning(const fs::path& model, const std::vector<std::string>& prompts) {
   constexpr size_t kShown = 3;
-  std::error_code error;
-  if (!fs::equivalent(model, tiny_model(), error) || error) return {};
+  if (!is_tiny(model)) return {};
   const models::Tokenizer tokenizer = models::Tokenizer::load(model / "tokenizer");
   std::vector<std::string> unknown;
   for (const std::string& prompt : prompts) {
@@ -50,7 +76,7 @@ std::string unknown_words_warning(const fs::path& model, const std::vector<std::
   }
   if (unknown.empty()) return {};
   std::string text;
-  for (size_t i = 0; i < std::min(unknown.size(), kShown); ++i) text += (i == 0 ? "" : ", ") + unknown[i];
+  for (size_t i = 0; i < std::min(unknown.size(), kShown); ++i) text += (i == 0 ? "" : ", ") + shortened(unknown[i]);
   if (unknown.size() > kShown) text += " ...";
   return "the tiny model knows moving shapes only, such as \"a red circle moving to the right on a blue background\"; "
          "these words mean nothing to it: " +

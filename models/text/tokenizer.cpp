@@ -3,8 +3,12 @@
 
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <functional>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include "hilbert/error.h"
@@ -64,6 +68,30 @@ void split_at_tokens(std::string_view text, const TokenStrings& tokens, std::vec
   if (begin < text.size()) rest(text.substr(begin));
 }
 
+/// SentencePiece's name of a byte.
+std::string byte_piece(int byte) {
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "<0x%02X>", byte);
+  return text.data();
+}
+
+/// With a piece for each byte behind its own, of which characters without a piece are made: the library itself makes
+/// one unknown piece of all that follow each other, in time that grows as the square of their number. Models that have
+/// such pieces stay as they are.
+SpieceModel with_bytes(SpieceModel model) {
+  constexpr int kBytes = 256;
+  std::set<std::string> names;
+  for (int byte = 0; byte < kBytes; ++byte) names.insert(byte_piece(byte));
+  const bool has_bytes = std::any_of(model.pieces.begin(), model.pieces.end(), [&](const Piece& piece) {
+    return piece.type == PieceType::byte || names.contains(piece.text);
+  });
+  if (model.byte_fallback || has_bytes) return model;
+  model.byte_fallback = true;
+  for (int byte = 0; byte < kBytes; ++byte)
+    model.pieces.push_back({.text = byte_piece(byte), .score = 0, .type = PieceType::byte});
+  return model;
+}
+
 std::string sentinel(int64_t index) {
   return "<extra_id_" + std::to_string(index) + ">";
 }
@@ -72,10 +100,10 @@ std::string sentinel(int64_t index) {
 
 struct Tokenizer::Impl {
   Impl(const SpieceModel& model, const TokenizerConfig& config, const std::string& path) {
-    const auto loaded = library.LoadFromSerializedProto(trusted_spiece(model, path));
+    const auto loaded = library.LoadFromSerializedProto(trusted_spiece(with_bytes(model), path));
     if (!loaded.ok())
       throw bad_input(path + ": SentencePiece refuses the model: " + loaded.message(), "download it again");
-    size = library.GetPieceSize();
+    pieces = size = std::ssize(model.pieces);
     for (int64_t i = config.extra_ids - 1; i >= 0; --i) sentinels[sentinel(i)] = size++;
     for (const AddedToken& token : config.tokens) add(token);
     eos_id = id_of(config.eos_token);
@@ -94,7 +122,7 @@ struct Tokenizer::Impl {
     if (const auto token = tokens.find(content); token != tokens.end()) return token->second.id;
     if (const auto known = sentinels.find(content); known != sentinels.end()) return known->second;
     const int id = library.PieceToId(content);  // the unknown piece's where there is none
-    return library.IdToPiece(id) == content ? id : -1;
+    return id < pieces && library.IdToPiece(id) == content ? id : -1;
   }
 
   /// The first to add a string decides how to look for it. Strings that are no pieces get the next free id.
@@ -107,11 +135,15 @@ struct Tokenizer::Impl {
   std::vector<int64_t> encode(std::string_view text) const {
     std::vector<int64_t> ids;
     split_at_tokens(text, tokens, ids, [&](std::string_view rest) {
-      std::vector<int> pieces;
-      if (const auto done = library.Encode(rest, &pieces); !done.ok())
+      std::vector<int> found;
+      if (const auto done = library.Encode(rest, &found); !done.ok())
         throw run_failure("SentencePiece cannot split the prompt: " + std::string(done.message()),
                           "use another prompt");
-      ids.insert(ids.end(), pieces.begin(), pieces.end());
+      bool unknown = false;  // the piece before: with_bytes()
+      for (const int id : found) {
+        if (id < pieces || !unknown) ids.push_back(id < pieces ? id : library.unk_id());
+        unknown = id >= pieces;
+      }
     });
     return ids;
   }
@@ -119,7 +151,8 @@ struct Tokenizer::Impl {
   sentencepiece::SentencePieceProcessor library;
   TokenStrings tokens;
   std::map<std::string, int64_t> sentinels;
-  int64_t eos_id = 1, pad_id = 0, size = 0;
+  int64_t eos_id = 1, pad_id = 0;
+  int64_t pieces = 0, size = 0;  // of the model, and with all that was added
 };
 
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {

@@ -73,10 +73,24 @@ class Habits(CommandLineTest):
         said = self.succeed(self.run_program(*usual, 'a purple elephant dances in the rain, slowly')).stderr
         self.assertIn('the tiny model knows moving shapes only', said)
         self.assertIn('mean nothing to it: elephant, dances, rain ...\n', said)
-        self.assertEqual(self.succeed(self.run_program(*usual, 'A small Red circle, moving to the right on a blue background.')).stderr, '')
+        self.assertNotIn('mean nothing', self.succeed(self.run_program(*usual, 'A small Red circle, moving to the right on a blue background.')).stderr)
+        self.assertIn('x' * 40 + '...\n', self.succeed(self.run_program(*usual, 'x' * 10_000)).stderr)
         (self.folder / 'set.txt').write_text('a red unicorn\na blue unicorn\n')
         said = self.succeed(self.run_program('batch', 'set.txt', '-o', 'out', '-m', tiny, *TINY)).stderr
         self.assertEqual(said.count('unicorn'), 1)
+
+    def test_sizes_that_the_tiny_model_never_saw_are_told_of_once(self):
+        tiny = ROOT / 'assets' / 'tiny'
+        warning = 'the tiny model was trained on 33 frames of 256x256'
+        (self.folder / 'set.csv').write_text('prompt,size,frames\na star,256x192,33\na star,64x64,33\na star,64x64,9\n')
+        usual = ['-m', tiny, '--steps', 1, '--device', 'cpu', '--quiet']
+        said = self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', *usual)).stderr
+        self.assertEqual(said.count(warning), 1)
+        self.assertIn('33 frames of 64x64 may show something else', said)
+        for size, told in ((['--size', '256x192'], False), (['--frames', 9], True), (['--size', '176x256'], True), (['--size', '64x528', '--frames', 1], True)):
+            said = self.succeed(self.run_program('generate', '-p', 'a star', '-o', 'a.mp4', *usual, *size)).stderr
+            self.assertEqual(warning in said, told, size)
+        self.assertNotIn(warning, self.succeed(self.generate('-o', 'a.mp4', '--frames', 1)).stderr)
 
     def test_a_set_tells_of_each_video_without_a_terminal(self):
         (self.folder / 'set.txt').write_text('a\nb\nc\n')

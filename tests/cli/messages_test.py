@@ -1,5 +1,6 @@
 """What the program says: errors name the file and the option, and what is printed is what there is."""
 import json
+import struct
 import unittest
 
 from support import MODEL, PROMPT, CommandLineTest
@@ -20,6 +21,32 @@ class Errors(CommandLineTest):
         for command in (['generate', '-p', PROMPT], ['bench', 'pipeline', '--modes', 'sparse']):
             result = self.run_program(*command, '-m', MODEL, *size, '--steps', 1, '--profile', 'fewer.yaml')
             self.fail_with(result, 2, '--profile fewer.yaml has 1 layer of ', f'the model has {layers} layers of {heads // layers} heads', 'sparsereel tune')
+
+    def write_safetensors(self, name, tensor, metadata):
+        header = json.dumps({'__metadata__': metadata, tensor: {'dtype': 'F32', 'shape': [1], 'data_offsets': [0, 4]}}).encode()
+        (self.folder / name).write_bytes(struct.pack('<Q', len(header)) + header + bytes(4))
+
+    def test_a_terminal_obeys_nothing_that_other_peoples_files_say(self):
+        evil = 'x\x1b[2J\x9b31m\u202e\x07\ry'
+        shown = r'x\u001b[2J\u009b31m\u202e\u0007\u000dy'
+        self.write_safetensors('t.safetensors', evil, {evil: f'{evil}\nerror: '})
+        (self.folder / 'r.json').write_text(json.dumps({'version': evil, 'fps': 8, 'model': evil, 'prompt': evil, evil: evil}))
+        (self.folder / 'c.yaml').write_text(json.dumps({evil: 1}))
+        (self.folder / 'set.jsonl').write_text(json.dumps({'prompt': evil, evil: 1}))
+        (self.folder / 'set.csv').write_text(f'prompt\n"{evil * 300}"\n')
+        (self.folder / evil).mkdir()
+        for arguments in (['inspect', 't.safetensors'], ['inspect', 'r.json'], ['generate', '--from', 'r.json'], ['generate', '-m', MODEL, '-p', 'x', '--config', 'c.yaml'],
+                          ['batch', 'set.jsonl', '-m', MODEL, '-o', 'out'], ['batch', 'set.csv', '-m', MODEL, '-o', 'out', '--frames', 1, '--steps', 1, '--device', 'cpu'],
+                          ['config', 'show', '-m', MODEL, '-p', evil], ['generate', '-m', evil, '-p', 'x'], ['generate', f'--{evil}'],
+                          ['generate', '-m', MODEL, '-p', evil * 300, '-o', f'{evil}/a.gif', '--frames', 1, '--steps', 1, '--device', 'cpu']):
+            with self.subTest(arguments):
+                result = self.run_program(*arguments, text=False)
+                told = (result.stdout + result.stderr).decode()
+                self.assertIn(shown, told)
+                self.assertEqual([c for c in told if c in evil and not c.isprintable()], [])
+                self.assertFalse(any(line.startswith('error: ') and not line.startswith('error: --') and shown not in line for line in told.splitlines()[1:]), told)
+        summary = self.json_of(self.run_program('inspect', '--json', 't.safetensors', text=False), 0)
+        self.assertEqual((summary['tensors'][0]['name'], summary['metadata']), (evil, {evil: f'{evil}\nerror: '}))
 
     def test_a_video_is_not_read_as_latents(self):
         self.succeed(self.generate('-o', 'clip.mp4', '--frames', 1))

@@ -21,7 +21,8 @@ class Quickstart(unittest.TestCase):
         self.script(self.folder / 'bin' / 'cmake', 'echo "$@" >> cmake.log; touch build/build.ninja')
         self.script(self.folder / 'bin' / 'ninja', 'echo no work to do')
         self.script(self.folder / 'bin' / 'nvcc', 'exit 0')
-        self.script(self.tree / '.venv' / 'bin' / 'pip', 'echo "$@" >> pip.log')
+        self.script(self.tree / '.venv' / 'bin' / 'pip', 'echo of another folder >&2; exit 1')  # as in a copy
+        self.script(self.tree / '.venv' / 'bin' / 'python3', 'echo "$@" >> pip.log')
         self.script(self.tree / 'build' / 'sparsereel', 'pwd; printf "%s\\n" "$@"')
 
     @staticmethod
@@ -51,7 +52,7 @@ class Quickstart(unittest.TestCase):
 
     def test_a_step_that_fails_ends_it(self):
         self.script(self.tree / 'build' / 'sparsereel', 'touch made')
-        for tool in (self.tree / '.venv' / 'bin' / 'pip', self.folder / 'bin' / 'cmake'):
+        for tool in (self.tree / '.venv' / 'bin' / 'python3', self.folder / 'bin' / 'cmake'):
             with self.subTest(tool=tool.name):
                 stub = tool.read_text()
                 self.script(tool, 'exit 1')
@@ -88,6 +89,31 @@ class Quickstart(unittest.TestCase):
         (self.tree / 'build' / 'CMakeCache.txt').write_text('SPARSEREEL_CUDA:STRING=AUTO\n')
         self.run_quickstart('--gpu')
         self.assertEqual(self.configured(), [])
+
+    def test_a_copied_folder_is_configured_anew(self):
+        self.run_quickstart('--cpu')
+        (self.tree / 'build' / 'CMakeCache.txt').write_text(f'CMAKE_HOME_DIRECTORY:INTERNAL={self.tree}\n')
+        self.configured()
+        self.run_quickstart('--cpu')
+        self.assertEqual(self.configured(), [])
+        link = self.folder / 'link'
+        link.symlink_to(self.tree)
+        subprocess.run([link / 'app' / 'quickstart', '--cpu'], capture_output=True, env=self.environment, check=True)
+        self.assertEqual(self.configured(), [])
+        for copied in (shutil.copytree, shutil.move):  # the old folder is there or not
+            old, self.tree = self.tree, self.folder / copied.__name__
+            copied(old, self.tree)
+            self.run_quickstart('--cpu')
+            self.assertEqual([line.startswith('-S . -B build -G Ninja') for line in self.configured()], [True])
+            self.assertFalse((self.tree / 'build' / 'CMakeCache.txt').exists())
+            (self.tree / 'build' / 'CMakeCache.txt').write_text(f'CMAKE_HOME_DIRECTORY:INTERNAL={self.tree}\n')
+
+    def test_a_copied_virtual_environment_installs_into_the_copy(self):
+        subprocess.run(['python3', '-m', 'venv', self.folder / 'old'], check=True)
+        shutil.copytree(self.folder / 'old', self.folder / 'new', symlinks=True)
+        shutil.rmtree(self.folder / 'old')
+        told = subprocess.run([self.folder / 'new' / 'bin' / 'python3', '-m', 'pip', '--version'], capture_output=True, text=True, check=True)
+        self.assertIn(str(self.folder / 'new'), told.stdout)
 
     def test_the_proof_in_a_bare_debian_refuses_a_part_that_it_does_not_have(self):
         folder = self.folder / 'debian'

@@ -40,7 +40,6 @@ class Readme(CommandLineTest):
         program.write_text(SMALL.replace('PROGRAM', PROGRAM))
         program.chmod(0o755)
         (self.folder / 'small.yaml').write_text('size: 64x64\nframes: 9\nsteps: 2\ndevice: cpu\nthreads: 2\n')
-        (self.folder / 'prompts.txt').write_text('a red circle moving to the right on a blue background\na white star spinning on a green background\n')
 
     def write_files_of(self, page):
         """prompts.csv and my.yaml as the page shows them."""

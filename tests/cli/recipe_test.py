@@ -187,6 +187,16 @@ class Recipe(CommandLineTest):
         result = self.succeed(self.render('--from', 'd.mp4', '-m', MODEL, '-p', PROMPT, '--max-sequence-length', 16, '-o', 'e.mp4'))
         self.assertIn('the model is not the one', result.stderr)
 
+    def test_a_field_that_no_recipe_has_is_named_with_a_remedy_that_makes_sense(self):
+        self.succeed(self.generate('-o', 'a.gif', '--frames', 1))
+        path = self.folder / 'a.gif.json'
+        recipe = json.loads(path.read_text())
+        for version, words in ((recipe['version'], 'it was changed'), ('9.9.9', 'use version 9.9.9 of the program, or ')):
+            path.write_text(json.dumps(recipe | {'version': version, 'sharpness': 1}))
+            result = self.render('--from', 'a.gif', '-m', MODEL, '-o', 'b.gif')
+            self.fail_with(result, 2, 'sharpness', words, 'give the options one by one')
+            self.assertEqual(version in result.stderr, version == '9.9.9')
+
     def test_a_recipe_of_another_version_is_warned_of(self):
         self.succeed(self.generate('-o', 'a.gif'))
         recipe = json.loads(self.read('a.gif.json'))

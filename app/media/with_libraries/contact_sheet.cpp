@@ -21,8 +21,17 @@ constexpr int kLineHeight = 18;
 constexpr size_t kMostLines = 6;
 constexpr size_t kMostCharacters = 10'000;  // more than the lines hold
 
+constexpr std::string_view kStandIn = "?";
+
+/// Bytes of the accents that join the letter before them, U+0300 to U+036F.
+size_t accent_length(std::string_view text) {
+  if (text.size() < 2) return 0;
+  const auto lead = static_cast<unsigned char>(text[0]), next = static_cast<unsigned char>(text[1]);
+  return lead == 0xCCU || (lead == 0xCDU && next < 0xB0U) ? 2 : 0;
+}
+
 /// The next character of `text` in ASCII, which is all that the font knows: letters without their accents, typography
-/// as typewriters have it. Empty for one of another script. `taken`: how many bytes it has.
+/// as typewriters have it. kStandIn for what it has no letter for. `taken`: how many bytes it has.
 std::string_view plain(std::string_view text, size_t& taken) {
   static constexpr std::string_view kLatin =
       "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYTsaaaaaaaceeeeiiiidnooooo/ouuuuyty";  // U+00C0 on
@@ -44,16 +53,21 @@ std::string_view plain(std::string_view text, size_t& taken) {
     taken = fine.size();
     if (text.starts_with(fine)) return coarse;
   }
-  return {};
+  if (taken = accent_length(text); taken > 0) return {};
+  taken = byte < 0xC0U ? 1 : byte < 0xE0U ? 2 : byte < 0xF0U ? 3 : 4;
+  taken = std::min(taken, text.size());
+  return kStandIn;
 }
 
-/// Empty where a character is of another script: the rest alone would say something else.
-std::string printable(std::string_view text) {
+/// One stand-in for all that follows each other: a letter of some scripts, and an emoji, may be several characters.
+std::string in_ascii(std::string_view text) {
   std::string result;
+  bool stands_in = false;
   for (size_t taken = 0; !text.empty(); text.remove_prefix(taken)) {
     const std::string_view character = plain(text, taken);
-    if (character.empty()) return {};
-    result += character;
+    const bool unknown = character.data() == kStandIn.data();
+    if (!unknown || !stands_in) result += character;
+    stands_in = unknown;
   }
   return result;
 }
@@ -64,7 +78,7 @@ std::vector<std::string> wrap(std::string_view text, int width) {
     return cv::getTextSize(line, kFont, kFontScale, 1, nullptr).width <= width;
   };
   std::vector<std::string> lines;
-  std::istringstream words(printable(text.substr(0, kMostCharacters)));
+  std::istringstream words(in_ascii(text.substr(0, kMostCharacters)));
   for (std::string word; words >> word;) {
     const std::string longer = lines.empty() ? word : lines.back() + " " + word;
     if (!lines.empty() && fits(longer)) {

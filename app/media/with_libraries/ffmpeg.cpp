@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "hilbert/error.h"
 
@@ -27,6 +28,16 @@ std::string reason(int code) {
   std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};
   av_strerror(code, text.data(), text.size());
   return text.data();
+}
+
+/// `code`: FFmpeg's.
+AVStream* add_stream(AVFormatContext& context, const AVCodecContext& encoder, int* code) {
+  AVStream* stream = avformat_new_stream(&context, nullptr);
+  if (stream == nullptr) throw std::bad_alloc();
+  stream->time_base = encoder.time_base;
+  stream->avg_frame_rate = encoder.framerate;
+  *code = avcodec_parameters_from_context(stream->codecpar, &encoder);
+  return stream;
 }
 
 }  // namespace
@@ -82,6 +93,21 @@ void encode(AVCodecContext& encoder, const AVFrame* frame, const std::filesystem
   }
 }
 
+int try_header(const AVCodecContext& encoder, const char* format) {
+  AVFormatContext* opened = nullptr;
+  if (const int code = avformat_alloc_output_context2(&opened, nullptr, format, nullptr); code < 0) return code;
+  const std::unique_ptr<AVFormatContext, Free> context(opened);
+  int code = 0;
+  add_stream(*context, encoder, &code);
+  if (code >= 0) code = avio_open_dyn_buf(&context->pb);
+  if (code < 0) return code;
+  code = avformat_write_header(context.get(), nullptr);
+  uint8_t* header = nullptr;
+  avio_close_dyn_buf(std::exchange(context->pb, nullptr), &header);
+  av_free(header);
+  return code;
+}
+
 Muxer::Muxer(const std::filesystem::path& target, const char* format) : file_(target) {
   // "file:" keeps FFmpeg from reading a protocol out of a name with a colon.
   const std::string url = "file:" + file_.temporary().string();
@@ -96,15 +122,13 @@ Muxer::~Muxer() {
 }
 
 void Muxer::begin(const AVCodecContext& encoder, const std::vector<std::pair<const char*, const char*>>& options) {
-  stream_ = avformat_new_stream(context_, nullptr);
-  if (stream_ == nullptr) throw std::bad_alloc();
-  stream_->time_base = encoder.time_base;
-  stream_->avg_frame_rate = encoder.framerate;
-  require(avcodec_parameters_from_context(stream_->codecpar, &encoder), file_.target());
+  int code = 0;
+  stream_ = add_stream(*context_, encoder, &code);
+  require(code, file_.target());
   require(avio_open(&context_->pb, context_->url, AVIO_FLAG_WRITE), file_.target());
   AVDictionary* dictionary = nullptr;
   for (const auto& [name, value] : options) av_dict_set(&dictionary, name, value, 0);
-  const int code = avformat_write_header(context_, &dictionary);
+  code = avformat_write_header(context_, &dictionary);
   av_dict_free(&dictionary);
   require(code, file_.target());
 }

@@ -23,6 +23,7 @@ struct Free {
   void operator()(AVFrame* frame) const { av_frame_free(&frame); }
   void operator()(AVPacket* packet) const { av_packet_free(&packet); }
   void operator()(SwsContext* context) const { sws_freeContext(context); }
+  void operator()(AVFormatContext* context) const { avformat_free_context(context); }
 };
 using CodecContext = std::unique_ptr<AVCodecContext, Free>;
 using Frame = std::unique_ptr<AVFrame, Free>;
@@ -47,6 +48,10 @@ void fill_plane(AVFrame& frame, const std::vector<uint8_t>& pixels, int row_byte
 /// Sends a frame (nullptr: the end) and hands every packet that comes out to `sink`.
 void encode(AVCodecContext& encoder, const AVFrame* frame, const std::filesystem::path& target,
             const std::function<void(AVPacket&)>& sink);
+
+/// Whether a container takes what an open encoder makes: writes its header to nowhere. FFmpeg's error code, or at least
+/// 0.
+int try_header(const AVCodecContext& encoder, const char* format);
 
 /// A container with one video stream, written into the temporary of an AtomicFile.
 class Muxer {

@@ -3,7 +3,9 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <set>
 #include <string_view>
+#include <tuple>
 
 #include "app/media/with_libraries/ffmpeg.h"
 #include "app/media/writers.h"
@@ -27,6 +29,10 @@ constexpr std::array<Container, 4> kContainers = {{{".mp4", "mp4", {"libx264", "
                                                    {".mkv", "matroska", {"libx264", "libopenh264", "mpeg4"}, nullptr},
                                                    {".webm", "webm", {"libvpx-vp9", "libaom-av1", "libvpx"}, nullptr}}};
 
+/// Seen with 1.4: a check, or a full disk, would hang the program, since it never comes back from being closed before
+/// its first frame.
+constexpr const char* kHangs = "libsvtav1";
+
 const Container& container_of(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
@@ -46,35 +52,6 @@ bool makes_yuv420p(const AVCodec& codec) {
   for (const AVPixelFormat* format = codec.pix_fmts; format != nullptr && *format != AV_PIX_FMT_NONE; ++format)
     if (*format == AV_PIX_FMT_YUV420P) return true;
   return false;
-}
-
-std::string names(const std::vector<const AVCodec*>& codecs) {
-  std::string result;
-  for (const AVCodec* codec : codecs) result += (result.empty() ? "" : ", ") + std::string(codec->name);
-  return result;
-}
-
-/// The encoders to try in order: the one asked for, or all of encoders_of().
-std::vector<const AVCodec*> candidates(const Container& container, const VideoOptions& options) {
-  std::vector<const AVCodec*> known = encoders_of(container);
-  if (options.codec.empty()) {
-    if (!known.empty()) return known;
-    throw bad_input(
-        "the FFmpeg found has no encoder for " + std::string(container.extension),
-        std::string("install one with ") + container.encoders.front() + ", or write .gif, .y4m or a folder of PNGs");
-  }
-  if (options.codec == "libsvtav1")  // seen with 1.4: this check, or a full disk, would hang the program
-    throw bad_option("codec", "libsvtav1 never comes back from being closed before its first frame",
-                     "use libaom-av1, one of " + names(known) + ", or leave --codec out");
-  const AVCodec* codec = avcodec_find_encoder_by_name(options.codec.c_str());
-  if (codec == nullptr || codec->type != AVMEDIA_TYPE_VIDEO)
-    throw bad_option("codec", options.codec + ": the FFmpeg found has no such video encoder",
-                     "use one of " + names(known) + ", or leave --codec out");
-  const AVOutputFormat* format = av_guess_format(container.format, nullptr, nullptr);
-  if (!makes_yuv420p(*codec) || avformat_query_codec(format, codec->id, FF_COMPLIANCE_NORMAL) != 1)
-    throw bad_option("codec", options.codec + " cannot make yuv420p video for " + std::string(container.extension),
-                     "use one of " + names(known) + ", or leave --codec out");
-  return {codec};
 }
 
 /// The encoder's nearest equivalent of an x264 crf.
@@ -113,13 +90,20 @@ void make_repeatable(AVCodecContext& encoder) {
 #endif
 }
 
+/// What is to be encoded.
+struct Stream {
+  const Container& container;
+  int width, height;
+  const VideoOptions& options;
+};
+
 /// An open encoder, or nullptr with FFmpeg's error code in `code`.
-CodecContext open_encoder(const AVCodec& codec, const FramesView& frames, const VideoOptions& options, int* code) {
+CodecContext open_encoder(const AVCodec& codec, const Stream& stream, int* code) {
   CodecContext encoder(avcodec_alloc_context3(&codec));
   if (!encoder) throw std::bad_alloc();
-  const FrameRate rate = frame_rate(options.fps);
-  encoder->width = static_cast<int>(frames.width);
-  encoder->height = static_cast<int>(frames.height);
+  const FrameRate rate = frame_rate(stream.options.fps);
+  encoder->width = stream.width;
+  encoder->height = stream.height;
   encoder->pix_fmt = AV_PIX_FMT_YUV420P;
   encoder->framerate = {rate.numerator, rate.denominator};
   encoder->time_base = {rate.denominator, rate.numerator};
@@ -128,7 +112,7 @@ CodecContext open_encoder(const AVCodec& codec, const FramesView& frames, const 
   encoder->color_trc = AVCOL_TRC_BT709;
   encoder->colorspace = AVCOL_SPC_BT709;
   encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
-  set_quality(*encoder, options.crf);
+  set_quality(*encoder, stream.options.crf);
   make_repeatable(*encoder);
   *code = avcodec_open2(encoder.get(), &codec, nullptr);
   return *code < 0 ? nullptr : std::move(encoder);
@@ -158,55 +142,112 @@ class Converter {
   ffmpeg::Scaler scaler_;
 };
 
+/// An encoder that opens and whose stream the container takes; nullptr with the reason in `why`.
+CodecContext working_encoder(const AVCodec& codec, const Stream& stream, std::string& why) {
+  ffmpeg::capture_log();
+  int code = 0;
+  CodecContext encoder = open_encoder(codec, stream, &code);
+  if (encoder) code = ffmpeg::try_header(*encoder, stream.container.format);
+  if (code < 0) why = ffmpeg::message(code);
+  return code < 0 ? nullptr : std::move(encoder);
+}
+
+/// What to do where --codec leads nowhere: names encoders that do work.
+std::string remedy_beside_codec(const Stream& stream) {
+  std::vector<const AVCodec*> others = encoders_of(stream.container);
+  const AVCodec* same_format = stream.options.codec == kHangs ? avcodec_find_encoder_by_name("libaom-av1") : nullptr;
+  if (same_format != nullptr && std::find(others.begin(), others.end(), same_format) == others.end())
+    others.insert(others.begin(), same_format);
+  std::string names, ignored;
+  for (const AVCodec* codec : others)
+    if (codec->name != stream.options.codec && working_encoder(*codec, stream, ignored))
+      names += (names.empty() ? "" : " or ") + std::string(codec->name);
+  return names.empty() ? "write .gif, .y4m or a folder of PNGs" : "use " + names + ", or leave --codec out";
+}
+
+Error bad_codec(const Stream& stream, const std::string& cause) {
+  return bad_option("codec", stream.options.codec + cause, remedy_beside_codec(stream));
+}
+
+/// The one that --codec names, by what is known of it before it opens.
+const AVCodec& codec_asked_for(const Stream& stream) {
+  const std::string& name = stream.options.codec;
+  if (name == kHangs) throw bad_codec(stream, " never comes back from being closed before its first frame");
+  const AVCodec* codec = avcodec_find_encoder_by_name(name.c_str());
+  if (codec == nullptr || codec->type != AVMEDIA_TYPE_VIDEO)
+    throw bad_codec(stream, ": the FFmpeg found has no such video encoder");
+  const AVOutputFormat* format = av_guess_format(stream.container.format, nullptr, nullptr);
+  if (!makes_yuv420p(*codec) || avformat_query_codec(format, codec->id, FF_COMPLIANCE_NORMAL) != 1)
+    throw bad_codec(stream, " cannot make yuv420p video for " + std::string(stream.container.extension));
+  return *codec;
+}
+
+/// Those to try in order where --codec is not given.
+std::vector<const AVCodec*> usual_codecs(const Container& container) {
+  std::vector<const AVCodec*> known = encoders_of(container);
+  if (!known.empty()) return known;
+  throw bad_input(
+      "the FFmpeg found has no encoder for " + std::string(container.extension),
+      std::string("install one with ") + container.encoders.front() + ", or write .gif, .y4m or a folder of PNGs");
+}
+
 struct ChosenEncoder {
   CodecContext context;
   std::string note;
 };
 
-/// `name`: for the error.
-ChosenEncoder choose_encoder(const std::filesystem::path& path, const std::string& name, const FramesView& frames,
-                             const VideoOptions& options) {
-  const Container& container = container_of(path);
-  const auto codecs = candidates(container, options);
-  std::string failures;
-  int code = 0;
-  for (const AVCodec* codec : codecs) {
-    ChosenEncoder chosen{open_encoder(*codec, frames, options, &code), {}};
-    if (!chosen.context) {
-      failures += std::string(codec->name) + ": " + ffmpeg::message(code) + "; ";
-      continue;
-    }
-    const bool preferred = std::string(codec->name) == container.encoders.front() || !options.codec.empty();
-    if (!preferred)
-      chosen.note =
-          "encoded by " + std::string(codec->name) + ": this FFmpeg offers no working " + container.encoders.front();
-    return chosen;
+std::string size_text(const Stream& stream) {
+  return std::to_string(stream.width) + "x" + std::to_string(stream.height);
+}
+
+ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& stream) {
+  if (stream.width % 2 != 0 || stream.height % 2 != 0)
+    throw bad_file(path, "such a video needs an even width and height, these frames are " + size_text(stream),
+                   "write .gif, .y4m or a folder of PNGs");
+  std::string why, failures;
+  if (!stream.options.codec.empty()) {
+    CodecContext encoder = working_encoder(codec_asked_for(stream), stream, why);
+    if (encoder) return {std::move(encoder), {}};
+    throw bad_codec(
+        stream, " cannot encode " + size_text(stream) + " for " + std::string(stream.container.extension) + ": " + why);
   }
-  throw run_failure(name + ": no encoder could be opened: " + failures.substr(0, failures.size() - 2),
-                    "name another with --codec, or write .gif, .y4m or a folder of PNGs");
+  for (const AVCodec* codec : usual_codecs(stream.container)) {
+    const std::string preferred = stream.container.encoders.front();
+    if (CodecContext encoder = working_encoder(*codec, stream, why))
+      return {std::move(encoder), codec->name == preferred ? ""
+                                                           : "encoded by " + std::string(codec->name) +
+                                                                 ": this FFmpeg offers no working " + preferred};
+    failures += (failures.empty() ? "" : "; ") + std::string(codec->name) + ": " + why;
+  }
+  throw run_failure(path.string() + ": no encoder takes " + size_text(stream) + ": " + failures,
+                    "write .gif, .y4m or a folder of PNGs");
 }
 
 }  // namespace
 
 void check_encoder(const std::filesystem::path& path, const VideoOptions& options) {
-  candidates(container_of(path), options);
-  if (options.codec.empty()) return;
-  // Some are compiled in but want a device, another frame rate or full-range colours: that shows only when they open.
-  constexpr int64_t kSide = 256;  // hardware has a smallest size
-  ffmpeg::capture_log();
-  choose_encoder(path, "--codec " + options.codec, {.data = nullptr, .frames = 1, .height = kSide, .width = kSide},
-                 options);
+  constexpr int kSide = 256;  // of what remedies are tried with: hardware has a smallest size
+  const Stream stream{container_of(path), kSide, kSide, options};
+  if (options.codec.empty())
+    usual_codecs(stream.container);
+  else
+    codec_asked_for(stream);
+}
+
+void check_frame_size(const std::filesystem::path& path, int64_t width, int64_t height, const VideoOptions& options) {
+  const Container& container = container_of(path);
+  // The rows of a set ask the same again and again, and an encoder takes milliseconds to open.
+  static std::set<std::tuple<std::string_view, int64_t, int64_t, double, int, std::string>> known;
+  const auto key = std::tuple(container.extension, width, height, options.fps, options.crf, options.codec);
+  if (known.contains(key)) return;
+  choose_encoder(path, {container, static_cast<int>(width), static_cast<int>(height), options});
+  known.insert(key);
 }
 
 WrittenVideo write_encoded(const std::filesystem::path& path, const FramesView& frames, const VideoOptions& options) {
   const Container& container = container_of(path);
-  if (frames.width % 2 != 0 || frames.height % 2 != 0)
-    throw bad_file(path,
-                   "such a video needs an even width and height, these frames are " + std::to_string(frames.width) +
-                       "x" + std::to_string(frames.height),
-                   "write .gif, .y4m or a folder of PNGs");
-  ffmpeg::capture_log();
-  const auto [encoder, note] = choose_encoder(path, path.string(), frames, options);
+  const Stream stream{container, static_cast<int>(frames.width), static_cast<int>(frames.height), options};
+  const auto [encoder, note] = choose_encoder(path, stream);
   ffmpeg::Muxer muxer(path, container.format);
   if (!options.recipe.empty()) av_dict_set(&muxer.context().metadata, "comment", options.recipe.c_str(), 0);
   std::vector<std::pair<const char*, const char*>> flags;

@@ -45,6 +45,10 @@ void check_encoder(const std::filesystem::path& path, const VideoOptions&) {
   require_media_libraries(path);
 }
 
+void check_frame_size(const std::filesystem::path& path, int64_t, int64_t, const VideoOptions&) {
+  require_media_libraries(path);
+}
+
 void check_png_folder(const std::filesystem::path& path) {
   require_media_libraries(path);
 }

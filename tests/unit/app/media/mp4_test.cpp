@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "hilbert/error.h"
 #include "tests/unit/app/media/clips.h"
 
@@ -103,13 +105,55 @@ TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
 TEST_F(Mp4, EncoderThatNoMp4HoldsIsRefused) {
   EXPECT_THROW(check_output(path, {.codec = "gif"}), Error);
   EXPECT_THROW(check_output(path, {.codec = "aac"}), Error);
-  EXPECT_THROW(check_output(path, {.codec = "mjpeg"}), Error);  // found only when it opens
+  EXPECT_THROW(check_encoding(path, 64, 64, {.codec = "mjpeg"}), Error);  // found only when it opens
   EXPECT_NO_THROW(check_output(path, {.codec = "mpeg4"}));
+  EXPECT_NO_THROW(check_encoding(path, 64, 64, {.codec = "mpeg4"}));
+}
+
+/// "use A or B, or leave --codec out" -> A, B
+std::vector<std::string> encoders_in(const std::string& remedy) {
+  std::vector<std::string> names;
+  std::istringstream words(remedy.substr(0, remedy.find(',')));
+  for (std::string word; words >> word;)
+    if (word != "use" && word != "or") names.push_back(word);
+  return names;
+}
+
+TEST_F(Mp4, WhatEncoderOrContainerRefuseIsKnownBeforeWithARemedyThatWorks) {
+  struct Case {
+    const char *file, *codec;
+    int64_t width, height;
+  };
+  for (const Case& each : {Case{"a.mov", "libvpx-vp9", 64, 64}, Case{"a.mov", "libaom-av1", 64, 64},
+                           Case{"a.mov", "h263", 64, 64}, Case{"a.mkv", "rv10", 64, 64}, Case{"a.mp4", "mjpeg", 64, 64},
+                           Case{"a.mov", "libsvtav1", 64, 64}, Case{"a.webm", "nonsense", 64, 64}}) {
+    SCOPED_TRACE(std::string(each.file) + " " + each.codec);
+    const auto check = [&](const std::string& codec) {
+      check_output(folder / each.file, {.codec = codec});
+      check_encoding(folder / each.file, each.width, each.height, {.codec = codec});
+    };
+    try {
+      check(each.codec);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_THAT(error.what(), HasSubstr(each.codec));
+      EXPECT_THAT(error.remedy(), HasSubstr("leave --codec out"));
+      const Clip small = make_clip(2, each.height, each.width);
+      for (const std::string& codec : encoders_in(error.remedy())) {
+        EXPECT_NO_THROW(check(codec)) << codec;
+        EXPECT_NO_THROW(write_video(folder / each.file, small.view, {.codec = codec})) << codec;
+      }
+      EXPECT_NO_THROW(check(""));
+    }
+  }
+  EXPECT_NO_THROW(check_encoding(folder / "a.mov", 352, 288, {.codec = "h263"}));  // one of its few sizes
 }
 
 TEST_F(Mp4, OddSizeIsRefusedAndLeavesNothing) {
   const Clip odd = make_clip(2, 16, 17);
   EXPECT_THROW(write_video(path, odd.view, {}), Error);
+  EXPECT_THROW(check_encoding(path, 17, 16, {}), Error);
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 

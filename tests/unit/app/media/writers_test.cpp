@@ -90,15 +90,22 @@ TEST_F(Writers, Y4mSaysWhatItHoldsAndDecodesToTheFrames) {
   EXPECT_EQ(decode_video(path).frames.size(), 5U);
 }
 
-TEST_F(Writers, Y4mUsesBt709LimitedRange) {
-  // White, black, pure red, green and blue by ITU-R BT.709.
+TEST_F(Writers, Y4mIsWhatFfmpegTakesItFor) {
+  for (const Clip& each : {make_clip(2, 256, 256), make_clip(1, 720, 1280)}) {
+    write_video(folder / "clip.y4m", each.view, {});
+    EXPECT_GT(psnr(decode_video(folder / "clip.y4m"), each.view), 48) << each.view.width;
+  }
+}
+
+TEST_F(Writers, Y4mUsesBt601LimitedRange) {
+  // White, black, pure red, green and blue by ITU-R BT.601.
   const std::vector<float> pixels = {1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1};
   const auto path = folder / "colours.y4m";
   write_video(path, {.data = pixels.data(), .frames = 1, .height = 1, .width = 5}, {});
   const std::string bytes = read_bytes(path);
   const std::string planes = bytes.substr(bytes.size() - 15);
   const std::vector<uint8_t> values(planes.begin(), planes.end());
-  EXPECT_THAT(values, ElementsAre(235, 16, 63, 173, 32, 128, 128, 102, 42, 240, 128, 128, 240, 26, 118));
+  EXPECT_THAT(values, ElementsAre(235, 16, 81, 145, 41, 128, 128, 90, 54, 240, 128, 128, 240, 34, 110));
 }
 
 TEST_F(Writers, SafetensorsHoldsTheFloatsThemselves) {
@@ -147,12 +154,14 @@ TEST_F(Writers, ContactSheetHasRoomForSixLinesOfCaption) {
   EXPECT_EQ(height_with(std::string(100'000, 'x')), bare + 18);
 }
 
-TEST_F(Writers, ContactSheetLeavesOutACaptionThatItsFontCannotWrite) {
+TEST_F(Writers, ContactSheetHasAStandInForWhatItsFontCannotWrite) {
   const auto sheet_with = [&](const std::string& caption) {
     write_contact_sheet(folder / "sheet.png", make_clip(20, 16, 64).view, caption);
     return decode_video(folder / "sheet.png").frames.at(0);
   };
-  EXPECT_EQ(sheet_with("a red disc, \u8d64\u3044\u4e38"), sheet_with(""));
+  EXPECT_EQ(sheet_with("a red disc, \u8d64\u3044\u4e38"), sheet_with("a red disc, ?"));
+  EXPECT_EQ(sheet_with("\u0642\u0631\u0635 or \U0001F468\u200D\U0001F469\uFE0F \u9752"), sheet_with("? or ? ?"));
+  EXPECT_EQ(sheet_with("gru\u0308\u00df\xe8"), sheet_with("grus?"));
   EXPECT_EQ(sheet_with("gr\u00fc\u00df Gott \u2014 \u201cya\u201d\u2026"), sheet_with("grus Gott - \"ya\"..."));
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "hilbert/error.h"
@@ -124,6 +125,22 @@ TEST_F(TokenizerTest, UnknownIdIsTheModels) {
                             .piece("\u2581red", -3)
                             .bytes());
   EXPECT_THAT(Tokenizer::load(folder_).encode("red \u65e5\u672c", 5).ids, ElementsAre(5, 4, 3, 1, 0)) << "UMT5's";
+}
+
+TEST_F(TokenizerTest, UnknownCharactersThatFollowEachOtherAreOneToken) {
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  EXPECT_EQ(tokenizer.vocabulary_size(), 106);  // and 100 sentinels
+  EXPECT_THAT(tokenizer.encode("\u00fc\u00dfx red\u0301x\u0301ed <0x41>", 12).ids,
+              ElementsAre(3, 2, 4, 2, 5, 3, 2, 1, 0, 0, 0, 0));
+}
+
+TEST_F(TokenizerTest, AMillionBytesWithoutAPieceTakeNoMinute) {
+  const Tokenizer tokenizer = Tokenizer::load(folder_);
+  std::string accents = "red";
+  for (int i = 0; i < 500'000; ++i) accents += "\u0301";
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(tokenizer.encode(accents, 4).ids, ElementsAre(4, 2, 1, 0));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));  // it took 10 to 20
 }
 
 TEST_F(TokenizerTest, ByteFallbackSpellsUnknownCharacters) {
