@@ -242,7 +242,7 @@ class Failures(CommandLineTest):
             file.truncate(8 + len(header) + (1 << 25))
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-        result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.mp4', '--vae-tiling', 'off', '--threads', 1,
+        result = self.run_program('decode', 'latents.safetensors', '-m', MODEL, '-o', 'clip.y4m', '--vae-tiling', 'off', '--threads', 1,
                                   '--device', 'cpu', preexec_fn=limit)
         self.fail_with(result, 1, 'out of memory', 'smaller size', 'vae_tiling on')
 

@@ -41,7 +41,7 @@ class Errors(CommandLineTest):
                           ['generate', '-m', MODEL, '-p', evil * 300, '-o', f'{evil}/a.gif', '--frames', 1, '--steps', 1, '--device', 'cpu']):
             with self.subTest(arguments):
                 result = self.run_program(*arguments, text=False)
-                told = (result.stdout + result.stderr).decode()
+                told = (result.stdout + result.stderr).decode().replace(r'\r', r'\u000d')  # as JSON has it
                 self.assertIn(shown, told)
                 self.assertEqual([c for c in told if c in evil and not c.isprintable()], [])
                 self.assertFalse(any(line.startswith('error: ') and not line.startswith('error: --') and shown not in line for line in told.splitlines()[1:]), told)

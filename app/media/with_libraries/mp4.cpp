@@ -219,8 +219,8 @@ ChosenEncoder choose_encoder(const std::filesystem::path& path, const Stream& st
                                                                  ": this FFmpeg offers no working " + preferred};
     failures += (failures.empty() ? "" : "; ") + std::string(codec->name) + ": " + why;
   }
-  throw run_failure(path.string() + ": no encoder takes " + size_text(stream) + ": " + failures,
-                    "write .gif, .y4m or a folder of PNGs");
+  throw bad_file(path, "no encoder takes " + size_text(stream) + ": " + failures,
+                 "write .gif, .y4m or a folder of PNGs");
 }
 
 }  // namespace
