@@ -104,6 +104,8 @@ struct Tokenizer::Impl {
     if (!loaded.ok())
       throw bad_input(path + ": SentencePiece refuses the model: " + loaded.message(), "download it again");
     pieces = size = std::ssize(model.pieces);
+    // The library's own unk_id() goes by the name <unk>, which may be another piece's.
+    unknown_id = std::ranges::find(model.pieces, PieceType::unknown, &Piece::type) - model.pieces.begin();
     for (int64_t i = config.extra_ids - 1; i >= 0; --i) sentinels[sentinel(i)] = size++;
     for (const AddedToken& token : config.tokens) add(token);
     eos_id = id_of(config.eos_token);
@@ -141,7 +143,7 @@ struct Tokenizer::Impl {
                           "use another prompt");
       bool unknown = false;  // the piece before: with_bytes()
       for (const int id : found) {
-        if (id < pieces || !unknown) ids.push_back(id < pieces ? id : library.unk_id());
+        if (id < pieces || !unknown) ids.push_back(id < pieces ? id : unknown_id);
         unknown = id >= pieces;
       }
     });
@@ -153,6 +155,7 @@ struct Tokenizer::Impl {
   std::map<std::string, int64_t> sentinels;
   int64_t eos_id = 1, pad_id = 0;
   int64_t pieces = 0, size = 0;  // of the model, and with all that was added
+  int64_t unknown_id = 0;
 };
 
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {

@@ -134,13 +134,25 @@ TEST_F(TokenizerTest, UnknownCharactersThatFollowEachOtherAreOneToken) {
               ElementsAre(3, 2, 4, 2, 5, 3, 2, 1, 0, 0, 0, 0));
 }
 
-TEST_F(TokenizerTest, AMillionBytesWithoutAPieceTakeNoMinute) {
+TEST_F(TokenizerTest, TheUnknownPieceIsKnownByItsTypeNotItsName) {
+  write("spiece.model", SpieceBytes()
+                            .piece("<unk>", -9)
+                            .piece("<pad>", 0, 3)
+                            .piece("</s>", 0, 3)
+                            .piece("<none>", 0, 2)
+                            .piece("\u2581red", -3)
+                            .bytes());
+  EXPECT_THAT(Tokenizer::load(folder_).encode("red\u0301", 4).ids, ElementsAre(4, 3, 2, 1));
+}
+
+TEST_F(TokenizerTest, MillionsOfBytesWithoutAPieceTakeSeconds) {
   const Tokenizer tokenizer = Tokenizer::load(folder_);
   std::string accents = "red";
-  for (int i = 0; i < 500'000; ++i) accents += "\u0301";
+  for (int i = 0; i < 1'000'000; ++i) accents += "\u0301";
   const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(tokenizer.encode(accents, 4).ids, ElementsAre(4, 2, 1, 0));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));  // it took 10 to 20
+  // In time that grows as the square of their number it is 40 to 80 without sanitizers.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
 TEST_F(TokenizerTest, ByteFallbackSpellsUnknownCharacters) {
