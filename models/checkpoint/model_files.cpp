@@ -1,4 +1,4 @@
-// Lists a model's places and files; see model_files.h.
+// Lists a model's places and files.
 #include "models/checkpoint/model_files.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Optimal string alignment distance; see nearest.h.
+// Optimal string alignment distance.
 #include "models/configs/nearest.h"
 
 #include <algorithm>

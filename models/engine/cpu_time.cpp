@@ -1,4 +1,4 @@
-// Counts products of matrices, and times one; see cpu_time.h.
+// Counts products of matrices, and times one.
 #include "models/engine/cpu_time.h"
 
 #include <ATen/ATen.h>

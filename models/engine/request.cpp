@@ -188,7 +188,7 @@ SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSp
 
 namespace {
 
-/// The texts are those of app/options/settings.cpp, which knows where each option comes from.
+/// The texts are those of the command line, which knows where each option comes from.
 void refuse_contradictions(const PolicyOptions& options) {
   std::map<std::string_view, std::string_view> given;
   if (options.topk) given["topk"];

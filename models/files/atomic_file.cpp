@@ -1,4 +1,4 @@
-// Atomic output files over POSIX calls; see atomic_file.h.
+// Atomic output files over POSIX calls.
 #include "models/files/atomic_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Temporaries and their locks; see temporary.h.
+// Temporaries and their locks.
 #include "models/files/temporary.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Looks finished videos up; see finished.h.
+// Looks finished videos up.
 #include "app/commands/batch/finished.h"
 
 #include <algorithm>
