@@ -134,12 +134,11 @@ void add_generate(CommandLine& line) {
   add_options(*command, line, Command::generate);
   command->callback([&line] {
     line.collect();
-    const bool resumes = line.settings.whole("checkpoint_every").value_or(0) > 0;
-    line.reservations = choose_output(line.settings, video_count(line.settings), resumes);
+    line.reservations = choose_output(line.settings, video_count(line.settings));
     const std::vector<Settings> videos = settings_of_videos(line.settings);
     check_files(videos, line.config, {});
     line.start("generate");
-    generate(videos, line.report);
+    generate(videos, line.settings.text("output", kDefaultOutput), line.report);
   });
 }
 
@@ -159,7 +158,7 @@ void add_decode(CommandLine& line) {
   add_options(*command, line, Command::decode);
   command->callback([&line] {
     line.collect();
-    line.reservations = choose_output(line.settings, 1, false);
+    line.reservations = choose_output(line.settings, 1);
     check_files({line.settings}, line.config, line.path);
     line.start("decode");
     decode(line.path, line.settings, line.report);

@@ -68,7 +68,7 @@ std::string summary(const GenerateOptions& options, const models::GenerateResult
 /// The videos of a command line, and what is reported of them.
 class Generation : private JobUser {
  public:
-  Generation(const std::vector<Settings>& settings, RunReport& report);
+  Generation(const std::vector<Settings>& settings, fs::path output, RunReport& report);
   void run();
 
  private:
@@ -81,6 +81,7 @@ class Generation : private JobUser {
   void written(const Video& video, const Made& made) override;
   void show();
 
+  const fs::path output_;
   RunReport& report_;
   std::vector<Video> videos_;
   std::shared_ptr<models::Pipeline> pipeline_;
@@ -94,8 +95,8 @@ class Generation : private JobUser {
   nlohmann::json video_, made_ = nlohmann::json::array();  // this video's part, and those that are there
 };
 
-Generation::Generation(const std::vector<Settings>& settings, RunReport& report)
-    : report_(report), progress_(!settings.front().flag("quiet")), head_(report.content) {
+Generation::Generation(const std::vector<Settings>& settings, fs::path output, RunReport& report)
+    : output_(std::move(output)), report_(report), progress_(!settings.front().flag("quiet")), head_(report.content) {
   for (const Settings& each : settings) {
     Video& video = videos_.emplace_back();
     video.settings = each;
@@ -165,8 +166,10 @@ void Generation::written(const Video& video, const Made& made) {
 }
 
 void Generation::kept_checkpoint(const Video& video, int64_t step) {
-  report_.recovery =
-      "run the same command again: it goes on from step " + std::to_string(step) + " in " + video.checkpoint.string();
+  // Where nobody named an output, the videos that are there would take the name from those that are not.
+  const std::string under_its_name = made_.empty() ? "" : " with -o " + shell_quoted(output_);
+  report_.recovery = "run the same command again" + under_its_name + ": it goes on from step " + std::to_string(step) +
+                     " in " + video.checkpoint.string();
 }
 
 void Generation::kept_latents(const Video& video, const fs::path& latents) {
@@ -188,8 +191,8 @@ void Generation::run() {
 
 }  // namespace
 
-void generate(const std::vector<Settings>& settings, RunReport& report) {
-  Generation(settings, report).run();
+void generate(const std::vector<Settings>& settings, const fs::path& output, RunReport& report) {
+  Generation(settings, output, report).run();
 }
 
 }  // namespace sparsereel::app

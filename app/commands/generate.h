@@ -5,7 +5,8 @@
 
 namespace sparsereel::app {
 
-/// videos: the settings of each. The report of one is the run's; that of several has them as `videos`.
-void generate(const std::vector<Settings>& videos, RunReport& report);
+/// videos: the settings of each; output: theirs before it was numbered. The report of one is the run's; that of several
+/// has them as `videos`.
+void generate(const std::vector<Settings>& videos, const std::filesystem::path& output, RunReport& report);
 
 }  // namespace sparsereel::app

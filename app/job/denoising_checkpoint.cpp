@@ -221,15 +221,6 @@ OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identit
   return own;
 }
 
-bool has_checkpoint(const fs::path& output) {
-  bool found = false;
-  first_beside(output, kKind, [&](const fs::path& path) {
-    found = !identity_of(path).empty();
-    return found;
-  });
-  return found;
-}
-
 void remove_checkpoints(const fs::path& output, const std::string& identity) {
   std::vector<fs::path> ours;  // removed at the end: the first free name ends the search
   first_beside(output, kKind, [&](const fs::path& path) {

@@ -29,9 +29,6 @@ struct OwnCheckpoint {
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 
-/// Whether any checkpoint lies beside the output, whatever its recipe.
-bool has_checkpoint(const std::filesystem::path& output);
-
 /// The video of this recipe is there: removes its checkpoints, damaged ones too, and nothing else.
 void remove_checkpoints(const std::filesystem::path& output, const std::string& identity);
 

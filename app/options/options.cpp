@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "app/counted.h"
-#include "app/job/denoising_checkpoint.h"
 #include "app/options/recipe.h"
 #include "app/options/several.h"
 #include "app/options/text_file.h"
@@ -224,9 +223,8 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   add_model_config(settings, matched.value_or(models::ModelConfig{.file = configs}));
 }
 
-Reservations choose_output(Settings& settings, int64_t count, bool resumes) {
+Reservations choose_output(Settings& settings, int64_t count) {
   if (settings.has("output")) return {};
-  resumes = resumes && !is_random_seed(settings.text("seed", ""));
   const fs::path first = kDefaultOutput;
   fs::path name = first;
   const auto any = [&](int64_t most, const auto& f) {
@@ -238,7 +236,7 @@ Reservations choose_output(Settings& settings, int64_t count, bool resumes) {
     std::error_code ignored;
     return fs::exists(fs::symlink_status(video, ignored));
   };
-  const auto is_taken = [&] { return any(count, is_there) && !(resumes && any(count, has_checkpoint)); };
+  const auto is_taken = [&] { return any(count, is_there); };
   Reservations reserved;
   const auto is_reserved = [&](const fs::path& video) { return !models::reserve(video, reserved); };
   // Looked at again once it is reserved: the run that had it may just have ended. A reservation keeps a file open, so

@@ -23,8 +23,8 @@ using Reservations = std::vector<std::unique_ptr<models::Temporary>>;
 
 /// Where no output is named: video.mp4, or the first of video-2.mp4, video-3.mp4 ... that is there neither, since
 /// nobody asked for a file to be replaced, nor chosen by a run that goes on; of several, none of whose `count` numbered
-/// files is. resumes: those of which one waits for its checkpoint are taken, though they are there.
-Reservations choose_output(Settings& settings, int64_t count, bool resumes);
+/// files is. A checkpoint without its video keeps no name: the run that was cut short goes on under it.
+Reservations choose_output(Settings& settings, int64_t count);
 
 /// What both commands share.
 struct RunOptions {

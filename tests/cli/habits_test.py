@@ -3,9 +3,11 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from support import FAMILY, MODEL, PROGRAM, PROMPT, ROOT, CommandLineTest, write_checkpoint
 
@@ -15,6 +17,16 @@ TINY = ['--device', 'cpu', '--steps', 1, '--frames', 1]
 class Habits(CommandLineTest):
     def recipe(self, file):
         return json.loads(self.succeed(self.run_program('inspect', file, '--json')).stdout)['recipe']
+
+    def start_generate(self, *arguments):
+        return self.start_program('generate', '-m', MODEL, '-p', PROMPT, *map(str, self.unless(arguments, '--device', 'cpu', *FAMILY.size) + list(arguments)))
+
+    def interrupt_at(self, process, name):
+        end = time.monotonic() + 60
+        while name not in self.names() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60), 130)
 
     def test_the_last_of_a_repeated_option_wins(self):
         rows = self.succeed(self.run_program('config', 'show', '-m', 'nowhere', '-m', MODEL, '--steps', 9, '--num-inference-steps', 7, '-p', 'a', '-p', 'b',
@@ -30,19 +42,26 @@ class Habits(CommandLineTest):
         self.succeed(self.generate('--frames', 1, '--save-latents', 'a.safetensors', '-o', 'video.mp4'))  # asked
         self.assertIn('video-4.mp4: ', self.succeed(self.run_program('decode', 'a.safetensors', '-m', MODEL)).stdout)
 
-    def test_a_checkpoint_is_resumed_under_its_name(self):
+    def test_a_run_that_was_cut_short_is_resumed_under_its_name(self):
         (self.folder / 'video.mp4').write_text('of an earlier run')
-        write_checkpoint(self.folder / 'video.mp4.checkpoint.safetensors')
-        result = self.generate('--frames', 1, '--checkpoint-every', 1)
-        self.assertIn('video.mp4.checkpoint.safetensors', result.stderr)
-        self.assertNotIn('video-2.mp4', self.names())
+        usual = ['--frames', 5, '--steps', 200, '--checkpoint-every', 1]
+        process, _ = self.start_generate(*usual)
+        self.interrupt_at(process, 'video-2.mp4.checkpoint.safetensors')
+        self.assertGreater(self.report(*usual)['resumed_at_step'], 0)
+        self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4'])
 
-    def test_a_video_is_not_replaced_for_a_file_that_is_no_checkpoint(self):
+    def test_no_checkpoint_has_a_video_replaced(self):
+        checkpoint = self.folder / 'video.mp4.checkpoint.safetensors'
         (self.folder / 'video.mp4').write_text('of an earlier run')
-        (self.folder / 'video.mp4.checkpoint.safetensors').write_text('')
-        self.succeed(self.generate('--frames', 1, '--checkpoint-every', 1))
-        self.assertEqual((self.folder / 'video.mp4').read_text(), 'of an earlier run')
-        self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4', 'video.mp4.checkpoint.safetensors'])
+        for make in (write_checkpoint, Path.touch):
+            make(checkpoint)
+            before = checkpoint.read_bytes()
+            self.succeed(self.generate('--frames', 1, '--checkpoint-every', 1))
+            self.assertEqual((self.folder / 'video.mp4').read_text(), 'of an earlier run')
+            self.assertEqual(checkpoint.read_bytes(), before)
+            self.assertEqual(self.names(), ['video-2.mp4', 'video.mp4', checkpoint.name])
+            for name in ('video-2.mp4', checkpoint.name):
+                (self.folder / name).unlink()
 
     def test_random_seeds_are_told(self):
         seeds = set()
@@ -211,11 +230,18 @@ class Habits(CommandLineTest):
         self.assertTrue({'c-1.y4m', 'c-2.y4m'} <= set(self.names()))
         self.assertEqual(len(re.findall(r', seed \d+$', result.stdout, re.M)), 2)
 
-    def test_several_videos_go_on_where_one_has_a_checkpoint(self):
-        (self.folder / 'video-1.mp4').write_bytes(b'done')
-        write_checkpoint(self.folder / 'video-2.mp4.checkpoint.safetensors')
-        result = self.generate('--frames', 1, '--count', 2, '--checkpoint-every', 1)
-        self.assertIn('video-2.mp4.checkpoint.safetensors', result.stderr, 'it is read, not passed over')
+    def test_of_several_videos_none_is_replaced_for_a_checkpoint(self):
+        usual = ['--frames', 5, '--steps', 200, '--count', 2, '--checkpoint-every', 1]
+        process, terminal = self.start_generate(*usual)
+        self.interrupt_at(process, 'video-2.mp4.checkpoint.safetensors')
+        self.assertIn('run the same command again with -o video.mp4: it goes on from step', ' '.join(self.read_until(terminal, None).split()))
+        left = {name: (self.folder / name).read_bytes() for name in self.names()}
+        self.assertEqual(sorted(left), ['video-1.mp4', 'video-2.mp4.checkpoint.safetensors'])
+        self.succeed(self.generate('--frames', 1, '--count', 2, '--checkpoint-every', 1))
+        self.assertEqual(self.names(), ['video-1.mp4', 'video-2-1.mp4', 'video-2-2.mp4', 'video-2.mp4.checkpoint.safetensors'])
+        self.assertEqual({name: (self.folder / name).read_bytes() for name in left}, left)
+        self.assertGreater(self.report(*usual, '-o', 'video.mp4')['videos'][1]['resumed_at_step'], 0)
+        self.assertEqual((self.folder / 'video-1.mp4').read_bytes(), left['video-1.mp4'])
 
     def test_seeds_that_must_stay_are_numbers(self):
         self.fail_with(self.run_program('bench', 'attention', '--seed', 'random'), 2, '--seed random', 'give a number')
