@@ -14,6 +14,7 @@
 #include "app/commands/batch/render.h"
 #include "app/commands/batch/status.h"
 #include "app/counted.h"
+#include "app/job/denoising_checkpoint.h"
 #include "app/job/outputs.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
@@ -89,6 +90,7 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Rend
 struct History {
   const std::vector<ManifestEntry>& entries;
   FinishedVideos finished;
+  Identities made = {};  // of the rows that are finished, by the names that their videos were made under
 };
 
 /// The rows that are not finished under their names.
@@ -102,6 +104,7 @@ std::vector<Video*> pending(const std::vector<Video*>& rows, const models::Pipel
       renderer.failed(*row);
     } else if (const ManifestEntry* finished = history.finished.find(*row)) {
       renderer.skip(*row, *finished, history.entries);
+      history.made[row->options.run.output] = row->identity;
     } else {
       left.push_back(row);
     }
@@ -256,7 +259,11 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   // Of several processes none can know which row of another one wants a video too.
   std::vector<MovedVideo> moved;
   if (share.size == 1) moved = history.finished.find_moved(left);
-  for (const MovedVideo& each : moved) renderer.move(each);
+  for (const MovedVideo& each : moved) {
+    renderer.move(each);
+    history.made[options.folder / each.finished->output] = each.row->identity;
+  }
+  remove_checkpoints(history.made);  // of runs that were killed right after the line
   left.clear();
   for (Group& group : groups) {
     keep_writable(group.rows, moved, renderer);

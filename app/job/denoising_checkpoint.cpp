@@ -209,27 +209,34 @@ void save_checkpoint(const fs::path& path, const models::DenoisingState& state, 
 
 OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identity, const models::CacheRule& cache) {
   OwnCheckpoint own;
-  own.path = first_beside(output, kKind, [&](const fs::path& path) {
+  for (const fs::path& path : files_beside(output, kKind)) {
     try {
       own.state = load_checkpoint(path, identity, cache);
-      return true;
+      own.path = path;
+      return own;
     } catch (const Error& error) {
       own.passed_over.push_back(path.string() + " is not used: " + error.what());
     }
-    return false;
-  });
+  }
+  own.path = free_beside(output, kKind);
   return own;
 }
 
-void remove_checkpoints(const fs::path& output, const std::string& identity) {
-  std::vector<fs::path> ours;  // removed at the end: the first free name ends the search
-  first_beside(output, kKind, [&](const fs::path& path) {
-    const std::string found = identity_of(path);
-    if (!found.empty() && found == identity) ours.push_back(path);
-    return false;
-  });
+void remove_checkpoints(const Identities& made) {
+  std::map<fs::path, Identities> by_folder;  // each is read once
+  for (const auto& [output, identity] : made) {
+    const fs::path name = output.has_filename() ? output : output.parent_path();
+    by_folder[name.parent_path()][name] = identity;
+  }
   std::error_code ignored;
-  for (const fs::path& path : ours) fs::remove(path, ignored);
+  for (const auto& [folder, identities] : by_folder) {
+    for (const FileBeside& file : files_beside_outputs(folder, kKind)) {
+      const auto own = identities.find(file.output);
+      if (own == identities.end()) continue;
+      const std::string found = identity_of(file.path);
+      if (!found.empty() && found == own->second) fs::remove(file.path, ignored);
+    }
+  }
 }
 
 }  // namespace sparsereel::app

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,7 @@ void save_checkpoint(const std::filesystem::path& path, const models::DenoisingS
                      const std::string& identity);
 
 /// The checkpoint of a run: "clip.mp4" -> "clip.mp4.checkpoint.safetensors", or "clip.mp4.checkpoint-2.safetensors" and
-/// so on: the first name that is free, or whose file this run goes on from. No other file is replaced.
+/// so on: the file that this run goes on from, else the first name that is free. No other file is replaced.
 struct OwnCheckpoint {
   std::filesystem::path path;
   std::shared_ptr<const models::DenoisingState> state;  // null where the path is free
@@ -29,7 +30,10 @@ struct OwnCheckpoint {
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
 
-/// The video of this recipe is there: removes its checkpoints, damaged ones too, and nothing else.
-void remove_checkpoints(const std::filesystem::path& output, const std::string& identity);
+/// Recipes by the output that they make.
+using Identities = std::map<std::filesystem::path, std::string>;
+
+/// The videos of these recipes are there: removes their checkpoints, damaged ones too, and nothing else.
+void remove_checkpoints(const Identities& made);
 
 }  // namespace sparsereel::app

@@ -203,7 +203,7 @@ std::vector<std::string> Job::write_files(Video& video, const models::GenerateRe
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, kept, start});
   // While the latents that were asked for are missing, the checkpoint is their nearest.
-  if (set_ || video.options.checkpoint_every > 0) remove_checkpoints(run.output, video.identity);
+  if (set_ || video.options.checkpoint_every > 0) remove_checkpoints({{run.output, video.identity}});
   return warnings;
 }
 

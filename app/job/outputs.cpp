@@ -3,7 +3,10 @@
 
 #include <ATen/ATen.h>
 
-#include <cctype>
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,11 +20,34 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKeptKind = "latents";
+constexpr std::string_view kBesideEnding = ".safetensors";
+
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+fs::path path_beside(const fs::path& output, const std::string& kind, int64_t number) {
+  return output.string() + "." + kind + (number > 1 ? "-" + std::to_string(number) : "") + std::string(kBesideEnding);
+}
+
+/// Nothing where it has no such name.
+std::optional<FileBeside> file_beside(const fs::path& path, const std::string& kind) {
+  std::string name = path.filename().string();
+  if (!name.ends_with(kBesideEnding)) return std::nullopt;
+  name.resize(name.size() - kBesideEnding.size());
+  const size_t end = name.rfind("." + kind);
+  if (end == std::string::npos || end == 0) return std::nullopt;
+  FileBeside file{.path = path, .output = fs::path(path).replace_filename(name.substr(0, end))};
+  if (const std::string text = name.substr(end + 1 + kind.size()); text.starts_with('-'))
+    std::from_chars(text.data() + 1, text.data() + text.size(), file.number);
+  if (path_beside(file.output, kind, file.number) != path) return std::nullopt;
+  return file;
+}
 
 /// Without a trailing slash, links followed as far as they lead.
 fs::path resolved(const fs::path& path) {
   std::error_code ignored;
-  const fs::path target = models::behind_links(path.has_filename() ? path : path.parent_path());
+  const fs::path target = models::behind_links(without_slash(path));
   const fs::path file = fs::weakly_canonical(target, ignored);
   return file.empty() ? path : file;
 }
@@ -114,28 +140,43 @@ void check_outputs(const Settings& settings, const RunOptions& run, const fs::pa
   const models::AtomicFile probe(latents);
 }
 
-fs::path first_beside(const fs::path& output, const std::string& kind,
-                      const std::function<bool(const fs::path&)>& wanted) {
-  const std::string base = (output.has_filename() ? output : output.parent_path()).string() + "." + kind;
-  fs::path path = base + ".safetensors";
+std::vector<FileBeside> files_beside_outputs(const fs::path& folder, const std::string& kind) {
+  std::vector<FileBeside> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored))
+    if (auto file = file_beside(folder / entry.path().filename(), kind)) files.push_back(*std::move(file));
+  std::ranges::sort(files, {}, [](const FileBeside& file) { return std::tie(file.output, file.number); });
+  return files;
+}
+
+std::vector<fs::path> files_beside(const fs::path& output, const std::string& kind) {
+  std::vector<fs::path> files;
+  const fs::path name = without_slash(output);
+  for (FileBeside& file : files_beside_outputs(name.parent_path(), kind))
+    if (file.output == name) files.push_back(std::move(file.path));
+  return files;
+}
+
+fs::path free_beside(const fs::path& output, const std::string& kind) {
+  fs::path path;
   std::error_code ignored;  // a name that is too long is refused where it is written to
-  for (int number = 2; fs::exists(fs::symlink_status(path, ignored)) && !wanted(path); ++number)
-    path = base + "-" + std::to_string(number) + ".safetensors";
+  for (int64_t number = 1; number == 1 || fs::exists(fs::symlink_status(path, ignored)); ++number)
+    path = path_beside(without_slash(output), kind, number);
   return path;
 }
 
 fs::path latents_beside(const fs::path& output) {
-  return first_beside(output, kKeptKind, [](const fs::path&) { return false; });
+  return free_beside(output, kKeptKind);
 }
 
 KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(asked)), output_(std::move(output)) {}
 
 std::string KeptLatents::save(const at::Tensor& latents, const std::string& recipe) {
-  const fs::path beside =
-      first_beside(output_, kKeptKind, [&](const fs::path& file) { return are_kept_in(file, latents); });
-  const bool asked_for_it = !asked_.empty() && same_file(asked_, beside);  // then it is no leftover
-  if (!asked_for_it && are_kept_in(beside, latents)) earlier_ = beside;
-  const fs::path path = asked_.empty() ? beside : asked_;
+  for (const fs::path& file : files_beside(output_, kKeptKind)) {
+    const bool asked_for_it = !asked_.empty() && same_file(asked_, file);  // then it is no leftover
+    if (!asked_for_it && earlier_.empty() && are_kept_in(file, latents)) earlier_ = file;
+  }
+  const fs::path path = !asked_.empty() ? asked_ : !earlier_.empty() ? earlier_ : latents_beside(output_);
   try {
     using enum LatentsPurpose;
     if (path != earlier_) save_latents(path, latents, recipe, asked_.empty() ? until_the_video_is_written : asked_for);

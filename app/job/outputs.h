@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,13 +47,23 @@ void check_files(const std::vector<Settings>& videos, const std::filesystem::pat
 /// Throws Error when an output cannot be written. `decoded`: as above.
 void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});
 
-/// The first of "clip.mp4.KIND.safetensors", "clip.mp4.KIND-2.safetensors" and so on beside the output that is free, or
-/// whose file `wanted` takes; asks it of each file before that.
-std::filesystem::path first_beside(const std::filesystem::path& output, const std::string& kind,
-                                   const std::function<bool(const std::filesystem::path&)>& wanted);
+/// What a run may leave beside an output: "clip.mp4.KIND.safetensors", "clip.mp4.KIND-2.safetensors" and so on.
+struct FileBeside {
+  std::filesystem::path path, output;
+  int64_t number = 1;
+};
 
-/// "clip.mp4" -> "clip.mp4.latents.safetensors"; where that exists (an earlier run's), "clip.mp4.latents-2.safetensors"
-/// and so on: the first name that is free.
+/// All files of such names in the folder, whatever they hold, by output and number: there may be gaps.
+std::vector<FileBeside> files_beside_outputs(const std::filesystem::path& folder, const std::string& kind);
+
+/// Those of one output, the lowest number first.
+std::vector<std::filesystem::path> files_beside(const std::filesystem::path& output, const std::string& kind);
+
+/// The first of these names that is free.
+std::filesystem::path free_beside(const std::filesystem::path& output, const std::string& kind);
+
+/// Where latents are kept until the video is written: "clip.mp4" -> "clip.mp4.latents.safetensors", or the first such
+/// name that is free.
 std::filesystem::path latents_beside(const std::filesystem::path& output);
 
 /// Where a run keeps its latents: --save-latents, or a file beside the output for the time until the video is written.

@@ -265,6 +265,10 @@ class Checkpoints(BatchTest):
         self.assertEqual(checkpoint.read_bytes(), before)
         self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
         self.assertEqual(self.names(), ['clip.mp4'])
+        (self.folder / 'clip.mp4.checkpoint-2.safetensors').write_bytes(before)  # that of the other one is gone already
+        self.succeed(self.generate('--steps', '3', '--checkpoint-every', '2', '-o', 'clip.mp4'))
+        self.assertGreaterEqual(self.report('--steps', '150', '--checkpoint-every', '2', '-o', 'clip.mp4')['resumed_at_step'], 2)
+        self.assertEqual(self.names(), ['clip.mp4'])
 
     def test_files_that_are_no_checkpoint_stay(self):
         """An output that is called as a checkpoint would be, too."""

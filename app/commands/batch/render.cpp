@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "app/clock.h"
-#include "app/job/denoising_checkpoint.h"
 #include "app/job/report.h"
 #include "models/files/sha256.h"
 
@@ -105,7 +104,6 @@ void Renderer::failed(const Video& row) {
 
 void Renderer::skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries) {
   ++tally_.skipped;
-  remove_checkpoints(row.options.run.output, row.identity);  // of a run that was killed right after the line
   const auto last = std::find_if(entries.rbegin(), entries.rend(),
                                  [&](const ManifestEntry& entry) { return entry.row == row.index; });
   if (last != entries.rend() && &*last == &finished && finished.rows <= tally_.rows) return;

@@ -64,7 +64,7 @@ TEST_F(DenoisingCheckpoint, OfAnotherRecipeStaysWhereItIs) {
   save_checkpoint(own.path, make_state(), "another");
   EXPECT_EQ(find("another").path, own.path);
   EXPECT_NE(find("another").state, nullptr);
-  remove_checkpoints(folder_ / "clip.mp4", "another");
+  remove_checkpoints({{folder_ / "clip.mp4", "another"}});
   EXPECT_THAT(test::names_in(folder_.path()), ElementsAre(kName));
   EXPECT_EQ(test::read_text(file_), before);
 }
@@ -76,8 +76,23 @@ TEST_F(DenoisingCheckpoint, FilesThatAreNoneStay) {
   const OwnCheckpoint own = find();
   EXPECT_EQ(own.path, folder_ / "clip.mp4.checkpoint-3.safetensors");
   EXPECT_EQ(own.passed_over.size(), 2U);
-  for (const char* identity : {"mine", ""}) remove_checkpoints(folder_ / "clip.mp4", identity);
+  for (const char* identity : {"mine", ""}) remove_checkpoints({{folder_ / "clip.mp4", identity}});
   EXPECT_THAT(test::names_in(folder_.path()), ElementsAre("clip.mp4.checkpoint-2.safetensors", kName));
+}
+
+TEST_F(DenoisingCheckpoint, IsFoundAndRemovedBehindAGap) {
+  const fs::path third = folder_ / "clip.mp4.checkpoint-3.safetensors";
+  fs::rename(file_, third);
+  EXPECT_EQ(find().path, third);
+  EXPECT_NE(find().state, nullptr);
+  EXPECT_EQ(find("another").path, file_);
+  for (const char* others : {"clip.mp4.checkpoint-02.safetensors", "clip.mp4.checkpoint-1.safetensors",
+                             "clip.mp4.checkpoint-2b.safetensors", "clip.checkpoint.safetensors"})
+    fs::copy(third, folder_ / others);
+  EXPECT_THAT(find("another").passed_over, ElementsAre(HasSubstr("checkpoint-3")));
+  remove_checkpoints({{folder_ / "clip.mp4", "mine"}});
+  EXPECT_FALSE(fs::exists(third));
+  EXPECT_EQ(test::names_in(folder_.path()).size(), 4U);
 }
 
 /// A tensor of a checkpoint, to be damaged.
@@ -141,7 +156,7 @@ TEST_F(DenoisingCheckpoint, DamagedIsNotGoneOnFromAndGoesWithItsVideo) {
   text.back() = static_cast<char>(text.back() ^ 1);
   test::write_text(file_, text);
   EXPECT_THAT(find().passed_over, ElementsAre(HasSubstr("it is damaged")));
-  remove_checkpoints(folder_ / "clip.mp4", "mine");
+  remove_checkpoints({{folder_ / "clip.mp4", "mine"}});
   EXPECT_THAT(test::names_in(folder_.path()), IsEmpty());
 }
 

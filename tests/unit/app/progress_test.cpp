@@ -1,9 +1,11 @@
 // The progress line, and the texts that reports and messages are made of.
 #include "app/job/progress.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/job/latents.h"
 #include "app/job/outputs.h"
 #include "app/job/report.h"
 #include "models/engine/pipeline.h"
@@ -131,6 +133,17 @@ TEST(LatentsBeside, IsTheFirstNameThatIsFree) {
   EXPECT_EQ(latents_beside(folder / "clip.mp4"), folder / "clip.mp4.latents-2.safetensors");
   std::filesystem::create_symlink("nowhere", folder / "clip.mp4.latents-2.safetensors");
   EXPECT_EQ(latents_beside(folder / "clip.mp4"), folder / "clip.mp4.latents-3.safetensors");
+}
+
+TEST(LatentsBeside, OfAFailedRunGoWithItsVideoWhateverTheirNumber) {
+  const test::TemporaryFolder folder;
+  const at::Tensor latents = at::ones({1, 2, 3, 2, 2});
+  save_latents(folder / "clip.mp4.latents-2.safetensors", latents, "", LatentsPurpose::until_the_video_is_written);
+  KeptLatents kept({}, folder / "clip.mp4");
+  EXPECT_EQ(kept.save(latents, ""), "");
+  EXPECT_EQ(kept.saved(), folder / "clip.mp4.latents-2.safetensors");
+  kept.let_go();
+  EXPECT_TRUE(test::names_in(folder.path()).empty());
 }
 
 }  // namespace
