@@ -127,10 +127,14 @@ void check_files(const std::vector<Settings>& videos, const fs::path& config, co
   check_rest(all, videos.front());
 }
 
-void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
+void check_video(const RunOptions& run) {
   VideoOptions video = run.video;
   video.recipe = run.metadata ? "{}" : "";
   check_output(run.output, video);
+}
+
+void check_outputs(const Settings& settings, const RunOptions& run, const fs::path& decoded) {
+  check_video(run);
   if (!run.contact_sheet.empty()) check_contact_sheet(run.contact_sheet);
   if (!decoded.empty()) return;
   const fs::path latents = settings.text("save_latents", latents_beside(run.output).string());

@@ -44,6 +44,9 @@ void check_files(const std::vector<NamedFile>& files, const Settings& settings);
 void check_files(const std::vector<Settings>& videos, const std::filesystem::path& config,
                  const std::filesystem::path& decoded);
 
+/// Throws Error when the video or its recipe cannot be written.
+void check_video(const RunOptions& run);
+
 /// Throws Error when an output cannot be written. `decoded`: as above.
 void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});
 

@@ -72,17 +72,6 @@ void check_recipe_place(const fs::path& place) {
                     "move that file, choose another --output, or give --no-metadata");
 }
 
-void write_recipe(const fs::path& place, const std::string& recipe) {
-  if (recipe.empty()) {
-    std::error_code ignored;
-    if (holds_recipe(place)) fs::remove(place, ignored);  // it is of the video that was replaced
-    return;
-  }
-  models::AtomicFile file(place);
-  file.write(recipe.data(), recipe.size());
-  file.commit();
-}
-
 std::string text_in(const fs::path& path) {
   return models::read_regular_file(path, kMostRecipeBytes, "name a video, a recipe or a report of this program");
 }
@@ -112,6 +101,18 @@ fs::path recipe_beside(const fs::path& video) {
   const bool folder = !video.has_filename() || fs::is_directory(video, ignored) ||
                       (kind.empty() && !fs::is_regular_file(video, ignored));
   return folder || kind == ".gif" || kind == ".y4m" ? fs::path(name.string() + ".json") : fs::path();
+}
+
+void write_recipe(const fs::path& place, const std::string& recipe) {
+  if (place.empty()) return;
+  if (recipe.empty()) {
+    std::error_code ignored;
+    if (holds_recipe(place)) fs::remove(place, ignored);
+    return;
+  }
+  models::AtomicFile file(place);
+  file.write(recipe.data(), recipe.size());
+  file.commit();
 }
 
 bool is_video(const fs::path& path) {

@@ -58,6 +58,10 @@ WrittenVideo write_video(const std::filesystem::path& path, const FramesView& fr
 /// for all others.
 std::filesystem::path recipe_beside(const std::filesystem::path& video);
 
+/// As write_video() does it at recipe_beside() its path: where that or the recipe is empty, it only removes the recipe
+/// of a video that is gone from there, and no other file. Throws as write_video().
+void write_recipe(const std::filesystem::path& place, const std::string& recipe);
+
 /// Throws what write_video would throw for this path and these options, before any time is spent on generating.
 void check_output(const std::filesystem::path& path, const VideoOptions& options);
 

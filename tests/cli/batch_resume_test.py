@@ -121,6 +121,35 @@ class Resuming(BatchTest):
         report, _ = self.lines(two, one, three, options=usual)  # each where the other one is
         self.assertEqual((report['rendered'], report['skipped']), (2, 1))
 
+    def test_a_moved_video_replaces_no_file_that_a_rendered_one_would_leave(self):
+        usual = ('--steps', 2, '--format', 'y4m')
+        self.lines('a', 'b', options=usual)
+        file = self.write('set.txt', 'new\na\nb\n')
+        for name, mode, cause in (('0002-b.y4m', 0o444, 'read-only'), ('0002-b.y4m.json', 0o644, 'holds something else')):
+            theirs = self.write(f'out/{name}', "somebody else's")
+            theirs.chmod(mode)
+            result = self.batch(file, 'out', *usual)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            for words in ('1 row failed', cause, name):
+                self.assertIn(words, result.stderr)
+            self.assertEqual(theirs.read_text(), "somebody else's")
+            self.assertLessEqual({'0000-new.y4m', '0001-a.y4m', '0001-b.y4m', '0001-b.y4m.json'}, set(self.videos()))
+            theirs.unlink()
+        report, _ = self.lines('new', 'a', 'b', options=usual)
+        self.assertEqual((report['rendered'], report['moved'], report['left_over']), (0, 1, []))
+        self.assertNotIn('0001-b.y4m.json', self.videos())
+
+    def test_a_moved_video_has_its_recipe_though_the_run_was_killed_between(self):
+        usual = ('--steps', 2, '--format', 'y4m')
+        self.lines('a', 'b', options=usual)
+        out = self.folder / 'out'
+        for recipe in ((out / '0000-a.y4m.json').read_text(), None):  # of a video that stood there; the one moved alone
+            (out / '0002-b.y4m.json').write_text(recipe or (out / '0001-b.y4m.json').read_text())
+            (out / '0001-b.y4m.json').unlink()
+            self.lines('new', 'a', 'b', options=usual)
+            self.assertEqual(json.loads((out / '0002-b.y4m.json').read_text())['prompt'], 'b')
+            self.lines('a', 'b', options=usual)
+
     def test_a_run_that_was_killed_before_a_video_got_its_name_lost_nothing(self):
         self.lines('a', 'b')
         line = self.manifest()[0] | {'row': 1, 'rows': 3, 'output': '0001-a.mp4', 'seed_offset': 0}

@@ -232,6 +232,10 @@ void check_row_outputs(Video& row) {
   });
 }
 
+void check_row_name(Video& row) {
+  attempt(row, [&] { check_video(row.options.run); });
+}
+
 void remove_leftovers(const std::vector<Video>& rows) {
   std::vector<fs::path> targets;
   for (const Video& row : rows)

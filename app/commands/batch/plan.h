@@ -56,6 +56,9 @@ std::string identity_with_seed(const Video& row, uint64_t seed);
 /// Whether what the row has to write can be written; an Error becomes its failure.
 void check_row_outputs(Video& row);
 
+/// The same of a finished video that is to get the row's name.
+void check_row_name(Video& row);
+
 /// Removes the temporaries that killed runs left of these rows' videos, contact sheets and latents.
 void remove_leftovers(const std::vector<Video>& rows);
 

@@ -111,16 +111,18 @@ void Renderer::skip(const Video& row, const ManifestEntry& finished, const std::
 }
 
 void Renderer::move(const MovedVideo& moved) {
-  const Video& row = *moved.row;
+  Video& row = *moved.row;
+  check_row_name(row);
+  if (row.failure) return failed(row);
   const fs::path &to = row.options.run.output, from = fs::path(to).replace_filename(moved.finished->output);
-  manifest_.append(line(row, *moved.finished));  // first: a run that is killed here finds it under the old name still
+  // The video last: a run that is killed before finds it under the old name still.
+  manifest_.append(line(row, *moved.finished));
+  const nlohmann::json& made = moved.finished->line;
+  write_recipe(recipe_beside(to), row.options.run.metadata ? dump(made.value("recipe", row.recipe)) : "");
   std::error_code error;
   fs::rename(from, to, error);
   if (error) models::throw_write_failure(to, error.value());
-  if (const fs::path recipe = recipe_beside(to); !recipe.empty()) {
-    fs::remove(recipe, error);  // of what stood there
-    fs::rename(recipe_beside(from), recipe, error);
-  }
+  write_recipe(recipe_beside(from), "");
   ++tally_.skipped;
   ++tally_.moved;
 }

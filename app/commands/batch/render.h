@@ -43,7 +43,8 @@ class Renderer : private JobUser {
   /// Passes over a row that `finished` says is done. Where the row has another last line, or the set was another, the
   /// line is written anew: the last word on each row counts.
   void skip(const Video& row, const ManifestEntry& finished, const std::vector<ManifestEntry>& entries);
-  /// The same of one whose video stands under another name: it gets the row's.
+  /// The same of one whose video stands under another name: it gets the row's. The row fails where a video that is
+  /// rendered could not be written there.
   void move(const MovedVideo& moved);
 
  private:
