@@ -10,7 +10,6 @@
 #include <span>
 #include <utility>
 
-#include "app/job/outputs.h"
 #include "app/job/report.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
@@ -220,6 +219,12 @@ OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identit
   }
   own.path = free_beside(output, kKind);
   return own;
+}
+
+std::vector<FileBeside> checkpoints_in(const fs::path& folder) {
+  std::vector<FileBeside> files = files_beside_outputs(folder, kKind);
+  std::erase_if(files, [](const FileBeside& file) { return identity_of(file.path).empty(); });
+  return files;
 }
 
 void remove_checkpoints(const Identities& made) {

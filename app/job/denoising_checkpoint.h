@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/job/outputs.h"
 #include "models/engine/denoising.h"
 
 namespace sparsereel::app {
@@ -29,6 +30,9 @@ struct OwnCheckpoint {
 /// `cache`: what the state must have all for.
 OwnCheckpoint find_checkpoint(const std::filesystem::path& output, const std::string& identity,
                               const models::CacheRule& cache);
+
+/// The denoising checkpoints in the folder, of whatever recipe.
+std::vector<FileBeside> checkpoints_in(const std::filesystem::path& folder);
 
 /// Recipes by the output that they make.
 using Identities = std::map<std::filesystem::path, std::string>;

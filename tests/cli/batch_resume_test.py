@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from batch_support import BatchTest
-from support import FAMILY, MODEL, PROGRAM, PROMPT, kept_off, limited, read_safetensors
+from support import FAMILY, MODEL, PROGRAM, PROMPT, kept_off, limited, read_safetensors, write_checkpoint
 
 
 class Resuming(BatchTest):
@@ -165,6 +165,24 @@ class Resuming(BatchTest):
         report = self.set_report(self.write('set.jsonl', '{"prompt": "a", "seed": 9}\n' + ''.join(rows)), 'out', '--steps', 2)
         self.assertEqual((report['rendered'], report['skipped'], report['moved']), (1, 2, 2))
         self.check_consistent(3)
+
+    def test_videos_move_however_their_set_is_called(self):
+        self.lines('a', 'b')
+        self.write('set.txt', 'one\na\nb\n')
+        report = self.set_report('./set.txt', 'out', '--steps', 2)
+        self.assertEqual((report['rendered'], report['moved']), (1, 2))
+        (self.folder / 'elsewhere').mkdir()
+        (self.folder / 'out').rename(self.folder / 'elsewhere' / 'out')
+        report = self.set_report(self.write('elsewhere/set.txt', 'two\none\na\nb\n'), 'elsewhere/out', '--steps', 2)
+        self.assertEqual((report['rendered'], report['moved']), (1, 3))
+
+    def test_checkpoints_of_no_row_any_more_are_named(self):
+        self.lines('a', 'b')
+        for name in ('0002-c.mp4', '0003-c.mp4'):
+            write_checkpoint(self.folder / 'out' / f'{name}.checkpoint.safetensors')
+        self.write('out/0002-d.mp4.checkpoint.safetensors', 'no checkpoint')
+        report, _ = self.lines('new', 'a', 'b', 'c')
+        self.assertEqual(report['left_over'], ['0002-c.mp4.checkpoint.safetensors'])
 
     def test_videos_of_another_set_stay_where_they_are(self):
         self.succeed(self.batch(self.write('one.txt', 'a\nb\n'), 'out', '--steps', 2))

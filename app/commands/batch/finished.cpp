@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/commands/batch/plan.h"
+#include "app/job/denoising_checkpoint.h"
 #include "models/files/sha256.h"
 
 namespace sparsereel::app::sets {
@@ -29,8 +30,10 @@ bool is_at_another_place(const Video& row, const ManifestEntry& entry) {
          entry.identity == identity_with_seed(row, entry.seed);
 }
 
+/// By the file's name alone: a set is moved with its videos, and there are many paths to it.
 bool is_of_the_set(const Video& row, const ManifestEntry& entry) {
-  return entry.place.starts_with(row.set + ":");
+  const fs::path set = entry.place.substr(0, entry.place.rfind(':'));
+  return set.filename() == fs::path(row.set).filename();
 }
 
 /// See find_moved(). After lines were added the last row has to go first, after lines were removed the first one.
@@ -132,6 +135,8 @@ std::vector<std::string> FinishedVideos::left_over(const std::set<std::string>& 
   std::error_code error;
   for (const auto& [name, entries] : by_name_)
     if (!names.contains(name) && fs::is_regular_file(folder_ / name, error)) left.push_back(name);
+  for (const FileBeside& checkpoint : checkpoints_in(folder_))
+    if (!names.contains(checkpoint.output.filename().string())) left.push_back(checkpoint.path.filename().string());
   return left;
 }
 

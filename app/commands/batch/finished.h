@@ -37,7 +37,7 @@ class FinishedVideos {
   /// circle are left out.
   std::vector<MovedVideo> find_moved(const std::vector<Video*>& rows);
 
-  /// Names of finished videos that are there, but for these.
+  /// Names of finished videos that are there, then of checkpoints, but for these videos and theirs.
   std::vector<std::string> left_over(const std::set<std::string>& names) const;
 
  private:
