@@ -244,11 +244,13 @@ void add_tune(CommandLine& line) {
   command->callback([&line] {
     line.collect();
     const auto& output = line.tune.output;
-    line.check_files(Command::tune, {{"--output", output, true},
-                                     {"the profile that misses the floor", tuning::missed_beside(output), true},
-                                     {"the search beside --output", tuning::state_beside(output), true},
-                                     {"--heat-map", line.tune.heat_map, true},
-                                     {"the file of prompts", line.tune.prompts}});
+    std::vector<NamedFile> files = {{"--output", output, true},
+                                    {"the profile that misses the floor", tuning::missed_beside(output), true},
+                                    {"--heat-map", line.tune.heat_map, true},
+                                    {"the file of prompts", line.tune.prompts}};
+    for (const std::filesystem::path& state : tuning::states_beside(output))
+      files.push_back({"the search beside --output", state, true});
+    line.check_files(Command::tune, std::move(files));
     line.start("tune");
     tune(line.settings, line.tune, line.report);
   });

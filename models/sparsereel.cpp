@@ -22,6 +22,7 @@
 #include "models/engine/failure.h"
 #include "models/engine/frames.h"
 #include "models/engine/request.h"
+#include "models/text/unicode.h"
 #include "models/weights/device.h"
 
 static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPARSEREEL_VERSION_PATCH} ==
@@ -215,6 +216,7 @@ attention::Policy policy_of(const VideoRequest& from) {
 }
 
 models::GenerateRequest request_of(const VideoRequest& from, const models::Pipeline& pipeline) {
+  if (models::is_blank(from.prompt)) throw bad_option("prompt", "is empty", "say what to show");
   models::GenerateRequest request;
   request.prompt = from.prompt;
   request.negative_prompt = from.negative_prompt;

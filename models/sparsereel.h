@@ -58,7 +58,7 @@ struct ModelOptions {
 /// range or contradicts another member is refused as there, before anything is computed; a member that can have no
 /// effect is a warning.
 struct VideoRequest {
-  std::string prompt = {};                          // UTF-8
+  std::string prompt = {};                          // UTF-8, more than white space
   std::optional<std::string> negative_prompt = {};  // UTF-8
   uint64_t seed = 42;
   std::optional<int64_t> steps = {};

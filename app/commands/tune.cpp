@@ -268,21 +268,23 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   pipeline->model_hash();  // before its files may change
   const models::GenerateSettings resolved = pipeline->resolve(plan.request);
   add_model_warnings(plan.warnings, settings, plan.request, resolved, *pipeline);
-  report_warnings(plan.warnings, report);
   report.content["machine"] = machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  const fs::path state_file = tuning::state_beside(plan.output);
   const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
-  tuning::TuneState state = tuning::load_state(state_file, search_key(plan, resolved, *pipeline), fresh,
-                                               limits_of(plan, resolved, *pipeline));
-  const size_t resumed_samples = state.sampled.size();
+  tuning::OwnState own = tuning::find_state(plan.output, search_key(plan, resolved, *pipeline), fresh,
+                                            limits_of(plan, resolved, *pipeline));
+  for (const fs::path& other : own.others)
+    plan.warnings.push_back(other.string() + " is of a search with other settings and stays; this one's is " +
+                            own.path.string());
+  report_warnings(plan.warnings, report);
+  const size_t resumed_samples = own.state.sampled.size();
   RunProgress progress(
       !plan.run.quiet, report,
-      "what was measured so far is in " + state_file.string() + "; run the same command again to go on from it");
+      "what was measured so far is in " + own.path.string() + "; run the same command again to go on from it");
   const tuning::Deadline deadline(start, plan.budget_seconds);
-  const Found found = tuning::Session(plan, resolved, *pipeline, progress, deadline, state).run();
+  const Found found = tuning::Session(plan, resolved, *pipeline, progress, deadline, own).run();
   progress.clear();
 
   const attention::Profile profile = make_profile(plan, resolved, *pipeline, found);
@@ -291,11 +293,11 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   write_profile(output, profile);
   if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
   std::error_code ignored;
-  if (found.complete && missed.empty()) fs::remove(state_file, ignored);
+  if (found.complete && missed.empty()) fs::remove(own.path, ignored);
   std::vector<std::string> warnings = warnings_of(plan, found, profile);
   print_warnings(warnings);
   warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
-  report.content["tune"] = found_report(profile, found, state, resumed_samples);
+  report.content["tune"] = found_report(profile, found, own.state, resumed_samples);
   report.content["profile"] = output.string();
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};
   report.content["warnings"] = warnings;

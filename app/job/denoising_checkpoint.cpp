@@ -208,7 +208,7 @@ void save_checkpoint(const fs::path& path, const models::DenoisingState& state, 
 
 OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identity, const models::CacheRule& cache) {
   OwnCheckpoint own;
-  for (const fs::path& path : files_beside(output, kKind)) {
+  for (const fs::path& path : files_beside(output, {kKind})) {
     try {
       own.state = load_checkpoint(path, identity, cache);
       own.path = path;
@@ -217,12 +217,12 @@ OwnCheckpoint find_checkpoint(const fs::path& output, const std::string& identit
       own.passed_over.push_back(path.string() + " is not used: " + error.what());
     }
   }
-  own.path = free_beside(output, kKind);
+  own.path = free_beside(output, {kKind});
   return own;
 }
 
 std::vector<FileBeside> checkpoints_in(const fs::path& folder) {
-  std::vector<FileBeside> files = files_beside_outputs(folder, kKind);
+  std::vector<FileBeside> files = files_beside_outputs(folder, {kKind});
   std::erase_if(files, [](const FileBeside& file) { return identity_of(file.path).empty(); });
   return files;
 }
@@ -235,7 +235,7 @@ void remove_checkpoints(const Identities& made) {
   }
   std::error_code ignored;
   for (const auto& [folder, identities] : by_folder) {
-    for (const FileBeside& file : files_beside_outputs(folder, kKind)) {
+    for (const FileBeside& file : files_beside_outputs(folder, {kKind})) {
       const auto own = identities.find(file.output);
       if (own == identities.end()) continue;
       const std::string found = identity_of(file.path);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -20,25 +19,24 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKeptKind = "latents";
-constexpr std::string_view kBesideEnding = ".safetensors";
 
 fs::path without_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-fs::path path_beside(const fs::path& output, const std::string& kind, int64_t number) {
-  return output.string() + "." + kind + (number > 1 ? "-" + std::to_string(number) : "") + std::string(kBesideEnding);
+fs::path path_beside(const fs::path& output, const BesideKind& kind, int64_t number) {
+  return output.string() + "." + kind.name + (number > 1 ? "-" + std::to_string(number) : "") + kind.ending;
 }
 
 /// Nothing where it has no such name.
-std::optional<FileBeside> file_beside(const fs::path& path, const std::string& kind) {
+std::optional<FileBeside> file_beside(const fs::path& path, const BesideKind& kind) {
   std::string name = path.filename().string();
-  if (!name.ends_with(kBesideEnding)) return std::nullopt;
-  name.resize(name.size() - kBesideEnding.size());
-  const size_t end = name.rfind("." + kind);
+  if (!name.ends_with(kind.ending)) return std::nullopt;
+  name.resize(name.size() - kind.ending.size());
+  const size_t end = name.rfind("." + kind.name);
   if (end == std::string::npos || end == 0) return std::nullopt;
   FileBeside file{.path = path, .output = fs::path(path).replace_filename(name.substr(0, end))};
-  if (const std::string text = name.substr(end + 1 + kind.size()); text.starts_with('-'))
+  if (const std::string text = name.substr(end + 1 + kind.name.size()); text.starts_with('-'))
     std::from_chars(text.data() + 1, text.data() + text.size(), file.number);
   if (path_beside(file.output, kind, file.number) != path) return std::nullopt;
   return file;
@@ -144,7 +142,7 @@ void check_outputs(const Settings& settings, const RunOptions& run, const fs::pa
   const models::AtomicFile probe(latents);
 }
 
-std::vector<FileBeside> files_beside_outputs(const fs::path& folder, const std::string& kind) {
+std::vector<FileBeside> files_beside_outputs(const fs::path& folder, const BesideKind& kind) {
   std::vector<FileBeside> files;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored))
@@ -153,7 +151,7 @@ std::vector<FileBeside> files_beside_outputs(const fs::path& folder, const std::
   return files;
 }
 
-std::vector<fs::path> files_beside(const fs::path& output, const std::string& kind) {
+std::vector<fs::path> files_beside(const fs::path& output, const BesideKind& kind) {
   std::vector<fs::path> files;
   const fs::path name = without_slash(output);
   for (FileBeside& file : files_beside_outputs(name.parent_path(), kind))
@@ -161,7 +159,7 @@ std::vector<fs::path> files_beside(const fs::path& output, const std::string& ki
   return files;
 }
 
-fs::path free_beside(const fs::path& output, const std::string& kind) {
+fs::path free_beside(const fs::path& output, const BesideKind& kind) {
   fs::path path;
   std::error_code ignored;  // a name that is too long is refused where it is written to
   for (int64_t number = 1; number == 1 || fs::exists(fs::symlink_status(path, ignored)); ++number)
@@ -170,13 +168,13 @@ fs::path free_beside(const fs::path& output, const std::string& kind) {
 }
 
 fs::path latents_beside(const fs::path& output) {
-  return free_beside(output, kKeptKind);
+  return free_beside(output, {kKeptKind});
 }
 
 KeptLatents::KeptLatents(fs::path asked, fs::path output) : asked_(std::move(asked)), output_(std::move(output)) {}
 
 std::string KeptLatents::save(const at::Tensor& latents, const std::string& recipe) {
-  for (const fs::path& file : files_beside(output_, kKeptKind)) {
+  for (const fs::path& file : files_beside(output_, {kKeptKind})) {
     const bool asked_for_it = !asked_.empty() && same_file(asked_, file);  // then it is no leftover
     if (!asked_for_it && earlier_.empty() && are_kept_in(file, latents)) earlier_ = file;
   }

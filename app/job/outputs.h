@@ -51,19 +51,23 @@ void check_video(const RunOptions& run);
 void check_outputs(const Settings& settings, const RunOptions& run, const std::filesystem::path& decoded = {});
 
 /// What a run may leave beside an output: "clip.mp4.KIND.safetensors", "clip.mp4.KIND-2.safetensors" and so on.
+struct BesideKind {
+  std::string name, ending = ".safetensors";
+};
+
 struct FileBeside {
   std::filesystem::path path, output;
   int64_t number = 1;
 };
 
 /// All files of such names in the folder, whatever they hold, by output and number: there may be gaps.
-std::vector<FileBeside> files_beside_outputs(const std::filesystem::path& folder, const std::string& kind);
+std::vector<FileBeside> files_beside_outputs(const std::filesystem::path& folder, const BesideKind& kind);
 
 /// Those of one output, the lowest number first.
-std::vector<std::filesystem::path> files_beside(const std::filesystem::path& output, const std::string& kind);
+std::vector<std::filesystem::path> files_beside(const std::filesystem::path& output, const BesideKind& kind);
 
 /// The first of these names that is free.
-std::filesystem::path free_beside(const std::filesystem::path& output, const std::string& kind);
+std::filesystem::path free_beside(const std::filesystem::path& output, const BesideKind& kind);
 
 /// Where latents are kept until the video is written: "clip.mp4" -> "clip.mp4.latents.safetensors", or the first such
 /// name that is free.

@@ -22,9 +22,4 @@ std::string read_input(const fs::path& file, uint64_t most) {
   return models::read_descriptor(STDIN_FILENO, name_of_input(file), most, "give it less");
 }
 
-bool is_blank(std::string_view text) {
-  while (const size_t space = models::white_space_length(text)) text.remove_prefix(space);
-  return text.empty();
-}
-
 }  // namespace sparsereel::app

@@ -13,6 +13,7 @@ namespace sparsereel::app {
 constexpr uint64_t kMostSetBytes = 64 << 20;
 
 using models::checked_text;
+using models::is_blank;
 using models::kMostYamlBytes;
 using models::read_text;
 
@@ -22,8 +23,5 @@ bool is_standard_input(const std::filesystem::path& file);
 std::string name_of_input(const std::filesystem::path& file);
 /// As read_text(); "-" is standard input.
 std::string read_input(const std::filesystem::path& file, uint64_t most);
-
-/// Whether it holds nothing but white space.
-bool is_blank(std::string_view text);
 
 }  // namespace sparsereel::app

@@ -79,6 +79,11 @@ size_t white_space_length(std::string_view text) {
   return !text.empty() && is_white_space(first_character(text)) ? character_length(text) : 0;
 }
 
+bool is_blank(std::string_view text) {
+  while (const size_t space = white_space_length(text)) text.remove_prefix(space);
+  return text.empty();
+}
+
 std::u32string to_code_points(std::string_view text) {
   std::u32string codes;
   for (; !text.empty(); text.remove_prefix(character_length(text))) codes += first_character(text);

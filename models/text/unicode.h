@@ -18,6 +18,8 @@ size_t character_length(std::string_view text);
 std::string_view whole_characters(std::string_view text, size_t most_bytes);
 /// Bytes of the first white space character (property White_Space), or 0 when `text` starts with something else.
 size_t white_space_length(std::string_view text);
+/// Whether it holds nothing but white space.
+bool is_blank(std::string_view text);
 /// `text` is well-formed UTF-8.
 std::u32string to_code_points(std::string_view text);
 std::string to_utf8(std::u32string_view text);

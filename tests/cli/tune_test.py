@@ -287,6 +287,26 @@ class Tune(CommandLineTest):
                 for option in options:
                     self.assertRegex(known, rf'(?<!\S){option}\b(?!-)')
 
+    def test_a_search_with_other_settings_keeps_the_earlier_one(self):
+        base = ['-p', PROMPT, '-o', 'p.yaml', '--videos', 1, '--frames', 9, '--min-psnr', 99, '--quiet', '--report', 'r.json']
+        self.assertEqual(self.tune(*base).returncode, 1)  # the floor is missed: the search stays
+        search = (self.folder / 'p.yaml.search').read_bytes()
+        result = self.tune(*base, '--topk', 0.4)
+        self.assertIn("warning: p.yaml.search is of a search with other settings and stays; this one's is p.yaml.search-2\n", result.stderr)
+        self.assertEqual((self.folder / 'p.yaml.search').read_bytes(), search)
+        for change in ([], ['--topk', 0.4]):
+            self.tune(*base, *change)
+            tune = json.loads((self.folder / 'r.json').read_text())['tune']
+            self.assertEqual(tune['resumed_samples'], tune['samples'], change)
+            (self.folder / 'p.yaml.search').unlink(missing_ok=True)
+        self.assertEqual(self.names(), ['p.missed.yaml', 'p.yaml.search-2', 'r.json'])
+        for taken in ('p.yaml.search', 'p.yaml.search-2'):
+            self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml', '--report', taken), 2, f'are the same file: {taken}')
+
+    def test_a_blank_prompt_is_refused(self):
+        for prompt in ('', ' \t'):
+            self.fail_with(self.tune('-p', prompt, '-o', 'p.yaml'), 2, '--prompt is empty', 'say what to show')
+
     def test_damaged_search_is_named(self):
         (self.folder / 'p.yaml.search').write_bytes(b'nonsense')
         self.fail_with(self.tune('-p', PROMPT, '-o', 'p.yaml'), 2, 'p.yaml.search')

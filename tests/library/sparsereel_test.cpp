@@ -131,6 +131,7 @@ struct Refused {
 TEST(Library, RefusesWhatTheCommandLineRefuses) {
   const double nan = std::nan("");
   const std::vector<Refused> cases = {
+      {[](auto& r) { r.prompt = " \t"; }, "prompt is empty"},
       {[](auto& r) { r.steps = 0; }, "steps 0 is below 1"},
       {[](auto& r) { r.steps = 1001; }, "steps 1001 exceeds the scheduler's num_train_timesteps"},
       {[](auto& r) { r.width = 250; }, "width 250 is impossible for this model: it must be a multiple of 16"},

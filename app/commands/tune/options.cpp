@@ -71,7 +71,7 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   TunePlan plan;
   if (options.prompts.empty() && lacks_prompt(settings))
     throw bad_input("there is no prompt to tune on", "name a file of prompts, or give one with -p \"...\"");
-  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
+  const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/options.prompts.empty());
   if (given.random_seed)
     throw bad_option("seed", *settings.text("seed") + ": a search goes on by its seed, which must stay the same",
                      "give a number");

@@ -49,13 +49,14 @@ attention::Policy policy_with(const Found& found, const DenseStart& dense, const
 }  // namespace
 
 Session::Session(const TunePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-                 RunProgress& progress, const Deadline& deadline, TuneState& state)
+                 RunProgress& progress, const Deadline& deadline, OwnState& own)
     : plan_(plan),
       settings_(settings),
       pipeline_(pipeline),
       progress_(progress),
       deadline_(deadline),
-      state_(state),
+      state_file_(own.path),
+      state_(own.state),
       selection_rows_(plan.selection_rows(pipeline.device())) {}
 
 models::GenerateRequest Session::request_of(int64_t prompt) const {
@@ -70,7 +71,7 @@ void Session::poll() {
 }
 
 void Session::save() const {
-  state_.save(state_beside(plan_.output));
+  state_.save(state_file_);
 }
 
 /// Whether sampling may end: every head was measured, and there is a video to compare with.

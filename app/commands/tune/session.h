@@ -52,7 +52,7 @@ class Session {
  public:
   /// `settings`: what the plan's request resolved to.
   Session(const TunePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-          RunProgress& progress, const Deadline& deadline, TuneState& state);
+          RunProgress& progress, const Deadline& deadline, OwnState& own);
 
   /// Throws Error where the budget ends before every head was measured once.
   Found run();
@@ -80,6 +80,7 @@ class Session {
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   const Deadline& deadline_;
+  const std::filesystem::path& state_file_;
   TuneState& state_;
   int64_t selection_rows_;
   std::vector<at::Tensor> texts_;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "app/job/outputs.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/safetensors.h"
@@ -16,6 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+BesideKind search_kind() {
+  return {.name = "search", .ending = ""};
+}
 
 Error damaged(const fs::path& path) {
   return bad_input(path.string() + " is no search that 'sparsereel tune' left there", "delete it and tune anew");
@@ -118,6 +123,23 @@ TuneState read(const models::SafetensorsFile& file, const json& text, const atte
   return state;
 }
 
+/// Nothing where it is of another key.
+std::optional<TuneState> load(const fs::path& path, const std::string& key, const attention::HeadSearch& search,
+                              const SearchLimits& limits) {
+  try {
+    const models::SafetensorsFile file(path);
+    const auto found = file.header().metadata.find("search");
+    if (found == file.header().metadata.end()) throw damaged(path);
+    const json text = json::parse(found->second);
+    if (text.at("key") != key) return std::nullopt;
+    return read(file, text, search, limits);
+  } catch (const json::exception&) {
+    throw damaged(path);
+  } catch (const Error& error) {
+    throw bad_input(error.what(), damaged(path).remedy());
+  }
+}
+
 }  // namespace
 
 const VideoCheck* TuneState::check_of(const attention::DenseStart& start) const {
@@ -145,30 +167,30 @@ void TuneState::save(const fs::path& path) const {
   models::write_safetensors(path, tensors, {{"search", to_json(*this).dump()}});
 }
 
-fs::path state_beside(const fs::path& profile) {
-  return profile.string() + ".search";
-}
-
 fs::path missed_beside(const fs::path& profile) {
   return fs::path(profile).replace_filename(profile.stem().string() + ".missed" + profile.extension().string());
 }
 
-TuneState load_state(const fs::path& path, const std::string& key, const attention::HeadSearch& search,
-                     const SearchLimits& limits) {
-  TuneState fresh;
-  fresh.key = key;
-  if (!fs::exists(path)) return fresh;
-  try {
-    const models::SafetensorsFile file(path);
-    const auto found = file.header().metadata.find("search");
-    if (found == file.header().metadata.end()) throw damaged(path);
-    const json text = json::parse(found->second);
-    return text.at("key") == key ? read(file, text, search, limits) : fresh;
-  } catch (const json::exception&) {
-    throw damaged(path);
-  } catch (const Error& error) {
-    throw bad_input(error.what(), damaged(path).remedy());
+std::vector<fs::path> states_beside(const fs::path& profile) {
+  std::vector<fs::path> files = files_beside(profile, search_kind());
+  files.push_back(free_beside(profile, search_kind()));
+  return files;
+}
+
+OwnState find_state(const fs::path& profile, const std::string& key, const attention::HeadSearch& search,
+                    const SearchLimits& limits) {
+  OwnState own;
+  own.state.key = key;
+  for (const fs::path& path : files_beside(profile, search_kind())) {
+    if (auto state = load(path, key, search, limits)) {
+      own.path = path;
+      own.state = *std::move(state);
+      return own;
+    }
+    own.others.push_back(path);
   }
+  own.path = free_beside(profile, search_kind());
+  return own;
 }
 
 }  // namespace sparsereel::app::tuning

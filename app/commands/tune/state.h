@@ -49,9 +49,6 @@ struct TuneState {
   void save(const std::filesystem::path& path) const;
 };
 
-/// "profile.yaml" -> "profile.yaml.search"
-std::filesystem::path state_beside(const std::filesystem::path& profile);
-
 /// Where the best that was found stays when it misses the floor: "p.yaml" -> "p.missed.yaml"
 std::filesystem::path missed_beside(const std::filesystem::path& profile);
 
@@ -62,9 +59,18 @@ struct SearchLimits {
   std::vector<int64_t> latents;  // the shape of each
 };
 
-/// The state in the file where it is one of this key; else an empty one. `search`: what each head starts from. Throws
-/// Error for a damaged file.
-TuneState load_state(const std::filesystem::path& path, const std::string& key, const attention::HeadSearch& search,
-                     const SearchLimits& limits);
+/// Every file beside the profile that a search may be kept in.
+std::vector<std::filesystem::path> states_beside(const std::filesystem::path& profile);
+
+/// The state of a search: "profile.yaml" -> "profile.yaml.search", or "profile.yaml.search-2" and so on.
+struct OwnState {
+  std::filesystem::path path;                 // of the state of this key; else the first that is free
+  TuneState state;                            // that of this key; else an empty one
+  std::vector<std::filesystem::path> others;  // of other keys, which stay, before the own one
+};
+
+/// `search`: what each head starts from. Throws Error for a damaged file.
+OwnState find_state(const std::filesystem::path& profile, const std::string& key, const attention::HeadSearch& search,
+                    const SearchLimits& limits);
 
 }  // namespace sparsereel::app::tuning
