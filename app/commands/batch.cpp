@@ -51,6 +51,17 @@ void check_options(const SetSettings& set, const BatchOptions& options) {
   check_files(files, set.merged);
 }
 
+/// What was taken for something else by how it begins has a way out.
+std::vector<PromptRow> read_rows(const BatchOptions& options) {
+  const std::optional<SetFormat> format = parse_set_format(options.input_format);
+  try {
+    return read_prompt_set(options.set, format);
+  } catch (const Error& error) {
+    if (format || !is_standard_input(options.set)) throw;
+    throw bad_input(error.what(), error.remedy() + ", or say with --input-format what it is");
+  }
+}
+
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -230,8 +241,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   const Share share = find_share(options.share, [](const char* name) {
     return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets it
   });
-  const std::vector<PromptRow> rows =
-      repeated(read_prompt_set(options.set, parse_set_format(options.input_format)), video_count(set.merged));
+  const std::vector<PromptRow> rows = repeated(read_rows(options), video_count(set.merged));
   SetPlan plan = plan_rows(rows, set, options, share);
   begin_report();  // now that it is known to be no file of the set or of a row
   make_folder(options.folder);

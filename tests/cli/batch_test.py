@@ -45,6 +45,9 @@ class PromptSets(BatchTest):
                 self.assertEqual(self.manifest()[0]['place'], 'standard input:2')
         self.assertEqual(len(list((self.folder / 'out').glob('*.mp4'))), 2)
         self.fail_with(self.batch('-', 'other', input='{"prompt": "a", "stpes": 3}'), 2, 'standard input:1', 'stpes', 'did you mean steps')
+        for header, words in (('prompt,sead', ('sead', 'did you mean seed?')), ('promt', ('promt', 'did you mean prompt?')),
+                              ('prompt\tseed', ('tab', 'commas'))):
+            self.fail_with(self.batch('-', 'other', input=f'{header}\na red circle\n'), 2, 'standard input:1', *words, '--input-format')
         self.fail_with(self.batch('-', 'other', input=''), 2, 'standard input', 'no row')
         self.fail_with(self.batch('-', 'other', '--input-format', 'csv', input='a red circle\n'), 2, 'standard input:1', 'the field "a red circle" is unknown')
         self.fail_with(self.batch('-', 'other', '--input-format', 'xls', input=''), 2, '--input-format xls', 'jsonl')

@@ -2,6 +2,7 @@
 #include "app/commands/batch/prompt_set.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -85,15 +86,29 @@ std::vector<PromptRow> parse_lines(std::string_view text, const std::string& fil
   return rows;
 }
 
-/// Nothing but names of options, where a row gets its prompt from among them.
+constexpr std::string_view kOtherSeparators = "\t;";
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+/// Where a row gets its prompt from; of a name with a typing error, most likely.
+bool names_prompt(const std::string& name) {
+  const OptionSpec* option = find_option(name);
+  if (option == nullptr) return !nearest(name, {"prompt", "prompt_file"}).empty();
+  return option->key == "prompt" || option->key == "prompt_file" || option->key == "from";
+}
+
+/// Single words, the prompt's name among them. Where another is unknown, or no comma stands between them, the reader of
+/// .csv refuses what would else be rendered as a prompt.
 bool is_header(std::string_view line) {
+  const size_t separator = line.find_first_of("," + std::string(kOtherSeparators));
   bool has_prompt = false;
-  for (std::string name : split(std::string(line), ',')) {
+  for (std::string name : split(line, separator == std::string_view::npos ? ',' : line[separator])) {
     if (name.size() >= 2 && name.front() == '"' && name.back() == '"') name = name.substr(1, name.size() - 2);
     std::replace(name.begin(), name.end(), '-', '_');
-    const OptionSpec* option = find_option(name);
-    if (option == nullptr) return false;
-    has_prompt = has_prompt || option->key == "prompt" || option->key == "prompt_file" || option->key == "from";
+    if (!is_word(name)) return false;
+    has_prompt = has_prompt || names_prompt(name);
   }
   return has_prompt;
 }
@@ -128,7 +143,13 @@ std::vector<PromptRow> parse_csv_rows(std::string_view text, const std::string& 
   std::vector<PromptRow> rows;
   if (records.empty()) return rows;
   const std::vector<std::string>& names = records.front().fields;
-  for (const std::string& name : names) field(name, at(file, records.front().line));
+  for (const std::string& name : names) {
+    const std::string place = at(file, records.front().line);
+    if (const size_t other = name.find_first_of(kOtherSeparators); other != std::string::npos)
+      throw bad_input(place + ": a " + (name[other] == ';' ? "semicolon" : "tab") + " stands between the fields' names",
+                      "separate fields with commas");
+    field(name, place);
+  }
   for (size_t i = 1; i < records.size(); ++i) {
     const std::string place = at(file, records[i].line);
     const std::vector<std::string>& fields = records[i].fields;

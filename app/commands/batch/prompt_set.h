@@ -28,8 +28,8 @@ SetFormat set_format(const std::filesystem::path& file);
 /// "txt", "jsonl", "csv", "yaml"; nothing of an empty text. Throws Error for others.
 std::optional<SetFormat> parse_set_format(const std::string& text);
 
-/// Of text that has no name, by its first line that is neither empty nor a comment: an object; names of options with
-/// prompt among them; a list's dash or a list of objects; else a prompt a line.
+/// Of text that has no name, by its first line that is neither empty nor a comment: an object; single words with prompt
+/// among them, or nearly; a list's dash or a list of objects; else a prompt a line.
 SetFormat guess_format(std::string_view text);
 
 /// The rows of
