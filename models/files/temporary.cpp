@@ -105,7 +105,9 @@ Temporary::Temporary(fs::path path, int descriptor) : path_(std::move(path)), de
 
 void Temporary::create(const fs::path& target, Kind kind) {
   if (kind == Kind::folder) {
-    if (::mkdir(path_.c_str(), 0777) == 0) descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool made = ::mkdir(path_.c_str(), 0777) == 0;
+    if (made) descriptor_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (made && descriptor_ < 0 && errno == ENOENT) return;  // gone as a leftover
   } else {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   }

@@ -118,6 +118,18 @@ TEST(Leftovers, OfFilesThatAreBeingMadeAreNotTaken) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre("clip.mp4"));
 }
 
+TEST(Leftovers, FoldersThatAreTakenForSuchAreMadeAgain) {
+  const TemporaryFolder folder;
+  const std::string name = ".frames." + std::to_string(::getpid()) + ".partial";
+  std::atomic<bool> making = true;
+  std::thread other([&] {
+    while (making) ::rmdir((folder / name).c_str());
+  });
+  for (int i = 0; i < 2000; ++i) EXPECT_NO_THROW(Temporary(folder / "frames", Temporary::Kind::folder));
+  making = false;
+  other.join();
+}
+
 TEST(Reservation, IsOneProcesssAndEndsWithIt) {
   const TemporaryFolder folder;
   std::vector<std::unique_ptr<Temporary>> kept;
