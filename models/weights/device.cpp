@@ -16,10 +16,10 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <thread>
 
 #include "hilbert/error.h"
+#include "models/weights/cgroup.h"
 
 namespace sparsereel::models {
 namespace {
@@ -79,14 +79,6 @@ int64_t device_number(const std::string& text) {
   return number;
 }
 
-/// A whole number in a file; nothing when it is not there or says "max".
-std::optional<uint64_t> number_in(const fs::path& file) {
-  std::ifstream stream(file);
-  uint64_t number = 0;
-  if (stream >> number) return number;
-  return std::nullopt;
-}
-
 /// What a line "key:  1234 kB" says in a file of /proc; 0 where there is none.
 uint64_t bytes_in(const char* file, const std::string& key) {
   std::ifstream stream(file);
@@ -97,46 +89,6 @@ uint64_t bytes_in(const char* file, const std::string& key) {
 
 uint64_t available_by_meminfo() {
   return bytes_in("/proc/meminfo", "MemAvailable");
-}
-
-/// What the control group still allows: its limit less what it uses, page cache counted as free as the kernel can drop
-/// it.
-uint64_t left_in_cgroup(const fs::path& limit_file, const fs::path& usage_file, const fs::path& statistics,
-                        const char* cache_key) {
-  const auto limit = number_in(limit_file), usage = number_in(usage_file);
-  if (!limit || !usage) return std::numeric_limits<uint64_t>::max();
-  uint64_t cache = 0;
-  std::ifstream stream(statistics);
-  std::string key;
-  for (uint64_t value = 0; stream >> key >> value;) {
-    if (key == cache_key) cache = value;
-  }
-  const uint64_t used = *usage - std::min(*usage, cache);
-  return *limit - std::min(*limit, used);
-}
-
-/// Every level of the control group's tree may set a limit (version 2 at /sys/fs/cgroup, version 1 below its memory/).
-uint64_t available_by_cgroup() {
-  uint64_t least = std::numeric_limits<uint64_t>::max();
-  std::ifstream stream("/proc/self/cgroup");
-  for (std::string line; std::getline(stream, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const bool version2 = controllers.empty();
-    if (!version2 && controllers.find("memory") == std::string::npos) continue;
-    const fs::path root = version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
-      const fs::path folder = root / group;
-      least =
-          std::min(least, version2 ? left_in_cgroup(folder / "memory.max", folder / "memory.current",
-                                                    folder / "memory.stat", "inactive_file")
-                                   : left_in_cgroup(folder / "memory.limit_in_bytes", folder / "memory.usage_in_bytes",
-                                                    folder / "memory.stat", "total_inactive_file"));
-      if (group.empty()) break;
-    }
-  }
-  return least;
 }
 
 c10::DeviceIndex index_of(c10::Device device) {
