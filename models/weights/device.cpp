@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -95,6 +96,13 @@ c10::DeviceIndex index_of(c10::Device device) {
   return device.has_index() ? device.index() : c10::DeviceIndex{0};
 }
 
+/// Host memory that libtorch has page-locked for GPUs, in use or kept for the next use. The kernel counts it neither as
+/// available nor among the process's own anonymous pages.
+uint64_t page_locked_memory() {
+  at::HostAllocator* allocator = at::getHostAllocator(at::kCUDA);
+  return allocator == nullptr ? 0 : static_cast<uint64_t>(allocator->get_stats().allocated_bytes.current);
+}
+
 uint64_t free_gpu_memory(c10::Device device) {
   at::globalContext().lazyInitDevice(device.type());
   auto* allocator = c10::getDeviceAllocator(device.type());
@@ -151,7 +159,8 @@ uint64_t obtainable_memory(c10::Device device) {
   }
   const uint64_t available = available_by_meminfo();
   if (available == 0) return std::numeric_limits<uint64_t>::max();  // no /proc
-  const uint64_t held = bytes_in("/proc/self/status", "RssAnon") + bytes_in("/proc/self/status", "VmSwap");
+  const uint64_t held =
+      bytes_in("/proc/self/status", "RssAnon") + bytes_in("/proc/self/status", "VmSwap") + page_locked_memory();
   const uint64_t swap = bytes_in("/proc/meminfo", "SwapFree");
   return std::min(available + swap, available_by_cgroup()) + held;
 }

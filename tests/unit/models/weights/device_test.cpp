@@ -2,6 +2,7 @@
 #include "models/weights/device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/CachingHostAllocator.h>
 
 #include <fstream>
 
@@ -50,6 +51,40 @@ TEST(Device, FreeMemoryIsWithinTheMachines) {
   if (cuda_available()) {
     EXPECT_GT(free_memory(resolve_device("cuda")), uint64_t{1} << 20);
   }
+}
+
+/// Says that so much of the host is page-locked.
+class LockedBytes final : public at::HostAllocator {
+ public:
+  explicit LockedBytes(int64_t bytes) : bytes_(bytes) { at::setHostAllocator(at::kCUDA, this); }
+  ~LockedBytes() override { at::setHostAllocator(at::kCUDA, before_); }
+  LockedBytes(const LockedBytes&) = delete;
+  LockedBytes& operator=(const LockedBytes&) = delete;
+
+  at::HostStats get_stats() override {
+    at::HostStats stats;
+    stats.allocated_bytes.current = bytes_;
+    return stats;
+  }
+  at::DataPtr allocate(size_t /*bytes*/) override { return {}; }
+  void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override {}
+  bool record_event(void* /*memory*/, void* /*context*/, c10::Stream /*stream*/) override { return true; }
+  void empty_cache() override {}
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+
+ private:
+  int64_t bytes_;
+  at::HostAllocator* before_ = at::getHostAllocator(at::kCUDA);
+};
+
+TEST(Device, WhatIsPageLockedForAGpuIsHeldAlready) {
+  constexpr int64_t kLocked = int64_t{1} << 50;
+  const auto bytes = static_cast<uint64_t>(kLocked);
+  ASSERT_LT(obtainable_memory(at::kCPU), bytes);
+  const LockedBytes weights(kLocked);
+  EXPECT_GT(obtainable_memory(at::kCPU), bytes);
+  EXPECT_LT(free_memory(at::kCPU), bytes);
 }
 
 TEST(Dtype, NamesGoBothWays) {
