@@ -289,6 +289,15 @@ Video video_of(const models::GenerateResult& result) {
   return video;
 }
 
+/// Where the known models' YAML is, `asked` or our own.
+std::filesystem::path configs_folder(const std::string& asked) {
+  if (asked.empty()) return models::data_folder() / "configs";
+  std::error_code error;
+  if (!std::filesystem::is_directory(asked, error))
+    throw bad_option("configs", asked + " is no folder", "give the folder of the YAML files, or none for our own");
+  return asked;
+}
+
 }  // namespace
 
 Failure::Failure(int code, std::string cause, std::string remedy, std::string field)
@@ -324,8 +333,7 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
       warnings.push_back("weights fp8 has no effect " + pipeline->why_idle_weights());
     if (!pipeline->why_idle_text_weights().empty())
       warnings.push_back("text_weights fp8 has no effect " + pipeline->why_idle_text_weights());
-    const std::filesystem::path configs =
-        options.configs.empty() ? models::data_folder() / "configs" : std::filesystem::path(options.configs);
+    const std::filesystem::path configs = configs_folder(options.configs);
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));
     auto config = models::find_model_config(configs, pipeline->spec());

@@ -48,14 +48,15 @@ struct ModelOptions {
   std::string weights = "auto", text_weights = "auto";  // auto, fp8: of the transformer, of the text encoder
   bool offload = false;                                 // weights pass from the host's memory through the GPU's
   std::string lora = {};     // "style.safetensors:0.8", several with commas between; added to the weights
-  std::string configs = {};  // folder of the known models' YAML; empty: the installation's, or the source tree's
+  std::string configs = {};  // folder of the known models' YAML, which must be there; empty: the installation's, or the
+                             // source tree's
   int threads = 0;  // of the CPU, for the whole process; 0: as many as it uses already, which are all cores at first
 };
 
 /// One video, resolved as the command line does: what is unset takes the value of the preset, then that of the one file
 /// of ModelOptions::configs that fits the model, then the checkpoint's. Of such a file counts what has a member here.
-/// Without such files the checkpoint's defaults are all there is, which is a warning. What is impossible, out of its
-/// range or contradicts another member is refused as there, before anything is computed; a member that can have no
+/// Without such files in it the checkpoint's defaults are all there is, which is a warning. What is impossible, out of
+/// its range or contradicts another member is refused as there, before anything is computed; a member that can have no
 /// effect is a warning.
 struct VideoRequest {
   std::string prompt = {};                          // UTF-8, more than white space

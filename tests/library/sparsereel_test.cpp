@@ -439,6 +439,10 @@ TEST(Library, SaysWhereConfigsAreMissingOrWrong) {
   const std::string place = folder.path().string();
   EXPECT_THAT(TextToVideo(kModel, {.device = "cpu", .configs = place}).generate(small()).warnings,
               ElementsAre(StartsWith(place + " holds none of the configs")));
+  const Failure missing = failure_of([&] { TextToVideo(kModel, {.device = "cpu", .configs = place + "/confgis"}); });
+  EXPECT_EQ(missing.code(), 2);
+  EXPECT_EQ(missing.field(), "configs");
+  EXPECT_EQ(missing.cause(), "configs " + place + "/confgis is no folder");
   test::write_text(folder / "wrong.yaml", config_of("steps: many"));
   TextToVideo model(kModel, {.device = "cpu", .configs = place});
   VideoRequest request = small();
