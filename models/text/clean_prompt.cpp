@@ -96,24 +96,37 @@ bool is_unwanted_control(char32_t code) {
          (code >= 0x206A && code <= 0x206F) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFC);
 }
 
-std::u32string fixed_once(std::u32string text, bool unescape) {
-  if (unescape) text = unescape_whole_references(text);
+/// What is done to each character alone.
+std::u32string with_usual_characters(std::u32string text) {
   for (char32_t& code : text)
     if (code >= 0x80 && code <= 0x9F) code = windows_1252(code);
   text = in_usual_width(with_letters_for_ligatures(text));
   std::transform(text.begin(), text.end(), text.begin(), straightened);
-  text = without_terminal_escapes(with_line_feeds(text));
+  return text;
+}
+
+/// The steps that follow upon the character references.
+std::u32string fixed_after_references(std::u32string text) {
+  text = without_terminal_escapes(with_line_feeds(with_usual_characters(std::move(text))));
   std::erase_if(text, is_unwanted_control);
   return normal_form_c(text);
 }
 
-/// A line. Its character references stay where it holds a "<", as in HTML.
+std::u32string without_references(const std::u32string& text) {
+  return unescape_nested_references(
+      text, [](std::u32string there) { return normal_form_c(with_usual_characters(std::move(there))); });
+}
+
+/// A line. Its character references stay where it holds a "<", as in HTML. The first time takes one layer of nested
+/// ones: an escape's control character ("\x1b[&amp;#49;m") goes before the next layer could complete the escape. The
+/// second time takes all others: one each time would be quadratic in time.
 std::u32string fixed_line(std::u32string text, bool unescape) {
-  for (;;) {
-    std::u32string fixed = fixed_once(text, unescape);
-    if (fixed == text) return text;
+  std::u32string fixed = fixed_after_references(unescape ? unescape_whole_references(text) : text);
+  while (fixed != text) {
     text = std::move(fixed);
+    fixed = fixed_after_references(unescape ? without_references(text) : text);
   }
+  return text;
 }
 
 std::u32string fixed(std::u32string_view text) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <iterator>
 #include <optional>
+#include <vector>
 
 namespace sparsereel::models {
 namespace {
@@ -86,11 +87,16 @@ std::optional<Reference> named_reference(std::u32string_view text) {
   return std::nullopt;
 }
 
+/// text begins with '&'.
+std::optional<Reference> reference_in(std::u32string_view text) {
+  return text.size() > 1 && text[1] == '#' ? numeric_reference(text) : named_reference(text);
+}
+
 std::u32string unescape(std::u32string_view text, bool whole_only) {
   std::u32string result;
   while (!text.empty()) {
     std::optional<Reference> reference;
-    if (text[0] == '&') reference = text.size() > 1 && text[1] == '#' ? numeric_reference(text) : named_reference(text);
+    if (text[0] == '&') reference = reference_in(text);
     if (reference && (reference->whole || !whole_only)) {
       result += reference->text;
       text.remove_prefix(reference->length);
@@ -118,6 +124,31 @@ std::u32string unescape_html(std::u32string_view text) {
 
 std::u32string unescape_whole_references(std::u32string_view text) {
   return unescape(text, true);
+}
+
+std::u32string unescape_nested_references(std::u32string_view text,
+                                          const std::function<std::u32string(std::u32string)>& usual) {
+  std::u32string read,
+      unread(text.rbegin(), text.rend());  // backwards, so that what is to be read next can be put there
+  std::vector<size_t> begun;               // each '&' in `read` that may still become a reference
+  while (!unread.empty()) {
+    const char32_t code = unread.back();
+    unread.pop_back();
+    if (code == '&') begun.push_back(read.size());
+    read += code;
+    if (code != ';' || begun.empty()) continue;
+    const size_t start = begun.back();
+    const auto reference = reference_in(std::u32string_view(read).substr(start));
+    if (reference && reference->whole && start + reference->length == read.size()) {
+      begun.pop_back();
+      read.resize(start);
+      const std::u32string there = usual(reference->text);
+      unread.append(there.rbegin(), there.rend());
+    } else {
+      begun.clear();  // a reference holds no other '&' or ';'
+    }
+  }
+  return read;
 }
 
 }  // namespace sparsereel::models

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +24,35 @@ TEST(CleanPrompt, GivesWhatWanPipelineMakesOfIt) {
   ASSERT_GT(prompts.size(), 50U);
   for (const auto& each : prompts)
     EXPECT_EQ(clean_prompt(each[0].get<std::string>()), each[1].get<std::string>()) << each[0].dump(-1, ' ', true);
+}
+
+std::string nested(const std::string& first, const std::string& layer, size_t layers, const std::string& last) {
+  std::string text = first;
+  for (size_t i = 0; i < layers; ++i) text += layer;
+  return text + last;
+}
+
+TEST(CleanPrompt, TakesNestedReferencesApartLayerByLayer) {
+  EXPECT_EQ(clean_prompt(nested("&", "amp;", 50, "lt;")), "<");
+  EXPECT_EQ(clean_prompt(nested("&", "#xFF06;", 50, "lt;")), "<");  // a fullwidth "&"
+  EXPECT_EQ(clean_prompt(nested("&lt", "&semi", 50, ";")), "<");
+  EXPECT_EQ(clean_prompt(nested("&lt", "&#x37E", 50, ";")), "<");  // its normal form is ";"
+  EXPECT_EQ(clean_prompt("&am&#112;;#60; &am&zzz;p;"), "< &am&zzz;p;");
+  EXPECT_EQ(clean_prompt("a\x1b[&amp;#49;mb"), "a[1mb");
+}
+
+TEST(CleanPrompt, TakesTimeInProportionToTheTextHoweverDeepReferencesAreNested) {
+  const auto seconds = [](const std::string& text) {
+    double least = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      const std::clock_t start = std::clock();  // of this process alone, however busy the machine is
+      EXPECT_EQ(clean_prompt(text), "<");
+      least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+    }
+    return least;
+  };
+  // 16 times the text takes 256 times as long where each layer is a pass of its own.
+  EXPECT_LT(seconds(nested("&", "amp;", 8000, "lt;")), 64 * seconds(nested("&", "amp;", 500, "lt;")));
 }
 
 TEST(CleanPrompt, LeavesTextThatWasDecodedInAWrongEncoding) {
