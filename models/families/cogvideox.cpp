@@ -4,10 +4,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/families/cogvideox_config.h"
 #include "models/families/cogvideox_vae_config.h"
+#include "models/families/t5_config.h"
 #include "models/files/config_fields.h"
 
 namespace sparsereel::models {

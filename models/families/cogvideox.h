@@ -10,7 +10,7 @@ namespace sparsereel::models {
 
 Family cogvideox_family();
 
-/// The scheduler_config.json of both of its samplers. Errors as those of the other parsers (checkpoint/configs.h).
+/// The scheduler_config.json of both of its samplers. Errors as those of the other parsers (families/t5_config.h).
 SchedulerConfig parse_cogvideox_scheduler_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

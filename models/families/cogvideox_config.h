@@ -40,7 +40,7 @@ struct CogVideoXConfig {
   bool patch_bias = true;
 };
 
-/// As the parsers of checkpoint/configs.h.
+/// As the parsers of families/t5_config.h.
 CogVideoXConfig parse_cogvideox_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -25,7 +25,7 @@ struct CogVideoXVaeConfig {
   int64_t pixels_a_latent() const { return int64_t{1} << (block_out_channels.size() - 1); }
 };
 
-/// As the parsers of checkpoint/configs.h.
+/// As the parsers of families/t5_config.h.
 CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/families/t5_config.h"
 #include "models/families/wan_config.h"
 #include "models/families/wan_vae_config.h"
 #include "models/files/config_fields.h"

@@ -25,7 +25,7 @@ struct WanConfig {
   int64_t width() const { return num_attention_heads * attention_head_dim; }
 };
 
-/// Errors as those of the other parsers (checkpoint/configs.h).
+/// Errors as those of the other parsers (families/t5_config.h).
 WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

@@ -35,7 +35,7 @@ struct WanVaeLevel {
 
 std::vector<WanVaeLevel> levels_of(const WanVaeConfig& config);
 
-/// As the parsers of checkpoint/configs.h.
+/// As the parsers of families/t5_config.h.
 WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file);
 
 }  // namespace sparsereel::models

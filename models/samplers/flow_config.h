@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-/// UniPCMultistepScheduler's: second order, flow sigmas. Errors as those of the other parsers (checkpoint/configs.h).
+/// UniPCMultistepScheduler's: second order, flow sigmas. Errors as those of the other parsers (families/t5_config.h).
 SchedulerConfig parse_unipc_config(const nlohmann::json& json, const std::string& file);
 /// FlowMatchEulerDiscreteScheduler's.
 SchedulerConfig parse_flow_euler_config(const nlohmann::json& json, const std::string& file);

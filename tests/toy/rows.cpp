@@ -1,6 +1,6 @@
 // The program's families, and the toy's row.
-#include "models/checkpoint/configs.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/families/t5_config.h"
 #include "models/samplers/flow_config.h"
 #include "tests/toy/toy_config.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/configs.h"
+#include "models/families/t5_config.h"
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/text/encoder/text_encoder.h"

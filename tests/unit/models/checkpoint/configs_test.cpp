@@ -1,5 +1,5 @@
 // Config parsers: published configs are read, everything else is refused by file and field.
-#include "models/checkpoint/configs.h"
+#include "models/families/t5_config.h"
 
 #include <nlohmann/json.hpp>
 

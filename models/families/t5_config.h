@@ -1,5 +1,5 @@
-// The config.json of the components that families share, as plain structs; a family's own stand beside its model files.
-// Field names are diffusers' and transformers' own. No torch.
+// The config.json of T5 and UMT5, the text encoders that families share, as a plain struct. Field names are
+// transformers' own. No torch.
 #pragma once
 
 #include <cstdint>

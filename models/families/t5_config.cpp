@@ -1,6 +1,6 @@
-// Reads the config.json of each component. The fallbacks are the defaults of diffusers' and transformers' constructors,
-// which need not be those of a published checkpoint: a file that leaves a field out means the former.
-#include "models/checkpoint/configs.h"
+// The fallbacks are the defaults of transformers' constructors, which need not be those of a published checkpoint: a
+// file that leaves a field out means the former.
+#include "models/families/t5_config.h"
 
 #include <nlohmann/json.hpp>
 
