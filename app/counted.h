@@ -20,4 +20,12 @@ inline std::string fixed(double value, int digits) {
   return text.data();
 }
 
+/// What is below `bound`, with `digits` decimals or as many more as show that it is.
+inline std::string fixed_below(double value, double bound, int digits) {
+  constexpr int kMost = 17;
+  std::string text = fixed(value, digits);
+  while (value < bound && std::stod(text) >= bound && digits < kMost) text = fixed(value, ++digits);
+  return text;
+}
+
 }  // namespace sparsereel::app

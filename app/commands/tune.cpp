@@ -160,10 +160,12 @@ std::string missed_floor(const TunePlan& plan, const Found& found) {
   if (!found.tuned) return "no video was compared";
   if (found.passed) return {};
   std::string text;
-  if (plan.min_psnr) text += "PSNR " + fixed(found.tuned->psnr, 2) + " dB of --min-psnr " + chosen_text(*plan.min_psnr);
+  if (plan.min_psnr)
+    text += "PSNR " + fixed_below(found.tuned->psnr, *plan.min_psnr, 2) + " dB of --min-psnr " +
+            chosen_text(*plan.min_psnr);
   if (plan.min_ssim)
-    text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed(found.tuned->ssim, 4) + " of --min-ssim " +
-            chosen_text(*plan.min_ssim);
+    text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed_below(found.tuned->ssim, *plan.min_ssim, 4) +
+            " of --min-ssim " + chosen_text(*plan.min_ssim);
   return "the best videos reach " + text;
 }
 
