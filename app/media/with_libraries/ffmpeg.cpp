@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstring>
 #include <mutex>
+#include <sstream>
 #include <utility>
 
 #include "hilbert/error.h"
@@ -15,13 +16,23 @@ namespace {
 std::mutex log_mutex;
 std::string last_log;  // encoders log from their own threads
 
+/// "a; b" of "a\n  b\n".
+std::string joined_lines(const std::string& text) {
+  std::string result;
+  std::istringstream lines(text);
+  for (std::string line; lines >> std::ws && std::getline(lines, line);) {
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    result += (result.empty() ? "" : "; ") + line;
+  }
+  return result;
+}
+
 void keep_errors(void*, int level, const char* format, va_list arguments) {
   if (level > AV_LOG_ERROR) return;
   std::array<char, 512> line{};
   std::vsnprintf(line.data(), line.size(), format, arguments);
   const std::lock_guard lock(log_mutex);
-  last_log = line.data();
-  while (!last_log.empty() && std::isspace(static_cast<unsigned char>(last_log.back())) != 0) last_log.pop_back();
+  last_log = joined_lines(line.data());
 }
 
 std::string reason(int code) {

@@ -100,6 +100,14 @@ TEST_F(Failures, FullDiskLeavesNoContactSheet) {
   EXPECT_THAT(names_in(folder.path()), ElementsAre());
 }
 
+TEST_F(Failures, WhatFfmpegSaysInSeveralLinesIsOne) {
+  ffmpeg::capture_log();
+  av_log(nullptr, AV_LOG_ERROR, "no encoder here\n\n  the least driver is %d \n", 570);
+  EXPECT_EQ(ffmpeg::message(AVERROR(EINVAL)), "Invalid argument (no encoder here; the least driver is 570)");
+  ffmpeg::capture_log();
+  EXPECT_EQ(ffmpeg::message(AVERROR(EINVAL)), "Invalid argument");
+}
+
 TEST_F(Failures, UnknownExtensionIsNamedWithTheKnownOnes) {
   try {
     check_output(folder / "clip.mp5", {});
