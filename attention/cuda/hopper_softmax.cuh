@@ -67,7 +67,7 @@ struct Mask {
   __device__ Cover cover(int r) const { return entry_cover(entry[r], group); }
   __device__ bool is_mean(int r) const { return cuda::is_mean(entry[r]); }
 
-  /// Of record r, all bits set where the four keys of chunk c that the thread holds count: means of a block that is
+  /// All bits are set where the four keys of record r's chunk c that the thread holds count: means of a block that is
   /// dropped, or keys of a block that is used.
   __device__ uint32_t counts(int r, int chunk) const {
     const uint32_t bits = is_mean(r) ? entry[r] << (7 - 4 * (chunk % 2) - lane % 4) : ~0U;

@@ -13,7 +13,7 @@ struct Policy : BlockPolicy {
   int64_t dense_steps = 0;                        // the first steps that run with every block
   int64_t dense_layers = 0;                       // the first layers that run with every block
 
-  /// Of the calls of this layer in this step; points into per_head. Throws Error for a layer that is not there.
+  /// The policy of this layer's calls in this step; points into per_head. Throws Error for a layer that is not there.
   CallPolicy at(int64_t layer, int64_t step) const;
 };
 

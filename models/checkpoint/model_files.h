@@ -14,8 +14,7 @@ namespace sparsereel::models {
 
 class ModelFiles {
  public:
-  /// Of no model.
-  ModelFiles() = default;
+  ModelFiles() = default;  // no model's: none
   explicit ModelFiles(const ModelFolder& folder);
 
   /// Whether a file that is written to `path` would replace one of the model's, behind links or by another name too, or

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the program or the shared library; empty where the loader does not say.
+/// The file of the program or the shared library; empty where the loader does not say.
 fs::path own_file() {
   Dl_info info = {};
   link_map* map = nullptr;

@@ -36,7 +36,7 @@ struct AttentionRun {
   bool collects = true;              // false: forward() does not wait for a GPU's counts, collect() fetches them
   attention::Statistics statistics;  // summed over layers and forwards
   std::vector<attention::Statistics> per_layer;  // likewise, one a layer
-  // Of Denoising: [step][layer] of what was committed, and the steps that were redone with full attention.
+  // Denoising fills these: [step][layer] of what was committed, and the steps that were redone with full attention.
   std::vector<std::vector<attention::Statistics>> per_step;
   std::vector<int64_t> redone_steps;
   std::string kernel;  // what ran last

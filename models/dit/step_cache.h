@@ -23,7 +23,7 @@ class StepCache {
   /// reused: where the rule knows it (CacheRule::reuses()); a step without one to reuse is computed all the same.
   void begin_step(std::optional<bool> reused = {});
 
-  // Of each forward, in this order.
+  // Each forward calls these, in this order.
   /// Whether decide() is to be told what the first block added: [B, N, C].
   bool undecided() const { return forward_ == 0; }
   /// Waits for the device, once, unless the step is known to be computed.

@@ -15,7 +15,7 @@ namespace sparsereel::models {
 
 class Experts {
  public:
-  /// Of the expert with this role.
+  /// Loads the expert with this role.
   using Load = std::function<std::shared_ptr<Denoiser>(const std::string& role)>;
   /// Whether it fits into memory beside those that are loaded.
   using Fits = std::function<bool(const std::string& role)>;

@@ -94,8 +94,8 @@ Dtype stored(at::ScalarType dtype) {
   return dtype == at::kFloat ? Dtype::f32 : dtype == at::kHalf ? Dtype::f16 : Dtype::bf16;
 }
 
-/// Of tensors that the run takes as the files have them. Some are copied all the same, to lie beside each other: this
-/// is the most that can stay a mapping.
+/// The most that can stay a mapping: tensors that the run takes as the files have them. Some are copied all the same,
+/// to lie beside each other.
 double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
@@ -173,7 +173,7 @@ void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10:
 
 namespace {
 
-/// Of the program and libtorch's libraries before anything is loaded, on a CPU.
+/// What the program and libtorch's libraries take before anything is loaded, on a CPU.
 constexpr uint64_t kProcess = 190 << 20;
 
 MemoryEstimate likely_in(const ModelFolder& folder, const ModelSpec& spec, const LatentSize& size,

@@ -23,7 +23,7 @@ class Temporary {
   Temporary& operator=(const Temporary&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Of a file: appends.
+  /// What is written to a file's is appended.
   int descriptor() const { return descriptor_; }
   /// It has become its target.
   void keep();

@@ -37,7 +37,8 @@ bool fall(const at::Tensor& sigmas) {
   return (sigmas.diff() < 0).all().item<bool>();
 }
 
-/// Of noise levels that no run can take: those that were given where they are too near by themselves, else the shift.
+/// The error for noise levels that no run can take. It blames those that were given where they are too near to each
+/// other by themselves, else the shift.
 Error no_room(const SchedulerConfig& config, int64_t num_inference_steps) {
   if (!config.sigmas.empty() && !fall(with_clean_end(config.sigmas)))
     return bad_option("sigmas", "lie too near to each other or to 0", "give levels that differ by 0.001 or more");

@@ -72,5 +72,5 @@ def widths():
 
 
 write("html_entities.inc", "HTML5's named character references.", [("constexpr Entity kEntities[]", entities())])
-write("unicode_tables.inc", "Of Unicode 14.", [("constexpr Decomposition kDecompositions[]", decompositions()), ("constexpr ClassRun kCombiningClasses[]", combining_classes()),
-                                             ("constexpr Width kWidths[]", widths())])
+write("unicode_tables.inc", "Tables of Unicode 14.", [("constexpr Decomposition kDecompositions[]", decompositions()), ("constexpr ClassRun kCombiningClasses[]", combining_classes()),
+                                                    ("constexpr Width kWidths[]", widths())])

@@ -220,7 +220,8 @@ at::Tensor WeightReader::merged(const Stored& stored, const at::Tensor& scales, 
   return result;
 }
 
-/// Of deltas that make a good weight NaN or Inf: those that hold such numbers themselves, else all together.
+/// Throws Error of the deltas that make a good weight NaN or Inf: one that holds such numbers itself, else the one of
+/// the largest scale.
 void WeightReader::blame(const Stored& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype) {
   for (const WeightDelta& delta : deltas) {
     for (const TensorEntry* entry : {delta.up, delta.down})
