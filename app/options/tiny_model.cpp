@@ -50,6 +50,7 @@ fs::path tiny_model() {
 
 std::string unusual_shape_warning(const fs::path& model, const std::vector<VideoShape>& shapes) {
   constexpr int64_t kFrames = 33, kLeast = 192, kMost = 512;  // where the judge is right about its videos
+  constexpr int64_t kGainless = int64_t{9} * 128 * 128;  // pixels of a video whose steps take as long in both modes
   const auto is_unusual = [](const VideoShape& shape) {
     const auto [least, most] = std::minmax(shape.width, shape.height);
     return shape.frames != kFrames || least < kLeast || most > kMost;
@@ -58,7 +59,10 @@ std::string unusual_shape_warning(const fs::path& model, const std::vector<Video
   if (found == shapes.end() || !is_tiny(model)) return {};
   return "the tiny model was trained on 33 frames of 256x256, and can draw 33 of 192x192 to 512x512; " +
          counted(found->frames, "frame") + " of " + std::to_string(found->width) + "x" + std::to_string(found->height) +
-         " may show something else";
+         " may show something else" +
+         (found->frames * found->width * found->height <= kGainless
+              ? ", and sparse attention is no faster than full there"
+              : "");
 }
 
 std::string unknown_words_warning(const fs::path& model, const std::vector<std::string>& prompts) {

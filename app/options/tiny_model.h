@@ -17,7 +17,7 @@ struct VideoShape {
 };
 
 /// That the tiny model was trained on other videos, where `model` is that one and shapes are beyond what it still
-/// draws; empty otherwise. One warning for all shapes.
+/// draws, and where they are so small that sparse attention gains nothing; empty otherwise. One warning for all shapes.
 std::string unusual_shape_warning(const std::filesystem::path& model, const std::vector<VideoShape>& shapes);
 
 /// That the tiny model knows moving shapes only, where `model` is that one and prompts have words that were not in its

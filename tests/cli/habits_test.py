@@ -105,10 +105,11 @@ class Habits(CommandLineTest):
         usual = ['-m', tiny, '--steps', 1, '--device', 'cpu', '--quiet']
         said = self.succeed(self.run_program('batch', 'set.csv', '-o', 'out', *usual)).stderr
         self.assertEqual(said.count(warning), 1)
-        self.assertIn('33 frames of 64x64 may show something else', said)
+        self.assertIn('33 frames of 64x64 may show something else, and sparse attention is no faster than full there\n', said)
         for size, told in ((['--size', '256x192'], False), (['--frames', 9], True), (['--size', '176x256'], True), (['--size', '64x528', '--frames', 1], True)):
             said = self.succeed(self.run_program('generate', '-p', 'a star', '-o', 'a.mp4', *usual, *size)).stderr
             self.assertEqual(warning in said, told, size)
+            self.assertEqual('no faster than full' in said, '64x528' in size, size)
         self.assertNotIn(warning, self.succeed(self.generate('-o', 'a.mp4', '--frames', 1)).stderr)
 
     def test_a_set_tells_of_each_video_without_a_terminal(self):
