@@ -80,9 +80,9 @@ struct Workspace {
 };
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.
-/// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16, bf16 or fp32, any strides with contiguous D, D from 16 to
-/// 256. Modes as in call_policy.h; a query row with no key at all gives zeros and lse -inf. Throws Error listing what
-/// is required and what is supported when no kernel can do exactly what was asked.
+/// q [B, Nq, H, D], k and v [B, Nk, H, D]: fp16, bf16 or fp32, one dtype on one device, none of them empty, any strides
+/// with contiguous D, D from 16 to 256. Modes as in call_policy.h; a query row with no key at all gives zeros and lse
+/// -inf. Throws Error listing what is required and what is supported when no kernel can do exactly what was asked.
 Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
               Workspace& workspace);
 
@@ -92,8 +92,9 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
 /// the prologues and masks of cross-attention to a text; otherwise nullopt.
 std::optional<Result> attention_weights(const at::Tensor& q, const at::Tensor& k, const Context& context);
 
-/// Adds the blocks that GPU kernels counted since the last collection, kept and skipped, to the statistics of their
-/// slots; waits for the device. attend() itself never does.
+/// Adds what GPU kernels counted since the last collection (blocks kept, skipped and of means, predicted errors) to the
+/// statistics of their slots, of which there are more afterwards where the counts have more; waits for the device.
+/// attend() itself does only in mode check, or for key_lengths on a GPU.
 void collect_counts(Workspace& workspace, std::vector<Statistics>& per_slot);
 
 /// Empty where attend() can run `mode` on tensors of this device and element type, else the reason.

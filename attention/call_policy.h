@@ -97,7 +97,7 @@ struct Statistics {
   int64_t skipped_pv_blocks = 0;  // of those, blocks whose P.V was skipped
   int64_t mean_blocks = 0;        // what the means of dropped blocks cost besides, in blocks; not in kept_blocks
   int64_t calls = 0;
-  double seconds = 0;          // time inside attend()
+  double seconds = 0;          // time inside attend() on a CPU; a GPU's calls, which only enqueue, count as 0
   double sum_relative_l1 = 0;  // check mode: sum over calls of sum|o - o_full| / sum|o_full|
   double max_relative_l1 = 0;
   double sum_predicted_error = 0;  // Ranking::error: sum over query tiles of what HeadPolicy::error bounds

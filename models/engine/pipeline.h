@@ -183,8 +183,8 @@ class Pipeline {
     return generate(request, resolve(request), observer);
   }
   /// Latents as saved (the model's layout, diffusers' scale) -> frames as in GenerateResult.
-  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles. Throws Error where the frames
-  /// hold NaN.
+  /// With `automatic` tiling a decode that runs out of GPU memory is done again in tiles. Throws Error where the
+  /// latents are not of the model's channels, or the frames hold NaN.
   Decoded decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer = {});
 
   /// Opens all files, which may be moved from then on, and checks names and shapes of all weights by their headers.

@@ -40,7 +40,8 @@ at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
 at::Tensor feed_forward_gelu_tanh(const Activation& x, const Linear& in, const Linear& out);
 
 /// linear(x, layer) of each layer for a few rows x [B, in], such as the modulation vectors of a batch, whose cost is
-/// reading the weights. fp16 and bf16 on a GPU are one launch and come back in fp32; else x's dtype.
+/// reading the weights: [B, out] each, in x's dtype. Up to 4 rows and 4 layers of fp16 or bf16 on a GPU are one launch,
+/// whose results are fp32.
 std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
 }  // namespace sparsereel::models

@@ -11,7 +11,7 @@
 
 namespace sparsereel::models {
 
-/// A norm's weight and bias [channels], either of which may be undefined: none.
+/// A norm's weight and bias [channels]. The bias, or both, may be undefined: none.
 struct Norm {
   at::Tensor weight, bias;
 

@@ -18,8 +18,8 @@ struct FlowSchedule {
   at::Tensor sigmas;              // [steps + 1] fp32 on the CPU, falling to 0
 };
 
-/// FlowMatchEulerDiscreteScheduler's, whose timesteps are fractions. Throws Error naming the field flow_shift where
-/// that makes levels that are no numbers.
+/// FlowMatchEulerDiscreteScheduler's, whose timesteps are fractions. Throws Error naming the field, flow_shift or
+/// sigmas, that makes levels that are no numbers.
 FlowSchedule euler_flow_schedule(const SchedulerConfig& config, int64_t num_inference_steps);
 /// UniPCMultistepScheduler's with use_flow_sigmas, whose timesteps are whole. Throws Error naming the field, flow_shift
 /// or sigmas, that leaves no room between two levels.

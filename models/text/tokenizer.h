@@ -13,12 +13,13 @@
 namespace sparsereel::models {
 
 struct TokenIds {
-  std::vector<int64_t> ids;  // exactly max_length: pieces, eos (1), then padding (0)
+  std::vector<int64_t> ids;  // exactly max_length: pieces, eos, then padding
   int64_t token_count = 0;   // pieces and eos before padding
   bool truncated = false;    // the prompt did not fit: its last pieces are gone, eos is kept
 };
 
-/// A SentencePiece unigram model with the special tokens of its folder. Ids: pad 0, eos 1, unknown 2 (T5) or 3 (UMT5).
+/// A SentencePiece unigram model with the special tokens of its folder: T5's are pad 0, eos 1 and unknown 2, UMT5's pad
+/// 0, eos 1 and unknown 3.
 class Tokenizer {
  public:
   /// Reads folder/spiece.model, or tokenizer.json where there is none, and the JSON files beside it. Throws Error

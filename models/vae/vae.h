@@ -24,7 +24,7 @@ class VaeDecoder {
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimated peak bytes of an untiled decode of this size beside the weights: the tensors that are alive at the worst
-  /// moment, without what a convolution library takes for itself. For --vae-tiling auto.
+  /// moment, without what a convolution library takes for itself. For VaeTiling::automatic.
   virtual uint64_t untiled_bytes(int64_t latent_frames, int64_t latent_height, int64_t latent_width) const = 0;
 };
 

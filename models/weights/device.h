@@ -20,7 +20,8 @@ bool cuda_available(std::string* reason = nullptr);
 /// Throws Error for less than one thread, and for more than any machine has cores: with thousands a run would not end.
 void check_threads(int64_t threads);
 
-/// Bytes that can still be allocated: MemAvailable of a CPU (the cgroup's limit where lower), free memory of a GPU.
+/// Bytes that can still be allocated: on a CPU MemAvailable, or what the control groups leave where that is less; on a
+/// GPU what is free and what libtorch's allocator holds unused.
 uint64_t free_memory(c10::Device device);
 
 /// Bytes that this process can come to have at most: what is free, the host's swap, and what it holds already, which it
@@ -36,11 +37,11 @@ void synchronize(c10::Device device);
 uint64_t peak_memory(c10::Device device);
 void reset_peak_memory(c10::Device device);
 
-/// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU, the transformer's stored dtype on a GPU. Throws Error for
-/// anything else.
+/// text: auto, fp32, bf16, fp16. auto: fp32 on a CPU; on a GPU the transformer's stored dtype, bf16 where that is fp32.
+/// Throws Error for anything else.
 c10::ScalarType resolve_dtype(const std::string& text, c10::Device device, c10::ScalarType stored);
 
-/// "fp32", "bf16", "fp16".
+/// "fp32", "bf16", "fp16"; libtorch's own name of any other.
 std::string dtype_name(c10::ScalarType dtype);
 
 }  // namespace sparsereel::models
