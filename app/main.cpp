@@ -11,10 +11,7 @@
 #include <memory>
 
 #include "app/commands/batch.h"
-#include "app/commands/bench_attention.h"
-#include "app/commands/bench_pipeline.h"
-#include "app/commands/bench_plot.h"
-#include "app/commands/bench_quality.h"
+#include "app/commands/bench.h"
 #include "app/commands/completion.h"
 #include "app/commands/config.h"
 #include "app/commands/decode.h"
@@ -29,7 +26,6 @@
 #include "app/job/outputs.h"
 #include "app/options/command_tree.h"
 #include "app/options/several.h"
-#include "app/options/split.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
 #include "models/engine/failure.h"
@@ -167,11 +163,12 @@ void add_decode(CommandLine& line) {
 
 void add_bench_attention(CommandLine& line, CLI::App& bench_command) {
   CLI::App* command = bench_command.add_subcommand("attention", "full, quantized and sparse attention side by side");
-  add_bench_attention_options(*command, line.attention);
+  bench::add_options(*command, line.attention);
   command->callback([&line] {
     const bench::AttentionOptions& options = line.attention;
     line.report_file = options.report;
-    check_distinct({{"--output", options.output}, {"--report", options.report}, {"--captured", options.captured}});
+    check_distinct(
+        {{"--output", options.table.output}, {"--report", options.report}, {"--captured", options.captured}});
     start_report(options.report, options.json, "bench attention", line.report);
     bench_attention(options, line.report);
   });
@@ -180,14 +177,14 @@ void add_bench_attention(CommandLine& line, CLI::App& bench_command) {
 void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
   CLI::App* command =
       bench_command.add_subcommand("pipeline", "whole videos with full, quantized and sparse attention side by side");
-  add_bench_pipeline_options(*command, line.pipeline);
+  bench::add_options(*command, line.pipeline);
   add_options(*command, line, Command::bench_pipeline);
   command->callback([&line] {
     line.collect();
-    line.check_files(Command::bench_pipeline, {{"--output", line.pipeline.output, true},
+    line.check_files(Command::bench_pipeline, {{"--output", line.pipeline.table.output, true},
                                                {"--against", line.pipeline.against},
                                                {"--heat-map", line.pipeline.heat_map, true}});
-    line.settings.given_as_lists(line.pipeline.sparse.given());
+    line.settings.given_as_lists(bench::selections_given(line.pipeline.lists));
     line.start("bench pipeline");
     bench_pipeline(line.settings, line.pipeline, line.report);
   });
@@ -196,20 +193,19 @@ void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
 void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
   CLI::App* command = bench_command.add_subcommand(
       "quality", "what leaving blocks out costs in quality: videos beside full attention's");
-  add_bench_quality_options(*command, line.quality);
+  bench::add_options(*command, line.quality);
   add_options(*command, line, Command::bench_quality);
   command->footer("sparsereel bench quality assets/prompts/tiny.txt --limit 4 --topk 0.5,0.3");
   command->callback([&line] {
     const bench::QualityOptions& options = line.quality;
     line.collect();
-    std::vector<NamedFile> files = {{"--output", options.output, true},
+    std::vector<NamedFile> files = {{"--output", options.table.output, true},
                                     {"--plot", options.plot, true},
                                     {"the file of prompts", options.prompts},
                                     {"--judge", options.judge}};
-    for (const std::string& profile : split(options.lists.profile.value_or(""), ','))
-      files.push_back({"--profile", profile});
+    for (const std::string& profile : options.profiles()) files.push_back({"--profile", profile});
     line.check_files(Command::bench_quality, std::move(files));
-    line.settings.given_as_lists(line.quality.lists.selection.given());
+    line.settings.given_as_lists(bench::selections_given(options.lists));
     line.start("bench quality");
     bench_quality(line.settings, options, line.report);
   });

@@ -1,6 +1,4 @@
 // Runs the plan workload by workload; the parts are in bench/.
-#include "app/commands/bench_attention.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
@@ -8,24 +6,22 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/commands/bench.h"
 #include "app/commands/bench/accuracy.h"
 #include "app/commands/bench/attention_rows.h"
 #include "app/commands/bench/contenders.h"
-#include "app/commands/bench/hardware.h"
 #include "app/counted.h"
 #include "app/measure/captured.h"
 #include "app/measure/run_progress.h"
 #include "app/measure/timing.h"
 #include "hilbert/error.h"
 #include "models/engine/cpu_time.h"
-#include "models/files/atomic_file.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
 namespace {
 
 using attention::Mode;
-using bench::Row;
 
 /// Queries that are compared with exact attention on made-up data.
 constexpr int64_t kSampledRows = 256;
@@ -39,7 +35,7 @@ struct Run {
   std::optional<bench::HardwareLimit> limit;
   int64_t warmup = 1;
   int64_t repetitions = 5;
-  int64_t turn_ms = 0;
+  double turn_ms = 0;
   std::optional<int64_t> accuracy_rows;
   std::optional<Capture> capture;
 };
@@ -67,7 +63,7 @@ Run prepare(const bench::AttentionOptions& options) {
   // A CPU run is slow and steady; a GPU's clock has to settle first.
   run.warmup = options.warmup.value_or(run.device.is_cpu() ? 1 : 5);
   run.repetitions = options.repetitions.value_or(run.device.is_cpu() ? 5 : 20);
-  run.turn_ms = options.turn_ms;
+  run.turn_ms = static_cast<double>(options.turn_ms);
   run.accuracy_rows = options.accuracy_rows;
   if (!options.captured.empty()) add_capture(options.captured, run);
   return run;
@@ -113,13 +109,9 @@ std::optional<double> limit_of(const Run& run, Mode mode) {
 }
 
 Row start_row(const Run& run, const Workload& workload, const bench::Contender& contender) {
-  Row row;
-  row.workload = workload;
-  row.mode = attention::name(contender.mode);
-  row.kernel = contender.kernel;
-  row.dtype = models::dtype_name(run.dtype);
-  row.device = run.device.str();
-  if (contender.policy) row.selection = bench::cells_of(*contender.policy);
+  Row row = bench::attention_row(workload, std::string(attention::name(contender.mode)),
+                                 contender.policy ? &*contender.policy : nullptr);
+  row.update({{"kernel", contender.kernel}, {"dtype", models::dtype_name(run.dtype)}, {"device", run.device.str()}});
   return row;
 }
 
@@ -159,20 +151,20 @@ void run_once(const bench::Contender& contender, const Inputs& inputs, const std
 }
 
 void add_trial(const Trial& trial, bool compared, Row& row) {
-  row.note = trial.failure;
-  if (!trial.kernel.empty()) row.kernel = trial.kernel;
-  if (!row.note.empty()) return;
-  row.sparsity = trial.statistics.sparsity();
-  if (row.selection.cell) row.mean_share = trial.statistics.mean_share();
-  if (trial.statistics.predicted_tiles > 0) row.predicted_error = trial.statistics.predicted_error();
-  if (!compared) return;
-  row.rel_l1 = trial.accuracy.relative_l1();
-  row.cosine = trial.accuracy.cosine();
+  if (!trial.kernel.empty()) row["kernel"] = trial.kernel;
+  if (!trial.failure.empty()) {
+    row["note"] = trial.failure;
+    return;
+  }
+  row["sparsity"] = trial.statistics.sparsity();
+  if (!row["cell"].is_null()) row["mean_share"] = trial.statistics.mean_share();
+  if (trial.statistics.predicted_tiles > 0) row["predicted_error"] = trial.statistics.predicted_error();
+  if (compared) row.update({{"rel_l1", trial.accuracy.relative_l1()}, {"cosine", trial.accuracy.cosine()}});
 }
 
 /// Every contender once: which can run at all, what they skip, and how exact they are.
 void try_contenders(const std::vector<bench::Contender>& contenders, const Data& data, bool causal,
-                    attention::Workspace& workspace, RunProgress& progress, std::vector<Row>& rows) {
+                    attention::Workspace& workspace, RunProgress& progress, Rows& rows) {
   std::vector<Trial> trials(contenders.size());
   const bool compares = data.accuracy_rows != 0;
   for (size_t call = 0; call < data.compared(); ++call) {
@@ -196,52 +188,57 @@ TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>&
   };
 }
 
-/// Of one call.
+/// Milliseconds of one call.
 Spread spread_of(const Measurement& measurement, const Data& data) {
   std::vector<double> milliseconds = measurement.milliseconds;
   for (double& each : milliseconds) each /= data.calls_at_once();
   return spread(milliseconds);
 }
 
-void add_times(const Run& run, const Measurement& measurement, const Data& data, Row& row) {
+void add_times(const Run& run, const Workload& workload, const Measurement& measurement, const Data& data, Row& row) {
   if (!measurement.failure.empty()) {
-    row.note = measurement.failure;
+    row["note"] = measurement.failure;
     return;
   }
-  row.ms = spread_of(measurement, data);
-  const double computed = row.workload.operations() * (1 - row.sparsity.value_or(0));
-  row.tops = computed / (row.ms->median * 1e-3) / 1e12;
-  if (const auto limit = limit_of(run, attention::parse_mode(row.mode))) row.limit_percent = 100 * *row.tops / *limit;
+  const Spread time = spread_of(measurement, data);
+  const double computed = workload.operations() * (1 - number_of(row, "sparsity").value_or(0));
+  const double tops = computed / (time.median * 1e-3) / 1e12;
+  row.update(time_fields(time));
+  row["tops"] = tops;
+  if (const auto limit = limit_of(run, attention::parse_mode(text_of(row, "mode"))))
+    row["limit_percent"] = 100 * tops / *limit;
 }
 
 /// Times the rows that have no note yet, and the pre-pass of ours beside them.
-void time_rows(const Run& run, const std::vector<bench::Contender>& contenders, const Data& data, RunProgress& progress,
-               std::vector<Row>& rows) {
+void time_rows(const Run& run, const Workload& workload, const std::vector<bench::Contender>& contenders,
+               const Data& data, RunProgress& progress, Rows& rows) {
   std::vector<TimedCall> calls;
   std::vector<std::function<void(const Measurement&)>> receivers;
   for (size_t i = 0; i < contenders.size(); ++i) {
-    if (!rows[i].note.empty()) continue;
+    if (rows[i].contains("note")) continue;
     Row& row = rows[i];
     calls.push_back(timed_call(data, contenders[i].run));
-    receivers.emplace_back(
-        [&run, &row, &data](const Measurement& measurement) { add_times(run, measurement, data, row); });
+    receivers.emplace_back([&](const Measurement& measurement) { add_times(run, workload, measurement, data, row); });
     if (!contenders[i].run_prepass) continue;
     calls.push_back(timed_call(data, contenders[i].run_prepass));
     receivers.emplace_back([&row, &data](const Measurement& measurement) {
-      if (measurement.failure.empty()) row.prepass_ms = spread_of(measurement, data).median;
+      const auto ms = number_of(row, "ms");
+      if (!measurement.failure.empty() || !ms) return;
+      const double prepass = spread_of(measurement, data).median;
+      row.update({{"prepass_ms", prepass}, {"prepass_percent", 100 * prepass / *ms}});
     });
   }
   Timer timer(run.device);
   const Rounds rounds{.warmup = run.warmup,
                       .repetitions = run.repetitions,
                       .buffers = static_cast<int64_t>(data.inputs.size()),
-                      .turn_ms = static_cast<double>(run.turn_ms)};
+                      .turn_ms = run.turn_ms};
   const auto before_round = [&](int64_t done) { progress.round(done, rounds.warmup + rounds.repetitions); };
   const std::vector<Measurement> measurements = alternate(calls, rounds, timer, before_round);
   for (size_t i = 0; i < measurements.size(); ++i) receivers[i](measurements[i]);
 }
 
-std::vector<Row> measure(const Run& run, const Workload& workload, RunProgress& progress) {
+Rows measure(const Run& run, const Workload& workload, RunProgress& progress) {
   progress.stage((workload.name.empty() ? "" : workload.name + " ") + workload.shape.text());
   const int64_t copies = workload.captured() ? static_cast<int64_t>(run.capture->calls.size())
                                              : copies_beyond_cache(workload.shape, run.dtype);
@@ -250,11 +247,10 @@ std::vector<Row> measure(const Run& run, const Workload& workload, RunProgress& 
 
   attention::Workspace workspace;
   const auto contenders = bench::make_contenders(run.plan, workload, run.device, run.dtype, workspace);
-  std::vector<Row> rows;
-  rows.reserve(contenders.size());
+  Rows rows;
   for (const bench::Contender& contender : contenders) rows.push_back(start_row(run, workload, contender));
   try_contenders(contenders, data, workload.causal, workspace, progress, rows);
-  time_rows(run, contenders, data, progress, rows);
+  time_rows(run, workload, contenders, data, progress, rows);
   bench::compare_with_dense(rows);
   return rows;
 }
@@ -274,11 +270,11 @@ nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& op
                              {"seed", run.plan.seed},
                              {"warmup", run.warmup},
                              {"repetitions", run.repetitions},
-                             {"turn_ms", run.turn_ms},
+                             {"turn_ms", options.turn_ms},
                              {"accuracy_rows", run.accuracy_rows.value_or(kSampledRows)}};
   if (run.capture && !run.accuracy_rows) settings["accuracy_rows_captured"] = run.capture->calls.front().q.size(1);
   if (run.plan.has(Mode::sparse)) {
-    const attention::Policy& policy = run.plan.policies.front();
+    const attention::Policy& policy = run.plan.grid.combinations.front().policy;
     settings["selection_rows"] = policy.selection_rows;
     settings["similarity"] = policy.defaults.similarity;
     settings["pv_threshold"] = policy.defaults.pv_threshold;
@@ -292,15 +288,8 @@ std::string summary(const Run& run, const bench::AttentionOptions& options) {
   if (run.device.is_cpu()) text += ", " + counted(at::get_num_threads(), "thread");
   text += ", " + data_text(run, options) + " data, seed " + std::to_string(run.plan.seed) + ", median of " +
           counted(run.repetitions, "round") + " after " + std::to_string(run.warmup) + " to warm up";
-  if (run.turn_ms > 0) text += ", turns of " + std::to_string(run.turn_ms) + " ms";
+  if (options.turn_ms > 0) text += ", turns of " + std::to_string(options.turn_ms) + " ms";
   return text;
-}
-
-std::string render(const Run& run, const bench::AttentionOptions& options, const std::vector<Row>& rows,
-                   const nlohmann::json& content) {
-  if (run.plan.format == bench::Format::csv) return bench::csv(rows);
-  if (run.plan.format == bench::Format::json) return dump(content, 2) + "\n";
-  return summary(run, options) + "\n\n" + bench::markdown(rows);
 }
 
 }  // namespace
@@ -308,14 +297,12 @@ std::string render(const Run& run, const bench::AttentionOptions& options, const
 void bench_attention(const bench::AttentionOptions& options, RunReport& report) {
   // The device first: ATen settles at its first look whether there is CUDA in the process.
   const Run run = prepare(options);
-  std::optional<models::AtomicFile> output;
-  if (!options.output.empty()) output.emplace(options.output);
+  TableOutput output(options.table);
   if (options.threads) at::set_num_threads(static_cast<int>(*options.threads));
   for (const Workload& workload : run.plan.workloads) check_memory(run, workload, 1);
   std::vector<std::string> warnings = run.plan.warnings;
   if (std::string slow = slow_warning(run); !slow.empty()) warnings.push_back(std::move(slow));
-  report_warnings(warnings, report);
-  report_left_out(run.plan.left_out, report);
+  report_choices(run.plan.grid, warnings, report);
   report.content["machine"] = machine_report(run.device);
   if (run.limit)
     report.content["machine"]["limit_tops"] = {{"8_bits", run.limit->bits8}, {"16_bits", run.limit->bits16}};
@@ -325,16 +312,18 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   const c10::OptionalDeviceGuard guard(run.device.is_cpu() ? std::nullopt : std::optional(run.device));
   RunProgress progress(!options.quiet, report,
                        "run the same command again; --json and --report hold the rows of the workloads that were done");
-  std::vector<Row> rows;
+  Rows rows;
   for (const Workload& workload : run.plan.workloads) {
     for (Row& row : measure(run, workload, progress)) rows.push_back(std::move(row));
-    report.content["rows"] = bench::to_json(rows);
+    report.content["rows"] = rows;
   }
   progress.clear();
 
-  if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return row.ms.has_value(); }))
-    throw run_failure("nothing could be measured: " + rows.front().note, "change the shape, the modes or the dtype");
-  deliver(render(run, options, rows, report.content), options.output, output, rows.size(), report);
+  if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return number_of(row, "ms").has_value(); }))
+    throw run_failure("nothing could be measured: " + text_of(rows.front(), "note"),
+                      "change the shape, the modes or the dtype");
+  output.deliver(summary(run, options) + "\n\n" + markdown(bench::attention_columns(), rows, output.aligned()),
+                 bench::attention_columns(), rows, report);
 }
 
 }  // namespace sparsereel::app

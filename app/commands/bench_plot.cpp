@@ -1,12 +1,11 @@
 // From a report's rows to bars and points.
-#include "app/commands/bench_plot.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/commands/bench.h"
 #include "app/commands/bench/stage_rows.h"
 #include "app/counted.h"
-#include "app/measure/table.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
@@ -129,10 +128,17 @@ std::string error_curve_of(const json& row, const std::vector<json>& drawn) {
          (mode == attention::name(attention::Mode::sparse) ? method_of(row, drawn) : mode + settings_of(row, drawn));
 }
 
-/// The curve of that name, a new one where there is none.
-Curve& curve_named(const std::string& name, std::vector<Curve>& curves) {
-  const auto found = std::find_if(curves.begin(), curves.end(), [&](const Curve& known) { return known.name == name; });
-  return found != curves.end() ? *found : curves.emplace_back(Curve{.name = name, .points = {}});
+/// Each row's `y` against its `x`, on the curve of its method.
+std::vector<Curve> curves(const std::vector<json>& drawn, const char* x, const char* y,
+                          std::string (*name)(const json& row, const std::vector<json>& drawn)) {
+  std::vector<Curve> all;
+  for (const json& row : drawn) {
+    const std::string method = name(row, drawn);
+    auto found = std::ranges::find(all, method, &Curve::name);
+    if (found == all.end()) found = all.insert(all.end(), {.name = method, .points = {}});
+    found->points.push_back({.label = label_of(row), .x = *number_of(row, x), .y = *number_of(row, y)});
+  }
+  return all;
 }
 
 /// Milliseconds of the fastest full attention, where all rows are of one workload in one order.
@@ -147,10 +153,10 @@ std::optional<double> full_ms(const json& rows, const json& drawn) {
   return fastest;
 }
 
-bool is_quality_report(const json& report) {
-  const auto rows = report.is_object() ? report.find("rows") : report.end();
-  return report.is_object() && rows != report.end() && rows->is_array() && !rows->empty() &&
-         rows->front().is_object() && rows->front().contains("step_ms");
+/// The rows of `bench quality`.
+bool is_quality_report(const json& report, const std::string& file) {
+  const json& rows = rows_of(report, file);
+  return !rows.empty() && rows.front().is_object() && rows.front().contains("step_ms");
 }
 
 }  // namespace
@@ -160,17 +166,13 @@ CurvesData curves_of(const json& report, const std::string& file) {
   for (const json& row : rows_of(report, file))
     if (row.is_object() && number_of(row, "step_ms") && number_of(row, "psnr")) drawn.push_back(row);
   if (drawn.empty()) throw bad_file(file, "holds no row with a time and a PSNR to draw", kDrawableReports);
-  CurvesData data = {.title = title_of(report),
-                     .x = "ms a step",
-                     .y = "PSNR dB against full attention",
-                     .logarithmic = false,
-                     .curves = {},
-                     .mark = number_of(drawn.front(), "full_step_ms"),
-                     .mark_name = "full"};
-  for (const json& row : drawn)
-    curve_named(method_of(row, drawn), data.curves)
-        .points.push_back({.label = label_of(row), .x = *number_of(row, "step_ms"), .y = *number_of(row, "psnr")});
-  return data;
+  return {.title = title_of(report),
+          .x = "ms a step",
+          .y = "PSNR dB against full attention",
+          .logarithmic = false,
+          .curves = curves(drawn, "step_ms", "psnr", method_of),
+          .mark = number_of(drawn.front(), "full_step_ms"),
+          .mark_name = "full"};
 }
 
 CurvesData error_curves_of(const json& report, const std::string& file) {
@@ -180,15 +182,10 @@ CurvesData error_curves_of(const json& report, const std::string& file) {
                      .x = "ms a call",
                      .y = "relative L1 against exact attention",
                      .logarithmic = true,
-                     .curves = {},
+                     .curves = curves(drawn, "ms", "rel_l1", error_curve_of),
                      .mark = full_ms(rows_of(report, file), drawn.front()),
                      .mark_name = "full"};
-  for (const json& row : drawn)
-    curve_named(error_curve_of(row, drawn), data.curves)
-        .points.push_back({.label = label_of(row), .x = *number_of(row, "ms"), .y = *number_of(row, "rel_l1")});
-  for (Curve& curve : data.curves)
-    std::sort(curve.points.begin(), curve.points.end(),
-              [](const Curve::Point& a, const Curve::Point& b) { return a.x < b.x; });
+  for (Curve& curve : data.curves) std::ranges::sort(curve.points, {}, &Curve::Point::x);
   return data;
 }
 
@@ -218,21 +215,18 @@ PlotData plot_of(const json& report, const std::string& file) {
 void bench_plot(const std::filesystem::path& file, const std::filesystem::path& output, RunReport& report) {
   check_png("--output", output);
   const json content = models::read_json(file, kDrawableReports);
-  if (is_quality_report(content)) {
-    const CurvesData data = curves_of(content, file.string());
+  const auto tell = [&](size_t count, const char* what) {
+    report.last_line = output.string() + ": " + counted(static_cast<int64_t>(count), what);
+  };
+  const bool of_quality = is_quality_report(content, file.string());
+  if (of_quality || !rows_with_errors(content, file.string()).empty()) {
+    const CurvesData data = of_quality ? curves_of(content, file.string()) : error_curves_of(content, file.string());
     write_curves(output, data);
-    report.last_line = output.string() + ": " + counted(static_cast<int64_t>(data.curves.size()), "curve");
-    return;
-  }
-  if (!rows_with_errors(content, file.string()).empty()) {
-    const CurvesData data = error_curves_of(content, file.string());
-    write_curves(output, data);
-    report.last_line = output.string() + ": " + counted(static_cast<int64_t>(data.curves.size()), "curve");
-    return;
+    return tell(data.curves.size(), "curve");
   }
   const PlotData data = plot_of(content, file.string());
   write_plot(output, data);
-  report.last_line = output.string() + ": " + counted(static_cast<int64_t>(data.rows.size()), "bar");
+  tell(data.rows.size(), "bar");
 }
 
 }  // namespace sparsereel::app

@@ -2,16 +2,13 @@
 #include "app/measure/run_progress.h"
 
 #include <ATen/Parallel.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "app/counted.h"
 #include "app/job/interrupt.h"
 #include "app/job/write.h"
 #include "app/machine.h"
-#include "app/measure/table.h"
 #include "models/engine/pipeline.h"
 
 namespace sparsereel::app {
@@ -47,24 +44,6 @@ nlohmann::json machine_report(c10::Device device) {
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report) {
   print_warnings(warnings);
   report.content["warnings"] = warnings;
-}
-
-void report_left_out(const std::vector<std::string>& left_out, RunReport& report) {
-  for (const std::string& what : left_out) print_warnings({"left out: " + what});
-  report.content["left_out"] = left_out;
-}
-
-void deliver(std::string table, const std::string& name, std::optional<models::AtomicFile>& file, size_t rows,
-             RunReport& report) {
-  if (file) {
-    file->write(table.data(), table.size());
-    file->commit();
-    report.last_line = name + ": " + counted(static_cast<int64_t>(rows), "row");
-  } else {
-    if (isatty(STDOUT_FILENO) == 1) table = aligned(table);
-    table.pop_back();  // the line's end comes with the report's
-    report.last_line = std::move(table);
-  }
 }
 
 }  // namespace sparsereel::app

@@ -1,17 +1,15 @@
-// What every benchmark does besides measuring: progress, Ctrl-C, naming the machine, handing the table over.
+// What every benchmark does besides measuring: progress, Ctrl-C, naming the machine, warnings.
 #pragma once
 
 #include <c10/core/Device.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/job/progress.h"
 #include "app/job/report.h"
-#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 
@@ -46,11 +44,5 @@ nlohmann::json machine_report(c10::Device device);
 
 /// Prints the warnings of a benchmark before it begins, and reports them.
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report);
-/// The same of what the lists of selections contradict each other in.
-void report_left_out(const std::vector<std::string>& left_out, RunReport& report);
-
-/// Writes the table to the file, or makes it the report's last line.
-void deliver(std::string table, const std::string& name, std::optional<models::AtomicFile>& file, size_t rows,
-             RunReport& report);
 
 }  // namespace sparsereel::app

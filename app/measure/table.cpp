@@ -1,5 +1,7 @@
-// Numbers, Markdown and CSV as text.
+// Rows as Markdown and CSV, and where a table goes.
 #include "app/measure/table.h"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -7,17 +9,50 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
+#include <filesystem>
 
 #include "app/counted.h"
+#include "app/options/nearest.h"
+#include "app/options/option_group.h"
 
 namespace sparsereel::app {
 namespace {
 
-std::string markdown_cell(const std::string& text) {
+const Row& field_of(const Row& row, const std::string& name) {
+  static const Row unknown;
+  const auto found = row.find(name);
+  return found == row.end() ? unknown : *found;
+}
+
+/// [1, 4, 2336, 64] -> "1,4,2336,64"
+std::string items_of(const Row& list) {
+  std::string text;
+  for (const Row& item : list) text += (text.empty() ? "" : ",") + item.dump();
+  return text;
+}
+
+std::string cell(const Column& column, const Row& row, bool people) {
+  if (people && column.text) return column.text(row);
+  const Row& value = field_of(row, column.name);
+  if (value.is_null() || (!column.beside.empty() && field_of(row, column.beside).is_null())) return {};
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  if (value.is_array()) return items_of(value);
+  if (column.digits == 0) return value.is_number_integer() ? value.dump() : chosen_text(value.get<double>());
+  return people ? number_text(value.get<double>(), column.digits) : value.dump();
+}
+
+/// What a column says of each row.
+std::vector<std::string> cells(const Column& column, const Rows& rows, bool people) {
+  std::vector<std::string> texts;
+  for (const Row& row : rows) texts.push_back(cell(column, row, people));
+  return texts;
+}
+
+std::string escaped(const std::string& text) {
   std::string cell;
   for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
-  return " " + cell + " |";
+  return cell;
 }
 
 std::string csv_field(const std::string& text) {
@@ -25,29 +60,6 @@ std::string csv_field(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + "\"";
-}
-
-std::string csv_line(const std::vector<std::string>& fields) {
-  std::string text;
-  for (const std::string& field : fields) {
-    if (&field != &fields.front()) text += ',';
-    text += csv_field(field);
-  }
-  return text + "\n";
-}
-
-/// "| a | b \\| c |" -> {"a", "b \\| c"}
-std::vector<std::string> cells_in(const std::string& line) {
-  std::vector<std::string> cells;
-  for (size_t begin = 1, end = 1; end < line.size(); ++end) {
-    if (line[end] != '|' || line[end - 1] == '\\') continue;
-    std::string cell = line.substr(begin, end - begin);
-    cell.erase(0, cell.find_first_not_of(' '));
-    cell.erase(cell.find_last_not_of(' ') + 1);
-    cells.push_back(cell);
-    begin = end + 1;
-  }
-  return cells;
 }
 
 /// Characters of UTF-8.
@@ -59,57 +71,80 @@ bool is_figure(const std::string& cell) {
   return cell.empty() || std::isdigit(static_cast<unsigned char>(cell.front())) != 0 || cell.front() == '-';
 }
 
-/// rows: the head, the line below it, and the others.
-std::string aligned_table(const std::vector<std::vector<std::string>>& rows) {
-  const size_t columns = rows.front().size();
-  std::vector<size_t> widths(columns, 3);
-  std::vector<bool> figures(columns, true);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (size_t column = 0; column < std::min(columns, rows[row].size()); ++column) {
-      if (row != 1) widths[column] = std::max(widths[column], width_of(rows[row][column]));
-      if (row > 1) figures[column] = figures[column] && is_figure(rows[row][column]);
-    }
-  }
-  std::string text;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    text.push_back('|');
-    for (size_t column = 0; column < columns; ++column) {
-      const std::string cell = column < rows[row].size() ? rows[row][column] : "";
-      const size_t air = widths[column] - std::min(widths[column], width_of(cell));
-      if (row == 1)
-        text.append(1, ' ').append(widths[column] - 1, '-').append(figures[column] ? ": |" : "- |");
-      else
-        text.append(figures[column] ? air + 1 : 1, ' ').append(cell).append(figures[column] ? 1 : air + 1, ' ') += '|';
-    }
-    text.push_back('\n');
-  }
-  return text;
+/// A cell of a column that is that wide at least.
+std::string padded(const std::string& text, size_t width, bool figures) {
+  const std::string air(width - std::min(width, width_of(text)), ' ');
+  return " " + (figures ? air + text : text + air) + " |";
 }
 
 }  // namespace
 
-std::string aligned(const std::string& text) {
-  std::string result;
-  std::vector<std::vector<std::string>> table;
-  const auto end_table = [&] {
-    if (!table.empty()) result += aligned_table(table);
-    table.clear();
-  };
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("|")) {
-      table.push_back(cells_in(line));
-      continue;
-    }
-    end_table();
-    result += line + "\n";
-  }
-  end_table();
-  return result;
+Columns joined(const std::vector<Columns>& lists) {
+  Columns all;
+  for (const Columns& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
 }
 
-std::string number_text(double value, int digits, Style style) {
-  if (style == Style::programs) return nlohmann::json(value).dump();
+Columns time_columns(const std::string& title) {
+  const auto quartiles = [](const Row& row) -> std::string {
+    if (field_of(row, "ms_min") == field_of(row, "ms_max")) return {};
+    return number_text(*number_of(row, "ms_lower_quartile"), 4) + "-" +
+           number_text(*number_of(row, "ms_upper_quartile"), 4);
+  };
+  return {{"ms", title, 4},
+          {"ms_lower_quartile", "", 4, Shown::in_csv},
+          {"ms_upper_quartile", "", 4, Shown::in_csv},
+          {"ms_min", "", 4, Shown::in_csv},
+          {"ms_max", "", 4, Shown::in_csv},
+          {.name = "", .title = "quartiles", .shown = Shown::to_people, .text = quartiles}};
+}
+
+Row time_fields(const std::optional<Spread>& milliseconds) {
+  const auto field = [&](double Spread::*member) { return milliseconds ? Row((*milliseconds).*member) : Row(); };
+  return {{"ms", field(&Spread::median)},
+          {"ms_lower_quartile", field(&Spread::lower_quartile)},
+          {"ms_upper_quartile", field(&Spread::upper_quartile)},
+          {"ms_min", field(&Spread::least)},
+          {"ms_max", field(&Spread::most)}};
+}
+
+std::string markdown(const Columns& columns, const Rows& rows, bool aligned) {
+  std::vector<std::string> lines(rows.size(), "|");
+  std::string head = "|", line = "|";
+  for (const Column& column : columns) {
+    if (column.shown == Shown::in_csv) continue;
+    std::vector<std::string> texts = cells(column, rows, true);
+    const bool same = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to()) == texts.end();
+    if (same && (column.varying || texts.empty() || texts.front().empty())) continue;
+    size_t width = std::max<size_t>(3, width_of(column.title));
+    for (std::string& text : texts) width = std::max(width, width_of(text = escaped(text)));
+    if (!aligned) width = 0;
+    const bool figures = std::ranges::all_of(texts, is_figure);
+    head += padded(column.title, width, figures);
+    line += aligned ? " " + std::string(width - 1, '-') + (figures ? ": |" : "- |") : "---|";
+    for (size_t row = 0; row < rows.size(); ++row) lines[row] += padded(texts[row], width, figures);
+  }
+  std::string text = head + "\n" + line + "\n";
+  for (const std::string& each : lines) text += each + "\n";
+  return text;
+}
+
+std::string csv(const Columns& columns, const Rows& rows) {
+  std::vector<std::string> lines(rows.size() + 1);
+  const char* comma = "";
+  for (const Column& column : columns) {
+    if (column.shown == Shown::to_people) continue;
+    std::vector<std::string> texts = cells(column, rows, false);
+    texts.insert(texts.begin(), column.name);
+    for (size_t i = 0; i < lines.size(); ++i) lines[i] += comma + csv_field(texts[i]);
+    comma = ",";
+  }
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::string number_text(double value, int digits) {
   double size = std::abs(value);
   if (size > 0 && size < 1e-4) {
     std::array<char, 32> text{};
@@ -132,56 +167,52 @@ nlohmann::json or_null(const std::optional<double>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
-nlohmann::json or_null(const std::string& text) {
-  return text.empty() ? nlohmann::json(nullptr) : nlohmann::json(text);
+std::string text_of(const Row& row, const std::string& key) {
+  const Row& value = field_of(row, key);
+  return value.is_string() ? value.get<std::string>() : std::string();
 }
 
-std::string text_of(const nlohmann::json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_string() ? found->get<std::string>() : std::string();
+std::optional<double> number_of(const Row& row, const std::string& key) {
+  const Row& value = field_of(row, key);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-std::optional<double> number_of(const nlohmann::json& row, const char* key) {
-  const auto found = row.find(key);
-  return found != row.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+void add_table_options(const OptionGroup& group, TableOptions& options) {
+  group.add("--format", options.format, "of the table (default: by the output's ending, else md)", "md,csv,json");
+  group.add("-o,--output", options.output, "write the table to this file in place of stdout", "FILE");
 }
 
-std::optional<double> of_spread(const std::optional<Spread>& spread, double Spread::*member) {
-  return spread ? std::optional((*spread).*member) : std::nullopt;
+Format parse_format(const TableOptions& options) {
+  const std::string ending = std::filesystem::path(options.output).extension().string();
+  const std::vector<std::string> known = {"", ".md", ".txt", ".csv", ".json"};
+  if (!options.format && std::find(known.begin(), known.end(), ending) == known.end())
+    throw bad_input("--output " + options.output + ": " + ending + " is no table's ending",
+                    did_you_mean(ending, known, "use .md, .csv or .json, or say with --format what to write"));
+  const std::string text = options.format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
+  require_choice("--format " + text, text, {"md", "csv", "json"}, "give one of them");
+  return text == "csv" ? Format::csv : text == "json" ? Format::json : Format::markdown;
 }
 
-std::string quartiles_text(const Spread& spread) {
-  return number_text(spread.lower_quartile, 4, Style::people) + "-" +
-         number_text(spread.upper_quartile, 4, Style::people);
+TableOutput::TableOutput(const TableOptions& options) : name_(options.output), format_(parse_format(options)) {
+  if (!name_.empty()) file_.emplace(name_);
 }
 
-nlohmann::json spread_fields(const std::optional<Spread>& milliseconds) {
-  return {{"ms", or_null(of_spread(milliseconds, &Spread::median))},
-          {"ms_lower_quartile", or_null(of_spread(milliseconds, &Spread::lower_quartile))},
-          {"ms_upper_quartile", or_null(of_spread(milliseconds, &Spread::upper_quartile))},
-          {"ms_min", or_null(of_spread(milliseconds, &Spread::least))},
-          {"ms_max", or_null(of_spread(milliseconds, &Spread::most))}};
+bool TableOutput::aligned() const {
+  return !file_ && isatty(STDOUT_FILENO) == 1;
 }
 
-std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& cells) {
-  std::string head = "|", line = "|";
-  std::vector<std::string> lines(cells.size(), "|");
-  for (size_t column = 0; column < titles.size(); ++column) {
-    const auto empty = [column](const std::vector<std::string>& row) { return row[column].empty(); };
-    if (std::all_of(cells.begin(), cells.end(), empty)) continue;
-    head += markdown_cell(titles[column]);
-    line += "---|";
-    for (size_t row = 0; row < cells.size(); ++row) lines[row] += markdown_cell(cells[row][column]);
+void TableOutput::deliver(std::string for_people, const Columns& columns, const Rows& rows, RunReport& report) {
+  std::string text = format_ == Format::csv    ? csv(columns, rows)
+                     : format_ == Format::json ? dump(report.content, 2) + "\n"
+                                               : std::move(for_people);
+  if (file_) {
+    file_->write(text.data(), text.size());
+    file_->commit();
+    report.last_line = name_ + ": " + counted(static_cast<int64_t>(rows.size()), "row");
+    return;
   }
-  std::string text = head + "\n" + line + "\n";
-  for (const std::string& row : lines) text += row + "\n";
-  return text;
-}
-
-std::string csv_table(const std::vector<std::string>& names, const std::vector<std::vector<std::string>>& cells) {
-  std::string text = csv_line(names);
-  for (const std::vector<std::string>& row : cells) text += csv_line(row);
-  return text;
+  text.pop_back();  // the line's end comes with the report's
+  report.last_line = std::move(text);
 }
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// Tables of results: one list of columns serves Markdown and CSV, whatever a row is.
+// Tables of results: rows are objects of a report, and one list of columns says how every format shows their fields.
 #pragma once
 
 #include <functional>
@@ -7,109 +7,84 @@
 #include <string>
 #include <vector>
 
+#include "app/job/report.h"
 #include "app/measure/timing.h"
+#include "models/files/atomic_file.h"
 
 namespace sparsereel::app {
 
-/// A cell's text for people (few digits) or for programs.
-enum class Style { people, programs };
+class OptionGroup;
 
-/// `digits` significant digits for people; programs get every digit.
-std::string number_text(double value, int digits, Style style);
+/// By the names of columns: texts, numbers, lists of them, or null where nothing is known.
+using Row = nlohmann::json;
+using Rows = std::vector<Row>;
 
+enum class Shown { everywhere, in_csv, to_people };
+
+/// A field of the rows.
+struct Column {
+  std::string name;   // its key, and the head in CSV
+  std::string title;  // the head in Markdown
+  int digits = 0;     // significant ones of a number for people; 0: all, as of one that somebody chose
+  Shown shown = Shown::everywhere;
+  bool varying = false;                              // not for people where all rows say the same
+  std::string beside = {};                           // another field, without which this one says nothing
+  std::function<std::string(const Row&)> text = {};  // for people, in place of the field
+};
+using Columns = std::vector<Column>;
+
+/// One list of several.
+Columns joined(const std::vector<Columns>& lists);
+/// "ms" under this title, its quartiles and its extremes.
+Columns time_columns(const std::string& title);
+/// The fields of time_columns(); null where nothing was measured.
+Row time_fields(const std::optional<Spread>& milliseconds);
+
+/// Columns that are empty in every row are left out. aligned: each is of one width, numbers to the right.
+std::string markdown(const Columns& columns, const Rows& rows, bool aligned = false);
+/// RFC 4180, every column with all digits.
+std::string csv(const Columns& columns, const Rows& rows);
+
+/// `digits` significant digits, for people.
+std::string number_text(double value, int digits);
 /// A number that somebody chose, with every digit that it has: "0.15", "16".
 std::string chosen_text(double value);
-
+/// Null where nothing is known.
 nlohmann::json or_null(const std::optional<double>& value);
-/// An empty text is null.
-nlohmann::json or_null(const std::string& text);
-/// A text of a report's row; empty where it holds none.
-std::string text_of(const nlohmann::json& row, const char* key);
-/// A number of a report's row, if it holds one.
-std::optional<double> number_of(const nlohmann::json& row, const char* key);
+/// A text of a row; empty where it holds none.
+std::string text_of(const Row& row, const std::string& key);
+/// A number of a row, if it holds one.
+std::optional<double> number_of(const Row& row, const std::string& key);
 
-std::optional<double> of_spread(const std::optional<Spread>& spread, double Spread::*member);
-/// "1.21-1.35", for people.
-std::string quartiles_text(const Spread& spread);
-/// "ms", its quartiles and its extremes; null where nothing was measured.
-nlohmann::json spread_fields(const std::optional<Spread>& milliseconds);
+enum class Format { markdown, csv, json };
 
-/// One string a column, and one a cell in `cells[row][column]`. Markdown leaves columns out that are empty in every
-/// row; CSV (RFC 4180) has them all.
-std::string markdown_table(const std::vector<std::string>& titles, const std::vector<std::vector<std::string>>& cells);
-/// Tables of markdown_table() within `text` with columns of one width each, numbers to the right.
-std::string aligned(const std::string& text);
-std::string csv_table(const std::vector<std::string>& names, const std::vector<std::vector<std::string>>& cells);
-
-template <typename Row>
-struct Column {
-  std::string title;  // Markdown
-  std::string name;   // CSV
-  std::function<std::string(const Row&, Style)> cell;
-
-  static Column number(const std::string& title, const std::string& name, int digits,
-                       const std::function<std::optional<double>(const Row&)>& value) {
-    return {title, name, [value, digits](const Row& row, Style style) {
-              const std::optional<double> known = value(row);
-              return known ? number_text(*known, digits, style) : std::string();
-            }};
-  }
-  /// Of numbers that somebody chose.
-  template <typename Value>
-  static Column chosen(const std::string& title, const std::string& name, const Value& value) {
-    return {title, name, [value](const Row& row, Style) {
-              const auto known = value(row);
-              return known ? chosen_text(static_cast<double>(*known)) : std::string();
-            }};
-  }
-  static Column text(const std::string& title, const std::string& name,
-                     const std::function<std::string(const Row&)>& value) {
-    return {title, name, [value](const Row& row, Style) { return value(row); }};
-  }
+/// Of --format and --output.
+struct TableOptions {
+  std::optional<std::string> format = {};
+  std::string output = {};  // empty: stdout
 };
+void add_table_options(const OptionGroup& group, TableOptions& options);
 
-template <typename Row>
-void append(std::vector<Column<Row>>& columns, const std::vector<Column<Row>>& more) {
-  columns.insert(columns.end(), more.begin(), more.end());
-}
+/// Throws Error for a format other than md, csv and json. Without one the ending of the output decides, .md and .txt
+/// being Markdown like none; Error for others.
+Format parse_format(const TableOptions& options);
 
-/// CSV: quartiles and extremes of a row's `ms`.
-template <typename Row>
-std::vector<Column<Row>> spread_columns() {
-  const auto column = [](const char* name, double Spread::*member) {
-    return Column<Row>::number("", name, 0, [member](const Row& row) { return of_spread(row.ms, member); });
-  };
-  return {column("ms_lower_quartile", &Spread::lower_quartile), column("ms_upper_quartile", &Spread::upper_quartile),
-          column("ms_min", &Spread::least), column("ms_max", &Spread::most)};
-}
+/// Where a benchmark's rows go.
+class TableOutput {
+ public:
+  /// Opens the file: what cannot be written ends the run before it begins. Throws as parse_format().
+  explicit TableOutput(const TableOptions& options);
 
-template <typename Row>
-std::vector<std::vector<std::string>> cells_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns,
-                                               Style style) {
-  std::vector<std::vector<std::string>> cells;
-  cells.reserve(rows.size());
-  for (const Row& row : rows) {
-    std::vector<std::string>& line = cells.emplace_back();
-    line.reserve(columns.size());
-    for (const Column<Row>& column : columns) line.push_back(column.cell(row, style));
-  }
-  return cells;
-}
+  /// Whether people read the table on a terminal.
+  bool aligned() const;
+  /// Writes the rows to the file, or makes them the report's last line: as `for_people`, or by their columns, or all
+  /// that the report holds.
+  void deliver(std::string for_people, const Columns& columns, const Rows& rows, RunReport& report);
 
-template <typename Row>
-std::string markdown_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns) {
-  std::vector<std::string> titles;
-  titles.reserve(columns.size());
-  for (const Column<Row>& column : columns) titles.push_back(column.title);
-  return markdown_table(titles, cells_of(rows, columns, Style::people));
-}
-
-template <typename Row>
-std::string csv_of(const std::vector<Row>& rows, const std::vector<Column<Row>>& columns) {
-  std::vector<std::string> names;
-  names.reserve(columns.size());
-  for (const Column<Row>& column : columns) names.push_back(column.name);
-  return csv_table(names, cells_of(rows, columns, Style::programs));
-}
+ private:
+  std::string name_;
+  Format format_;
+  std::optional<models::AtomicFile> file_;
+};
 
 }  // namespace sparsereel::app

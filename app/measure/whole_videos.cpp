@@ -3,8 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "app/options/options.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
@@ -12,14 +10,6 @@
 #include "models/engine/text_stage.h"
 
 namespace sparsereel::app {
-namespace {
-
-bool cache_is_of_a_preset(const Settings& settings) {
-  const Setting* cache = settings.find("cache");
-  return settings.has("preset") && cache != nullptr && cache->source == Source::matched_config;
-}
-
-}  // namespace
 
 void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
                         const models::GenerateRequest& request, const models::GenerateSettings& resolved,
@@ -27,16 +17,6 @@ void add_model_warnings(std::vector<std::string>& warnings, const Settings& sett
   for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
     warnings.push_back(std::move(warning));
   if (std::string slow = pipeline.slow_warning(resolved); !slow.empty()) warnings.push_back(std::move(slow));
-}
-
-void add_cache_warning(std::vector<std::string>& warnings, const Settings& settings, bool listed,
-                       const models::GenerateRequest& request, const models::ModelSpec& spec) {
-  const std::string why = models::why_idle_cache(request, spec);
-  if (why.empty()) return;
-  std::string named = "--cache " + models::name(request.cache);
-  if (!listed) named = settings.describe(cache_is_of_a_preset(settings) ? "preset" : "cache");
-  const std::string warning = named + " has no effect " + why;
-  if (std::ranges::find(warnings, warning) == warnings.end()) warnings.push_back(warning);
 }
 
 void check_sparse_runs(const models::Pipeline& pipeline) {

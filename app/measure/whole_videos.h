@@ -16,11 +16,6 @@ void add_model_warnings(std::vector<std::string>& warnings, const Settings& sett
                         const models::GenerateRequest& request, const models::GenerateSettings& resolved,
                         const models::Pipeline& pipeline);
 
-/// Adds, once, that the request's cache reuses nothing. listed: it is of the list that --cache gave, else of the
-/// settings.
-void add_cache_warning(std::vector<std::string>& warnings, const Settings& settings, bool listed,
-                       const models::GenerateRequest& request, const models::ModelSpec& spec);
-
 /// Throws Error where the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
 

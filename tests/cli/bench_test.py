@@ -184,7 +184,7 @@ class BenchAttention(CommandLineTest):
                                  (['--shape', '1,1,64,64', '--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
                                  (['--shape', '1,1,64,64', '--topk', '0.5', '--error', '0.1', '--select', 'mass'], ['--select mass and --error exclude each other']),
                                  (['--shape', '1,1,64,64', '--error', '-1'], ['--error -1']),
-                                 (['--shape', '1,1,64,64', '--dropped', 'mean', '--cell', '16,48'], ["'48'", '16, 32, 64']),
+                                 (['--shape', '1,1,64,64', '--dropped', 'mean', '--cell', '16,48'], ['--cell 48', '16, 32, 64']),
                                  (['--shape', '1,1,64,64', '--warmup', 'x'], ['bench attention --help']),
                                  (['--shape', '1,1,64,64', '--dtype', 'int8'], ['int8', "the command's --help"]),
                                  (['--shape', '1,1,64,64', '--device', 'tpu'], ['tpu']),

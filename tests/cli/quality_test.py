@@ -193,7 +193,7 @@ class BenchQuality(CommandLineTest):
         (self.folder / 'no.safetensors').write_text('')
         for prompts, arguments, words in (
                 ('none.txt', [], ['none.txt', 'no such file']), ('empty.txt', [], ['empty.txt', 'no row']), ('rows.csv', [], ['rows.csv:2', 'steps']), ('p.webm', [], ['p.webm', '.txt']),
-                ('p.txt', ['--topk', '0.5,2'], ['--topk', "'2'"]), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
+                ('p.txt', ['--topk', '0.5,2'], ['--topk 2 is out of range']), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
                 ('p.txt', ['--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
                 ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 8], ['--frames 8']), ('p.txt', ['--limit', 0], ['--limit']),
                 ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'no folder']),

@@ -1,9 +1,11 @@
-// Who runs: torch's dense attention on each of its backends, and attend() in the modes asked for.
+// Who runs: torch's dense attention on each of its backends, and attend() in the modes asked for; and what a GPU's
+// tensor cores can do at most, by the vendor's data sheet.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/commands/bench/options.h"
@@ -33,5 +35,14 @@ struct Contender {
 /// workspace must outlive the contenders.
 std::vector<Contender> make_contenders(const AttentionPlan& plan, const Workload& workload, at::Device device,
                                        at::ScalarType dtype, attention::Workspace& workspace);
+
+/// Tera operations a second, dense (the data sheets' larger figures count 2:4 sparsity).
+struct HardwareLimit {
+  double bits8 = 0;   // int8 and fp8
+  double bits16 = 0;  // fp16 and bf16
+};
+
+/// gpu: the driver's name, "NVIDIA H200". Nothing where it is not in the table.
+std::optional<HardwareLimit> hardware_limit(std::string_view gpu);
 
 }  // namespace sparsereel::app::bench

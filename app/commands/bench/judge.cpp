@@ -105,23 +105,36 @@ fs::path judge_beside(const fs::path& model) {
   return fs::is_regular_file(judge, unknown) ? judge : fs::path();
 }
 
-bool Verdict::all_right() const {
+nlohmann::json verdict(const Traits& told, const Traits& seen) {
+  nlohmann::json json = nlohmann::json::object();
   for (size_t trait = 0; trait < kTraits; ++trait)
-    if (tells(trait) && !right(trait)) return false;
-  return true;
+    if (told.at(trait) >= 0) json[std::string(kTraitNames.at(trait))] = told.at(trait) == seen.at(trait);
+  return json;
 }
 
-void VerdictCount::add(const Verdict& verdict) {
-  bool tells_something = false;
-  for (size_t trait = 0; trait < kTraits; ++trait) {
-    if (!verdict.tells(trait)) continue;
-    tells_something = true;
-    ++told.at(trait);
-    if (verdict.right(trait)) ++trait_right.at(trait);
+nlohmann::json count_verdicts(const std::vector<nlohmann::json>& verdicts) {
+  int64_t prompts = 0, all_right = 0;
+  std::array<std::array<int64_t, 2>, kTraits> traits{};
+  for (const nlohmann::json& verdict : verdicts) {
+    bool right = true;
+    for (size_t trait = 0; trait < kTraits; ++trait) {
+      const auto found = verdict.find(std::string(kTraitNames.at(trait)));
+      if (found == verdict.end()) continue;
+      traits.at(trait)[0] += *found == true ? 1 : 0;
+      ++traits.at(trait)[1];
+      right = right && *found == true;
+    }
+    prompts += verdict.empty() ? 0 : 1;
+    all_right += !verdict.empty() && right ? 1 : 0;
   }
-  if (!tells_something) return;
-  ++prompts;
-  if (verdict.all_right()) ++right;
+  nlohmann::json json = {{"prompts", prompts}, {"right", all_right}};
+  for (size_t trait = 0; trait < kTraits; ++trait) json[std::string(kTraitNames.at(trait))] = traits.at(trait);
+  return json;
+}
+
+double right_share(const nlohmann::json& counts) {
+  const auto prompts = counts.at("prompts").get<double>();
+  return prompts > 0 ? counts.at("right").get<double>() / prompts : 0;
 }
 
 }  // namespace sparsereel::app::bench

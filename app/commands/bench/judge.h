@@ -1,18 +1,31 @@
-// The tiny model's judge: a small network that reads shape, colour, background and motion off a clip
-// (assets/tiny-training/judge.py).
+// The tiny model's judge: a small network that reads shape, colour, background and motion off a clip, and what prompts
+// tell of them (assets/tiny-training/judge.py and shapes.py).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "app/commands/bench/shape_prompts.h"
-
 namespace sparsereel::app::bench {
+
+constexpr size_t kTraits = 4;
+/// What the judge reads off a clip, as its heads are called.
+constexpr std::array<std::string_view, kTraits> kTraitNames = {"shape", "colour", "background", "motion"};
+
+/// For each trait the index of its value, in the order in which the judge was trained; -1: unknown.
+using Traits = std::array<int, kTraits>;
+
+/// How many values a trait has.
+size_t trait_values(size_t trait);
+
+/// What the prompt says of each trait, by the words of shapes.py (evaluate.py's labels()).
+Traits traits_of(const std::string& prompt);
 
 class Judge {
  public:
@@ -31,23 +44,13 @@ class Judge {
 /// The judge that lies beside a model, in a folder of its name and "-training"; empty where there is none.
 std::filesystem::path judge_beside(const std::filesystem::path& model);
 
-/// What a prompt told and what the judge saw in its video.
-struct Verdict {
-  Traits told = {-1, -1, -1, -1}, seen = {-1, -1, -1, -1};
+/// What of the traits that a prompt tells was seen in its video: {"shape": true, "colour": false}.
+nlohmann::json verdict(const Traits& told, const Traits& seen);
 
-  bool tells(size_t trait) const { return told.at(trait) >= 0; }
-  bool right(size_t trait) const { return told.at(trait) == seen.at(trait); }
-  /// Whether nothing that the prompt tells is wrong.
-  bool all_right() const;
-};
-
-/// Over prompts that tell something.
-struct VerdictCount {
-  int64_t prompts = 0, right = 0;  // right: in all that the prompt tells
-  std::array<int64_t, kTraits> told = {}, trait_right = {};
-
-  void add(const Verdict& verdict);
-  double share() const { return prompts > 0 ? static_cast<double>(right) / static_cast<double>(prompts) : 0; }
-};
+/// Over verdicts that tell something: {"prompts": 20, "right": 19, "shape": [20, 20], ...}: how many are right in all
+/// that they tell; of each trait how often it is right, and told.
+nlohmann::json count_verdicts(const std::vector<nlohmann::json>& verdicts);
+/// right over prompts; 0 without any.
+double right_share(const nlohmann::json& counts);
 
 }  // namespace sparsereel::app::bench

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 
-#include "app/commands/bench/lists.h"
 #include "app/options/nearest.h"
-#include "app/options/settings.h"
+#include "app/options/option_group.h"
 #include "app/options/split.h"
 #include "hilbert/error.h"
 #include "models/weights/device.h"
@@ -18,6 +16,7 @@ namespace {
 using attention::Mode;
 
 constexpr const char* kHelp = "give one of them";
+constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // where no list says how many blocks are computed
 
 /// -1: as many as the model has.
 int64_t parse_text_tokens(const std::string& text) {
@@ -66,30 +65,6 @@ void warn_of_data(const AttentionOptions& options, std::vector<std::string>& war
     if (given) warnings.push_back(std::string(option) + " has no effect on --captured alone");
 }
 
-/// Options of the block selection mean nothing where no contender selects blocks.
-void warn_of_selection(const AttentionOptions& options, std::vector<std::string>& warnings) {
-  std::vector<std::string> given = options.sparse.given();
-  if (options.selection_rows) given.emplace_back("--selection-rows");
-  if (options.similarity) given.emplace_back("--similarity");
-  if (options.pv_threshold) given.emplace_back("--pv-threshold");
-  for (const std::string& option : given) warnings.push_back(option + " has no effect with --modes " + options.modes);
-}
-
-/// A policy for each row of mode sparse.
-Selections make_policies(const AttentionOptions& options) {
-  attention::Policy policy;
-  if (options.selection_rows) {
-    const std::string rows = std::to_string(*options.selection_rows);
-    require_choice("--selection-rows " + rows, rows, {"64", "128", "192"}, kHelp);
-    policy.selection_rows = *options.selection_rows;
-  }
-  if (options.similarity) policy.defaults.similarity = *options.similarity;
-  if (options.pv_threshold) policy.defaults.pv_threshold = *options.pv_threshold;
-  SelectionLists lists = options.sparse;
-  if (!lists.say_how_many_blocks()) lists.topk = kDefaultTopk;
-  return combine(lists, policy);
-}
-
 DataKind parse_data(const std::string& text) {
   require_choice("--data " + text, text, {"gaussian", "structured", "smooth", "loud"}, kHelp);
   return text == "gaussian"     ? DataKind::gaussian
@@ -98,25 +73,24 @@ DataKind parse_data(const std::string& text) {
                                 : DataKind::loud;
 }
 
+/// The rows of mode sparse; options of the selection mean nothing where there are none.
+Grid make_grid(const AttentionOptions& options, const Settings& given, const std::vector<Mode>& modes) {
+  Lists lists = options.lists;
+  if (const auto& rows = options.selection_rows) {
+    require_choice("--selection-rows " + *rows, *rows, {"64", "128", "192"}, kHelp);
+    lists["selection_rows"] = rows;
+  }
+  const bool sparse = std::ranges::find(modes, Mode::sparse) != modes.end();
+  if (sparse && !lists["topk"] && !lists["cdf"] && !lists["error"]) lists["topk"] = kDefaultTopk;
+  Grid grid = expand(given, lists, {.modes = modes});
+  for (const char* key : {"similarity", "pv_threshold"})
+    if (!sparse && given.has(key))
+      grid.warnings.push_back(option_name(key) + " has no effect with --modes " + options.modes);
+  std::erase_if(grid.combinations, [](const Combination& each) { return !each.sparse(); });
+  return grid;
+}
+
 }  // namespace
-
-std::vector<Mode> parse_modes(const std::string& text) {
-  std::vector<Mode> modes;
-  for (const std::string& word : parse_words("--modes", text, {"full", "quantized", "sparse"}))
-    modes.push_back(attention::parse_mode(word));
-  return modes;
-}
-
-Format parse_format(const std::optional<std::string>& format, const std::string& output) {
-  const std::string ending = std::filesystem::path(output).extension().string();
-  const std::vector<std::string> known = {"", ".md", ".txt", ".csv", ".json"};
-  if (!format && std::find(known.begin(), known.end(), ending) == known.end())
-    throw bad_input("--output " + output + ": " + ending + " is no table's ending",
-                    did_you_mean(ending, known, "use .md, .csv or .json, or say with --format what to write"));
-  const std::string text = format.value_or(ending == ".csv" ? "csv" : ending == ".json" ? "json" : "md");
-  require_choice("--format " + text, text, {"md", "csv", "json"}, kHelp);
-  return text == "csv" ? Format::csv : text == "json" ? Format::json : Format::markdown;
-}
 
 bool AttentionPlan::has(Mode mode) const {
   return std::find(modes.begin(), modes.end(), mode) != modes.end();
@@ -132,23 +106,62 @@ AttentionPlan make_plan(const AttentionOptions& options) {
     throw bad_input("--seed " + options.seed + ": figures are compared on the same data", "give a number");
   Settings given;
   given.add(Source::command_line, {{"device", options.device}, {"dtype", options.dtype}, {"seed", options.seed}});
+  for (const auto& [key, value] : {std::pair("similarity", options.similarity), {"pv_threshold", options.pv_threshold}})
+    if (value) given.add(Source::command_line, {{key, *value}});
   AttentionPlan plan;
   plan.seed = given.unsigned_whole("seed").value();
-  plan.modes = parse_modes(options.modes);
+  plan.modes = parse_modes(options.modes, {"full", "quantized", "sparse"});
   warn_of_data(options, plan.warnings);
   if (!options.captured.empty()) plan.orders = parse_orders(options.token_orders.value_or("hilbert"));
   plan.workloads = collect_workloads(options);
-  Selections selections = make_policies(options);
-  if (!plan.has(Mode::sparse)) {
-    selections = {};
-    warn_of_selection(options, plan.warnings);
-  }
-  plan.policies = std::move(selections.policies);
-  plan.left_out = std::move(selections.left_out);
-  plan.warnings.insert(plan.warnings.end(), selections.warnings.begin(), selections.warnings.end());
+  plan.grid = make_grid(options, given, plan.modes);
+  plan.warnings.insert(plan.warnings.end(), plan.grid.warnings.begin(), plan.grid.warnings.end());
   plan.data = parse_data(options.data.value_or("gaussian"));
-  plan.format = parse_format(options.format, options.output);
   return plan;
+}
+
+void add_options(CLI::App& command, AttentionOptions& options) {
+  const OptionGroup what(command, "What to measure");
+  std::string names;
+  for (const Workload& workload : known_workloads()) names += " " + workload.name;
+  what.add("--shape", options.shapes, "B,H,N,D: batch, heads, tokens, head_dim; repeatable, or separated by ;",
+           "B,H,N,D");
+  what.add("--workload", options.workloads, "the attention of known models, comma list of:" + names, "NAMES");
+  what.add("--captured", options.captured,
+           "q, k and v of a run's attention, as tests/bench/capture_attention writes them", "FILE");
+  what.add("--token-order", options.token_orders,
+           "of --captured: comma list of hilbert, native, time-major, morton, random (default hilbert)", "ORDERS");
+  what.add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES");
+  what.add("--text-tokens", options.text_tokens, "the last N tokens are text, always dense; or 'model' (default 0)",
+           "N");
+  what.flag("--causal", options.causal, "token i sees tokens up to i");
+  const OptionGroup selection(command, "Block selection of mode sparse");
+  add_selection_lists(selection, options.lists, kDefaultTopk);
+  selection.add("--selection-rows", options.selection_rows,
+                "queries that share one selection (default " + std::to_string(attention::Policy{}.selection_rows) + ")",
+                "64,128,192");
+  selection.add("--similarity", options.similarity, find_option("similarity")->help, "X");
+  selection.add("--pv-threshold", options.pv_threshold, find_option("pv_threshold")->help, "X");
+  const OptionGroup measuring(command, "Measuring");
+  measuring.add("--device", options.device, "where it runs (default auto)", "auto,cpu,cuda,cuda:N");
+  measuring.add("--dtype", options.dtype, "arithmetic (default auto: bf16 on a GPU, fp32 on a CPU)",
+                "auto,fp32,bf16,fp16");
+  measuring.add("--threads", options.threads, "CPU threads (default: all cores)", "N");
+  measuring.add("--data", options.data,
+                "plain, like a trained model's, that with slow values, or loud channels (default gaussian)",
+                "gaussian,structured,smooth,loud");
+  measuring.add("-s,--seed", options.seed, "seed of the data (default 42)", "N");
+  measuring.add("--warmup", options.warmup, "rounds that do not count (default 5, on a CPU 1)", "N");
+  measuring.add("--repetitions", options.repetitions, "rounds that count (default 20, on a CPU 5)", "N");
+  measuring.add("--turn", options.turn_ms,
+                "a contender's turn in a round, in milliseconds, its later half counts; 0: one call (default 0)", "MS");
+  measuring.add("--accuracy-rows", options.accuracy_rows,
+                "queries compared with exact attention; 0: none (default 256, of --captured all)", "N");
+  const OptionGroup output(command, "Output and reports");
+  add_table_options(output, options.table);
+  output.add("--report", options.report, "write a JSON report of the run", "FILE");
+  output.flag("--quiet", options.quiet, "no progress bar");
+  output.flag("--json", options.json, "print the report on stdout in place of the table");
 }
 
 }  // namespace sparsereel::app::bench

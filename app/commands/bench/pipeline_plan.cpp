@@ -3,9 +3,8 @@
 
 #include <algorithm>
 
-#include "app/commands/bench/lists.h"
 #include "app/options/nearest.h"
-#include "hilbert/error.h"
+#include "app/options/option_group.h"
 #include "models/engine/request.h"
 
 namespace sparsereel::app::bench {
@@ -16,110 +15,79 @@ using attention::Mode;
 constexpr int64_t kDefaultSteps = 4;  // a run is for its time; its video is better with more
 constexpr const char* kPrompt = "a red circle moving to the right on a blue background";
 
-/// Options of the selection change nothing where no contender leaves blocks out.
-void warn_of_selection(const PipelineOptions& options, PipelinePlan& plan, std::vector<IdleCause>& idle) {
-  const std::string why = "with --modes " + options.modes;
-  std::vector<std::string> given = options.sparse.given();
-  if (!options.heat_map.empty()) given.emplace_back("--heat-map");
-  for (const std::string& option : given) plan.warnings.push_back(option + " has no effect " + why);
-  plan.heat_map.clear();
-  plan.profile.reset();
-  idle.push_back({Idle::every_block, "modes", why});
+Grid contenders(const Settings& settings, const PipelineOptions& options, const GenerateOptions& given) {
+  Compared compared{.modes = parse_modes(options.modes, {"full", "quantized", "sparse"})};
+  if (given.profile)
+    compared.profiles = {{.file = given.profile->file.string(), .policy = given.request.attention_policy}};
+  return expand(settings, options.lists, compared);
 }
 
-/// One for each row of mode sparse, of the lists and of what other sources give.
-Selections make_policies(const Settings& settings, const PipelineOptions& options, std::vector<IdleCause>& idle) {
-  SelectionLists lists = options.sparse;
-  lists.usual_topk = !settings.has("topk");
-  Selections selections = combine(lists, read_untuned_policy(settings));
-  const auto has_means = [](const attention::Policy& policy) { return policy.dropped == attention::Dropped::mean; };
-  if (std::none_of(selections.policies.begin(), selections.policies.end(), has_means))
+/// Options of the selection change nothing where no contender leaves blocks out, those of means where none has any.
+void warn_of_selection(const Settings& settings, const PipelineOptions& options, std::vector<IdleCause> idle,
+                       PipelinePlan& plan) {
+  const std::vector<Combination>& rows = plan.grid.combinations;
+  plan.warnings = plan.grid.warnings;
+  if (std::ranges::none_of(rows, &Combination::sparse)) {
+    const std::string why = "with --modes " + options.modes;
+    if (!plan.heat_map.empty()) plan.warnings.push_back("--heat-map has no effect " + why);
+    if (is_given(options.lists, "token_order") && parse_orders(*options.lists.at("token_order")).size() > 1)
+      plan.warnings.push_back("--token-order: all but the first have no effect " + why);
+    plan.heat_map.clear();
+    plan.profiles.clear();
+    idle.push_back({Idle::every_block, "modes", why});
+  } else if (std::ranges::none_of(rows, &Combination::has_untuned_means)) {
     idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
-  return selections;
-}
-
-/// The order of the tokens changes which blocks are kept, and nothing where all are: only sparse runs in each.
-void add_contenders(const Settings& settings, const PipelineOptions& options, PipelinePlan& plan,
-                    std::vector<IdleCause>& idle) {
-  const std::vector<Mode> modes = parse_modes(options.modes);
-  const bool sparse = std::find(modes.begin(), modes.end(), Mode::sparse) != modes.end();
-  Selections selections;
-  if (sparse)
-    selections = make_policies(settings, options, idle);
-  else
-    warn_of_selection(options, plan, idle);
-  plan.left_out = selections.left_out;
-  plan.warnings.insert(plan.warnings.end(), selections.warnings.begin(), selections.warnings.end());
-  const std::string token_orders = options.token_orders.value_or(settings.text("token_order", "hilbert"));
-  const std::vector<hilbert::TokenOrder> orders = parse_orders(token_orders);
-  if (orders.size() > 1 && !sparse)
-    plan.warnings.push_back("--token-order: all but the first have no effect with --modes " + options.modes);
-  std::vector<PipelineContender>& contenders = plan.contenders;
-  for (const Mode mode : modes) {
-    if (mode != Mode::sparse) {
-      contenders.push_back({.mode = mode, .policy = {}, .order = orders.front()});
-      continue;
-    }
-    for (const hilbert::TokenOrder order : orders)
-      for (const attention::Policy& policy : selections.policies)
-        contenders.push_back({.mode = mode, .policy = policy, .order = order});
-    if (settings.has("profile"))
-      contenders.push_back({.mode = mode, .policy = {}, .profile = true, .order = orders.front()});
   }
-}
-
-void give_caches(const Settings& settings, const PipelineOptions& options, std::vector<PipelineContender>& contenders) {
-  const std::string list = options.caches.value_or(settings.text("cache", "0"));
-  const auto caches = parse_list<models::CacheRule>(list, models::parse_cache_rule);
-  std::vector<PipelineContender> given;
-  for (PipelineContender& contender : contenders)
-    for (const models::CacheRule& cache : caches) {
-      contender.cache = cache;
-      given.push_back(contender);
-    }
-  contenders = std::move(given);
+  for (std::string& warning : idle_warnings(settings, idle)) plan.warnings.push_back(std::move(warning));
 }
 
 }  // namespace
 
-models::GenerateRequest PipelinePlan::request_of(const PipelineContender& contender) const {
-  models::GenerateRequest result = request;
-  result.attention_mode = contender.mode;
-  result.token_order = contender.order;
-  if (contender.policy) result.attention_policy = *contender.policy;
-  result.cache = contender.cache;
-  return result;
-}
-
 PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions& options) {
   check_range("--warmup", options.warmup, 0, 1000);
   check_range("--repetitions", options.repetitions, 1, 1000);
-  if (options.steps) check_range("--steps", *options.steps, 1, 1'000'000);
+  check_range("--steps", options.steps, 1, 1'000'000);
   PipelinePlan plan;
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   plan.run = given.run;
   plan.request = given.request;
   plan.request.cache = {};  // the contenders'
-  plan.profile = given.profile;
+  if (given.profile) plan.profiles = {*given.profile};
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.heat_map = options.heat_map;
-  std::vector<IdleCause> idle = given.idle;
-  add_contenders(settings, options, plan, idle);
-  give_caches(settings, options, plan.contenders);
-  for (std::string& warning : idle_warnings(settings, idle)) plan.warnings.push_back(std::move(warning));
+  plan.grid = contenders(settings, options, given);
+  plan.caches_listed = is_given(options.lists, "cache");
+  warn_of_selection(settings, options, given.idle, plan);
   plan.warmup = options.warmup;
   plan.repetitions = options.repetitions;
   plan.decode = plan.request.decode = !options.no_decode;
-  plan.format = parse_format(options.format, options.output);
   return plan;
 }
 
 void choose_steps(const PipelineOptions& options, const models::ModelSpec& spec, PipelinePlan& plan) {
   models::GenerateRequest& request = plan.request;
   plan.video_steps = models::steps_of(request, spec);
-  const bool cached = std::ranges::any_of(plan.contenders, [](const auto& each) { return each.cache.on(); });
+  const bool cached = std::ranges::any_of(plan.grid.combinations, [](const auto& each) { return each.cache.on(); });
   request.num_inference_steps = options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
   if (request.num_inference_steps != plan.video_steps) request.sigmas.clear();
+}
+
+void add_options(CLI::App& command, PipelineOptions& options) {
+  const OptionGroup what(command, "What to measure");
+  const OptionGroup measuring(command, "Measuring");
+  const OptionGroup output(command, "Output and reports");
+  what.add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES");
+  add_selection_lists(what, options.lists, "as generate");
+  add_list(what, options.lists, "token_order", "orders of mode sparse (default hilbert)");
+  add_list(what, options.lists, "cache", "as generate takes it (default); 0 is none");
+  what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
+  output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
+  what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");
+  measuring.add("--steps", options.steps,
+                "steps of each run, all timed (default 4, with a cache the model's number; quality needs that)", "N");
+  measuring.add("--warmup", options.warmup, "steps that do not count (default 2, on a CPU 1)", "N");
+  measuring.add("--repetitions", options.repetitions, "runs over all steps that count (default 3, on a CPU 1)", "N");
+  add_table_options(output, options.table);
 }
 
 }  // namespace sparsereel::app::bench

@@ -4,12 +4,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
 #include "app/measure/quality.h"
-#include "app/measure/table.h"
 #include "app/measure/timing.h"
 #include "app/media/video.h"
 #include "models/engine/text_stage.h"
@@ -23,16 +21,15 @@ namespace fs = std::filesystem;
 constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 constexpr double kFarLonger = 1.25;  // times
 
-/// Of the row's time, with a word where what they are shares of took far longer.
-void add_parts(const std::vector<Split>& splits, StageRow& row) {
+/// Adds the parts of the row's time, with a word where what they are shares of took far longer.
+void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) {
   if (splits.empty()) return;
-  row.split = parts_of(row.ms->median, splits);
+  row.update(part_fields(parts_of(milliseconds, splits)));
   std::vector<double> totals;
   for (const Split& split : splits) totals.push_back(split.total());
   const double whole = spread(totals).median;
-  if (whole > kFarLonger * row.ms->median)
-    row.note = "parts by their shares of a step that took " + number_text(whole, 3, Style::people) +
-               " ms while they were measured";
+  if (whole > kFarLonger * milliseconds)
+    row["note"] = "parts by their shares of a step that took " + number_text(whole, 3) + " ms while they were measured";
 }
 
 /// A folder that goes away with its content.
@@ -69,20 +66,14 @@ double PipelineStages::time(const std::function<void()>& call) const {
   return milliseconds_of(pipeline_.device(), call);
 }
 
-std::optional<double> PipelineStages::take_peak_gib() const {
-  if (pipeline_.device().is_cpu()) return {};
-  const double peak = static_cast<double>(models::peak_memory(pipeline_.device())) / kGibibyte;
+Row PipelineStages::shared_row(const std::string& stage, const std::vector<double>& milliseconds,
+                               const std::string& note) const {
+  Row row = stage_row(stage);
+  if (!milliseconds.empty()) row.update(time_fields(spread(milliseconds)));
+  if (!note.empty()) row["note"] = note;
+  if (pipeline_.device().is_cpu()) return row;
+  row["peak_gib"] = static_cast<double>(models::peak_memory(pipeline_.device())) / kGibibyte;
   models::reset_peak_memory(pipeline_.device());
-  return peak;
-}
-
-StageRow PipelineStages::shared_row(const std::string& stage, const std::vector<double>& milliseconds,
-                                    const std::string& note) const {
-  StageRow row;
-  row.stage = stage;
-  if (!milliseconds.empty()) row.ms = spread(milliseconds);
-  row.peak_gib = take_peak_gib();
-  row.note = note;
   return row;
 }
 
@@ -108,8 +99,10 @@ void PipelineStages::measure_text() {
 
 /// What the contender cannot do becomes its note.
 void PipelineStages::attempt(Entry& entry, const std::function<void()>& call) {
-  entry.row.note = failure_of(call);
-  if (!entry.row.note.empty()) entry.denoising.reset();
+  const std::string failure = failure_of(call);
+  if (failure.empty()) return;
+  entry.row["note"] = failure;
+  entry.denoising.reset();
 }
 
 void PipelineStages::restart(Entry& entry) {
@@ -124,7 +117,7 @@ void PipelineStages::warm_up(Entry& entry) {
   entry.denoising.reset();  // what a cache remembers is not to be the others' memory
 }
 
-/// Of a step that is not one of the dense first ones.
+/// Takes a step apart that is not one of the dense first ones.
 void PipelineStages::split_step(Entry& entry) {
   restart(entry);
   models::Denoising& denoising = *entry.denoising;
@@ -145,7 +138,7 @@ double PipelineStages::time_step(Entry& entry) {
 std::vector<PipelineStages::Entry*> PipelineStages::running() {
   std::vector<Entry*> result;
   for (Entry& entry : entries_)
-    if (entry.row.note.empty()) result.push_back(&entry);
+    if (!entry.failed()) result.push_back(&entry);
   return result;
 }
 
@@ -154,17 +147,13 @@ void PipelineStages::measure_steps() {
   models::reset_peak_memory(pipeline_.device());
   before_.push_back(shared_row("load transformer", {time([this] { pipeline_.load_transformer(); })}));
   progress_.stage("warm up");
-  for (const PipelineContender& contender : plan_.contenders) {
+  const std::vector<Combination>& contenders = plan_.grid.combinations;
+  for (const Combination& contender : contenders) {
     Entry entry;
     entry.contender = contender;
     entry.request = plan_.request_of(contender);
-    entry.row.mode = contender.profile ? "profile" : attention::name(contender.mode);
-    entry.row.stage = kStepStage;
-    if (contender.policy) entry.row.selection = cells_of(*contender.policy);
-    if (contender.profile) entry.row.selection = cells_of_profile(entry.request.attention_policy);
-    entry.row.token_order = hilbert::name(contender.order);
-    if (entry.cached()) entry.row.cache = models::name(contender.cache);
-    progress_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(plan_.contenders.size()));
+    entry.row = step_row(contender);
+    progress_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(contenders.size()));
     attempt(entry, [&] { warm_up(entry); });
     entries_.push_back(std::move(entry));
   }
@@ -207,22 +196,24 @@ void PipelineStages::time_run(Entry& entry) {
 }
 
 void PipelineStages::finish_steps(Entry& entry) {
-  if (entry.row.note.empty()) {
-    entry.row.ms = spread(entry.milliseconds);
-    add_parts(entry.splits, entry.row);
+  if (!entry.failed()) {
+    Row& row = entry.row;
+    const Spread time = spread(entry.milliseconds);
+    row.update(time_fields(time));
+    add_parts(entry.splits, time.median, row);
     const models::AttentionRun& run = entry.denoising->attention();
-    entry.row.kernel = run.kernel;
-    entry.row.sparsity = run.statistics.sparsity();
-    if (entry.row.selection.cell) entry.row.mean_share = run.statistics.mean_share();
-    for (const attention::Statistics& layer : run.per_layer) entry.row.layer_sparsity.push_back(layer.sparsity());
+    row["kernel"] = run.kernel;
+    row["sparsity"] = run.statistics.sparsity();
+    if (!row["cell"].is_null()) row["mean_share"] = run.statistics.mean_share();
+    for (const attention::Statistics& layer : run.per_layer) row["layer_sparsity"].push_back(layer.sparsity());
     for (const auto& step : run.per_step) {
-      entry.row.step_layer_sparsity.emplace_back();
-      for (const attention::Statistics& layer : step)
-        entry.row.step_layer_sparsity.back().push_back(layer.calls > 0 ? layer.sparsity() : std::nan(""));
+      Row layers = Row::array();
+      for (const attention::Statistics& layer : step) layers.push_back(layer.calls > 0 ? Row(layer.sparsity()) : Row());
+      row["step_layer_sparsity"].push_back(layers);
     }
-    if (entry.cached()) entry.row.computed_steps = models::computed_steps(run);
-    if (!entry.denoising->warnings().empty()) entry.row.note = entry.denoising->warnings().front();
-    if (entry.peak_bytes > 0) entry.row.peak_gib = static_cast<double>(entry.peak_bytes) / kGibibyte;
+    if (entry.cached()) row["computed_steps"] = models::computed_steps(run);
+    if (!entry.denoising->warnings().empty()) row["note"] = entry.denoising->warnings().front();
+    if (entry.peak_bytes > 0) row["peak_gib"] = static_cast<double>(entry.peak_bytes) / kGibibyte;
     entry.latents = entry.denoising->latents().to(at::kCPU).contiguous();
   }
   entry.denoising.reset();
@@ -268,15 +259,15 @@ void PipelineStages::compare_with_full() {
   if (full == entries_.end()) return;
   for (Entry& entry : entries_) {
     if (&entry == &*full || !entry.latents.defined()) continue;
-    entry.row.rel_l1 = relative_l1(entry.latents, full->latents);
+    entry.row["rel_l1"] = relative_l1(entry.latents, full->latents);
     if (!entry.frames.defined()) continue;
-    entry.row.psnr = psnr(entry.frames, full->frames);
-    entry.row.ssim = ssim(entry.frames, full->frames, pipeline_.device());
+    entry.row["psnr"] = or_null(psnr(entry.frames, full->frames));
+    entry.row["ssim"] = ssim(entry.frames, full->frames, pipeline_.device());
   }
 }
 
-std::vector<StageRow> PipelineStages::rows() const {
-  std::vector<StageRow> rows = before_;
+Rows PipelineStages::rows() const {
+  Rows rows = before_;
   for (const Entry& entry : entries_) rows.push_back(entry.row);
   rows.insert(rows.end(), after_.begin(), after_.end());
   return rows;

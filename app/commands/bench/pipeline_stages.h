@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/commands/bench/pipeline_plan.h"
+#include "app/commands/bench/sections.h"
 #include "app/commands/bench/stage_rows.h"
 #include "app/measure/run_progress.h"
 #include "models/engine/denoising.h"
@@ -32,14 +33,14 @@ class PipelineStages {
   /// Writes a video to a temporary file.
   void measure_encode();
 
-  /// Of what was measured so far, in the order of a run.
-  std::vector<StageRow> rows() const;
+  /// What was measured so far, in the order of a run.
+  Rows rows() const;
 
  private:
   struct Entry {
-    PipelineContender contender;
+    Combination contender;
     models::GenerateRequest request;
-    StageRow row;
+    Row row;
     std::unique_ptr<models::Denoising> denoising;
     std::vector<double> milliseconds;  // of each step; with a cache the mean of each run's
     std::vector<Split> splits;         // of one step of each repetition
@@ -48,12 +49,11 @@ class PipelineStages {
     at::Tensor frames;   // CPU [F, H, W, 3]
 
     bool cached() const { return contender.cache.on(); }
+    bool failed() const { return row.contains("note"); }
   };
 
   double time(const std::function<void()>& call) const;
-  StageRow shared_row(const std::string& stage, const std::vector<double>& milliseconds,
-                      const std::string& note = {}) const;
-  std::optional<double> take_peak_gib() const;
+  Row shared_row(const std::string& stage, const std::vector<double>& milliseconds, const std::string& note = {}) const;
   void attempt(Entry& entry, const std::function<void()>& call);
   void restart(Entry& entry);
   void warm_up(Entry& entry);
@@ -75,7 +75,7 @@ class PipelineStages {
   int64_t rounds_ = 0;  // of steps
   at::Tensor text_;
   std::vector<Entry> entries_;
-  std::vector<StageRow> before_, after_;  // stages that all share, before and after the steps
+  Rows before_, after_;  // stages that all share, before and after the steps
   std::string decode_note_;
 };
 

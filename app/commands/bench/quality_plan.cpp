@@ -6,12 +6,15 @@
 #include "app/commands/batch/prompt_set.h"
 #include "app/commands/bench/judge.h"
 #include "app/options/nearest.h"
+#include "app/options/option_group.h"
 #include "app/options/split.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::bench {
 namespace {
+
+using attention::Mode;
 
 std::vector<std::string> read_first_prompts(const QualityOptions& options) {
   check_range("--limit", options.limit, 1, 1'000'000);
@@ -20,12 +23,41 @@ std::vector<std::string> read_first_prompts(const QualityOptions& options) {
   return prompts;
 }
 
+/// Fills the plan's profiles and returns their policies.
+std::vector<ProfilePolicy> read_profiles(const Settings& settings, const QualityOptions& options, QualityPlan& plan) {
+  std::vector<std::string> files = options.profiles();
+  if (files.empty() && settings.has("profile")) files = {*settings.text("profile")};
+  std::vector<ProfilePolicy> policies;
+  for (const std::string& file : files) {
+    const attention::Profile profile = read_profile(file);
+    plan.profiles.push_back(describe_profile(file, profile));
+    policies.push_back({.file = file, .policy = attention::policy_of(profile)});
+    if (const auto dense_layers = settings.whole("dense_layers")) policies.back().policy.dense_layers = *dense_layers;
+  }
+  return policies;
+}
+
+Grid combinations(const Settings& settings, const QualityOptions& options, QualityPlan& plan) {
+  Compared compared{.modes = parse_modes(options.modes, {"full", "sparse"}),
+                    .profiles = read_profiles(settings, options, plan),
+                    .profiles_alone = true};
+  std::ranges::sort(compared.modes);
+  Grid grid = expand(settings, options.lists, compared);
+  std::erase_if(grid.combinations, [](const Combination& each) { return !each.sparse() && !each.cache.on(); });
+  const bool weights_are_reduced = plan.run.weights != "auto" || plan.run.text_weights != "auto";
+  if (weights_are_reduced)
+    grid.combinations.insert(grid.combinations.begin(), {.mode = Mode::full, .order = plan.request.token_order});
+  if (grid.combinations.empty())
+    throw bad_input("--modes " + options.modes + ": full attention without a cache is what all are compared with",
+                    "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
+  return grid;
+}
+
 /// Of options without effect.
 std::vector<std::string> warnings_of(const Settings& settings, const QualityOptions& options, const QualityPlan& plan,
                                      std::vector<IdleCause> idle) {
   std::vector<std::string> warnings = plan.grid.warnings;
-  const auto is_untuned = [](const Combination& each) { return !each.full && each.profile.empty(); };
-  if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, is_untuned))
+  if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, &Combination::untuned))
     idle.push_back({Idle::profile, "profile", kBesideProfilesAlone});
   for (std::string& warning : idle_warnings(settings, idle)) warnings.push_back(std::move(warning));
   if (!options.plot.empty() && plan.plot.empty())
@@ -35,21 +67,19 @@ std::vector<std::string> warnings_of(const Settings& settings, const QualityOpti
 
 }  // namespace
 
-models::GenerateRequest QualityPlan::request_of(size_t prompt) const {
-  models::GenerateRequest result = request;
-  result.prompt = prompts.at(prompt);
-  result.seed += prompt;
-  result.attention_mode = attention::Mode::full;
-  return result;
+std::vector<std::string> QualityOptions::profiles() const {
+  return is_given(lists, "profile") ? split(*lists.at("profile"), ',') : std::vector<std::string>{};
 }
 
-models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination& combination,
-                                                attention::Mode mode) const {
-  models::GenerateRequest result = request_of(prompt);
-  result.attention_mode = combination.full ? attention::Mode::full : mode;
-  result.attention_policy = combination.policy;
-  result.token_order = combination.order;
-  result.cache = combination.cache;
+models::GenerateRequest QualityPlan::request_of(size_t prompt) const {
+  return request_of(prompt, {.mode = Mode::full, .order = request.token_order}, Mode::full);
+}
+
+models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination& combination, Mode mode) const {
+  models::GenerateRequest result = VideoPlan::request_of(combination);
+  result.prompt = prompts.at(prompt);
+  result.seed += prompt;
+  if (combination.sparse()) result.attention_mode = mode;
   return result;
 }
 
@@ -61,28 +91,48 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   plan.request = given.request;
   plan.request.cache = {};  // the combinations'
   plan.prompts = read_first_prompts(options);
-  std::vector<ProfilePolicy> profiles;
-  const attention::Policy untuned = read_untuned_policy(settings);
-  for (const std::string& file : split(options.lists.profile.value_or(settings.text("profile", "")), ',')) {
-    if (file.empty() && !options.lists.profile) continue;  // there is none
-    const attention::Profile profile = read_profile(file);
-    plan.profiles.push_back(describe_profile(file, profile));
-    profiles.push_back({.file = file, .policy = attention::policy_of(profile)});
-    if (settings.has("dense_layers")) profiles.back().policy.dense_layers = untuned.dense_layers;
-  }
-  QualityLists lists = options.lists;
-  lists.selection.usual_topk = !settings.has("topk");
-  if (!lists.cache) lists.cache = settings.text("cache");
-  const bool weights_are_reduced = plan.run.weights != "auto" || plan.run.text_weights != "auto";
-  plan.grid = expand(lists, untuned, plan.request.token_order, profiles, weights_are_reduced);
+  plan.grid = combinations(settings, options, plan);
+  plan.caches_listed = is_given(options.lists, "cache");
+  const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
+  if (sparse != plan.grid.combinations.end()) plan.request.attention_policy = sparse->policy;  // what settings tell
   plan.timed_steps = options.timed_steps;
   plan.check = !options.no_rel_l1;
   plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : std::filesystem::path(options.judge);
   if (options.timed_steps != 0) plan.plot = options.plot;
   plan.pictures = options.pictures;
-  plan.format = parse_format(options.format, options.output);
   plan.warnings = warnings_of(settings, options, plan, given.idle);
   return plan;
+}
+
+void add_options(CLI::App& command, QualityOptions& options) {
+  const OptionGroup measuring(command, "Measuring");
+  const OptionGroup output(command, "Output and reports");
+  command
+      .add_option("PROMPTS", options.prompts, "prompts: .txt (one a line), .jsonl, .csv, .yaml; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  const OptionGroup lists(command, "Comma lists, expanded to all combinations");
+  add_selection_lists(lists, options.lists, "as generate");
+  add_list(lists, options.lists, "selection_rows");
+  add_list(lists, options.lists, "similarity", "blocks less self-similar than this stay dense");
+  add_list(lists, options.lists, "profile", "profiles of 'sparsereel tune', which say all of this for each head");
+  for (const char* key : {"dense_steps", "token_order"}) add_list(lists, options.lists, key);
+  add_list(lists, options.lists, "cache", "as generate takes it (default); 0 is none");
+  lists.add("--modes", options.modes, "comma list of full, sparse (default sparse; fp8 adds full without a cache)",
+            "MODES");
+  measuring.add("--limit", options.limit, "only the first N prompts", "N");
+  measuring.add("--timed-steps", options.timed_steps,
+                "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N");
+  measuring.flag("--no-rel-l1", options.no_rel_l1,
+                 "leave the error of attention out, for which each call is made twice");
+  measuring.add(
+      "--judge", options.judge,
+      "network that reads shapes off the tiny model's videos (default: MODEL-training/judge.safetensors, as in "
+      "the source tree)",
+      "FILE");
+  output.add("--plot", options.plot, "draw PSNR against the time of a step into this .png", "FILE");
+  output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
+  add_table_options(output, options.table);
 }
 
 }  // namespace sparsereel::app::bench

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/commands/bench/options.h"
-#include "app/commands/bench/quality_grid.h"
-#include "app/options/options.h"
+#include "app/commands/bench/video_plan.h"
 
 namespace sparsereel::app::bench {
 
@@ -16,27 +14,26 @@ namespace sparsereel::app::bench {
 struct QualityOptions {
   std::string prompts;  // file of a prompt set
   std::optional<int64_t> limit;
-  QualityLists lists;
+  Lists lists;
+  std::string modes = "sparse";
   std::optional<int64_t> timed_steps;
   bool no_rel_l1 = false;
   std::string judge;     // empty: the one beside the model
   std::string plot;      // empty: none
   std::string pictures;  // empty: none
-  std::optional<std::string> format;
-  std::string output;  // empty: stdout
+  TableOptions table;
+
+  std::vector<std::string> profiles() const;  // files of --profile
 };
 
-struct QualityPlan {
-  RunOptions run;
-  models::GenerateRequest request;  // but for what prompt and combination say
+/// Adds the options that `generate` has not, or that are lists here; `options` must outlive the parsing.
+void add_options(CLI::App& command, QualityOptions& options);
+
+struct QualityPlan : VideoPlan {
   std::vector<std::string> prompts;
-  QualityGrid grid;
-  std::vector<TunedProfile> profiles;
   std::optional<int64_t> timed_steps;  // unset: all of a run
   bool check = true;                   // measure attention's error
   std::filesystem::path judge, plot, pictures;
-  Format format = Format::markdown;
-  std::vector<std::string> warnings;  // of options without effect
 
   /// Full attention; the seed grows by one from prompt to prompt, as in `batch`.
   models::GenerateRequest request_of(size_t prompt) const;
@@ -44,7 +41,9 @@ struct QualityPlan {
   models::GenerateRequest request_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
-/// Throws Error naming the option that is out of range, and files that cannot be read.
+/// Full attention without a cache is what all are compared with, and no row, unless weights are reduced: then it is the
+/// first one, whatever the modes, and tells what the weights alone cost. Throws Error naming the option that is out of
+/// range, files that cannot be read, and where nothing is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 }  // namespace sparsereel::app::bench

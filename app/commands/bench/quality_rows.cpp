@@ -1,224 +1,82 @@
-// The columns of `bench quality`.
+// The columns of `bench quality`, and what its rows say of all prompts.
 #include "app/commands/bench/quality_rows.h"
 
 #include <algorithm>
 
-#include "app/measure/table.h"
+#include "app/commands/bench/judge.h"
 
 namespace sparsereel::app::bench {
 namespace {
 
-using QualityColumn = Column<QualityRow>;
-using QualityColumns = std::vector<QualityColumn>;
-using Figure = std::optional<double> PromptFigures::*;
+constexpr const char* kMeans[] = {"psnr",     "ssim",       "rel_l1",        "predicted_error",
+                                  "sparsity", "mean_share", "computed_steps"};
 
-QualityColumn means(const std::string& title, const std::string& name, int digits, Figure figure) {
-  return QualityColumn::number(title, name, digits, [figure](const QualityRow& row) { return row.mean(figure); });
+/// A figure of the prompts that have it.
+std::vector<double> figures(const Row& prompts, const char* key) {
+  std::vector<double> known;
+  for (const Row& prompt : prompts)
+    if (const auto figure = number_of(prompt, key)) known.push_back(*figure);
+  return known;
 }
 
-/// Of combinations whose selection is the same for all heads.
-std::optional<double> of_policy(const QualityRow& row, double value) {
-  return row.combination.profile.empty() ? std::optional(value) : std::nullopt;
-}
-
-std::optional<double> speedup(const QualityRow& row) {
-  return row.step_ms && row.full_step_ms ? std::optional(*row.full_step_ms / *row.step_ms) : std::nullopt;
-}
-
-std::optional<double> judged(const QualityRow& row) {
-  const auto count = row.verdicts();
-  return count ? std::optional(count->share()) : std::nullopt;
-}
-
-std::string judged_text(const QualityRow& row) {
-  const auto count = row.verdicts();
-  return count ? std::to_string(count->right) + " of " + std::to_string(count->prompts) : "";
-}
-
-/// A column for people that is empty where all rows say the same.
-QualityColumn varying(const QualityColumn& column, const std::vector<QualityRow>& rows) {
-  const auto text = [&](const QualityRow& row) { return column.cell(row, Style::people); };
-  const bool differs =
-      std::any_of(rows.begin(), rows.end(), [&](const QualityRow& row) { return text(row) != text(rows.front()); });
-  return differs ? column
-                 : QualityColumn::text(column.title, column.name, [](const QualityRow&) { return std::string(); });
-}
-
-std::string cache_text(const QualityRow& row) {
-  return row.combination.cache.on() ? models::name(row.combination.cache) : "";
-}
-
-std::string mode_text(const QualityRow& row) {
-  return row.combination.full ? "full" : "sparse";
-}
-
-QualityColumns method_columns() {
-  QualityColumns columns =
-      selection_columns<QualityRow>([](const QualityRow& row) { return row.combination.selection(); });
-  columns.push_back(
-      QualityColumn::text("profile", "profile", [](const QualityRow& row) { return row.combination.profile; }));
-  return columns;
-}
-
-QualityColumns setting_columns() {
-  const auto chosen = [](const char* title, const char* name, int64_t attention::Policy::*setting) {
-    return QualityColumn::chosen(
-        title, name, [setting](const QualityRow& row) { return std::optional(row.combination.policy.*setting); });
-  };
-  return {QualityColumn::text("mode", "mode", mode_text),
-          chosen("rows", "selection_rows", &attention::Policy::selection_rows),
-          QualityColumn::chosen(
-              "similarity", "similarity",
-              [](const QualityRow& row) { return of_policy(row, row.combination.policy.defaults.similarity); }),
-          chosen("dense steps", "dense_steps", &attention::Policy::dense_steps),
-          QualityColumn::text("order", "token_order",
-                              [](const QualityRow& row) { return std::string(name(row.combination.order)); }),
-          QualityColumn::text("cache", "cache", [](const QualityRow& row) { return cache_text(row); }),
-          QualityColumn::number("computed", "computed_steps", 3, [](const QualityRow& row) {
-            return row.prompts.empty() ? std::nullopt : std::optional(row.mean(&PromptFigures::computed_steps));
-          })};
-}
-
-QualityColumns prompt_figure_columns() {
-  return {means("PSNR dB", "psnr", 3, &PromptFigures::psnr),
-          QualityColumn::number("lowest", "psnr_lowest", 3, [](const QualityRow& row) { return row.lowest_psnr(); }),
-          means("SSIM", "ssim", 4, &PromptFigures::ssim),
-          means("rel. L1", "rel_l1", 3, &PromptFigures::rel_l1),
-          means("predicted", "predicted_error", 3, &PromptFigures::predicted_error),
-          QualityColumn::number("sparsity", "sparsity", 3,
-                                [](const QualityRow& row) {
-                                  return row.prompts.empty() ? std::nullopt
-                                                             : std::optional(row.mean(&PromptFigures::sparsity));
-                                }),
-          QualityColumn::number("means' cost", "mean_share", 2, [](const QualityRow& row) {
-            return row.prompts.empty() || !row.combination.has_means()
-                       ? std::nullopt
-                       : std::optional(row.mean(&PromptFigures::mean_share));
-          })};
-}
-
-QualityColumns time_columns() {
-  return {QualityColumn::number("ms a step", "step_ms", 4, [](const QualityRow& row) { return row.step_ms; }),
-          QualityColumn::number("full, ms", "full_step_ms", 4, [](const QualityRow& row) { return row.full_step_ms; }),
-          QualityColumn::number("x full", "speedup", 3, speedup)};
-}
-
-nlohmann::json traits_json(const Verdict& verdict) {
-  nlohmann::json json = nlohmann::json::object();
-  for (size_t trait = 0; trait < kTraits; ++trait)
-    if (verdict.tells(trait)) json[std::string(kTraitNames.at(trait))] = verdict.right(trait);
-  return json;
-}
-
-nlohmann::json to_json(const PromptFigures& figures) {
-  nlohmann::json json = {{"prompt", figures.prompt},
-                         {"psnr", or_null(figures.psnr)},
-                         {"ssim", or_null(figures.ssim)},
-                         {"rel_l1", or_null(figures.rel_l1)},
-                         {"predicted_error", or_null(figures.predicted_error)},
-                         {"sparsity", figures.sparsity},
-                         {"mean_share", figures.mean_share},
-                         {"computed_steps", figures.computed_steps}};
-  if (figures.verdict) json["judge"] = traits_json(*figures.verdict);
-  return json;
-}
-
-nlohmann::json to_json(const QualityRow& row) {
-  const attention::Policy& policy = row.combination.policy;
-  const bool measured = !row.prompts.empty();
-  nlohmann::json json = {
-      {"profile", row.combination.profile.empty() ? nlohmann::json() : nlohmann::json(row.combination.profile)},
-      {"selection_rows", policy.selection_rows},
-      {"similarity", or_null(of_policy(row, policy.defaults.similarity))},
-      {"dense_steps", policy.dense_steps},
-      {"token_order", hilbert::name(row.combination.order)},
-      {"mode", mode_text(row)},
-      {"cache", row.combination.cache.on() ? nlohmann::json(cache_text(row)) : nlohmann::json()},
-      {"computed_steps", measured ? nlohmann::json(row.mean(&PromptFigures::computed_steps)) : nlohmann::json()},
-      {"psnr", or_null(row.mean(&PromptFigures::psnr))},
-      {"psnr_lowest", or_null(row.lowest_psnr())},
-      {"ssim", or_null(row.mean(&PromptFigures::ssim))},
-      {"rel_l1", or_null(row.mean(&PromptFigures::rel_l1))},
-      {"predicted_error", or_null(row.mean(&PromptFigures::predicted_error))},
-      {"sparsity", measured ? nlohmann::json(row.mean(&PromptFigures::sparsity)) : nlohmann::json()},
-      {"mean_share", measured ? nlohmann::json(row.mean(&PromptFigures::mean_share)) : nlohmann::json()},
-      {"step_ms", or_null(row.step_ms)},
-      {"full_step_ms", or_null(row.full_step_ms)},
-      {"speedup", or_null(speedup(row))},
-      {"judge", or_null(judged(row))},
-      {"kernel", row.kernel},
-      {"prompts", nlohmann::json::array()}};
-  json.update(selection_fields(row.combination.selection()));
-  if (const auto count = row.verdicts()) json["judge_counts"] = verdict_json(*count);
-  if (!row.note.empty()) json["note"] = row.note;
-  for (const PromptFigures& figures : row.prompts) json["prompts"].push_back(to_json(figures));
-  return json;
+std::string judged_text(const Row& row) {
+  if (!row.contains("judge_counts")) return {};
+  return row["judge_counts"]["right"].dump() + " of " + row["judge_counts"]["prompts"].dump();
 }
 
 }  // namespace
 
-std::optional<double> QualityRow::mean(std::optional<double> PromptFigures::*figure) const {
-  double sum = 0;
-  int64_t count = 0;
-  for (const PromptFigures& each : prompts) {
-    sum += (each.*figure).value_or(0);
-    count += (each.*figure).has_value() ? 1 : 0;
+Columns quality_columns() {
+  return joined(
+      {selection_columns(), Columns{{"profile", "profile"},
+                                    {.name = "mode", .title = "mode", .varying = true},
+                                    {.name = "selection_rows", .title = "rows", .varying = true},
+                                    {.name = "similarity", .title = "similarity", .varying = true},
+                                    {.name = "dense_steps", .title = "dense steps", .varying = true},
+                                    {.name = "token_order", .title = "order", .varying = true},
+                                    {.name = "cache", .title = "cache", .varying = true},
+                                    {.name = "computed_steps", .title = "computed", .digits = 3, .varying = true},
+                                    {"psnr", "PSNR dB", 3},
+                                    {"psnr_lowest", "lowest", 3},
+                                    {"ssim", "SSIM", 4},
+                                    {"rel_l1", "rel. L1", 3},
+                                    {"predicted_error", "predicted", 3},
+                                    {"sparsity", "sparsity", 3},
+                                    {.name = "mean_share", .title = "means' cost", .digits = 2, .beside = "cell"},
+                                    {"step_ms", "ms a step", 4},
+                                    {"full_step_ms", "full, ms", 4},
+                                    {"speedup", "x full", 3},
+                                    {.name = "judge", .title = "judge", .digits = 3, .text = judged_text},
+                                    {"kernel", "", 0, Shown::in_csv},
+                                    {"note", "note"}}});
+}
+
+Row quality_row(const Combination& combination) {
+  Row row = fields_of(combination);
+  for (const char* unknown : {"psnr_lowest", "step_ms", "full_step_ms", "speedup", "judge"}) row[unknown] = nullptr;
+  for (const char* unknown : kMeans) row[unknown] = nullptr;
+  row.update({{"kernel", ""}, {"prompts", Row::array()}});
+  return row;
+}
+
+void summarise(Row& row) {
+  const Row& prompts = row["prompts"];
+  for (const char* key : kMeans) {
+    const std::vector<double> known = figures(prompts, key);
+    double sum = 0;
+    for (const double figure : known) sum += figure;
+    row[key] = known.empty() ? Row() : Row(sum / static_cast<double>(known.size()));
   }
-  return count > 0 ? std::optional(sum / static_cast<double>(count)) : std::nullopt;
-}
-
-double QualityRow::mean(double PromptFigures::*figure) const {
-  double sum = 0;
-  for (const PromptFigures& each : prompts) sum += each.*figure;
-  return prompts.empty() ? 0 : sum / static_cast<double>(prompts.size());
-}
-
-std::optional<double> QualityRow::lowest_psnr() const {
-  std::optional<double> lowest;
-  for (const PromptFigures& each : prompts)
-    if (each.psnr) lowest = std::min(lowest.value_or(*each.psnr), *each.psnr);
-  return lowest;
-}
-
-std::optional<VerdictCount> QualityRow::verdicts() const {
-  VerdictCount count;
-  for (const PromptFigures& each : prompts)
-    if (each.verdict) count.add(*each.verdict);
-  return count.prompts > 0 ? std::optional(count) : std::nullopt;
-}
-
-nlohmann::json verdict_json(const VerdictCount& count) {
-  nlohmann::json json = {{"prompts", count.prompts}, {"right", count.right}};
-  for (size_t trait = 0; trait < kTraits; ++trait)
-    json[std::string(kTraitNames.at(trait))] = {count.trait_right.at(trait), count.told.at(trait)};
-  return json;
-}
-
-std::string quality_markdown(const std::vector<QualityRow>& rows) {
-  QualityColumns columns = method_columns();
-  for (const QualityColumn& column : setting_columns()) columns.push_back(varying(column, rows));
-  append(columns, prompt_figure_columns());
-  append(columns, time_columns());
-  columns.push_back(QualityColumn::text("judge", "", judged_text));
-  columns.push_back(QualityColumn::text("note", "", [](const QualityRow& row) { return row.note; }));
-  return markdown_of(rows, columns);
-}
-
-std::string quality_csv(const std::vector<QualityRow>& rows) {
-  QualityColumns columns = method_columns();
-  append(columns, setting_columns());
-  append(columns, prompt_figure_columns());
-  append(columns, time_columns());
-  columns.push_back(QualityColumn::number("", "judge", 0, judged));
-  columns.push_back(QualityColumn::text("", "kernel", [](const QualityRow& row) { return row.kernel; }));
-  columns.push_back(QualityColumn::text("", "note", [](const QualityRow& row) { return row.note; }));
-  return csv_of(rows, columns);
-}
-
-nlohmann::json quality_json(const std::vector<QualityRow>& rows) {
-  nlohmann::json json = nlohmann::json::array();
-  for (const QualityRow& row : rows) json.push_back(to_json(row));
-  return json;
+  const std::vector<double> psnr = figures(prompts, "psnr");
+  if (!psnr.empty()) row["psnr_lowest"] = *std::ranges::min_element(psnr);
+  const auto step = number_of(row, "step_ms"), full = number_of(row, "full_step_ms");
+  if (step && full) row["speedup"] = *full / *step;
+  Rows verdicts;
+  for (const Row& prompt : prompts)
+    if (prompt.contains("judge")) verdicts.push_back(prompt["judge"]);
+  const Row counts = count_verdicts(verdicts);
+  if (counts["prompts"] == 0) return;
+  row.update({{"judge", right_share(counts)}, {"judge_counts", counts}});
 }
 
 }  // namespace sparsereel::app::bench

@@ -21,19 +21,22 @@ at::Tensor some_frames(const at::Tensor& frames) {
 }
 
 /// But for what the frames tell.
-PromptFigures figures_of(const std::string& prompt, const models::AttentionRun& run) {
+Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
   const attention::Statistics& statistics = run.statistics;
-  PromptFigures figures;
-  figures.prompt = prompt;
-  figures.sparsity = statistics.sparsity();
-  figures.mean_share = statistics.mean_share();
-  figures.computed_steps = static_cast<double>(models::computed_steps(run));
-  if (run.mode == attention::Mode::check) figures.rel_l1 = statistics.mean_relative_l1();
-  if (statistics.predicted_tiles > 0) figures.predicted_error = statistics.predicted_error();
+  Row figures = {{"prompt", prompt},
+                 {"psnr", nullptr},
+                 {"ssim", nullptr},
+                 {"rel_l1", nullptr},
+                 {"predicted_error", nullptr},
+                 {"sparsity", statistics.sparsity()},
+                 {"mean_share", statistics.mean_share()},
+                 {"computed_steps", static_cast<double>(models::computed_steps(run))}};
+  if (run.mode == attention::Mode::check) figures["rel_l1"] = statistics.mean_relative_l1();
+  if (statistics.predicted_tiles > 0) figures["predicted_error"] = statistics.predicted_error();
   return figures;
 }
 
-/// Of a run's every step: a few do not tell how many are reused.
+/// The mean of a run's every step: a few do not tell how many are reused.
 std::optional<double> mean_of_all(const std::vector<double>& milliseconds, int64_t steps) {
   if (static_cast<int64_t>(milliseconds.size()) < steps) return {};
   return std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0) / static_cast<double>(steps);
@@ -48,13 +51,14 @@ at::Tensor on_host(const at::Tensor& latents) {
 QualityRuns::QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
                          models::Pipeline& reference, RunProgress& progress, const Judge* judge)
     : plan_(plan), settings_(settings), side_{pipeline}, reference_{reference}, progress_(progress), judge_(judge) {
-  for (const Combination& combination : plan.grid.combinations) entries_.emplace_back().row.combination = combination;
+  for (const Combination& combination : plan.grid.combinations)
+    entries_.push_back({.combination = combination, .row = quality_row(combination), .latents = {}});
 }
 
-std::vector<QualityRow> QualityRuns::rows() const {
-  std::vector<QualityRow> rows;
-  rows.reserve(entries_.size());
+Rows QualityRuns::rows() const {
+  Rows rows;
   for (const Entry& entry : entries_) rows.push_back(entry.row);
+  for (Row& row : rows) summarise(row);
   return rows;
 }
 
@@ -96,11 +100,11 @@ std::unique_ptr<models::Denoising> QualityRuns::run(const Side& side, const mode
 
 void QualityRuns::run(Entry& entry, size_t prompt) {
   const attention::Mode mode = plan_.check ? attention::Mode::check : attention::Mode::sparse;
-  const auto denoising = run(side_, plan_.request_of(prompt, entry.row.combination, mode), prompt);
+  const auto denoising = run(side_, plan_.request_of(prompt, entry.combination, mode), prompt);
   const models::AttentionRun& attention = denoising->attention();
-  entry.row.prompts.push_back(figures_of(plan_.prompts[prompt], attention));
-  entry.row.kernel = attention.kernel;
-  if (!denoising->warnings().empty()) entry.row.note = denoising->warnings().front();
+  entry.row["prompts"].push_back(figures_of(plan_.prompts[prompt], attention));
+  entry.row["kernel"] = attention.kernel;
+  if (!denoising->warnings().empty()) entry.row["note"] = denoising->warnings().front();
   entry.latents.push_back(on_host(denoising->latents()));
 }
 
@@ -113,8 +117,8 @@ void QualityRuns::denoise() {
     for (Entry& entry : entries_) {
       const std::string failure = entry.failed ? "" : failure_of([&] { run(entry, prompt); });
       if (failure.empty()) continue;
-      entry.row.prompts.clear();
-      entry.row.note = failure;
+      entry.row["prompts"].clear();
+      entry.row["note"] = failure;
       entry.latents.clear();
       entry.failed = true;
     }
@@ -125,14 +129,14 @@ void QualityRuns::denoise() {
 int64_t QualityRuns::rounds_to_time() const {
   if (!plan_.timed_steps) return settings_.num_inference_steps;
   int64_t dense = 0;
-  for (const Entry& entry : entries_) dense = std::max(dense, entry.row.combination.policy.dense_steps);
+  for (const Entry& entry : entries_) dense = std::max(dense, entry.combination.policy.dense_steps);
   return *plan_.timed_steps == 0 ? 0 : std::min(settings_.num_inference_steps, dense + *plan_.timed_steps);
 }
 
 /// A contender's run of the first prompt.
 struct QualityRuns::Turns {
   models::GenerateRequest request;
-  QualityRow* row = nullptr;  // null: full attention
+  Entry* entry = nullptr;  // null: full attention
   std::unique_ptr<models::Denoising> denoising = {};
   std::vector<double> milliseconds = {};
 
@@ -180,20 +184,19 @@ void QualityRuns::time_steps() {
   all.push_back({.request = plan_.request_of(0)});
   for (Entry& entry : entries_)
     if (!entry.failed)
-      all.push_back(
-          {.request = plan_.request_of(0, entry.row.combination, attention::Mode::sparse), .row = &entry.row});
+      all.push_back({.request = plan_.request_of(0, entry.combination, attention::Mode::sparse), .entry = &entry});
   const std::span turns_of_all(all);
   take_turns(side_, reduces_weights() ? turns_of_all.subspan(1) : turns_of_all, rounds);
   if (reduces_weights()) take_turns(reference_, turns_of_all.first(1), rounds);
   full_step_ms_ = step_milliseconds(all.front().milliseconds, 0, settings_.num_inference_steps);
   for (const Turns& turns : all) {
-    if (turns.row == nullptr) continue;
-    const Combination& combination = turns.row->combination;
+    if (turns.entry == nullptr) continue;
+    const Combination& combination = turns.entry->combination;
     const int64_t steps = settings_.num_inference_steps;
-    turns.row->step_ms = combination.cache.on()
-                             ? mean_of_all(turns.milliseconds, steps)
-                             : step_milliseconds(turns.milliseconds, combination.policy.dense_steps, steps);
-    turns.row->full_step_ms = full_step_ms_;
+    turns.entry->row["step_ms"] =
+        combination.cache.on() ? or_null(mean_of_all(turns.milliseconds, steps))
+                               : Row(step_milliseconds(turns.milliseconds, combination.policy.dense_steps, steps));
+    turns.entry->row["full_step_ms"] = *full_step_ms_;
   }
 }
 
@@ -206,9 +209,9 @@ at::Tensor QualityRuns::decode(const at::Tensor& latents, const std::string& nam
   return frames;
 }
 
-std::optional<Verdict> QualityRuns::judge(const at::Tensor& frames, size_t prompt) const {
-  if (judge_ == nullptr) return {};
-  return Verdict{.told = traits_of(plan_.prompts[prompt]), .seen = judge_->read(frames)};
+/// Null where nobody judges.
+Row QualityRuns::verdict_on(const at::Tensor& frames, size_t prompt) const {
+  return judge_ == nullptr ? Row() : verdict(traits_of(plan_.prompts[prompt]), judge_->read(frames));
 }
 
 void QualityRuns::compare() {
@@ -216,19 +219,17 @@ void QualityRuns::compare() {
   reference_.pipeline.release_transformer();
   side_.pipeline.release_transformer();  // the decoder has its memory, the same for all videos
   side_.pipeline.load_vae();
-  if (judge_ != nullptr) full_verdicts_.emplace();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
     const at::Tensor reference = decode(full_[prompt], "full", prompt);
-    if (const auto verdict = judge(reference, prompt)) full_verdicts_->add(*verdict);
+    if (Row verdict = verdict_on(reference, prompt); !verdict.is_null()) full_verdicts_.push_back(std::move(verdict));
     for (Entry& entry : entries_) {
       if (entry.failed) continue;
-      const at::Tensor frames = decode(entry.latents[prompt], entry.row.combination.name(), prompt);
+      const at::Tensor frames = decode(entry.latents[prompt], combination_name(entry.row), prompt);
       const Nearness near = nearness(frames, reference, side_.pipeline.device());
-      PromptFigures& figures = entry.row.prompts[prompt];
-      figures.psnr = near.psnr;
-      figures.ssim = near.ssim;
-      figures.verdict = judge(frames, prompt);
+      Row& figures = entry.row["prompts"][prompt];
+      figures.update({{"psnr", near.psnr}, {"ssim", near.ssim}});
+      if (Row verdict = verdict_on(frames, prompt); !verdict.is_null()) figures["judge"] = std::move(verdict);
     }
   }
 }

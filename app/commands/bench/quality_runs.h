@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/judge.h"
 #include "app/commands/bench/quality_plan.h"
 #include "app/commands/bench/quality_rows.h"
 #include "app/measure/quality.h"
@@ -39,9 +40,9 @@ class QualityRuns {
   /// Decodes what was denoised and compares the frames.
   void compare();
 
-  std::vector<QualityRow> rows() const;
-  /// Of full attention's videos.
-  const std::optional<VerdictCount>& full_verdicts() const { return full_verdicts_; }
+  Rows rows() const;
+  /// On full attention's videos, one a prompt; none where nobody judges.
+  const Rows& full_verdicts() const { return full_verdicts_; }
   const std::optional<double>& full_step_ms() const { return full_step_ms_; }
   /// Whether the reference has other weights: its steps take no turns with the rows'.
   bool reduces_weights() const { return &side_.pipeline != &reference_.pipeline; }
@@ -50,7 +51,8 @@ class QualityRuns {
  private:
   /// A combination on its way; its row's note says why where it failed.
   struct Entry {
-    QualityRow row;
+    Combination combination;
+    Row row;
     std::vector<at::Tensor> latents;  // one a prompt, CPU, laid out as the family's are
     bool failed = false;
   };
@@ -69,7 +71,7 @@ class QualityRuns {
   double time_step(const Side& side, Turns& turns);
   void take_turns(const Side& side, std::span<Turns> all, int64_t rounds);
   at::Tensor decode(const at::Tensor& latents, const std::string& name, size_t prompt);
-  std::optional<Verdict> judge(const at::Tensor& frames, size_t prompt) const;
+  Row verdict_on(const at::Tensor& frames, size_t prompt) const;
 
   const QualityPlan& plan_;
   models::GenerateSettings settings_;
@@ -79,7 +81,7 @@ class QualityRuns {
   int64_t videos_ = 0;            // begun
   std::vector<Entry> entries_;    // one a combination
   std::vector<at::Tensor> full_;  // the reference's latents, one a prompt
-  std::optional<VerdictCount> full_verdicts_;
+  Rows full_verdicts_;
   std::optional<double> full_step_ms_;
   std::vector<Picture> pictures_;
 };

@@ -131,4 +131,8 @@ Split parts_of(double milliseconds, const std::vector<Split>& calls) {
   return parts;
 }
 
+nlohmann::json part_fields(const Split& parts) {
+  return {{"matmul_ms", parts.matmul}, {"attention_ms", parts.attention}, {"rest_ms", parts.rest}};
+}
+
 }  // namespace sparsereel::app::bench

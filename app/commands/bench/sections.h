@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "models/dit/attend.h"
@@ -15,8 +16,7 @@ namespace sparsereel::app::bench {
 
 /// Milliseconds.
 struct Split {
-  double matmul =
-      0;  // libtorch's linear layers and matrix products outside of attention, with what their epilogues fuse
+  double matmul = 0;     // linear layers and matrix products outside of attention, with what their epilogues fuse
   double attention = 0;  // attention::attend(), its norms and rotary embedding included
   double rest = 0;       // the remainder of the call
 
@@ -31,5 +31,8 @@ Split measure_split(c10::Device device, models::AttentionRun& run, const std::fu
 
 /// Parts that add up to `milliseconds`, by their mean shares of these calls; at least one, none of which took no time.
 Split parts_of(double milliseconds, const std::vector<Split>& calls);
+
+/// matmul_ms, attention_ms and rest_ms.
+nlohmann::json part_fields(const Split& parts);
 
 }  // namespace sparsereel::app::bench

@@ -1,5 +1,5 @@
-// Looks for the words of each trait.
-#include "app/commands/bench/shape_prompts.h"
+// What prompts tell the judge: looks for the words of each trait.
+#include "app/commands/bench/judge.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,55 +1,37 @@
-// The results of `bench pipeline` and how they are written: Markdown, CSV, JSON.
+// The rows of `bench pipeline`: a contender's denoising step, or a stage that all contenders share.
 #pragma once
 
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "app/commands/bench/sections.h"
-#include "app/commands/bench/selections.h"
-#include "app/measure/timing.h"
+#include "app/commands/bench/combinations.h"
 
 namespace sparsereel::app::bench {
 
 constexpr const char* kStepStage = "step";  // one denoising step: the contenders' stage
 
-/// One stage: a contender's denoising step, or what all contenders share. What does not apply or is not known is unset:
-/// an empty cell, null in JSON.
-struct StageRow {
-  std::string mode;   // full, quantized, sparse; a rival's name; empty: shared by all
-  std::string stage;  // load text_encoder, text, load transformer, step, load vae, decode, encode
-  SelectionCells selection;
-  std::string token_order;
-  std::string cache;                      // empty: none
-  std::string kernel;                     // of attention
-  std::optional<int64_t> computed_steps;  // of a run with a cache
-  std::optional<Spread> ms;               // of single steps; with a cache of the means of whole runs
-  std::optional<Split> split;             // adds up to the median of ms; none with a cache
-  std::optional<double> speedup;          // over the step of mode full
-  std::optional<double> video_seconds;    // text, all steps of a usual video and decode, loading left out
-  std::optional<double> sparsity;         // means not counted
-  std::optional<double> mean_share;       // what means cost: their share of full attention's work
-  std::vector<double> layer_sparsity;
-  std::vector<std::vector<double>> step_layer_sparsity;  // [step][layer]; NaN (null in JSON) where a layer did not run
-  std::optional<double> psnr, ssim;                      // frames against full's
-  std::optional<double> rel_l1;                          // final latents against full's
-  std::optional<double> peak_gib;                        // GPU memory in use
-  std::string note;                                      // why there is no time, or what to know about it
-};
+/// mode, or a rival's name; stage (load text_encoder, text, load transformer, step, load vae, decode, encode); ms of
+/// single steps, with a cache of the means of whole runs, and peak_gib, GPU memory in use; note: why there is no time,
+/// or what to know about it. Of steps besides: the fields of their combination; kernel (of attention); computed_steps
+/// of a run with a cache; matmul_ms, attention_ms and rest_ms, which add up to ms; speedup, over the step of mode full;
+/// video_seconds: text, all steps of a usual video and decode, loading left out; sparsity, means not counted, and
+/// mean_share, what means cost, as a share of full attention's work; psnr and ssim of frames and rel_l1 of latents
+/// against full's; layer_sparsity, and step_layer_sparsity [step][layer], null where a layer did not run.
+Columns stage_columns();
+
+/// A stage where nothing was measured yet.
+Row stage_row(const std::string& stage);
+/// The same of a contender's step.
+Row step_row(const Combination& combination);
 
 /// Fills speedup and video_seconds of the steps; `steps`: of a usual video.
-void compare_steps(std::vector<StageRow>& rows, int64_t steps);
+void compare_steps(Rows& rows, int64_t steps);
 
-/// Two tables: the contenders, then the stages that they share. Columns that are empty in every row are left out.
-std::string stage_markdown(const std::vector<StageRow>& rows, int64_t steps);
-/// RFC 4180, every column; the head names the units.
-std::string stage_csv(const std::vector<StageRow>& rows);
-nlohmann::json stage_json(const std::vector<StageRow>& rows);
+/// Two tables: the contenders, then the stages that they share.
+std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned = false);
 
 /// The rows of a JSON report of a rival (an object with `rows`, each with at least mode, stage and ms, and the
 /// `settings` that it was measured with). Throws Error naming file, row and field, also where a setting that decides
 /// about times differs from `settings`, those of this run.
-std::vector<StageRow> read_rival(const std::string& file, const nlohmann::json& settings);
+Rows read_rival(const std::string& file, const nlohmann::json& settings);
 
 }  // namespace sparsereel::app::bench

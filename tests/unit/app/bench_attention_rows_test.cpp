@@ -1,4 +1,4 @@
-// The rows of `bench attention` as Markdown, CSV and JSON.
+// The rows of `bench attention` as Markdown, CSV and JSON, and what every table does with rows.
 #include "app/commands/bench/attention_rows.h"
 
 #include <gmock/gmock.h>
@@ -13,55 +13,64 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-Row dense_row(double ms) {
-  Row row;
-  row.workload = {.name = "", .shape = {.batch = 1, .heads = 4, .tokens = 2336, .head_dim = 64}};
-  row.mode = "full";
-  row.kernel = "torch sdpa";
-  row.dtype = "fp32";
-  row.device = "cpu";
-  row.ms = Spread{.median = ms, .lower_quartile = ms - 1, .upper_quartile = ms + 1, .least = ms - 2, .most = ms + 2};
-  row.tops = 0.1;
-  row.sparsity = 0;
-  row.rel_l1 = 2.5e-7;
-  row.cosine = 1;
+const Workload kWorkload{.name = "", .shape = {.batch = 1, .heads = 4, .tokens = 2336, .head_dim = 64}};
+
+Row measured(Row row, double ms) {
+  row.update(time_fields(
+      Spread{.median = ms, .lower_quartile = ms - 1, .upper_quartile = ms + 1, .least = ms - 2, .most = ms + 2}));
+  row.update({{"dtype", "fp32"}, {"device", "cpu"}, {"tops", 0.1}, {"rel_l1", 2.5e-7}, {"cosine", 1.0}});
   return row;
 }
 
-Row sparse_row(double ms) {
-  Row row = dense_row(ms);
-  row.mode = "sparse";
-  row.kernel = "cpu, \"fast\" | avx2";
-  row.selection = {.topk = 0.5, .cdf = {}, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
-  row.sparsity = 0.51;
+Row dense_row(double ms, const Workload& workload = kWorkload) {
+  Row row = measured(attention_row(workload, "full", nullptr), ms);
+  row.update({{"kernel", "torch sdpa"}, {"sparsity", 0.0}});
+  return row;
+}
+
+attention::Policy dropping(double topk) {
+  attention::Policy policy;
+  policy.dropped = attention::Dropped::none;
+  policy.ranking = attention::Ranking::mass;
+  policy.defaults.selection = attention::Selection::topk;
+  policy.defaults.topk = topk;
+  return policy;
+}
+
+Row sparse_row(double ms, const attention::Policy& policy = dropping(0.5), const Workload& workload = kWorkload) {
+  Row row = measured(attention_row(workload, "sparse", &policy), ms);
+  row.update({{"kernel", "cpu, \"fast\" | avx2"}, {"sparsity", 0.51}});
   return row;
 }
 
 Row failed_row() {
-  Row row = sparse_row(1);
-  row.ms = {};
-  row.tops = row.sparsity = row.rel_l1 = row.cosine = {};
-  row.note = "cannot run";
+  const attention::Policy policy = dropping(0.5);
+  Row row = attention_row(kWorkload, "sparse", &policy);
+  row.update({{"kernel", "cpu"}, {"dtype", "fp32"}, {"device", "cpu"}, {"note", "cannot run"}});
   return row;
 }
 
+std::string table_of(const Rows& rows) {
+  return markdown(attention_columns(), rows);
+}
+
 TEST(CompareWithDense, TakesTheFastestDenseRow) {
-  std::vector<Row> rows = {dense_row(20), dense_row(10), sparse_row(4), failed_row()};
+  Rows rows = {dense_row(20), dense_row(10), sparse_row(4), failed_row()};
   compare_with_dense(rows);
-  EXPECT_DOUBLE_EQ(*rows[0].speedup, 0.5);
-  EXPECT_DOUBLE_EQ(*rows[1].speedup, 1);
-  EXPECT_DOUBLE_EQ(*rows[2].speedup, 2.5);
-  EXPECT_FALSE(rows[3].speedup.has_value());
+  EXPECT_EQ(rows[0]["speedup"], 0.5);
+  EXPECT_EQ(rows[1]["speedup"], 1);
+  EXPECT_EQ(rows[2]["speedup"], 2.5);
+  EXPECT_TRUE(rows[3]["speedup"].is_null());
 }
 
 TEST(CompareWithDense, SaysNothingWithoutADenseRow) {
-  std::vector<Row> rows = {sparse_row(4)};
+  Rows rows = {sparse_row(4)};
   compare_with_dense(rows);
-  EXPECT_FALSE(rows[0].speedup.has_value());
+  EXPECT_TRUE(rows[0]["speedup"].is_null());
 }
 
 TEST(Markdown, HasALineARow) {
-  const std::string text = markdown({dense_row(12.345), sparse_row(5)});
+  const std::string text = table_of({dense_row(12.345), sparse_row(5)});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
   EXPECT_THAT(text, StartsWith("| B,H,N,D | mode | topk | dropped | select | kernel | dtype | ms | quartiles |"));
   EXPECT_THAT(text, HasSubstr("| 1,4,2336,64 | full |  |  |  | torch sdpa | fp32 | 12.35 |"));
@@ -70,58 +79,53 @@ TEST(Markdown, HasALineARow) {
 }
 
 TEST(Markdown, TellsWhatStoodForDroppedBlocks) {
-  Row row = sparse_row(5);
-  row.selection = {.topk = {}, .cdf = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 32};
-  row.mean_share = 0.03125;
-  row.predicted_error = 0.042;
-  const std::string text = markdown({row, sparse_row(6)});
+  attention::Policy policy;
+  policy.cell = 32;
+  policy.defaults.selection = attention::Selection::error;
+  policy.defaults.error = 0.05;
+  Row row = sparse_row(5, policy);
+  row.update({{"mean_share", 0.03125}, {"predicted_error", 0.042}});
+  const std::string text = table_of({row, sparse_row(6)});
   EXPECT_THAT(text, HasSubstr("| topk | error | dropped | select | cell |"));
   EXPECT_THAT(text, HasSubstr("|  | 0.05 | mean | error | 32 |"));
   EXPECT_THAT(text, HasSubstr("| sparsity | means | predicted | rel. L1 |"));
   EXPECT_THAT(text, HasSubstr("| 0.510 | 0.0312 | 0.0420 |"));
-  const nlohmann::json json = to_json({row})[0];
-  EXPECT_EQ(json["cell"], 32);
-  EXPECT_EQ(json["mean_share"], 0.03125);
-  EXPECT_EQ(json["predicted_error"], 0.042);
+  EXPECT_EQ(row["cell"], 32);
+  EXPECT_EQ(row["error_bound"], 0.05);
 }
 
 TEST(Markdown, ShowsEveryDigitOfWhatWasChosen) {
-  std::vector<Row> rows(5, sparse_row(5));
-  rows[0].selection.topk = 0.15;
-  rows[1].selection.topk = 0.07;
-  rows[2].selection.topk = 0.025;
-  rows[3].selection.topk = 1;
-  rows[4].selection.topk = 0.5;
+  Rows rows;
+  for (const double topk : {0.15, 0.07, 0.025, 1.0, 0.5}) rows.push_back(sparse_row(5, dropping(topk)));
   for (const char* topk : {"| 0.15 |", "| 0.07 |", "| 0.025 |", "| 1 |", "| 0.5 |"})
-    EXPECT_THAT(markdown(rows), HasSubstr(std::string("| sparse ") + topk)) << topk;
+    EXPECT_THAT(table_of(rows), HasSubstr(std::string("| sparse ") + topk)) << topk;
 }
 
 TEST(Markdown, LeavesOutWhatNoRowHas) {
   Row row = dense_row(5);
-  EXPECT_THAT(markdown({row}), Not(HasSubstr("note")));
-  EXPECT_THAT(markdown({row}), Not(HasSubstr("pre-pass")));
-  EXPECT_THAT(markdown({row}), Not(HasSubstr("causal")));
-  row.prepass_ms = 0.5;
-  row.workload.causal = true;
-  row.workload.text_tokens = 226;
-  EXPECT_THAT(markdown({row, failed_row()}), HasSubstr("pre-pass ms | pre-pass %"));
-  EXPECT_THAT(markdown({row, failed_row()}), HasSubstr("| 0.500 | 10.0 |"));
-  EXPECT_THAT(markdown({row, failed_row()}), HasSubstr("| cannot run |"));
-  EXPECT_THAT(markdown({row, failed_row()}), HasSubstr("| causal, 226 text |"));
+  EXPECT_THAT(table_of({row}), Not(HasSubstr("note")));
+  EXPECT_THAT(table_of({row}), Not(HasSubstr("pre-pass")));
+  EXPECT_THAT(table_of({row}), Not(HasSubstr("causal")));
+  row.update({{"prepass_ms", 0.5}, {"prepass_percent", 10.0}, {"causal", true}, {"text_tokens", 226}});
+  EXPECT_THAT(table_of({row, failed_row()}), HasSubstr("pre-pass ms | pre-pass %"));
+  EXPECT_THAT(table_of({row, failed_row()}), HasSubstr("| 0.500 | 10.0 |"));
+  EXPECT_THAT(table_of({row, failed_row()}), HasSubstr("| cannot run |"));
+  EXPECT_THAT(table_of({row, failed_row()}), HasSubstr("| causal, 226 text |"));
 }
 
 TEST(Tables, NameTheOrderOfCapturedTokens) {
-  Row row = sparse_row(5);
-  row.workload.token_order = "hilbert";
-  row.workload.text_tokens = 32;
-  EXPECT_THAT(markdown({row}), HasSubstr("| hilbert order, 32 text |"));
-  EXPECT_EQ(to_json({row})[0]["token_order"], "hilbert");
-  EXPECT_FALSE(to_json({sparse_row(5)})[0].contains("token_order"));
-  EXPECT_THAT(csv({row}), ::testing::EndsWith(",32,hilbert\n"));
+  Workload captured = kWorkload;
+  captured.token_order = "hilbert";
+  captured.text_tokens = 32;
+  const Row row = sparse_row(5, dropping(0.5), captured);
+  EXPECT_THAT(table_of({row}), HasSubstr("| hilbert order, 32 text |"));
+  EXPECT_EQ(row["token_order"], "hilbert");
+  EXPECT_FALSE(sparse_row(5).contains("token_order"));
+  EXPECT_THAT(csv(attention_columns(), {row}), ::testing::EndsWith(",32,hilbert\n"));
 }
 
 TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
-  const std::string text = csv({sparse_row(5), failed_row()});
+  const std::string text = csv(attention_columns(), {sparse_row(5), failed_row()});
   EXPECT_THAT(
       text,
       StartsWith("workload,shape,mode,topk,cdf,error_bound,dropped,select,cell,kernel,dtype,ms,ms_lower_quartile,"));
@@ -132,19 +136,13 @@ TEST(Csv, QuotesWhatNeedsItAndKeepsEveryColumn) {
 }
 
 TEST(Json, HasTheKeysOfEveryRow) {
-  Row timed = sparse_row(5);
-  timed.prepass_ms = 0.5;
-  const nlohmann::json rows = to_json({timed, failed_row()});
-  for (const nlohmann::json& row : rows)
+  for (const Row& row : {sparse_row(5), dense_row(5), failed_row()})
     for (const char* key : {"mode", "shape", "dtype", "device", "topk", "cdf", "error_bound", "dropped", "select",
                             "cell", "ms", "tops", "sparsity", "mean_share", "predicted_error", "rel_l1"})
       EXPECT_TRUE(row.contains(key)) << key;
-  EXPECT_EQ(rows[0]["shape"], nlohmann::json({1, 4, 2336, 64}));
-  EXPECT_EQ(rows[0]["prepass_percent"], 10.0);
-  EXPECT_FALSE(rows[0].contains("note"));
-  EXPECT_TRUE(rows[1]["ms"].is_null());
-  EXPECT_FALSE(rows[1].contains("prepass_ms"));
-  EXPECT_EQ(rows[1]["note"], "cannot run");
+  EXPECT_EQ(sparse_row(5)["shape"], nlohmann::json({1, 4, 2336, 64}));
+  EXPECT_TRUE(failed_row()["ms"].is_null());
+  for (const char* key : {"note", "prepass_ms", "workload"}) EXPECT_FALSE(sparse_row(5).contains(key)) << key;
 }
 
 }  // namespace

@@ -113,16 +113,17 @@ TEST(Traits, AreToldByEveryPromptOfTheTestSet) {
 }
 
 TEST(Verdicts, CountWhatIsToldAndWhatOfItIsRight) {
-  VerdictCount count;
-  count.add({.told = {1, 2, 3, 4}, .seen = {1, 2, 3, 4}});
-  count.add({.told = {1, 2, -1, 4}, .seen = {1, 2, 3, 5}});
-  count.add({.told = {-1, -1, -1, 0}, .seen = {1, 2, 3, 0}});
-  count.add({.told = {-1, -1, -1, -1}, .seen = {1, 2, 3, 4}});
-  EXPECT_EQ(count.prompts, 3);
-  EXPECT_EQ(count.right, 2);
-  EXPECT_THAT(count.told, ElementsAre(2, 2, 1, 3));
-  EXPECT_THAT(count.trait_right, ElementsAre(2, 2, 1, 2));
-  EXPECT_NEAR(count.share(), 2.0 / 3, 1e-12);
+  const nlohmann::json counts =
+      count_verdicts({verdict({1, 2, 3, 4}, {1, 2, 3, 4}), verdict({1, 2, -1, 4}, {1, 2, 3, 5}),
+                      verdict({-1, -1, -1, 0}, {1, 2, 3, 0}), verdict({-1, -1, -1, -1}, {1, 2, 3, 4})});
+  EXPECT_EQ(counts, nlohmann::json({{"prompts", 3},
+                                    {"right", 2},
+                                    {"shape", {2, 2}},
+                                    {"colour", {2, 2}},
+                                    {"background", {1, 1}},
+                                    {"motion", {2, 3}}}));
+  EXPECT_NEAR(right_share(counts), 2.0 / 3, 1e-12);
+  EXPECT_EQ(right_share(count_verdicts({})), 0);
 }
 
 }  // namespace

@@ -4,10 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
-#include "app/commands/bench/hardware.h"
-#include "app/commands/bench/selections.h"
+#include "app/commands/bench/contenders.h"
 #include "hilbert/error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -37,25 +34,10 @@ std::string refusal(const AttentionOptions& options) {
   return {};
 }
 
-/// As if these options were given; what is left out is unset.
-SelectionLists lists(const std::map<std::string, std::string>& values) {
-  const auto of = [&](const char* name) {
-    const auto found = values.find(name);
-    return found == values.end() ? std::nullopt : std::optional(found->second);
-  };
-  return {.topk = of("topk"),
-          .cdf = of("cdf"),
-          .error = of("error"),
-          .dropped = of("dropped"),
-          .select = of("select"),
-          .cell = of("cell")};
-}
-
 /// The plan's sparse rows: "0.5", "0.5 means of 16 by error".
 std::vector<std::string> names(const AttentionPlan& plan) {
   std::vector<std::string> names;
-  for (const attention::Policy& policy : plan.policies)
-    names.push_back(selection_name(selection_fields(cells_of(policy))));
+  for (const Combination& each : plan.grid.combinations) names.push_back(selection_name(fields_of(each)));
   return names;
 }
 
@@ -98,12 +80,11 @@ TEST(Workloads, KnowTheModels) {
 
 TEST(Plan, HasTheDefaults) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse.dropped = "none";
+  options.lists["dropped"] = "none";
   const AttentionPlan plan = make_plan(options);
   EXPECT_THAT(plan.modes, ElementsAre(Mode::full, Mode::quantized, Mode::sparse));
   EXPECT_THAT(names(plan), ElementsAre("0.5", "0.3", "0.1"));
-  EXPECT_EQ(plan.policies[0].selection_rows, attention::Policy{}.selection_rows);
-  EXPECT_EQ(plan.format, Format::markdown);
+  EXPECT_EQ(plan.grid.combinations[0].policy.selection_rows, attention::Policy{}.selection_rows);
 }
 
 TEST(Plan, TakesWorkloadsThenShapes) {
@@ -133,20 +114,15 @@ TEST(Plan, DropsAModeGivenTwice) {
   EXPECT_THAT(make_plan(options).modes, ElementsAre(Mode::sparse, Mode::full));
 }
 
-TEST(Plan, GuessesTheFormatFromTheOutput) {
-  AttentionOptions options = with_shape("1,4,256,64");
-  options.output = "a.csv";
-  EXPECT_EQ(make_plan(options).format, Format::csv);
-  options.output = "a.json";
-  EXPECT_EQ(make_plan(options).format, Format::json);
-  options.format = "md";
-  EXPECT_EQ(make_plan(options).format, Format::markdown);
-  options.output = "a.mp4";
-  EXPECT_EQ(make_plan(options).format, Format::markdown);
-  options.format.reset();
-  EXPECT_THAT(refusal(options), HasSubstr("--output a.mp4"));
-  options.output = "a.txt";
-  EXPECT_EQ(make_plan(options).format, Format::markdown);
+TEST(TableFormat, IsGuessedFromTheOutput) {
+  EXPECT_EQ(parse_format({}), Format::markdown);
+  EXPECT_EQ(parse_format({.output = "a.csv"}), Format::csv);
+  EXPECT_EQ(parse_format({.output = "a.json"}), Format::json);
+  EXPECT_EQ(parse_format({.output = "a.txt"}), Format::markdown);
+  EXPECT_EQ(parse_format({.format = "md", .output = "a.json"}), Format::markdown);
+  EXPECT_EQ(parse_format({.format = "md", .output = "a.mp4"}), Format::markdown);
+  EXPECT_TRUE(test::throws_error([] { parse_format({.output = "a.mp4"}); }, {"--output a.mp4"}));
+  EXPECT_TRUE(test::throws_error([] { parse_format({.format = "xml"}); }, {"--format xml"}));
 }
 
 TEST(Plan, RefusesBadValuesByName) {
@@ -158,13 +134,13 @@ TEST(Plan, RefusesBadValuesByName) {
   };
   EXPECT_THAT(changed([](auto& o) { o.modes = "full,check"; }), HasSubstr("check"));
   EXPECT_THAT(changed([](auto& o) { o.modes = ""; }), HasSubstr("--modes"));
-  EXPECT_THAT(changed([](auto& o) { o.sparse.topk = "0.5,0"; }), HasSubstr("--topk 0.5,0"));
-  EXPECT_THAT(changed([](auto& o) { o.sparse.topk = "nan"; }), HasSubstr("--topk nan"));
+  EXPECT_THAT(changed([](auto& o) { o.lists["topk"] = "0.5,0"; }), HasSubstr("--topk 0 is out of range"));
+  EXPECT_THAT(changed([](auto& o) { o.lists["topk"] = "nan"; }), HasSubstr("--topk nan"));
   EXPECT_THAT(changed([](auto& o) { o.text_tokens = "257"; }), HasSubstr("256 tokens"));
   EXPECT_THAT(changed([](auto& o) { o.text_tokens = "many"; }), HasSubstr("--text-tokens many"));
-  EXPECT_THAT(changed([](auto& o) { o.selection_rows = 100; }), HasSubstr("--selection-rows 100: one of 64, 128, 192"));
+  EXPECT_THAT(changed([](auto& o) { o.selection_rows = "100"; }),
+              HasSubstr("--selection-rows 100: one of 64, 128, 192"));
   EXPECT_THAT(changed([](auto& o) { o.data = "zeros"; }), HasSubstr("--data zeros"));
-  EXPECT_THAT(changed([](auto& o) { o.format = "xml"; }), HasSubstr("--format xml"));
   EXPECT_THAT(changed([](auto& o) { o.repetitions = 0; }), HasSubstr("--repetitions 0"));
   EXPECT_THAT(changed([](auto& o) { o.warmup = -1; }), HasSubstr("--warmup -1"));
   EXPECT_THAT(changed([](auto& o) { o.accuracy_rows = -1; }), HasSubstr("--accuracy-rows -1"));
@@ -179,74 +155,74 @@ TEST(Plan, WarnsOfSelectionOptionsWithoutTheSparseMode) {
   AttentionOptions options = with_shape("1,4,256,64");
   options.modes = "full,quantized";
   EXPECT_THAT(make_plan(options).warnings, ElementsAre());
-  options.sparse.dropped = "mean";
+  options.lists["dropped"] = "mean";
   EXPECT_THAT(make_plan(options).warnings, ElementsAre("--dropped has no effect with --modes full,quantized"));
-  EXPECT_TRUE(make_plan(options).policies.empty());
-  options.sparse = {};
-  options.pv_threshold = 20;
+  EXPECT_TRUE(make_plan(options).grid.combinations.empty());
+  options.lists = {};
+  options.pv_threshold = "20";
   EXPECT_THAT(make_plan(options).warnings, ElementsAre("--pv-threshold has no effect with --modes full,quantized"));
 }
 
 TEST(Selections, CombineDroppingMeansAndMeansByError) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = lists({{"topk", "0.5,0.2"}, {"dropped", "none,mean"}, {"select", "mass,error"}, {"cell", "32"}});
+  options.lists = {{"topk", "0.5,0.2"}, {"dropped", "none,mean"}, {"select", "mass,error"}, {"cell", "32"}};
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5", "0.2", "0.5 means of 32 by mass", "0.2 means of 32 by mass",
                                                      "0.5 means of 32 by error", "0.2 means of 32 by error"));
-  EXPECT_EQ(make_plan(options).policies[0].ranking, attention::Ranking::mass);
-  EXPECT_EQ(make_plan(options).policies[0].dropped, attention::Dropped::none);
+  EXPECT_EQ(make_plan(options).grid.combinations[0].policy.ranking, attention::Ranking::mass);
+  EXPECT_EQ(make_plan(options).grid.combinations[0].policy.dropped, attention::Dropped::none);
 }
 
 TEST(Selections, RankByWhatGoesWithTheMeansUnlessTold) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = lists({{"topk", "0.5"}, {"dropped", "mean,none"}, {"cell", "16,64"}});
+  options.lists = {{"topk", "0.5"}, {"dropped", "mean,none"}, {"cell", "16,64"}};
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 64 by error", "0.5"));
 }
 
 TEST(Selections, AnErrorBringsMeans) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = lists({{"error", "0.02,0.05"}, {"cell", "16"}});
+  options.lists = {{"error", "0.02,0.05"}, {"cell", "16"}};
   EXPECT_THAT(names(make_plan(options)),
               ElementsAre("error 0.02 means of 16 by error", "error 0.05 means of 16 by error"));
-  EXPECT_EQ(make_plan(options).policies[1].defaults.selection, attention::Selection::error);
-  options.sparse = lists({{"topk", "0.5"}, {"dropped", "mean"}, {"select", "error,mass"}, {"cell", "16"}});
+  EXPECT_EQ(make_plan(options).grid.combinations[1].policy.defaults.selection, attention::Selection::error);
+  options.lists = {{"topk", "0.5"}, {"dropped", "mean"}, {"select", "error,mass"}, {"cell", "16"}};
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.5 means of 16 by error", "0.5 means of 16 by mass"));
 }
 
 TEST(Selections, StandBesideEachOther) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = lists({{"topk", "0.15"}, {"cdf", "0.9"}, {"error", "0.1"}, {"dropped", "mean"}, {"cell", "16"}});
+  options.lists = {{"topk", "0.15"}, {"cdf", "0.9"}, {"error", "0.1"}, {"dropped", "mean"}, {"cell", "16"}};
   EXPECT_THAT(names(make_plan(options)), ElementsAre("0.15 means of 16 by error", "cdf 0.9 means of 16 by error",
                                                      "error 0.1 means of 16 by error"));
 }
 
 TEST(Selections, LeaveOutWhatListsContradictEachOtherIn) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = lists({{"topk", "0.5"}, {"dropped", "none,mean"}, {"select", "error"}, {"cell", "16"}});
+  options.lists = {{"topk", "0.5"}, {"dropped", "none,mean"}, {"select", "error"}, {"cell", "16"}};
   const AttentionPlan plan = make_plan(options);
   EXPECT_THAT(names(plan), ElementsAre("0.5 means of 16 by error"));
-  EXPECT_THAT(plan.left_out, ElementsAre("--dropped none and --select error exclude each other"));
+  EXPECT_THAT(plan.grid.left_out, ElementsAre("--dropped none and --select error exclude each other"));
 }
 
 TEST(Selections, RefuseWhatNoRowCouldHave) {
-  const auto refused = [](const SelectionLists& given) {
+  const auto refused = [](const Lists& given) {
     AttentionOptions options = with_shape("1,4,256,64");
-    options.sparse = given;
+    options.lists = given;
     return refusal(options);
   };
-  EXPECT_THAT(refused(lists({{"dropped", "none"}, {"select", "error"}})),
+  EXPECT_THAT(refused({{"dropped", "none"}, {"select", "error"}}),
               HasSubstr("--dropped none and --select error exclude each other"));
-  EXPECT_THAT(refused(lists({{"error", "0.1"}, {"select", "mass"}})), HasSubstr("--select mass and --error"));
-  EXPECT_THAT(refused(lists({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none"}})),
+  EXPECT_THAT(refused({{"error", "0.1"}, {"select", "mass"}}), HasSubstr("--select mass and --error"));
+  EXPECT_THAT(refused({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none"}}),
               HasSubstr("--dropped none and --error"));
-  EXPECT_THAT(refused(lists({{"dropped", "mean,median"}})), HasSubstr("'median': one of mean, none"));
-  EXPECT_THAT(refused(lists({{"dropped", "mean"}, {"cell", "48"}})), HasSubstr("--cell 48"));
-  EXPECT_THAT(refused(lists({{"error", "0"}})), HasSubstr("--error 0: '0' is no error above 0"));
-  EXPECT_THAT(refused(lists({{"error", "0.1,inf"}})), HasSubstr("'inf'"));
+  EXPECT_THAT(refused({{"dropped", "mean,median"}}), HasSubstr("--dropped median: one of mean, none"));
+  EXPECT_THAT(refused({{"dropped", "mean"}, {"cell", "48"}}), HasSubstr("--cell 48"));
+  EXPECT_THAT(refused({{"error", "0"}}), HasSubstr("--error 0 is out of range"));
+  EXPECT_THAT(refused({{"error", "0.1,inf"}}), HasSubstr("--error inf"));
 }
 
 TEST(Selections, WarnOfCellsWithoutMeans) {
   AttentionOptions options = with_shape("1,4,256,64");
-  options.sparse = lists({{"dropped", "none"}, {"cell", "32"}});
+  options.lists = {{"dropped", "none"}, {"cell", "32"}};
   EXPECT_THAT(make_plan(options).warnings, ElementsAre("--cell 32 has no effect without means for dropped blocks"));
 }
 

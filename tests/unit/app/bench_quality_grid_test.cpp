@@ -1,5 +1,5 @@
 // How the lists of `bench quality` become combinations, and what of them is refused or left out.
-#include "app/commands/bench/quality_grid.h"
+#include "app/commands/bench/quality_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,7 @@
 namespace sparsereel::app::bench {
 namespace {
 
-using attention::Dropped;
-using attention::Policy;
-using attention::Ranking;
+using attention::Mode;
 using attention::Selection;
 using hilbert::TokenOrder;
 using test::throws_error;
@@ -21,34 +19,32 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// A policy with nothing left to the defaults that may change.
-Policy base(Dropped dropped, Ranking ranking) {
-  Policy policy;
-  policy.dropped = dropped;
-  policy.ranking = ranking;
-  policy.cell = 16;
-  policy.defaults.topk = 0.4;
-  return policy;
+/// A config file with nothing left to the defaults that may change.
+const std::map<std::string, std::string> kDropping = {
+    {"dropped", "none"}, {"select", "mass"}, {"cell", "16"}, {"topk", "0.4"}};
+const std::map<std::string, std::string> kMeans = {
+    {"dropped", "mean"}, {"select", "error"}, {"cell", "16"}, {"topk", "0.4"}};
+
+Grid expanded(const Lists& lists, const std::map<std::string, std::string>& config = kDropping,
+              const Compared& compared = {}) {
+  Settings base;
+  base.add(Source::config_file, config, "a.yaml");
+  return expand(base, lists, compared);
 }
 
-QualityGrid expanded(const SelectionLists& lists, const Policy& policy = base(Dropped::none, Ranking::mass)) {
-  return expand({.selection = lists}, policy, TokenOrder::hilbert, {});
-}
-
-std::vector<std::string> names(const QualityGrid& grid) {
+std::vector<std::string> names(const Grid& grid) {
   std::vector<std::string> names;
-  for (const Combination& combination : grid.combinations) names.push_back(combination.name());
+  for (const Combination& combination : grid.combinations) names.push_back(combination_name(fields_of(combination)));
   return names;
 }
 
 TEST(QualityGrid, WithoutListsIsWhatGenerateWouldDo) {
   EXPECT_THAT(names(expanded({})), ElementsAre("topk 0.4, none, mass, hilbert"));
-  EXPECT_THAT(names(expanded({}, base(Dropped::mean, Ranking::error))),
-              ElementsAre("topk 0.4, mean, error, cell 16, hilbert"));
+  EXPECT_THAT(names(expanded({}, kMeans)), ElementsAre("topk 0.4, mean, error, cell 16, hilbert"));
 }
 
 TEST(QualityGrid, MethodsAreOutermostAndValuesInnermost) {
-  const QualityGrid grid = expanded({.topk = "0.5,0.3", .dropped = "none,mean", .select = "mass"});
+  const Grid grid = expanded({{"topk", "0.5,0.3"}, {"dropped", "none,mean"}, {"select", "mass"}});
   EXPECT_THAT(names(grid),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.3, none, mass, hilbert",
                           "topk 0.5, mean, mass, cell 16, hilbert", "topk 0.3, mean, mass, cell 16, hilbert"));
@@ -56,104 +52,123 @@ TEST(QualityGrid, MethodsAreOutermostAndValuesInnermost) {
 }
 
 TEST(QualityGrid, CachesComeWithFullAttentionAndWithEveryPolicy) {
-  const auto grid = [](const std::string& modes, const std::string& cache) {
-    return expand({.selection = {.topk = "0.5,0.3"}, .modes = modes, .cache = cache},
-                  base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {});
-  };
-  EXPECT_THAT(names(grid("full,sparse", "0,0.1,forecast:0.2")),
-              ElementsAre("full, cache first-block:0.1", "full, cache forecast:0.2", "topk 0.5, none, mass, hilbert",
+  const Compared both{.modes = {Mode::full, Mode::sparse}};
+  EXPECT_THAT(names(expanded({{"topk", "0.5,0.3"}, {"cache", "0.1,forecast:0.2,0"}}, kDropping, both)),
+              ElementsAre("full, cache first-block:0.1", "full, cache forecast:0.2", "full, weights reduced",
                           "topk 0.5, none, mass, hilbert, cache first-block:0.1",
-                          "topk 0.5, none, mass, hilbert, cache forecast:0.2", "topk 0.3, none, mass, hilbert",
+                          "topk 0.5, none, mass, hilbert, cache forecast:0.2", "topk 0.5, none, mass, hilbert",
                           "topk 0.3, none, mass, hilbert, cache first-block:0.1",
-                          "topk 0.3, none, mass, hilbert, cache forecast:0.2"));
-  const QualityGrid full = grid("full", "0.1,first-block:0.1");
+                          "topk 0.3, none, mass, hilbert, cache forecast:0.2", "topk 0.3, none, mass, hilbert"));
+  const Grid full = expanded({{"topk", "0.5"}, {"cache", "0.1,first-block:0.1"}}, kDropping, {.modes = {Mode::full}});
   EXPECT_THAT(names(full), ElementsAre("full, cache first-block:0.1"));
-  EXPECT_FALSE(full.combinations.front().has_means());
-  EXPECT_THAT(full.warnings, ElementsAre(HasSubstr("--topk has no effect with --modes full")));
-  EXPECT_TRUE(throws_error([&] { grid("full", "0"); }, {"--modes full"}));
-  EXPECT_TRUE(throws_error([&] { grid("full,quantized", "0.1"); }, {"--modes full,quantized"}));
-  EXPECT_TRUE(throws_error([&] { grid("sparse", "0.1,x"); }, {"x: a finite number"}));
+  EXPECT_THAT(full.warnings, ElementsAre("--topk has no effect with --modes full"));
+  EXPECT_TRUE(throws_error([] { expanded({{"cache", "0.1,x"}}); }, {"--cache x: a finite number"}));
+}
+
+/// What `bench quality` makes of the options.
+std::vector<std::string> planned(const std::string& modes, const std::string& cache, const std::string& weights) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "p.txt", "a dog\n");
+  Settings settings;
+  settings.add(Source::command_line,
+               {{"model", std::string(SPARSEREEL_TEST_DATA) + "/pipeline"}, {"device", "cpu"}, {"weights", weights}});
+  QualityOptions options;
+  options.prompts = (folder / "p.txt").string();
+  options.lists = {{"topk", "0.5"}, {"dropped", "none"}, {"cache", cache}};
+  options.modes = modes;
+  return names(make_quality_plan(settings, options).grid);
+}
+
+TEST(QualityGrid, FullAttentionWithoutACacheIsWhatOthersAreComparedWith) {
+  EXPECT_THAT(planned("sparse,full", "0,0.1", "auto"),
+              ElementsAre("full, cache first-block:0.1", "topk 0.5, none, mass, hilbert",
+                          "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
+  EXPECT_TRUE(throws_error([] { planned("full", "0", "auto"); }, {"--modes full"}));
+  EXPECT_TRUE(throws_error([] { planned("full,quantized", "0.1", "auto"); }, {"--modes quantized"}));
 }
 
 TEST(QualityGrid, ReducedWeightsAreComparedByFullAttentionWhateverTheModes) {
-  const auto grid = [](const std::string& modes, const std::string& cache) {
-    return names(expand({.selection = {.topk = "0.5"}, .modes = modes, .cache = cache},
-                        base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {}, /*weights_are_reduced=*/true));
-  };
-  EXPECT_THAT(grid("full", "0"), ElementsAre("full, weights reduced"));
-  EXPECT_THAT(grid("full", "0,0.1"), ElementsAre("full, weights reduced", "full, cache first-block:0.1"));
-  EXPECT_THAT(grid("full,sparse", "0"), ElementsAre("full, weights reduced", "topk 0.5, none, mass, hilbert"));
-  EXPECT_THAT(grid("sparse", "0.1"),
+  EXPECT_THAT(planned("full", "0", "fp8"), ElementsAre("full, weights reduced"));
+  EXPECT_THAT(planned("full", "0,0.1", "fp8"), ElementsAre("full, weights reduced", "full, cache first-block:0.1"));
+  EXPECT_THAT(planned("full,sparse", "0", "fp8"),
+              ElementsAre("full, weights reduced", "topk 0.5, none, mass, hilbert"));
+  EXPECT_THAT(planned("sparse", "0.1", "fp8"),
               ElementsAre("full, weights reduced", "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
 }
 
 TEST(QualityGrid, AnItemGivenTwiceCountsOnce) {
-  EXPECT_THAT(expanded({.topk = "0.5, 0.5,0.50"}).combinations, SizeIs(1));
+  EXPECT_THAT(expanded({{"topk", "0.5, 0.5,0.50"}}).combinations, SizeIs(1));
 }
 
 TEST(QualityGrid, SelectionsTakeThePlaceOfEachOther) {
-  const QualityGrid grid = expanded({.topk = "0.5", .cdf = "0.9", .error = "0.02"});
+  const Grid grid = expanded({{"topk", "0.5"}, {"cdf", "0.9"}, {"error", "0.02"}});
   EXPECT_THAT(names(grid), ElementsAre("topk 0.5, none, mass, hilbert", "cdf 0.9, none, mass, hilbert",
                                        "error 0.02, mean, error, cell 16, hilbert"));
   EXPECT_EQ(grid.combinations[2].policy.defaults.selection, Selection::error);
-  EXPECT_FALSE(grid.combinations[2].selection().topk.has_value());
+  EXPECT_FALSE(number_of(fields_of(grid.combinations[2]), "topk").has_value());
 }
 
 TEST(QualityGrid, DroppedWithoutMeansIsRankedByMassWhereNothingElseIsSaid) {
-  const Policy means = base(Dropped::mean, Ranking::error);
-  EXPECT_THAT(names(expanded({.topk = "0.5", .dropped = "none,mean"}, means)),
+  EXPECT_THAT(names(expanded({{"topk", "0.5"}, {"dropped", "none,mean"}}, kMeans)),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));
 }
 
 TEST(QualityGrid, EachKindOfDroppedBlockHasItsUsualTopkWhereNothingSaysOne) {
-  SelectionLists lists{.dropped = "none,mean"};
-  lists.usual_topk = true;
-  EXPECT_THAT(names(expanded(lists)),
+  EXPECT_THAT(names(expanded({{"dropped", "none,mean"}}, {})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.12, mean, error, cell 16, hilbert"));
-  lists.topk = "0.3";
-  EXPECT_THAT(names(expanded(lists)),
+  EXPECT_THAT(names(expanded({{"topk", "0.3"}, {"dropped", "none,mean"}}, {})),
               ElementsAre("topk 0.3, none, mass, hilbert", "topk 0.3, mean, error, cell 16, hilbert"));
-  EXPECT_THAT(names(expanded({.dropped = "none,mean"})),
+  EXPECT_THAT(names(expanded({{"dropped", "none,mean"}}, {{"topk", "0.4"}})),
               ElementsAre("topk 0.4, none, mass, hilbert", "topk 0.4, mean, error, cell 16, hilbert"));
 }
 
 TEST(QualityGrid, RankingByErrorBringsItsMeans) {
-  EXPECT_THAT(names(expanded({.topk = "0.5", .select = "mass,error"})),
+  EXPECT_THAT(names(expanded({{"topk", "0.5"}, {"select", "mass,error"}})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, error, cell 16, hilbert"));
 }
 
 TEST(QualityGrid, ContradictionsAreLeftOutWithAWord) {
-  const QualityGrid grid = expanded({.topk = "0.5", .error = "0.1", .dropped = "none,mean", .select = "mass,error"});
+  const Grid grid = expanded({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none,mean"}, {"select", "mass,error"}});
   EXPECT_THAT(names(grid),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
                           "topk 0.5, mean, error, cell 16, hilbert", "error 0.1, mean, error, cell 16, hilbert"));
   EXPECT_THAT(grid.left_out, ElementsAre("--dropped none and --select error exclude each other",
-                                         "--select mass and --error exclude each other",
-                                         "--dropped none and --error exclude each other"));
+                                         "--dropped none and --error exclude each other",
+                                         "--select mass and --error exclude each other"));
 }
 
 TEST(QualityGrid, WhatLeavesNoRowIsRefused) {
-  EXPECT_TRUE(throws_error([] { expanded({.dropped = "none", .select = "error"}); },
-                           {"--dropped none and --select error exclude each other"}));
-  EXPECT_TRUE(throws_error([] { expanded({.error = "0.1", .select = "mass"}); },
-                           {"--select mass and --error exclude each other"}));
-  EXPECT_TRUE(throws_error([] { expanded({.topk = "0.5", .error = "0.1", .dropped = "none"}); },
-                           {"--dropped none and --error exclude each other"}));
+  EXPECT_TRUE(throws_error(
+      [] {
+        expanded({{"dropped", "none"}, {"select", "error"}});
+      },
+      {"--dropped none and --select error exclude each other"}));
+  EXPECT_TRUE(throws_error(
+      [] {
+        expanded({{"error", "0.1"}, {"select", "mass"}});
+      },
+      {"--select mass and --error exclude each other"}));
+  EXPECT_TRUE(throws_error(
+      [] {
+        expanded({{"topk", "0.5"}, {"error", "0.1"}, {"dropped", "none"}});
+      },
+      {"--dropped none and --error exclude each other"}));
 }
 
 TEST(QualityGrid, CellsMeetMeansAlone) {
-  EXPECT_THAT(names(expanded({.topk = "0.5", .dropped = "none,mean", .select = "mass", .cell = "16,64"})),
+  EXPECT_THAT(names(expanded({{"topk", "0.5"}, {"dropped", "none,mean"}, {"select", "mass"}, {"cell", "16,64"}})),
               ElementsAre("topk 0.5, none, mass, hilbert", "topk 0.5, mean, mass, cell 16, hilbert",
                           "topk 0.5, mean, mass, cell 64, hilbert"));
-  EXPECT_THAT(expanded({.topk = "0.5", .dropped = "none", .cell = "16"}).warnings,
+  EXPECT_THAT(expanded({{"topk", "0.5"}, {"dropped", "none"}, {"cell", "16"}}).warnings,
               ElementsAre("--cell 16 has no effect without means for dropped blocks"));
 }
 
 TEST(QualityGrid, OrdersDenseStepsRowsAndSimilaritiesMultiply) {
-  const QualityLists lists{.selection = {.topk = "0.5,0.3", .selection_rows = "64,192", .similarity = "-0.1,0.5"},
-                           .dense_steps = "0,3",
-                           .token_order = "native,morton"};
-  const QualityGrid grid = expand(lists, base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {});
+  const Grid grid = expanded({{"topk", "0.5,0.3"},
+                              {"selection_rows", "64,192"},
+                              {"similarity", "-0.1,0.5"},
+                              {"dense_steps", "0,3"},
+                              {"token_order", "native,morton"}});
   EXPECT_THAT(grid.combinations, SizeIs(32));
   EXPECT_EQ(grid.combinations.front().order, TokenOrder::native);
   EXPECT_EQ(grid.combinations.back().order, TokenOrder::morton);
@@ -163,43 +178,47 @@ TEST(QualityGrid, OrdersDenseStepsRowsAndSimilaritiesMultiply) {
 }
 
 TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
-  ProfilePolicy profile{.file = "folder/a.yaml", .policy = base(Dropped::none, Ranking::mass)};
+  ProfilePolicy profile{.file = "folder/a.yaml"};
+  profile.policy.dropped = attention::Dropped::none;
+  profile.policy.ranking = attention::Ranking::mass;
   profile.policy.dense_steps = 2;
   profile.policy.per_head = {{attention::HeadPolicy{}}};
-  const QualityLists lists{.selection = {.topk = "0.5", .similarity = "0.2,0.5"},
-                           .profile = "folder/a.yaml",
-                           .token_order = "native,hilbert"};
+  Compared compared{.profiles = {profile}, .profiles_alone = true};
   EXPECT_THAT(
-      names(expand(lists, base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {profile})),
+      names(expanded(
+          {{"topk", "0.5"}, {"similarity", "0.2,0.5"}, {"profile", "folder/a.yaml"}, {"token_order", "native,hilbert"}},
+          kDropping, compared)),
       ElementsAre("topk 0.5, none, mass, similarity 0.2, native", "topk 0.5, none, mass, similarity 0.5, native",
                   "a, none, mass, 2 dense steps, native", "topk 0.5, none, mass, similarity 0.2, hilbert",
                   "topk 0.5, none, mass, similarity 0.5, hilbert", "a, none, mass, 2 dense steps, hilbert"));
-  const QualityGrid alone = expand({.selection = {.similarity = "0.5"}, .profile = "folder/a.yaml"},
-                                   base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {profile});
-  EXPECT_THAT(names(alone), ElementsAre("a, none, mass, 2 dense steps, hilbert"));
+  const Lists similarity = {{"similarity", "0.5"}, {"dense_steps", "0,3"}};
+  const Grid alone = expanded(similarity, kDropping, compared);
+  EXPECT_THAT(names(alone), ElementsAre("a, none, mass, hilbert", "a, none, mass, 3 dense steps, hilbert"));
   EXPECT_THAT(alone.warnings, ElementsAre(::testing::StartsWith("--similarity has no effect beside --profile alone")));
+  compared.profiles_alone = false;
+  EXPECT_THAT(names(expanded({{"token_order", "native,hilbert"}}, kDropping, compared)),
+              ElementsAre("topk 0.4, none, mass, native", "a, none, mass, 2 dense steps, native",
+                          "topk 0.4, none, mass, hilbert"))
+      << "a profile that the settings name is of one order";
 }
 
 TEST(QualityGrid, NamesTheItemThatIsOutOfRange) {
-  const auto refuses = [](const SelectionLists& lists, const std::vector<std::string>& words) {
+  const auto refuses = [](const Lists& lists, const std::vector<std::string>& words) {
     return throws_error([&] { expanded(lists); }, words);
   };
-  const auto refuses_lists = [](const QualityLists& lists, const std::vector<std::string>& words) {
-    return throws_error([&] { expand(lists, base(Dropped::none, Ranking::mass), TokenOrder::hilbert, {}); }, words);
-  };
-  EXPECT_TRUE(refuses({.topk = "0.5,0"}, {"--topk 0.5,0: '0'"}));
-  EXPECT_TRUE(refuses({.cdf = "1.5"}, {"--cdf 1.5"}));
-  EXPECT_TRUE(refuses({.error = "nan"}, {"--error nan"}));
-  EXPECT_TRUE(refuses({.error = "0"}, {"--error 0"}));
-  EXPECT_TRUE(refuses({.dropped = "means"}, {"--dropped", "mean, none"}));
-  EXPECT_TRUE(refuses({.select = "eror"}, {"--select", "error, mass"}));
-  EXPECT_TRUE(refuses({.dropped = "mean", .cell = "8"}, {"--cell", "16, 32, 64"}));
-  EXPECT_TRUE(refuses({.selection_rows = "100"}, {"--selection-rows", "64, 128, 192"}));
-  EXPECT_TRUE(refuses({.similarity = "2"}, {"--similarity 2"}));
-  EXPECT_TRUE(refuses_lists({.dense_steps = "1,-1"}, {"--dense-steps 1,-1: '-1'"}));
-  EXPECT_TRUE(refuses_lists({.dense_steps = "1.5"}, {"--dense-steps 1.5"}));
-  EXPECT_TRUE(refuses_lists({.token_order = "hilbret"}, {"--token-order", "hilbert, native"}));
-  EXPECT_TRUE(refuses({.topk = ""}, {"--topk"}));
+  EXPECT_TRUE(refuses({{"topk", "0.5,0"}}, {"--topk 0 is"}));
+  EXPECT_TRUE(refuses({{"cdf", "1.5"}}, {"--cdf 1.5"}));
+  EXPECT_TRUE(refuses({{"error", "nan"}}, {"--error nan"}));
+  EXPECT_TRUE(refuses({{"error", "0"}}, {"--error 0"}));
+  EXPECT_TRUE(refuses({{"dropped", "means"}}, {"--dropped", "mean, none"}));
+  EXPECT_TRUE(refuses({{"select", "eror"}}, {"--select", "error, mass"}));
+  EXPECT_TRUE(refuses({{"dropped", "mean"}, {"cell", "8"}}, {"--cell", "16, 32, 64"}));
+  EXPECT_TRUE(refuses({{"selection_rows", "100"}}, {"--selection-rows", "64, 128, 192"}));
+  EXPECT_TRUE(refuses({{"similarity", "2"}}, {"--similarity 2"}));
+  EXPECT_TRUE(refuses({{"dense_steps", "1,-1"}}, {"--dense-steps -1"}));
+  EXPECT_TRUE(refuses({{"dense_steps", "1.5"}}, {"--dense-steps 1.5"}));
+  EXPECT_TRUE(refuses({{"token_order", "hilbret"}}, {"--token-order", "hilbert, native"}));
+  EXPECT_TRUE(refuses({{"topk", ""}}, {"--topk"}));
 }
 
 }  // namespace

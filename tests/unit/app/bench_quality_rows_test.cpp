@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "app/commands/bench.h"
 #include "app/commands/bench/quality_runs.h"
-#include "app/commands/bench_plot.h"
 #include "hilbert/error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -17,81 +17,91 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-PromptFigures figures(double psnr, double sparsity) {
-  PromptFigures result;
-  result.prompt = "a star";
-  result.psnr = psnr;
-  result.ssim = 0.9;
-  result.sparsity = sparsity;
+Row figures(double psnr, double sparsity) {
+  return {{"prompt", "a star"}, {"psnr", psnr},         {"ssim", 0.9},
+          {"rel_l1", nullptr},  {"sparsity", sparsity}, {"mean_share", 0.0}};
+}
+
+Combination combination(double topk, attention::Dropped dropped) {
+  Combination result;
+  result.policy.defaults.topk = topk;
+  result.policy.dropped = dropped;
+  result.policy.ranking = attention::Ranking::mass;
+  result.policy.cell = 32;
   return result;
 }
 
-QualityRow row(double topk, attention::Dropped dropped, double step_ms) {
-  QualityRow result;
-  result.combination.policy.defaults.topk = topk;
-  result.combination.policy.dropped = dropped;
-  result.combination.policy.ranking = attention::Ranking::mass;
-  result.combination.policy.cell = 32;
-  result.prompts = {figures(30, 0.4), figures(20, 0.6)};
-  result.step_ms = step_ms;
-  result.full_step_ms = 100;
+Row row(const Combination& combination, double step_ms) {
+  Row result = quality_row(combination);
+  result.update({{"prompts", {figures(30, 0.4), figures(20, 0.6)}}, {"step_ms", step_ms}, {"full_step_ms", 100.0}});
+  summarise(result);
   return result;
+}
+
+Row row(double topk, attention::Dropped dropped, double step_ms) {
+  return row(combination(topk, dropped), step_ms);
+}
+
+std::string table_of(const Rows& rows) {
+  return markdown(quality_columns(), rows);
 }
 
 TEST(QualityRows, AverageTheirPrompts) {
-  QualityRow some = row(0.5, attention::Dropped::none, 50);
-  EXPECT_DOUBLE_EQ(*some.mean(&PromptFigures::psnr), 25);
-  EXPECT_DOUBLE_EQ(*some.lowest_psnr(), 20);
-  EXPECT_DOUBLE_EQ(some.mean(&PromptFigures::sparsity), 0.5);
-  EXPECT_FALSE(some.mean(&PromptFigures::rel_l1).has_value());
-  EXPECT_FALSE(some.verdicts().has_value());
-  some.prompts.front().rel_l1 = 0.25;
-  EXPECT_DOUBLE_EQ(*some.mean(&PromptFigures::rel_l1), 0.25);
+  Row some = row(0.5, attention::Dropped::none, 50);
+  EXPECT_EQ(some["psnr"], 25);
+  EXPECT_EQ(some["psnr_lowest"], 20);
+  EXPECT_EQ(some["sparsity"], 0.5);
+  EXPECT_EQ(some["speedup"], 2);
+  EXPECT_TRUE(some["rel_l1"].is_null());
+  EXPECT_TRUE(some["judge"].is_null());
+  some["prompts"][0]["rel_l1"] = 0.25;
+  summarise(some);
+  EXPECT_EQ(some["rel_l1"], 0.25);
 }
 
-TEST(QualityRows, AreJsonWithTheirPrompts) {
-  QualityRow some = row(0.5, attention::Dropped::mean, 50);
-  some.prompts.front().verdict = Verdict{.told = {1, 2, 3, -1}, .seen = {1, 2, 0, 0}};
-  const nlohmann::json json = quality_json({some, QualityRow()});
-  EXPECT_EQ(json[0].at("topk"), 0.5);
-  EXPECT_TRUE(json[0].at("cdf").is_null());
-  EXPECT_EQ(json[0].at("dropped"), "mean");
-  EXPECT_EQ(json[0].at("cell"), 32);
-  EXPECT_EQ(json[0].at("psnr"), 25);
-  EXPECT_EQ(json[0].at("psnr_lowest"), 20);
-  EXPECT_EQ(json[0].at("speedup"), 2);
-  EXPECT_EQ(json[0].at("judge"), 0);
-  EXPECT_EQ(json[0].at("judge_counts").at("shape"), nlohmann::json({1, 1}));
-  EXPECT_EQ(json[0].at("judge_counts").at("background"), nlohmann::json({0, 1}));
-  EXPECT_EQ(json[0].at("prompts").size(), 2U);
-  EXPECT_EQ(json[0].at("prompts")[0].at("judge"),
-            nlohmann::json({{"shape", true}, {"colour", true}, {"background", false}}));
-  EXPECT_TRUE(json[1].at("psnr").is_null());
-  EXPECT_TRUE(json[1].at("sparsity").is_null());
+TEST(QualityRows, SayWhatTheirVideosShow) {
+  Row some = row(0.5, attention::Dropped::mean, 50);
+  some["prompts"][0]["judge"] = verdict({1, 2, 3, -1}, {1, 2, 0, 0});
+  EXPECT_EQ(some["prompts"][0]["judge"], nlohmann::json({{"shape", true}, {"colour", true}, {"background", false}}));
+  summarise(some);
+  EXPECT_EQ(some["judge"], 0);
+  EXPECT_EQ(some["judge_counts"]["shape"], nlohmann::json({1, 1}));
+  EXPECT_EQ(some["judge_counts"]["background"], nlohmann::json({0, 1}));
+  EXPECT_THAT(table_of({some}), HasSubstr("| 0 of 1 |"));
+}
+
+TEST(QualityRows, HaveTheFieldsOfTheirCombination) {
+  const Row some = row(0.5, attention::Dropped::mean, 50);
+  EXPECT_EQ(some["topk"], 0.5);
+  EXPECT_TRUE(some["cdf"].is_null());
+  EXPECT_EQ(some["dropped"], "mean");
+  EXPECT_EQ(some["cell"], 32);
+  Row nothing = quality_row({});
+  summarise(nothing);
+  EXPECT_TRUE(nothing["psnr"].is_null());
+  EXPECT_TRUE(nothing["sparsity"].is_null());
 }
 
 TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
-  const std::string text =
-      quality_markdown({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
+  const std::string text = table_of({row(0.5, attention::Dropped::none, 50), row(0.5, attention::Dropped::mean, 60)});
   EXPECT_THAT(text, HasSubstr("| topk | dropped | select | cell | PSNR dB |"));
   EXPECT_THAT(text, Not(HasSubstr("order")));  // both have the same
   EXPECT_THAT(text, Not(HasSubstr("rel. L1")));
-  QualityRow native = row(0.5, attention::Dropped::none, 50);
-  native.combination.order = hilbert::TokenOrder::native;
-  EXPECT_THAT(quality_markdown({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
-  EXPECT_THAT(quality_csv({native}),
+  Combination other = combination(0.5, attention::Dropped::none);
+  other.order = hilbert::TokenOrder::native;
+  const Row native = row(other, 50);
+  EXPECT_THAT(table_of({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
+  EXPECT_THAT(csv(quality_columns(), {native}),
               HasSubstr("topk,cdf,error_bound,dropped,select,cell,profile,mode,selection_rows,similarity,"
                         "dense_steps,token_order,cache,computed_steps,psnr,psnr_lowest,ssim,rel_l1"));
 }
 
 TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
-  QualityRow cached = row(0.5, attention::Dropped::none, 50);
-  cached.combination.full = true;
-  cached.combination.cache.threshold = 0.1;
-  for (PromptFigures& figures : cached.prompts) figures.computed_steps = 20;
-  const std::vector<QualityRow> rows = {row(0.5, attention::Dropped::none, 50), cached};
-  EXPECT_THAT(quality_markdown(rows), HasSubstr("| cache | computed |"));
-  const nlohmann::json json = quality_json(rows);
+  Row cached = row(Combination{.mode = attention::Mode::full, .cache = {.threshold = 0.1}}, 50);
+  for (Row& prompt : cached["prompts"]) prompt["computed_steps"] = 20.0;
+  summarise(cached);
+  const Rows json = {row(0.5, attention::Dropped::none, 50), cached};
+  EXPECT_THAT(table_of(json), HasSubstr("| cache | computed |"));
   EXPECT_EQ(json[0].at("mode"), "sparse");
   EXPECT_TRUE(json[0].at("cache").is_null());
   EXPECT_EQ(json[1].at("mode"), "full");
@@ -106,8 +116,8 @@ TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
 
 TEST(QualityCurves, AreOneAMethod) {
   const nlohmann::json report = {
-      {"rows", quality_json({row(0.5, attention::Dropped::none, 50), row(0.3, attention::Dropped::none, 40),
-                             row(0.3, attention::Dropped::mean, 45)})}};
+      {"rows", Rows{row(0.5, attention::Dropped::none, 50), row(0.3, attention::Dropped::none, 40),
+                    row(0.3, attention::Dropped::mean, 45)}}};
   const CurvesData data = curves_of(report, "r.json");
   ASSERT_EQ(data.curves.size(), 2U);
   EXPECT_EQ(data.curves[0].name, "dropped none, select mass");
@@ -117,11 +127,7 @@ TEST(QualityCurves, AreOneAMethod) {
   EXPECT_EQ(data.curves[0].points[1].y, 25);
   EXPECT_EQ(data.curves[1].name, "dropped mean, select mass, cell 32");
   EXPECT_EQ(data.mark, 100);
-  EXPECT_TRUE(throws_error(
-      [] {
-        curves_of({{"rows", quality_json({QualityRow()})}}, "r.json");
-      },
-      {"r.json", "no row"}));
+  EXPECT_TRUE(throws_error([] { curves_of({{"rows", Rows{quality_row({})}}}, "r.json"); }, {"r.json", "no row"}));
   EXPECT_TRUE(throws_error([] { curves_of({{"rows", 3}}, "r.json"); }, {"r.json", "no array"}));
 }
 

@@ -48,11 +48,11 @@ TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
   EXPECT_GT(runs.full_step_ms().value(), 0);
   EXPECT_TRUE(runs.reduces_weights());
   ASSERT_EQ(runs.rows().size(), 2U);
-  EXPECT_EQ(runs.rows().front().combination.name(), "full, weights reduced");
-  for (const QualityRow& row : runs.rows()) {
-    EXPECT_LT(row.lowest_psnr().value(), 90);
-    EXPECT_EQ(row.prompts.size(), 2U);
-    EXPECT_GT(row.step_ms.value(), 0);
+  EXPECT_EQ(combination_name(runs.rows().front()), "full, weights reduced");
+  for (const Row& row : runs.rows()) {
+    EXPECT_LT(number_of(row, "psnr_lowest").value(), 90);
+    EXPECT_EQ(row["prompts"].size(), 2U);
+    EXPECT_GT(number_of(row, "step_ms").value(), 0);
   }
 }
 
@@ -66,7 +66,7 @@ TEST_P(QualityRunsOf, OnePipelineKeepsItsTransformer) {
   EXPECT_TRUE(pipeline->has_transformer());
   runs.compare();
   EXPECT_FALSE(runs.reduces_weights());
-  EXPECT_GT(runs.rows().front().lowest_psnr().value(), 90);
+  EXPECT_GT(number_of(runs.rows().front(), "psnr_lowest").value(), 90);
 }
 
 INSTANTIATE_TEST_SUITE_P(Options, QualityRunsOf, ::testing::Values("weights", "text_weights"),

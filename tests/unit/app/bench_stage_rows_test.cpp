@@ -8,13 +8,15 @@
 #include <numeric>
 #include <sstream>
 
-#include "app/commands/bench_plot.h"
+#include "app/commands/bench.h"
+#include "app/commands/bench/sections.h"
 #include "hilbert/error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::app::bench {
 namespace {
 
+using attention::Mode;
 using test::TemporaryFolder;
 using test::throws_error;
 using test::write_text;
@@ -22,102 +24,102 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-StageRow shared(const std::string& stage, double ms) {
-  StageRow row;
-  row.stage = stage;
-  row.ms = spread({ms});
+Row shared(const std::string& stage, double ms) {
+  Row row = stage_row(stage);
+  row.update(time_fields(spread({ms})));
   return row;
 }
 
-StageRow step(const std::string& mode, double ms) {
-  StageRow row = shared(kStepStage, ms);
-  row.mode = mode;
-  row.token_order = "hilbert";
-  row.split = Split{.matmul = ms / 4, .attention = ms / 2, .rest = ms / 4};
-  row.sparsity = 0;
-  row.layer_sparsity = {0, 0};
+Row step(attention::Mode mode, double ms, const std::string& cache = "0") {
+  Row row = step_row({.mode = mode, .cache = models::parse_cache_rule(cache)});
+  row.update(time_fields(spread({ms})));
+  row.update({{"sparsity", 0.0}, {"layer_sparsity", {0.0, 0.0}}});
+  if (cache == "0") row.update(part_fields({.matmul = ms / 4, .attention = ms / 2, .rest = ms / 4}));
   return row;
 }
 
-std::vector<StageRow> rows() {
-  std::vector<StageRow> rows = {shared("text", 20), step("full", 600), step("sparse", 300), shared("decode", 1980)};
-  rows[2].selection.topk = 0.5;
-  rows[2].psnr = 31.25;
-  rows[2].ssim = 0.9;
-  rows[2].rel_l1 = 0.05;
+/// As of another selection than the default.
+Row sparse(const nlohmann::json& selection, double ms = 300) {
+  Row row = step(Mode::sparse, ms);
+  row.update(selection_fields(nullptr));
+  row.update(selection);
+  return row;
+}
+
+Rows rows() {
+  Rows rows = {shared("text", 20), step(Mode::full, 600), sparse({{"topk", 0.5}}), shared("decode", 1980)};
+  rows[2].update({{"psnr", 31.25}, {"ssim", 0.9}, {"rel_l1", 0.05}});
   return rows;
 }
 
 TEST(CompareSteps, AddsSpeedAndTheTimeOfAWholeVideo) {
-  std::vector<StageRow> all = rows();
+  Rows all = rows();
   compare_steps(all, 50);
-  EXPECT_DOUBLE_EQ(*all[1].speedup, 1);
-  EXPECT_DOUBLE_EQ(*all[2].speedup, 2);
-  EXPECT_DOUBLE_EQ(*all[2].video_seconds, 0.02 + 15 + 1.98);
-  EXPECT_FALSE(all[0].speedup.has_value());
+  EXPECT_DOUBLE_EQ(number_of(all[1], "speedup").value(), 1);
+  EXPECT_DOUBLE_EQ(number_of(all[2], "speedup").value(), 2);
+  EXPECT_DOUBLE_EQ(number_of(all[2], "video_seconds").value(), 0.02 + 15 + 1.98);
+  EXPECT_FALSE(number_of(all[0], "speedup").has_value());
 }
 
 TEST(CompareSteps, SaysNothingAboutAVideoThatWasNotDecoded) {
-  std::vector<StageRow> all = {shared("text", 20), step("full", 600)};
+  Rows all = {shared("text", 20), step(Mode::full, 600)};
   compare_steps(all, 50);
-  EXPECT_FALSE(all[1].video_seconds.has_value());
+  EXPECT_FALSE(number_of(all[1], "video_seconds").has_value());
 }
 
 TEST(StageTables, ShowContendersFirst) {
-  std::vector<StageRow> all = rows();
+  Rows all = rows();
   compare_steps(all, 50);
   const std::string text = stage_markdown(all, 50);
   EXPECT_THAT(text,
               HasSubstr("| mode | topk | order | ms a step | matmul | attention | rest | x full | 50-step video, s |"));
   EXPECT_LT(text.find("sparse"), text.find("decode"));
   EXPECT_THAT(text, Not(HasSubstr("peak GiB"))) << "an empty column";
-  const std::string table = stage_csv(all);
+  const std::string table = csv(stage_columns(), all);
   EXPECT_THAT(table,
               HasSubstr("mode,topk,cdf,error_bound,dropped,select,cell,token_order,cache,computed_steps,stage,ms,"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 5);
 }
 
 /// As `rows()`, with a cache for full attention and for sparse.
-std::vector<StageRow> rows_with_caches() {
-  std::vector<StageRow> all = rows();
-  for (const double ms : {240.0, 120.0}) {
-    all.push_back(step(ms == 240 ? "full" : "sparse", ms));
-    all.back().split.reset();
-    all.back().cache = "steps:20";
-    all.back().computed_steps = 20;
+Rows rows_with_caches() {
+  Rows all = rows();
+  for (const Mode mode : {Mode::full, Mode::sparse}) {
+    all.push_back(step(mode, mode == Mode::full ? 240 : 120, "steps:20"));
+    all.back().update(selection_fields(nullptr));
+    all.back()["computed_steps"] = 20;
   }
   compare_steps(all, 50);
   return all;
 }
 
 TEST(StageTables, ShowCachesWhereThereAreAny) {
-  const std::vector<StageRow> all = rows_with_caches();
+  const Rows all = rows_with_caches();
   const std::string text = stage_markdown(all, 50);
   EXPECT_THAT(text, HasSubstr("| order | cache | computed | ms a step |"));
   EXPECT_THAT(text, HasSubstr("| hilbert | steps:20 | 20 | 120.0 |"));
   EXPECT_THAT(stage_markdown(rows(), 50), Not(HasSubstr("cache")));
-  EXPECT_THAT(stage_csv(all), HasSubstr(",token_order,cache,computed_steps,stage,ms,"));
-  const nlohmann::json json = stage_json(all);
-  EXPECT_EQ(json[5]["cache"], "steps:20");
-  EXPECT_EQ(json[5]["computed_steps"], 20);
-  EXPECT_TRUE(json[5]["matmul_ms"].is_null());
-  EXPECT_TRUE(json[1]["cache"].is_null());
+  EXPECT_THAT(csv(stage_columns(), all), HasSubstr(",token_order,cache,computed_steps,stage,ms,"));
+  EXPECT_EQ(all[5]["cache"], "steps:20");
+  EXPECT_EQ(all[5]["computed_steps"], 20);
+  EXPECT_TRUE(all[5]["matmul_ms"].is_null());
+  EXPECT_TRUE(all[1]["cache"].is_null());
 }
 
 TEST(CompareSteps, FullAttentionWithACacheIsNotWhatOthersAreComparedWith) {
-  std::vector<StageRow> all = rows_with_caches();
-  EXPECT_DOUBLE_EQ(*all[4].speedup, 2.5);
-  EXPECT_DOUBLE_EQ(*all[5].speedup, 5);
-  EXPECT_DOUBLE_EQ(*all[5].video_seconds, 0.02 + 50 * 0.12 + 1.98);
+  Rows all = rows_with_caches();
+  EXPECT_DOUBLE_EQ(number_of(all[4], "speedup").value(), 2.5);
+  EXPECT_DOUBLE_EQ(number_of(all[5], "speedup").value(), 5);
+  EXPECT_DOUBLE_EQ(number_of(all[5], "video_seconds").value(), 0.02 + 50 * 0.12 + 1.98);
   all.erase(all.begin() + 1);
-  for (StageRow& row : all) row.speedup.reset();
+  for (Row& row : all) row["speedup"] = nullptr;
   compare_steps(all, 50);
-  EXPECT_FALSE(all.back().speedup.has_value());
+  EXPECT_TRUE(all.back()["speedup"].is_null());
 }
 
 TEST(StageJson, HasWhatTheDesignPromises) {
-  const nlohmann::json json = stage_json(rows());
-  for (const nlohmann::json& row : json)
+  const Rows json = rows();
+  for (const Row& row : json)
     for (const char* key : {"mode", "stage", "ms", "sparsity", "psnr", "ssim", "peak_gib"})
       EXPECT_TRUE(row.contains(key)) << key;
   EXPECT_TRUE(json[0]["mode"].is_null());
@@ -135,17 +137,20 @@ TEST(Rival, RowsComeWithTheirTimes) {
   write_text(folder / "rival.json", R"({"settings": )" + settings().dump() + R"(, "rows": [
     {"mode": "diffusers eager", "stage": "decode", "ms": 3000}, {"mode": "diffusers eager", "stage": "text", "ms": 1000},
     {"mode": "diffusers compiled", "stage": "step", "ms": 900, "ms_min": 890, "matmul_ms": 1, "attention_ms": 2, "rest_ms": 3, "peak_gib": 12.5}]})");
-  std::vector<StageRow> all = rows();
-  for (const StageRow& row : read_rival((folder / "rival.json").string(), settings())) all.push_back(row);
+  Rows all = rows();
+  for (const Row& row : read_rival((folder / "rival.json").string(), settings())) all.push_back(row);
   compare_steps(all, 50);
-  EXPECT_EQ(all.back().mode, "diffusers compiled");
-  EXPECT_DOUBLE_EQ(*all.back().video_seconds, 1 + 45 + 3) << "text and decode are not compiled";
-  EXPECT_EQ(all.back().ms->least, 890);
-  EXPECT_NEAR(all.back().split->attention, 300, 1e-9) << "a part of 900, not of what a profiler made of it";
-  EXPECT_NEAR(*all.back().speedup, 2.0 / 3, 1e-9);
+  const Row& compiled = all.back();
+  EXPECT_EQ(compiled["mode"], "diffusers compiled");
+  EXPECT_DOUBLE_EQ(number_of(compiled, "video_seconds").value(), 1 + 45 + 3) << "text and decode are not compiled";
+  EXPECT_EQ(compiled["ms_min"], 890);
+  EXPECT_NEAR(number_of(compiled, "attention_ms").value(), 300, 1e-9)
+      << "a part of 900, not of what a profiler made of it";
+  EXPECT_NEAR(number_of(compiled, "speedup").value(), 2.0 / 3, 1e-9);
+  EXPECT_EQ(compiled["token_order"], "");
 }
 
-/// Of a Markdown table's last row, by title.
+/// What a Markdown table's last row says, by title.
 double number_in(const std::string& table, const std::string& title) {
   const auto cells = [](const std::string& line) {
     std::vector<std::string> texts;
@@ -163,15 +168,15 @@ double number_in(const std::string& table, const std::string& title) {
 }
 
 TEST(StageParts, AddUpToTheStepWhereverTheyAreShown) {
-  std::vector<StageRow> all = {step("full", 66.9)};
-  all[0].split = parts_of(66.9, {{.matmul = 62.8, .attention = 15.9, .rest = 7.3}});
+  Rows all = {step(Mode::full, 66.9)};
+  all[0].update(part_fields(parts_of(66.9, {{.matmul = 62.8, .attention = 15.9, .rest = 7.3}})));
   const std::string table = stage_markdown(all, 50);
   EXPECT_EQ(number_in(table, "ms a step"), 66.9);
   EXPECT_NEAR(number_in(table, "matmul") + number_in(table, "attention") + number_in(table, "rest"), 66.9, 0.1);
-  const nlohmann::json json = stage_json(all), &row = json[0];
+  const Row& row = all[0];
   EXPECT_NEAR(row["matmul_ms"].get<double>() + row["attention_ms"].get<double>() + row["rest_ms"].get<double>(),
               row["ms"].get<double>(), 1e-9);
-  const PlotRow drawn = plot_of({{"rows", json}}, "r.json").rows.at(0);
+  const PlotRow drawn = plot_of({{"rows", all}}, "r.json").rows.at(0);
   EXPECT_EQ(drawn.total, row["ms"]);
   EXPECT_NEAR(std::accumulate(drawn.parts.begin(), drawn.parts.end(), 0.0), drawn.total, 1e-9);
 }
@@ -219,9 +224,9 @@ TEST(Rival, AnotherConfigurationIsRefusedByItsField) {
 }
 
 TEST(Plot, DrawsTheStepsOfAPipeline) {
-  std::vector<StageRow> all = rows();
+  Rows all = rows();
   compare_steps(all, 50);
-  const nlohmann::json report = {{"rows", stage_json(all)}, {"settings", {{"model", "2b"}, {"dtype", "bf16"}}}};
+  const nlohmann::json report = {{"rows", all}, {"settings", {{"model", "2b"}, {"dtype", "bf16"}}}};
   const PlotData data = plot_of(report, "r.json");
   EXPECT_EQ(data.title, "2b, bf16");
   EXPECT_EQ(data.quality, "PSNR dB against full attention");
@@ -233,13 +238,11 @@ TEST(Plot, DrawsTheStepsOfAPipeline) {
 }
 
 TEST(Plot, NamesWhatStoodForDroppedBlocks) {
-  std::vector<StageRow> all = rows();
-  all[2].selection = {.topk = 0.5, .cdf = {}, .error_bound = {}, .dropped = "mean", .select = "error", .cell = 16};
-  all.push_back(step("sparse", 200));
-  all.back().selection = {.topk = {}, .cdf = {}, .error_bound = 0.05, .dropped = "mean", .select = "error", .cell = 64};
-  all.push_back(step("sparse", 250));
-  all.back().selection = {.topk = 0.5, .cdf = {}, .error_bound = {}, .dropped = "none", .select = "mass", .cell = {}};
-  const PlotData data = plot_of({{"rows", stage_json(all)}}, "r.json");
+  Rows all = rows();
+  all[2].update({{"dropped", "mean"}, {"select", "error"}, {"cell", 16}});
+  all.push_back(sparse({{"error_bound", 0.05}, {"dropped", "mean"}, {"select", "error"}, {"cell", 64}}));
+  all.push_back(sparse({{"topk", 0.5}, {"dropped", "none"}, {"select", "mass"}}));
+  const PlotData data = plot_of({{"rows", all}}, "r.json");
   ASSERT_EQ(data.rows.size(), 4U);
   EXPECT_EQ(data.rows[1].name, "sparse 0.5 means of 16 by error");
   EXPECT_EQ(data.rows[2].name, "sparse error 0.05 means of 64 by error");
@@ -247,7 +250,7 @@ TEST(Plot, NamesWhatStoodForDroppedBlocks) {
 }
 
 TEST(Plot, NamesCaches) {
-  const PlotData data = plot_of({{"rows", stage_json(rows_with_caches())}}, "r.json");
+  const PlotData data = plot_of({{"rows", rows_with_caches()}}, "r.json");
   ASSERT_EQ(data.rows.size(), 4U);
   EXPECT_EQ(data.rows[2].name, "full steps:20");
   EXPECT_TRUE(data.rows[2].parts.empty());

@@ -141,8 +141,8 @@ TEST(Accuracy, PoolsSumsAndNotRatios) {
 TEST(Contenders, RunInEveryMode) {
   AttentionOptions options;
   options.shapes = {kShape.text()};
-  options.sparse.topk = "1,0.5";
-  options.sparse.dropped = "none";
+  options.lists["topk"] = "1,0.5";
+  options.lists["dropped"] = "none";
   const AttentionPlan plan = make_plan(options);
   attention::Workspace workspace;
   const auto contenders = make_contenders(plan, plan.workloads[0], at::kCPU, at::kFloat, workspace);

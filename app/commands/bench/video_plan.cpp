@@ -1,13 +1,18 @@
 // Names what a run resolved to.
-#include "app/commands/bench/run_settings.h"
+#include "app/commands/bench/video_plan.h"
+
+#include <algorithm>
 
 #include "app/counted.h"
-
+#include "app/measure/whole_videos.h"
 #include "models/checkpoint/family.h"
+#include "models/engine/request.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
+namespace {
 
+/// The config of each component.
 nlohmann::json architecture_of(const models::ModelFolder& folder) {
   nlohmann::json architecture;
   for (const std::string& name : folder.roles()) {
@@ -47,7 +52,48 @@ nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest
           {"pv_threshold", request.attention_policy.defaults.pv_threshold}};
 }
 
-std::string run_summary(const nlohmann::json& machine, const nlohmann::json& settings) {
+bool cache_is_of_a_preset(const Settings& settings) {
+  const Setting* cache = settings.find("cache");
+  return settings.has("preset") && cache != nullptr && cache->source == Source::matched_config;
+}
+
+/// Adds, once, that the request's cache reuses nothing.
+void add_cache_warning(const Settings& settings, const models::GenerateRequest& request, const models::ModelSpec& spec,
+                       VideoPlan& plan) {
+  const std::string why = models::why_idle_cache(request, spec);
+  if (why.empty()) return;
+  std::string named = "--cache " + models::name(request.cache);
+  if (!plan.caches_listed) named = settings.describe(cache_is_of_a_preset(settings) ? "preset" : "cache");
+  const std::string warning = named + " has no effect " + why;
+  if (std::ranges::find(plan.warnings, warning) == plan.warnings.end()) plan.warnings.push_back(warning);
+}
+
+}  // namespace
+
+models::GenerateRequest VideoPlan::request_of(const Combination& combination) const {
+  models::GenerateRequest result = request;
+  result.attention_mode = combination.mode;
+  if (combination.sparse()) result.attention_policy = combination.policy;
+  result.token_order = combination.order;
+  result.cache = combination.cache;
+  return result;
+}
+
+void begin_report(const Settings& settings, VideoPlan& plan, const models::ModelFolder& folder,
+                  const models::Pipeline& pipeline, RunReport& report) {
+  for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
+  const models::GenerateSettings resolved = pipeline.resolve(plan.request);
+  add_model_warnings(plan.warnings, settings, plan.request, resolved, pipeline);
+  for (const Combination& combination : plan.grid.combinations)
+    add_cache_warning(settings, plan.request_of(combination), pipeline.spec(), plan);
+  report_choices(plan.grid, plan.warnings, report);
+  report.content["machine"] = machine_report(pipeline.device());
+  report.content["architecture"] = architecture_of(folder);
+  report.content["settings"] = run_settings(plan.run, plan.request, resolved, pipeline);
+}
+
+std::string run_summary(const nlohmann::json& report) {
+  const nlohmann::json &machine = report.at("machine"), &settings = report.at("settings");
   const auto number = [&](const char* key) { return std::to_string(settings.at(key).get<int64_t>()); };
   std::string text = machine.at("name").get<std::string>();
   if (machine.at("device") == "cpu") text += ", " + counted(machine.at("threads").get<int>(), "thread");

@@ -1,0 +1,319 @@
+// Each combination is read from settings of its own, so that no rule of theirs is written here a second time.
+#include "app/commands/bench/combinations.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/counted.h"
+#include "app/measure/run_progress.h"
+#include "app/options/nearest.h"
+#include "app/options/option_group.h"
+#include "app/options/options.h"
+#include "app/options/split.h"
+#include "hilbert/error.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+using attention::Mode;
+using attention::Policy;
+using attention::Selection;
+
+using Items = std::map<std::string, std::string>;  // one of each list
+using Keys = std::vector<std::string>;
+
+const Keys kHowMany = {"topk", "cdf", "error"};
+const Keys kHowChosen = {"dropped", "select", "cell", "selection_rows", "similarity"};
+const char* kRows = "selection_rows";  // the one list that is no option of `generate`
+const Keys kRowChoices = {"64", "128", "192"};
+
+std::string joined(const Keys& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+const std::string* list_of(const Lists& lists, const std::string& key) {
+  const auto found = lists.find(key);
+  return found == lists.end() || !found->second ? nullptr : &*found->second;
+}
+
+Keys given_of(const Lists& lists, const Keys& keys) {
+  Keys given;
+  for (const std::string& key : keys)
+    if (list_of(lists, key) != nullptr) given.push_back(key);
+  return given;
+}
+
+/// An item of each list that was given, the first list outermost.
+std::vector<Items> product(const Lists& lists, const Keys& keys) {
+  std::vector<Items> all(1);
+  for (const std::string& key : given_of(lists, keys)) {
+    std::vector<Items> longer;
+    for (const Items& one : all)
+      for (const std::string& item : split(*list_of(lists, key), ',')) longer.emplace_back(one)[key] = item;
+    all = std::move(longer);
+  }
+  return all;
+}
+
+template <typename T>
+std::vector<T> parse_words(const std::string& key, const std::string& text, const Keys& choices,
+                           const std::function<T(const std::string&)>& parse) {
+  std::vector<T> values;
+  for (const std::string& item : split(text, ',')) {
+    require_choice(option_name(key) + " " + item, item, choices, "give one of them");
+    const T value = parse(item);
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+  }
+  return values;
+}
+
+class Expansion {
+ public:
+  Expansion(const Settings& base, const Lists& lists, const Compared& compared)
+      : base_(base), lists_(lists), compared_(compared), orders_(product(lists, {"token_order"})) {}
+
+  Grid expand();
+
+ private:
+  Settings settings_of(Items items) const;
+  Combination read(Mode mode, Items items) const;
+  void check(const Keys& keys) const;
+  void add(const Combination& combination);
+  void add_products(Mode mode, Keys keys, const Items& order);
+  void add_sparse(const Items& order);
+  void warn();
+
+  const Settings& base_;
+  const Lists& lists_;
+  const Compared& compared_;
+  const std::vector<Items> orders_;
+  std::vector<Row> rows_;  // of the combinations
+  Grid grid_;
+};
+
+/// Throws where two items exclude each other, or one is none of its option's kind.
+Settings Expansion::settings_of(Items items) const {
+  Settings settings = base_;
+  items.erase(kRows);
+  settings.add(Source::command_line, items);
+  return settings;
+}
+
+Combination Expansion::read(Mode mode, Items items) const {
+  const Settings settings = settings_of(items);
+  Combination result{.mode = mode, .order = hilbert::parse_token_order(settings.text("token_order", "hilbert"))};
+  result.cache = models::parse_cache_rule(settings.text("cache", "0"));
+  if (mode != Mode::sparse) return result;
+  result.profile = items["profile"];
+  const auto tuned = std::ranges::find(compared_.profiles, result.profile, &ProfilePolicy::file);
+  result.policy = tuned == compared_.profiles.end() ? read_untuned_policy(settings) : tuned->policy;
+  if (items.contains(kRows)) result.policy.selection_rows = std::stoll(items[kRows]);
+  if (items.contains("dense_steps")) result.policy.dense_steps = *settings.whole("dense_steps");
+  return result;
+}
+
+/// Each item by itself.
+void Expansion::check(const Keys& keys) const {
+  for (const std::string& key : keys) {
+    for (const Items& item : product(lists_, {key})) {
+      if (item.empty()) continue;  // no such list
+      const std::string named = option_name(key) + " " + item.at(key);
+      if (key == kRows) require_choice(named, item.at(key), kRowChoices, "give one of them");
+      const Settings settings = settings_of(item);
+      try {
+        read(Mode::sparse, item);
+      } catch (const Error& error) {
+        if (error.field() == key && key != "cache") throw bad_input(named + " is out of range", error.remedy());
+        throw settings.with_place(error);
+      }
+    }
+  }
+}
+
+void Expansion::add(const Combination& combination) {
+  Row row = fields_of(combination);
+  if (std::find(rows_.begin(), rows_.end(), row) != rows_.end()) return;
+  rows_.push_back(std::move(row));
+  grid_.combinations.push_back(combination);
+}
+
+/// Throws where contradictions leave none.
+void Expansion::add_products(Mode mode, Keys keys, const Items& order) {
+  keys.emplace_back("cache");
+  std::string refused;
+  bool possible = false;
+  for (Items items : product(lists_, keys)) {
+    items.insert(order.begin(), order.end());
+    try {
+      settings_of(items);
+    } catch (const Error& contradiction) {
+      refused = contradiction.what();
+      std::vector<std::string>& left_out = grid_.left_out;
+      if (std::find(left_out.begin(), left_out.end(), refused) == left_out.end()) left_out.push_back(refused);
+      continue;
+    }
+    possible = true;
+    add(read(mode, items));
+  }
+  if (!possible) throw bad_input(refused, "give one of them");
+}
+
+void Expansion::add_sparse(const Items& order) {
+  const bool untuned = compared_.profiles.empty() || !compared_.profiles_alone;
+  Keys how_many = given_of(lists_, kHowMany);
+  if (how_many.empty() && untuned) how_many.emplace_back();  // as the settings say
+  for (const std::string& key : how_many) {
+    Keys keys = kHowChosen;
+    keys.insert(keys.end(), {key, "dense_steps"});
+    add_products(Mode::sparse, keys, order);
+  }
+  if (list_of(lists_, "profile") == nullptr && order != orders_.front()) return;
+  for (const ProfilePolicy& profile : compared_.profiles) {
+    Items items = order;
+    items["profile"] = profile.file;
+    add_products(Mode::sparse, {"dense_steps"}, items);
+  }
+}
+
+void Expansion::warn() {
+  const std::vector<Combination>& rows = grid_.combinations;
+  const bool untuned = std::ranges::any_of(rows, &Combination::untuned);
+  Keys modes;
+  for (const Mode mode : compared_.modes) modes.emplace_back(attention::name(mode));
+  const std::string why =
+      std::ranges::any_of(rows, &Combination::sparse) ? kBesideProfilesAlone : "with --modes " + joined(modes);
+  for (const std::string& option : selections_given(lists_))
+    if (!untuned) grid_.warnings.push_back(option + " has no effect " + why);
+  const std::string* cells = list_of(lists_, "cell");
+  if (cells != nullptr && untuned && std::ranges::none_of(rows, &Combination::has_untuned_means))
+    grid_.warnings.push_back("--cell " + *cells + " has no effect without means for dropped blocks");
+}
+
+Grid Expansion::expand() {
+  check({"token_order", "cache"});
+  for (const Mode mode : compared_.modes) {
+    if (mode != Mode::sparse) {
+      add_products(mode, {}, orders_.front());
+      continue;
+    }
+    for (const Keys& keys : {kHowMany, kHowChosen, Keys{"dense_steps"}}) check(keys);
+    for (const Items& order : orders_) add_sparse(order);
+  }
+  warn();
+  return std::move(grid_);
+}
+
+}  // namespace
+
+void add_list(const OptionGroup& group, Lists& lists, const std::string& key, const std::string& help) {
+  const OptionSpec* option = find_option(key);
+  const std::string what = !help.empty() ? help : key == kRows ? "queries that share one selection" : option->help;
+  std::string type = joined(key == kRows ? kRowChoices : option->choices);
+  if (type.empty())
+    type = option->kind == ValueKind::file    ? "FILE,FILE"
+           : option->kind == ValueKind::whole ? "N,N"
+           : option->kind == ValueKind::text  ? "TEXT,TEXT"
+                                              : "X,X";
+  group.add(option_name(key).c_str(), lists[key], "comma list: " + what, type.c_str());
+}
+
+void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default) {
+  add_list(group, lists, "topk", "fractions of the key blocks computed (default " + topk_default + ")");
+  for (const char* key : {"cdf", "error", "dropped", "select", "cell"}) add_list(group, lists, key);
+}
+
+bool is_given(const Lists& lists, const std::string& key) {
+  return list_of(lists, key) != nullptr;
+}
+
+std::vector<std::string> selections_given(const Lists& lists) {
+  Keys given = given_of(lists, kHowMany);
+  for (const std::string& key : given_of(lists, kHowChosen)) given.push_back(key);
+  for (std::string& key : given) key = option_name(key);
+  return given;
+}
+
+std::vector<Mode> parse_modes(const std::string& text, const std::vector<std::string>& choices) {
+  return parse_words<Mode>("modes", text, choices, attention::parse_mode);
+}
+
+std::vector<hilbert::TokenOrder> parse_orders(const std::string& text) {
+  return parse_words<hilbert::TokenOrder>("token_order", text, find_option("token_order")->choices,
+                                          hilbert::parse_token_order);
+}
+
+Row selection_fields(const Policy* policy, bool tuned) {
+  Row row;
+  for (const Column& column : selection_columns()) row[column.name] = nullptr;
+  if (policy == nullptr) return row;
+  row["dropped"] = attention::name(policy->dropped);
+  row["select"] = attention::name(policy->ranking);
+  if (policy->dropped == attention::Dropped::mean) row["cell"] = policy->cell;
+  if (tuned) return row;
+  const attention::HeadPolicy& head = policy->defaults;
+  if (head.selection == Selection::topk) row["topk"] = head.topk;
+  if (head.selection == Selection::cdf) row["cdf"] = head.cdf;
+  if (head.selection == Selection::error) row["error_bound"] = head.error;
+  return row;
+}
+
+Columns selection_columns() {
+  return {{"topk", "topk"},       {"cdf", "cdf"},       {"error_bound", "error"},
+          {"dropped", "dropped"}, {"select", "select"}, {"cell", "cell"}};
+}
+
+Row fields_of(const Combination& combination) {
+  const bool tuned = !combination.profile.empty();
+  Row row = selection_fields(combination.sparse() ? &combination.policy : nullptr, tuned);
+  row.update({{"mode", attention::name(combination.mode)},
+              {"profile", tuned ? Row(combination.profile) : Row()},
+              {"selection_rows", combination.policy.selection_rows},
+              {"similarity", tuned ? Row() : Row(combination.policy.defaults.similarity)},
+              {"dense_steps", combination.policy.dense_steps},
+              {"token_order", hilbert::name(combination.order)},
+              {"cache", combination.cache.on() ? Row(models::name(combination.cache)) : Row()}});
+  return row;
+}
+
+std::string value_name(const Row& row, const std::string& topk) {
+  for (const auto& [key, word] :
+       {std::pair<const char*, std::string>("topk", topk), {"cdf", "cdf "}, {"error_bound", "error "}})
+    if (const auto value = number_of(row, key)) return word + chosen_text(*value);
+  return {};
+}
+
+std::string selection_name(const Row& row) {
+  std::string name = value_name(row);
+  if (text_of(row, "dropped") != attention::name(attention::Dropped::mean)) return name;
+  name += std::string(name.empty() ? "" : " ") + "means";
+  if (const auto cell = number_of(row, "cell")) name += " of " + chosen_text(*cell);
+  return name + " by " + text_of(row, "select");
+}
+
+std::string combination_name(const Row& row) {
+  const std::string cache = text_of(row, "cache"), reuse = cache.empty() ? "" : ", cache " + cache;
+  if (text_of(row, "mode") != attention::name(Mode::sparse))
+    return reuse.empty() ? "full, weights reduced" : "full" + reuse;
+  const std::string profile = text_of(row, "profile");
+  std::string text = profile.empty() ? value_name(row, "topk ") : std::filesystem::path(profile).stem().string();
+  text += ", " + text_of(row, "dropped") + ", " + text_of(row, "select");
+  if (const auto cell = number_of(row, "cell")) text += ", cell " + chosen_text(*cell);
+  const auto similarity = number_of(row, "similarity"), dense_steps = number_of(row, "dense_steps");
+  if (similarity.value_or(-1) >= 0) text += ", similarity " + chosen_text(*similarity);
+  if (dense_steps.value_or(0) > 0) text += ", " + counted(static_cast<int64_t>(*dense_steps), "dense step");
+  return text + ", " + text_of(row, "token_order") + reuse;
+}
+
+void report_choices(const Grid& grid, const std::vector<std::string>& warnings, RunReport& report) {
+  report_warnings(warnings, report);
+  for (const std::string& what : grid.left_out) print_warnings({"left out: " + what});
+  report.content["left_out"] = grid.left_out;
+}
+
+Grid expand(const Settings& base, const Lists& lists, const Compared& compared) {
+  return Expansion(base, lists, compared).expand();
+}
+
+}  // namespace sparsereel::app::bench

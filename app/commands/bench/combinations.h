@@ -1,0 +1,96 @@
+// What a benchmark compares: comma lists of options, expanded to all their combinations, and what a row says of each.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/measure/table.h"
+#include "app/options/settings.h"
+#include "attention/policies/policy.h"
+#include "hilbert/token_order.h"
+#include "models/video/cache_rule.h"
+
+namespace sparsereel::app::bench {
+
+/// Comma lists by their options' keys, as the command line gives them; unset or absent: as the settings say.
+using Lists = std::map<std::string, std::optional<std::string>>;
+
+/// An option that takes a comma list; `help`: what it lists, else as the option's own help says.
+void add_list(const OptionGroup& group, Lists& lists, const std::string& key, const std::string& help = {});
+/// --topk, --cdf, --error, --dropped, --select and --cell; `topk_default` is what its help says of it.
+void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default);
+
+bool is_given(const Lists& lists, const std::string& key);
+/// Those lists that select blocks and were given, as "--topk".
+std::vector<std::string> selections_given(const Lists& lists);
+
+/// "full,sparse"; a mode given twice counts once. Throws Error naming the item that is none of the choices.
+std::vector<attention::Mode> parse_modes(const std::string& text, const std::vector<std::string>& choices);
+/// Token orders likewise.
+std::vector<hilbert::TokenOrder> parse_orders(const std::string& text);
+
+/// One way to denoise; all of them share seed, noise and prompts.
+struct Combination {
+  attention::Mode mode = attention::Mode::sparse;
+  attention::Policy policy{};  // of mode sparse
+  hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
+  std::string profile{};  // the file that the policy comes from; empty: none
+  models::CacheRule cache{};
+
+  bool sparse() const { return mode == attention::Mode::sparse; }
+  bool untuned() const { return sparse() && profile.empty(); }  // its policy is of the lists and the settings
+  bool has_untuned_means() const { return untuned() && policy.dropped == attention::Dropped::mean; }
+};
+
+/// Fields of its row: mode, the selection, profile, selection_rows, similarity, dense_steps, token_order, cache.
+Row fields_of(const Combination& combination);
+/// topk, cdf, error_bound, dropped, select and cell; all null without a policy. tuned: head by head, so that no one
+/// number says how many blocks are computed.
+Row selection_fields(const attention::Policy* policy, bool tuned = false);
+Columns selection_columns();
+
+/// Of rows, for titles and plots: "0.5", "0.5 means of 16 by error", "error 0.05 means of 16 by error"; empty where it
+/// has no selection. value_name() is its first part: "0.5", "cdf 0.9", "error 0.05".
+std::string selection_name(const Row& row);
+std::string value_name(const Row& row, const std::string& topk = {});
+/// "topk 0.3, mean, error, cell 16, hilbert", of fields_of(): for errors and pictures.
+std::string combination_name(const Row& row);
+
+/// A profile's policy, and the file that it stands in.
+struct ProfilePolicy {
+  std::string file;
+  attention::Policy policy{};
+};
+
+struct Grid {
+  std::vector<Combination> combinations;   // no two alike
+  std::vector<std::string> left_out = {};  // what of the lists contradicts each other, a sentence each
+  std::vector<std::string> warnings = {};  // of lists that have no effect
+};
+
+/// Prints and reports what was left out, after the warnings, the lists' own among them.
+void report_choices(const Grid& grid, const std::vector<std::string>& warnings, RunReport& report);
+
+/// Why options of the selection have no effect where all combinations are profiles.
+constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has a selection of its own";
+
+/// What is compared beside the lists.
+struct Compared {
+  std::vector<attention::Mode> modes = {attention::Mode::sparse};
+  std::vector<ProfilePolicy> profiles = {};
+  bool profiles_alone = false;  // without a list of how many blocks there are no rows but theirs
+};
+
+/// The settings with each item of a list and each of the others, as if the command line gave just these: what goes
+/// with an item comes as with `generate`, and what a weaker source says goes that excludes it. Modes and token orders
+/// outermost, then methods; how many blocks, dense steps and caches innermost. But:
+///   topk, cdf and error take the place of each other, each with rows of its own;
+///   a profile has a selection of its own and meets dense steps and caches alone, and orders where it is of a list;
+///   modes other than sparse meet caches alone, in the first order;
+///   what contradicts itself is left out: blocks ranked by the error of a mean that they have not.
+/// Throws Error naming the item that is out of range, and the options that would have no row.
+Grid expand(const Settings& base, const Lists& lists, const Compared& compared);
+
+}  // namespace sparsereel::app::bench

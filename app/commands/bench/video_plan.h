@@ -1,0 +1,36 @@
+// What the benchmarks of whole videos share: what they run, and what they say about it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/commands/bench/combinations.h"
+#include "app/options/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace sparsereel::app::bench {
+
+struct VideoPlan {
+  RunOptions run;
+  models::GenerateRequest request;  // but for what a combination says
+  Grid grid;
+  std::vector<TunedProfile> profiles;
+  std::vector<std::string> warnings;  // of options without effect
+  bool caches_listed = false;         // by the command line
+
+  models::GenerateRequest request_of(const Combination& combination) const;
+};
+
+/// Checks the profiles, warns, and begins the report: machine, architecture and settings (model, LoRAs, dtype, size,
+/// tokens, guidance, sampler, steps, seed and what all contenders share of the policy).
+void begin_report(const Settings& settings, VideoPlan& plan, const models::ModelFolder& folder,
+                  const models::Pipeline& pipeline, RunReport& report);
+
+/// "NVIDIA H200, random weights of some.yaml, bf16, 49 frames of 720x480 (17776 tokens, guidance batch 2), 4
+/// steps, seed 42", of a report that begin_report() began.
+std::string run_summary(const nlohmann::json& report);
+
+}  // namespace sparsereel::app::bench
