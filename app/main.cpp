@@ -195,12 +195,13 @@ void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
       "quality", "what leaving blocks out costs in quality: videos beside full attention's");
   bench::add_options(*command, line.quality);
   add_options(*command, line, Command::bench_quality);
-  command->footer("sparsereel bench quality assets/prompts/tiny.txt --limit 4 --topk 0.5,0.3");
+  command->footer("sparsereel bench quality prompts.txt --limit 4 --topk 0.5,0.3");
   command->callback([&line] {
     const bench::QualityOptions& options = line.quality;
     line.collect();
     std::vector<NamedFile> files = {{"--output", options.table.output, true},
                                     {"--plot", options.plot, true},
+                                    {"--pictures", options.pictures, true},
                                     {"the file of prompts", options.prompts},
                                     {"--judge", options.judge}};
     for (const std::string& profile : options.profiles()) files.push_back({"--profile", profile});

@@ -89,7 +89,8 @@ class Outputs(CommandLineTest):
                         ['batch', 'row.jsonl', '-o', 'model/vae'], ['tune', '-m', model, '-p', 'a', '-o', 'model/vae/config.json'],
                         ['tune', '-m', model, '-p', 'a', '-o', 'p.yaml', '--heat-map', 'model/vae/a.png'],
                         ['bench', 'pipeline', '-m', model, '-o', 'model/model_index.json'],
-                        ['bench', 'quality', 'set.txt', '-m', model, '-o', 'model/model_index.json']):
+                        ['bench', 'quality', 'set.txt', '-m', model, '-o', 'model/model_index.json'],
+                        ['bench', 'quality', 'set.txt', '-m', model, '--pictures', 'model/transformer']):
             with self.subTest(command):
                 self.fail_with(self.run_program(*command), 2, 'the model is read from')
         self.assertEqual({path: path.read_bytes() for path in self.folder.rglob('*') if path.is_file()},

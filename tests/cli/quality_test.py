@@ -196,7 +196,8 @@ class BenchQuality(CommandLineTest):
                 ('p.txt', ['--topk', '0.5,2'], ['--topk 2 is out of range']), ('p.txt', ['--error', '0'], ['--error']), ('p.txt', ['--dropped', 'man'], ['did you mean mean']),
                 ('p.txt', ['--dropped', 'none', '--select', 'error'], ['--dropped none and --select error exclude each other']),
                 ('p.txt', ['--size', '60x64'], ['--width 60']), ('p.txt', ['--frames', 8], ['--frames 8']), ('p.txt', ['--limit', 0], ['--limit']),
-                ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'no folder']),
+                ('p.txt', ['--plot', 'a.jpg'], ['a.jpg']), ('p.txt', ['--pictures', 'rows.csv'], ['--pictures', 'no folder']),
+                ('p.txt', ['--pictures', 'p.txt'], ['--pictures', 'same file']),
                 ('p.txt', ['--pictures', 'none/f'], ['none']), ('p.txt', ['-o', 'p.txt'], ['same file']), ('p.txt', ['--judge', 'no.safetensors'], ['no.safetensors']),
                 ('p.txt', ['--format', 'cvs'], ['did you mean csv']), ('p.txt', ['--token-order', 'hilbret'], ['did you mean hilbert'])):
             with self.subTest(prompts=prompts, arguments=arguments):
