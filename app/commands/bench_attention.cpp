@@ -28,16 +28,15 @@ constexpr int64_t kSampledRows = 256;
 
 /// What all workloads of a run share.
 struct Run {
+  const bench::AttentionOptions& options;
   bench::AttentionPlan plan;
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
-  std::string device_name;
-  std::optional<bench::HardwareLimit> limit;
+  std::string device_name = {};
+  std::optional<bench::HardwareLimit> limit = {};
   int64_t warmup = 1;
   int64_t repetitions = 5;
-  double turn_ms = 0;
-  std::optional<int64_t> accuracy_rows;
-  std::optional<Capture> capture;
+  std::optional<Capture> capture = {};
 };
 
 /// One workload in each token order.
@@ -54,8 +53,7 @@ void add_capture(const std::string& file, Run& run) {
 }
 
 Run prepare(const bench::AttentionOptions& options) {
-  Run run;
-  run.plan = bench::make_plan(options);
+  Run run{.options = options, .plan = bench::make_plan(options)};
   run.device = models::resolve_device(options.device);
   run.dtype = models::resolve_dtype(options.dtype, run.device, at::kBFloat16);
   run.device_name = device_name(run.device);
@@ -63,8 +61,6 @@ Run prepare(const bench::AttentionOptions& options) {
   // A CPU run is slow and steady; a GPU's clock has to settle first.
   run.warmup = options.warmup.value_or(run.device.is_cpu() ? 1 : 5);
   run.repetitions = options.repetitions.value_or(run.device.is_cpu() ? 5 : 20);
-  run.turn_ms = static_cast<double>(options.turn_ms);
-  run.accuracy_rows = options.accuracy_rows;
   if (!options.captured.empty()) add_capture(options.captured, run);
   return run;
 }
@@ -77,7 +73,6 @@ struct Data {
 
   /// What is compared with exact attention: all calls, or the first of many alike.
   size_t compared() const { return together ? inputs.size() : 1; }
-  double calls_at_once() const { return together ? static_cast<double>(inputs.size()) : 1; }
 };
 
 /// Before the inputs are made, since a Linux that runs out of memory kills instead of refusing.
@@ -119,9 +114,9 @@ Data make_data(const Run& run, const Workload& workload, int64_t copies) {
   if (!workload.captured())
     return {.inputs = make_inputs(workload.shape, run.plan.data, run.dtype, run.device, copies, run.plan.seed),
             .together = false,
-            .accuracy_rows = run.accuracy_rows.value_or(kSampledRows)};
+            .accuracy_rows = run.options.accuracy_rows.value_or(kSampledRows)};
   at::manual_seed(run.plan.seed);  // of the sampled queries
-  Data data{.inputs = {}, .together = true, .accuracy_rows = run.accuracy_rows};
+  Data data{.inputs = {}, .together = true, .accuracy_rows = run.options.accuracy_rows};
   const at::Tensor places = places_in(hilbert::parse_token_order(workload.token_order), *run.capture);
   const auto moved = [&](const at::Tensor& t) { return t.index_select(1, places).to(run.device, run.dtype); };
   for (const CapturedCall& call : run.capture->calls)
@@ -191,7 +186,7 @@ TimedCall timed_call(const Data& data, const std::function<void(const Inputs&)>&
 /// Milliseconds of one call.
 Spread spread_of(const Measurement& measurement, const Data& data) {
   std::vector<double> milliseconds = measurement.milliseconds;
-  for (double& each : milliseconds) each /= data.calls_at_once();
+  for (double& each : milliseconds) each /= static_cast<double>(data.compared());
   return spread(milliseconds);
 }
 
@@ -232,7 +227,7 @@ void time_rows(const Run& run, const Workload& workload, const std::vector<bench
   const Rounds rounds{.warmup = run.warmup,
                       .repetitions = run.repetitions,
                       .buffers = static_cast<int64_t>(data.inputs.size()),
-                      .turn_ms = run.turn_ms};
+                      .turn_ms = static_cast<double>(run.options.turn_ms)};
   const auto before_round = [&](int64_t done) { progress.round(done, rounds.warmup + rounds.repetitions); };
   const std::vector<Measurement> measurements = alternate(calls, rounds, timer, before_round);
   for (size_t i = 0; i < measurements.size(); ++i) receivers[i](measurements[i]);
@@ -256,7 +251,8 @@ Rows measure(const Run& run, const Workload& workload, RunProgress& progress) {
 }
 
 /// "gaussian", "9 calls of tiny.safetensors", or both.
-std::string data_text(const Run& run, const bench::AttentionOptions& options) {
+std::string data_text(const Run& run) {
+  const bench::AttentionOptions& options = run.options;
   std::string text;
   if (!options.shapes.empty() || !options.workloads.empty()) text = options.data.value_or("gaussian");
   if (run.capture)
@@ -265,14 +261,13 @@ std::string data_text(const Run& run, const bench::AttentionOptions& options) {
   return text;
 }
 
-nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& options) {
-  nlohmann::json settings = {{"data", data_text(run, options)},
-                             {"seed", run.plan.seed},
-                             {"warmup", run.warmup},
-                             {"repetitions", run.repetitions},
-                             {"turn_ms", options.turn_ms},
-                             {"accuracy_rows", run.accuracy_rows.value_or(kSampledRows)}};
-  if (run.capture && !run.accuracy_rows) settings["accuracy_rows_captured"] = run.capture->calls.front().q.size(1);
+nlohmann::json settings_report(const Run& run) {
+  nlohmann::json settings = {
+      {"data", data_text(run)},         {"seed", run.plan.seed},
+      {"warmup", run.warmup},           {"repetitions", run.repetitions},
+      {"turn_ms", run.options.turn_ms}, {"accuracy_rows", run.options.accuracy_rows.value_or(kSampledRows)}};
+  if (run.capture && !run.options.accuracy_rows)
+    settings["accuracy_rows_captured"] = run.capture->calls.front().q.size(1);
   if (run.plan.has(Mode::sparse)) {
     const attention::Policy& policy = run.plan.grid.combinations.front().policy;
     settings["selection_rows"] = policy.selection_rows;
@@ -283,12 +278,12 @@ nlohmann::json settings_report(const Run& run, const bench::AttentionOptions& op
 }
 
 /// "NVIDIA H200, gaussian data, seed 42, median of 20 rounds after 5 to warm up"
-std::string summary(const Run& run, const bench::AttentionOptions& options) {
+std::string summary(const Run& run) {
   std::string text = run.device_name;
   if (run.device.is_cpu()) text += ", " + counted(at::get_num_threads(), "thread");
-  text += ", " + data_text(run, options) + " data, seed " + std::to_string(run.plan.seed) + ", median of " +
+  text += ", " + data_text(run) + " data, seed " + std::to_string(run.plan.seed) + ", median of " +
           counted(run.repetitions, "round") + " after " + std::to_string(run.warmup) + " to warm up";
-  if (options.turn_ms > 0) text += ", turns of " + std::to_string(options.turn_ms) + " ms";
+  if (run.options.turn_ms > 0) text += ", turns of " + std::to_string(run.options.turn_ms) + " ms";
   return text;
 }
 
@@ -306,7 +301,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   report.content["machine"] = machine_report(run.device);
   if (run.limit)
     report.content["machine"]["limit_tops"] = {{"8_bits", run.limit->bits8}, {"16_bits", run.limit->bits16}};
-  report.content["settings"] = settings_report(run, options);
+  report.content["settings"] = settings_report(run);
   report.content["rows"] = nlohmann::json::array();
 
   const c10::OptionalDeviceGuard guard(run.device.is_cpu() ? std::nullopt : std::optional(run.device));
@@ -322,7 +317,7 @@ void bench_attention(const bench::AttentionOptions& options, RunReport& report) 
   if (std::none_of(rows.begin(), rows.end(), [](const Row& row) { return number_of(row, "ms").has_value(); }))
     throw run_failure("nothing could be measured: " + text_of(rows.front(), "note"),
                       "change the shape, the modes or the dtype");
-  output.deliver(summary(run, options) + "\n\n" + markdown(bench::attention_columns(), rows, output.aligned()),
+  output.deliver(summary(run) + "\n\n" + markdown(bench::attention_columns(), rows, output.aligned()),
                  bench::attention_columns(), rows, report);
 }
 

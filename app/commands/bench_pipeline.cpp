@@ -30,15 +30,10 @@ Rows measure(const bench::PipelinePlan& plan, const models::GenerateSettings& re
 std::vector<HeatMap> heat_maps(const Rows& rows) {
   std::vector<HeatMap> maps;
   for (const Row& row : rows) {
-    const std::string mode = text_of(row, "mode"), cache = text_of(row, "cache");
+    const std::string mode = text_of(row, "mode");
     const Row steps = row.value("step_layer_sparsity", Row::array());
     if (steps.empty() || mode == "full" || mode == "quantized") continue;
-    HeatMap map{.title = "sparsity, " + mode, .rows = "layer", .columns = "step", .values = {}};
-    std::string name = bench::selection_name(row);
-    if (number_of(row, "topk")) name.insert(0, "topk ");
-    if (!name.empty()) map.title += " " + name;
-    map.title += ", " + text_of(row, "token_order") + " order";
-    if (!cache.empty()) map.title += ", cache " + cache;
+    HeatMap map{.title = "sparsity, " + bench::row_name(row), .rows = "layer", .columns = "step", .values = {}};
     map.values.resize(row["layer_sparsity"].size());
     for (const Row& step : steps)
       for (size_t layer = 0; layer < step.size(); ++layer)
@@ -52,12 +47,12 @@ std::vector<HeatMap> heat_maps(const Rows& rows) {
 
 void bench_pipeline(const Settings& settings, const bench::PipelineOptions& options, RunReport& report) {
   bench::PipelinePlan plan = bench::make_pipeline_plan(settings, options);
-  if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
+  if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
   const auto pipeline = open_pipeline(plan.run, folder);
-  choose_steps(options, pipeline->spec(), plan);
+  choose_steps(pipeline->spec(), plan);
   begin_report(settings, plan, folder, *pipeline, report);
   nlohmann::json& shown = report.content["settings"];
   shown["video_steps"] = plan.video_steps;
@@ -72,7 +67,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const Rows rows = measure(plan, pipeline->resolve(plan.request), *pipeline, progress, rivals,
                             report.content["rows"] = nlohmann::json::array());
   progress.clear();
-  if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, heat_maps(rows));
+  if (!plan.options.heat_map.empty()) write_heat_maps(plan.options.heat_map, heat_maps(rows));
   output.deliver(
       bench::run_summary(report.content) + "\n\n" + bench::stage_markdown(rows, plan.video_steps, output.aligned()),
       bench::stage_columns(), rows, report);

@@ -1,5 +1,4 @@
 // From a report's rows to bars and points.
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -18,19 +17,9 @@ constexpr const char* kDrawableReports =
 
 using nlohmann::json;
 
-/// "sparse 0.5 native", "sparse 0.5 means of 16 by error", "full forecast:0.1"
-std::string name_of(const json& row) {
-  std::string name = text_of(row, "mode");
-  if (const std::string selection = bench::selection_name(row); !selection.empty()) name.append(" ").append(selection);
-  const std::string order = text_of(row, "token_order");
-  if (!order.empty() && order != "hilbert") name.append(" ").append(order);
-  if (const std::string cache = text_of(row, "cache"); !cache.empty()) name.append(" ").append(cache);
-  return name;
-}
-
 PlotRow plot_row(const json& row, bool decibels) {
   PlotRow result;
-  result.name = name_of(row);
+  result.name = bench::row_name(row);
   result.total = *number_of(row, "ms");
   result.speedup = number_of(row, "speedup");
   result.quality = number_of(row, decibels ? "psnr" : "rel_l1");
@@ -48,11 +37,13 @@ std::string title_of(const json& report) {
   return title;
 }
 
-const json& rows_of(const json& report, const std::string& file) {
-  const auto rows = report.is_object() ? report.find("rows") : report.end();
-  if (!report.is_object() || rows == report.end() || !rows->is_array())
+Rows rows_of(const json& report, const std::string& file) {
+  if (!report.is_object() || !report.contains("rows") || !report["rows"].is_array())
     throw bad_file(file, "rows is missing or no array", kDrawableReports);
-  return *rows;
+  Rows rows;
+  for (const json& row : report["rows"])
+    if (row.is_object()) rows.push_back(row);
+  return rows;
 }
 
 bool is_full(const json& row) {
@@ -67,7 +58,7 @@ std::string label_of(const json& row) {
 }
 
 /// ", cell 16, token_order native": of the settings beside the method those in which the drawn rows differ.
-std::string settings_of(const json& row, const std::vector<json>& drawn) {
+std::string settings_of(const json& row, const Rows& drawn) {
   std::string text;
   for (const char* key : {"cell", "selection_rows", "similarity", "dense_steps", "token_order", "cache"}) {
     const json value = row.value(key, json());
@@ -80,7 +71,7 @@ std::string settings_of(const json& row, const std::vector<json>& drawn) {
 }
 
 /// "dropped mean, select error", and what settings_of() says.
-std::string method_of(const json& row, const std::vector<json>& drawn) {
+std::string method_of(const json& row, const Rows& drawn) {
   if (is_full(row))
     return text_of(row, "cache").empty() ? "full attention, weights reduced" : "full attention with a cache";
   return "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select") + settings_of(row, drawn);
@@ -88,24 +79,24 @@ std::string method_of(const json& row, const std::vector<json>& drawn) {
 
 /// A row with an error to draw against its time.
 bool has_error(const json& row) {
-  return row.is_object() && !row.contains("stage") && number_of(row, "ms") && number_of(row, "rel_l1").value_or(0) > 0;
+  return !row.contains("stage") && number_of(row, "ms") && number_of(row, "rel_l1").value_or(0) > 0;
 }
 
 /// The rows of `bench attention` that leave something out, if there are any: what full attention takes is a mark, and
 /// its error the rounding of the result.
-std::vector<json> rows_with_errors(const json& report, const std::string& file) {
-  std::vector<json> drawn;
+Rows rows_with_errors(const json& report, const std::string& file) {
+  Rows drawn;
   bool sparse = false;
   for (const json& row : rows_of(report, file)) {
     if (!has_error(row) || is_full(row)) continue;
     drawn.push_back(row);
     sparse = sparse || text_of(row, "mode") == attention::name(attention::Mode::sparse);
   }
-  return sparse ? drawn : std::vector<json>{};
+  return sparse ? drawn : Rows{};
 }
 
 /// "1,24,44776,128, bf16, NVIDIA H200"
-std::string attention_title(const json& report, const std::vector<json>& drawn) {
+std::string attention_title(const json& report, const Rows& drawn) {
   std::string title = text_of(drawn.front(), "workload");
   const json shape = drawn.front().value("shape", json());
   title.append(title.empty() ? "" : " ").append(shape.dump()).append(", ").append(text_of(drawn.front(), "dtype"));
@@ -119,7 +110,7 @@ std::string workload_of(const json& row) {
 }
 
 /// The method, and the workload where there are several.
-std::string error_curve_of(const json& row, const std::vector<json>& drawn) {
+std::string error_curve_of(const json& row, const Rows& drawn) {
   const std::string workload = workload_of(row);
   const bool several =
       std::any_of(drawn.begin(), drawn.end(), [&](const json& other) { return workload_of(other) != workload; });
@@ -129,8 +120,8 @@ std::string error_curve_of(const json& row, const std::vector<json>& drawn) {
 }
 
 /// Each row's `y` against its `x`, on the curve of its method.
-std::vector<Curve> curves(const std::vector<json>& drawn, const char* x, const char* y,
-                          std::string (*name)(const json& row, const std::vector<json>& drawn)) {
+std::vector<Curve> curves(const Rows& drawn, const char* x, const char* y,
+                          std::string (*name)(const json& row, const Rows& drawn)) {
   std::vector<Curve> all;
   for (const json& row : drawn) {
     const std::string method = name(row, drawn);
@@ -142,10 +133,9 @@ std::vector<Curve> curves(const std::vector<json>& drawn, const char* x, const c
 }
 
 /// Milliseconds of the fastest full attention, where all rows are of one workload in one order.
-std::optional<double> full_ms(const json& rows, const json& drawn) {
+std::optional<double> full_ms(const Rows& rows, const json& drawn) {
   std::optional<double> fastest;
   for (const json& row : rows) {
-    if (!row.is_object()) continue;
     if (workload_of(row) != workload_of(drawn) || text_of(row, "token_order") != text_of(drawn, "token_order"))
       return {};
     if (const auto ms = number_of(row, "ms"); is_full(row) && ms) fastest = std::min(fastest.value_or(*ms), *ms);
@@ -155,16 +145,16 @@ std::optional<double> full_ms(const json& rows, const json& drawn) {
 
 /// The rows of `bench quality`.
 bool is_quality_report(const json& report, const std::string& file) {
-  const json& rows = rows_of(report, file);
-  return !rows.empty() && rows.front().is_object() && rows.front().contains("step_ms");
+  const Rows rows = rows_of(report, file);
+  return !rows.empty() && rows.front().contains("step_ms");
 }
 
 }  // namespace
 
 CurvesData curves_of(const json& report, const std::string& file) {
-  std::vector<json> drawn;
+  Rows drawn;
   for (const json& row : rows_of(report, file))
-    if (row.is_object() && number_of(row, "step_ms") && number_of(row, "psnr")) drawn.push_back(row);
+    if (number_of(row, "step_ms") && number_of(row, "psnr")) drawn.push_back(row);
   if (drawn.empty()) throw bad_file(file, "holds no row with a time and a PSNR to draw", kDrawableReports);
   return {.title = title_of(report),
           .x = "ms a step",
@@ -176,7 +166,7 @@ CurvesData curves_of(const json& report, const std::string& file) {
 }
 
 CurvesData error_curves_of(const json& report, const std::string& file) {
-  const std::vector<json> drawn = rows_with_errors(report, file);
+  const Rows drawn = rows_with_errors(report, file);
   if (drawn.empty()) throw bad_file(file, "holds no sparse row with a time and an error to draw", kDrawableReports);
   CurvesData data = {.title = attention_title(report, drawn),
                      .x = "ms a call",
@@ -190,10 +180,10 @@ CurvesData error_curves_of(const json& report, const std::string& file) {
 }
 
 PlotData plot_of(const json& report, const std::string& file) {
-  std::vector<json> drawn;
+  Rows drawn;
   bool decibels = false, steps = false;
   for (const json& row : rows_of(report, file)) {
-    if (!row.is_object() || !number_of(row, "ms")) continue;
+    if (!number_of(row, "ms")) continue;
     if (row.contains("stage") && text_of(row, "stage") != bench::kStepStage) continue;
     drawn.push_back(row);
     steps = steps || row.contains("stage");

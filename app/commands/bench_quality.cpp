@@ -9,6 +9,7 @@
 #include "app/commands/bench.h"
 #include "app/commands/bench/quality_runs.h"
 #include "app/counted.h"
+#include "app/job/write.h"
 #include "app/measure/whole_videos.h"
 #include "hilbert/error.h"
 
@@ -20,15 +21,15 @@ using bench::QualityPlan;
 
 /// The judge where one is there and a prompt tells something that it can see.
 std::optional<bench::Judge> find_judge(const QualityPlan& plan, bool asked) {
-  if (plan.judge.empty()) return {};
+  if (plan.options.judge.empty()) return {};
   const bool tells = std::any_of(plan.prompts.begin(), plan.prompts.end(), [](const std::string& prompt) {
     const bench::Traits traits = bench::traits_of(prompt);
     return std::any_of(traits.begin(), traits.end(), [](int trait) { return trait >= 0; });
   });
-  if (tells) return bench::Judge(plan.judge);
+  if (tells) return bench::Judge(plan.options.judge);
   if (asked)
-    throw bad_input("--judge " + plan.judge.string() + ": no prompt tells a shape, colour, background or motion",
-                    "leave it out, or use prompts of the tiny model (assets/prompts)");
+    throw bad_input("--judge " + plan.options.judge + ": no prompt tells a shape, colour, background or motion",
+                    "leave it out, or give prompts like 'a red circle moving to the right on a blue background'");
   return {};
 }
 
@@ -55,21 +56,16 @@ void write_pictures(const fs::path& folder, const std::vector<bench::Picture>& p
   if (folder.empty()) return;
   fs::create_directory(folder);
   for (size_t i = 0; i < pictures.size(); ++i) {
-    const at::Tensor frames = pictures[i].frames.contiguous();
-    const FramesView view = {.data = frames.const_data_ptr<float>(),
-                             .frames = frames.size(0),
-                             .height = frames.size(1),
-                             .width = frames.size(2)};
-    write_contact_sheet(folder / file_name(i, pictures[i].name), view, pictures[i].name, frames.size(0));
+    const auto& [name, frames] = pictures[i];
+    write_contact_sheet(folder / file_name(i, name), frames_view(frames), name, frames.size(0));
   }
 }
 
 nlohmann::json full_report(const bench::QualityRuns& runs) {
-  nlohmann::json full = {
-      {"step_ms", or_null(runs.full_step_ms())}, {"in_turns", !runs.reduces_weights()}, {"judge", nullptr}};
-  if (runs.full_verdicts().empty()) return full;
-  full["judge_counts"] = bench::count_verdicts(runs.full_verdicts());
-  full["judge"] = bench::right_share(full["judge_counts"]);
+  const Row row = runs.full();
+  nlohmann::json full = {{"in_turns", !runs.reduces_weights()}};
+  for (const char* key : {"step_ms", "judge", "judge_counts"})
+    if (row.contains(key)) full[key] = row[key];
   return full;
 }
 
@@ -117,8 +113,8 @@ Rows measure(bench::QualityRuns& runs, RunReport& report) {
 
 void bench_quality(const Settings& settings, const bench::QualityOptions& options, RunReport& report) {
   QualityPlan plan = bench::make_quality_plan(settings, options);
-  if (!plan.plot.empty()) check_png("--plot", plan.plot);
-  check_pictures(plan.pictures);
+  if (!plan.options.plot.empty()) check_png("--plot", plan.options.plot);
+  check_pictures(plan.options.pictures);
   TableOutput output(options.table);
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
@@ -129,7 +125,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   begin_report(settings, plan, folder, *pipeline, report);
   report.content["settings"].update({{"prompts", plan.prompts.size()},
                                      {"dense_layers", plan.request.attention_policy.dense_layers},
-                                     {"judge", judge ? nlohmann::json(plan.judge.string()) : nlohmann::json()}});
+                                     {"judge", judge ? nlohmann::json(plan.options.judge) : nlohmann::json()}});
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
@@ -139,8 +135,8 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
                           judge ? &*judge : nullptr);
   const Rows rows = measure(runs, report);
   progress.clear();
-  if (!plan.plot.empty()) write_curves(plan.plot, curves_of(report.content, "this run"));
-  write_pictures(plan.pictures, runs.pictures());
+  if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_of(report.content, "this run"));
+  write_pictures(plan.options.pictures, runs.pictures());
   output.deliver(bench::run_summary(report.content) + ", means over " +
                      counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" +
                      full_summary(report.content["full"]) + "\n" +

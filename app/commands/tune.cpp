@@ -17,6 +17,7 @@
 #include "app/options/option_group.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 #include "models/files/sha256.h"
 #include "models/weights/device.h"
 
@@ -162,10 +163,10 @@ std::string missed_floor(const TunePlan& plan, const Found& found) {
   std::string text;
   if (plan.min_psnr)
     text += "PSNR " + fixed_below(found.tuned->psnr, *plan.min_psnr, 2) + " dB of --min-psnr " +
-            chosen_text(*plan.min_psnr);
+            exact_text(*plan.min_psnr);
   if (plan.min_ssim)
     text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed_below(found.tuned->ssim, *plan.min_ssim, 4) +
-            " of --min-ssim " + chosen_text(*plan.min_ssim);
+            " of --min-ssim " + exact_text(*plan.min_ssim);
   return "the best videos reach " + text;
 }
 

@@ -11,23 +11,20 @@
 #include "models/engine/frames.h"
 
 namespace sparsereel::app {
-namespace {
 
-FramesView view(const at::Tensor& frames) {
+FramesView frames_view(const at::Tensor& frames) {
   return {.data = frames.const_data_ptr<float>(),
           .frames = frames.size(0),
           .height = frames.size(1),
           .width = frames.size(2)};
 }
 
-}  // namespace
-
 WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
                            const std::string& caption) {
   VideoOptions video = run.video;
   if (run.metadata) video.recipe = recipe;
-  WrittenVideo written = write_video(run.output, view(frames), video);
-  if (!run.contact_sheet.empty()) write_contact_sheet(run.contact_sheet, view(frames), caption);
+  WrittenVideo written = write_video(run.output, frames_view(frames), video);
+  if (!run.contact_sheet.empty()) write_contact_sheet(run.contact_sheet, frames_view(frames), caption);
   return written;
 }
 

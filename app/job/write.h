@@ -9,6 +9,9 @@
 
 namespace sparsereel::app {
 
+/// frames: fp32 CPU [F, H, W, 3], contiguous, which must outlive the view.
+FramesView frames_view(const at::Tensor& frames);
+
 /// frames: fp32 CPU [F, H, W, 3] in 0..1. Writes the video and, where asked for, the contact sheet.
 WrittenVideo write_outputs(const RunOptions& run, const at::Tensor& frames, const std::string& recipe,
                            const std::string& caption);

@@ -3,9 +3,9 @@
 
 #include <ATen/ATen.h>
 
-#include <charconv>
 #include <utility>
 
+#include "app/options/parse_number.h"
 #include "app/options/split.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
@@ -26,55 +26,45 @@ class Reader {
   explicit Reader(const std::filesystem::path& file) : file_(file) {}
 
   int64_t number(const std::string& name, int64_t least) const { return number_in(name, text(name), least); }
-  std::vector<CapturedCall> calls() const;
+
+  std::vector<CapturedCall> calls() const {
+    std::vector<CapturedCall> calls;
+    for (const std::string& name : split(text("calls"), ' ')) {
+      const size_t slash = std::min(name.find('/'), name.size());
+      CapturedCall call{.step = number_in("calls", name.substr(0, slash), 0),
+                        .layer = number_in("calls", name.substr(std::min(slash + 1, name.size())), 0)};
+      for (const auto& [part, target] : {std::pair("q", &call.q), std::pair("k", &call.k), std::pair("v", &call.v)})
+        *target = tensor(tensor_name(call, part));
+      calls.push_back(std::move(call));
+    }
+    return calls;
+  }
 
  private:
-  std::string text(const std::string& name) const;
-  int64_t number_in(const std::string& name, const std::string& text, int64_t least) const;
-  at::Tensor tensor(const std::string& name) const;
+  std::string text(const std::string& name) const {
+    const auto found = file_.header().metadata.find(name);
+    if (found == file_.header().metadata.end()) throw fail(" has no metadata entry " + name);
+    return found->second;
+  }
+
+  int64_t number_in(const std::string& name, const std::string& text, int64_t least) const {
+    const int64_t value = parse_number<int64_t>(text).value_or(-1);
+    if (value < least || value > kMostTokens) throw fail(": metadata entry " + name + " is '" + text + "'");
+    return value;
+  }
+
+  at::Tensor tensor(const std::string& name) const {
+    const models::TensorEntry* entry = file_.find(name);
+    if (entry == nullptr) throw fail(" holds no tensor " + name);
+    if (entry->dtype != models::Dtype::f16 || entry->shape.size() != 4)
+      throw fail(": " + name + " is no fp16 tensor [batch, tokens, heads, head_dim]");
+    return copy_of(file_, *entry);
+  }
+
+  Error fail(const std::string& what) const { return bad_input(file_.path().string() + what, kCaptureAgain); }
 
   models::SafetensorsFile file_;
 };
-
-std::string Reader::text(const std::string& name) const {
-  const auto found = file_.header().metadata.find(name);
-  if (found == file_.header().metadata.end())
-    throw bad_input(file_.path().string() + " has no metadata entry " + name, kCaptureAgain);
-  return found->second;
-}
-
-int64_t Reader::number_in(const std::string& name, const std::string& text, int64_t least) const {
-  int64_t value = -1;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || stop != text.data() + text.size() || value < least || value > kMostTokens)
-    throw bad_input(file_.path().string() + ": metadata entry " + name + " is '" + text + "'", kCaptureAgain);
-  return value;
-}
-
-at::Tensor Reader::tensor(const std::string& name) const {
-  const models::TensorEntry* entry = file_.find(name);
-  if (entry == nullptr) throw bad_input(file_.path().string() + " holds no tensor " + name, kCaptureAgain);
-  if (entry->dtype != models::Dtype::f16 || entry->shape.size() != 4)
-    throw bad_input(file_.path().string() + ": " + name + " is no fp16 tensor [batch, tokens, heads, head_dim]",
-                    kCaptureAgain);
-  return copy_of(file_, *entry);
-}
-
-std::vector<CapturedCall> Reader::calls() const {
-  std::vector<CapturedCall> calls;
-  for (const std::string& name : split(text("calls"), ' ')) {
-    const size_t slash = std::min(name.find('/'), name.size());
-    CapturedCall call{.step = number_in("calls", name.substr(0, slash), 0),
-                      .layer = number_in("calls", name.substr(std::min(slash + 1, name.size())), 0),
-                      .q = {},
-                      .k = {},
-                      .v = {}};
-    for (const auto& [part, target] : {std::pair("q", &call.q), std::pair("k", &call.k), std::pair("v", &call.v)})
-      *target = tensor(tensor_name(call, part));
-    calls.push_back(std::move(call));
-  }
-  return calls;
-}
 
 void check_shapes(const std::filesystem::path& file, const Capture& capture) {
   const auto sizes = capture.calls.front().q.sizes();

@@ -16,7 +16,7 @@ namespace sparsereel::app {
 /// q, k, v [B, N, heads, head_dim] after norm and rotary embedding: video tokens in native order, then text.
 struct CapturedCall {
   int64_t step = 0, layer = 0;
-  at::Tensor q, k, v;
+  at::Tensor q = {}, k = {}, v = {};
 };
 
 struct Capture {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "app/counted.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::app {
 namespace {
@@ -38,7 +38,7 @@ std::string cell(const Column& column, const Row& row, bool people) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
   if (value.is_array()) return items_of(value);
-  if (column.digits == 0) return value.is_number_integer() ? value.dump() : chosen_text(value.get<double>());
+  if (column.digits == 0) return value.is_number_integer() ? value.dump() : exact_text(value.get<double>());
   return people ? number_text(value.get<double>(), column.digits) : value.dump();
 }
 
@@ -155,12 +155,6 @@ std::string number_text(double value, int digits) {
   for (; size >= 10 && decimals > 0; size /= 10) --decimals;
   for (; size > 0 && size < 1; size *= 10) ++decimals;
   return fixed(value, decimals);
-}
-
-std::string chosen_text(double value) {
-  std::array<char, 32> text{};
-  const auto result = std::to_chars(text.data(), text.data() + text.size(), value);
-  return {text.data(), result.ptr};
 }
 
 nlohmann::json or_null(const std::optional<double>& value) {

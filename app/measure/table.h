@@ -47,8 +47,6 @@ std::string csv(const Columns& columns, const Rows& rows);
 
 /// `digits` significant digits, for people.
 std::string number_text(double value, int digits);
-/// A number that somebody chose, with every digit that it has: "0.15", "16".
-std::string chosen_text(double value);
 /// Null where nothing is known.
 nlohmann::json or_null(const std::optional<double>& value);
 /// A text of a row; empty where it holds none.

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "app/options/nearest.h"
+#include "app/options/parse_number.h"
 #include "app/options/split.h"
 #include "hilbert/error.h"
 
@@ -17,9 +17,8 @@ constexpr int64_t kLargest = 1 << 30;  // small enough for the arithmetic on a s
 
 /// 1 to kLargest; 0 for anything else.
 int64_t parse_size(std::string_view text) {
-  int64_t value = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && stop == text.data() + text.size() && value > 0 && value <= kLargest ? value : 0;
+  const int64_t value = parse_number<int64_t>(text).value_or(0);
+  return value > 0 && value <= kLargest ? value : 0;
 }
 
 Shape parse_shape(const std::string& text) {

@@ -2,10 +2,10 @@
 #include "app/options/settings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "app/options/nearest.h"
+#include "app/options/parse_number.h"
 #include "app/options/split.h"
 #include "models/checkpoint/lora.h"
 #include "models/configs/config_file.h"
@@ -72,15 +72,6 @@ std::vector<std::string> known_keys() {
   return keys;
 }
 
-template <typename Number>
-std::optional<Number> parse(const std::string& text) {
-  Number value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, code] = std::from_chars(text.data(), end, value);
-  if (code != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
-
 std::optional<bool> parse_flag(const std::string& text) {
   if (text == "true" || text == "on" || text == "yes") return true;
   if (text == "false" || text == "off" || text == "no") return false;
@@ -108,15 +99,16 @@ void check_value(const OptionSpec& spec, const std::string& what, const std::str
       return;
     case ValueKind::seed:
       if (value == kRandomSeed) return;
-      return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number, or random,");
+      return require(parse_number<int64_t>(value) || parse_number<uint64_t>(value), "a whole number, or random,");
     case ValueKind::whole:
-      return require(parse<int64_t>(value) || parse<uint64_t>(value), "a whole number");
+      return require(parse_number<int64_t>(value) || parse_number<uint64_t>(value), "a whole number");
     case ValueKind::number: {
-      const auto number = parse<double>(value);
+      const auto number = parse_number<double>(value);
       return require(number && std::isfinite(*number), "a number");
     }
     case ValueKind::numbers:
-      for (const std::string& each : split(value, ',')) require(parse<double>(each).has_value(), "a list of numbers");
+      for (const std::string& each : split(value, ','))
+        require(parse_number<double>(each).has_value(), "a list of numbers");
       return;
     case ValueKind::flag:
       return require_choice(what, value, {"true", "false", "on", "off", "yes", "no"}, help);
@@ -157,7 +149,7 @@ void expand_size(std::map<std::string, Setting>& added) {
   if (place == added.end()) return;
   const Setting size = place->second;
   const auto [width, height] = models::width_and_height(size.value);
-  if (!parse<int64_t>(width) || !parse<int64_t>(height))
+  if (!parse_number<int64_t>(width) || !parse_number<int64_t>(height))
     throw bad_input(label("size", size.source, size.file, size.mark) + " " + size.value + " is not of the form WxH",
                     "write for example 720x480");
   added.erase(place);
@@ -277,7 +269,7 @@ std::string Settings::text(const std::string& key, const std::string& fallback) 
 std::optional<int64_t> Settings::whole(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return std::nullopt;
-  const auto value = parse<int64_t>(setting->value);
+  const auto value = parse_number<int64_t>(setting->value);
   if (!value) throw bad_option(key, setting->value + " is too large", "give a smaller number");
   return value;
 }
@@ -285,7 +277,7 @@ std::optional<int64_t> Settings::whole(const std::string& key) const {
 std::optional<uint64_t> Settings::unsigned_whole(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return std::nullopt;
-  const auto value = parse<uint64_t>(setting->value);
+  const auto value = parse_number<uint64_t>(setting->value);
   if (!value) throw bad_option(key, setting->value + " is below 0", "give a number from 0 to 18446744073709551615");
   return value;
 }
@@ -293,13 +285,13 @@ std::optional<uint64_t> Settings::unsigned_whole(const std::string& key) const {
 std::optional<double> Settings::number(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return std::nullopt;
-  return parse<double>(setting->value);
+  return parse_number<double>(setting->value);
 }
 
 std::vector<double> Settings::numbers(const std::string& key) const {
   std::vector<double> values;
   if (!has(key)) return values;
-  for (const std::string& each : split(text(key, ""), ',')) values.push_back(parse<double>(each).value());
+  for (const std::string& each : split(text(key, ""), ',')) values.push_back(parse_number<double>(each).value());
   return values;
 }
 

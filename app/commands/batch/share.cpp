@@ -2,8 +2,8 @@
 #include "app/commands/batch/share.h"
 
 #include <array>
-#include <charconv>
 
+#include "app/options/parse_number.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::sets {
@@ -25,16 +25,8 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
     {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
 }};
 
-std::optional<int64_t> whole(const std::string& text) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end) return std::nullopt;
-  return value;
-}
-
 int64_t variable(const char* name, const char* value) {
-  if (const auto number = whole(value)) return *number;
+  if (const auto number = parse_number<int64_t>(value)) return *number;
   throw bad_input(std::string("the variable ") + name + "=" + value + " is no whole number",
                   "unset it, or give --share i/n");
 }
@@ -52,8 +44,8 @@ Share find_share(const std::string& option, const Environment& environment) {
   Share share;
   if (!option.empty()) {
     const size_t slash = option.find('/');
-    const auto rank = whole(option.substr(0, slash));
-    const auto size = slash == std::string::npos ? std::nullopt : whole(option.substr(slash + 1));
+    const auto rank = parse_number<int64_t>(option.substr(0, slash));
+    const auto size = slash == std::string::npos ? std::nullopt : parse_number<int64_t>(option.substr(slash + 1));
     if (!rank || !size)
       throw bad_input("--share " + option + " is not of the form i/n", "write for example --share 0/4");
     share = {.rank = *rank, .size = *size, .local_rank = {}, .source = "--share " + option};

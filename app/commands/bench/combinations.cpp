@@ -11,6 +11,7 @@
 #include "app/options/options.h"
 #include "app/options/split.h"
 #include "hilbert/error.h"
+#include "hilbert/exact_text.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -280,7 +281,7 @@ Row fields_of(const Combination& combination) {
 std::string value_name(const Row& row, const std::string& topk) {
   for (const auto& [key, word] :
        {std::pair<const char*, std::string>("topk", topk), {"cdf", "cdf "}, {"error_bound", "error "}})
-    if (const auto value = number_of(row, key)) return word + chosen_text(*value);
+    if (const auto value = number_of(row, key)) return word + exact_text(*value);
   return {};
 }
 
@@ -288,8 +289,16 @@ std::string selection_name(const Row& row) {
   std::string name = value_name(row);
   if (text_of(row, "dropped") != attention::name(attention::Dropped::mean)) return name;
   name += std::string(name.empty() ? "" : " ") + "means";
-  if (const auto cell = number_of(row, "cell")) name += " of " + chosen_text(*cell);
+  if (const auto cell = number_of(row, "cell")) name += " of " + exact_text(*cell);
   return name + " by " + text_of(row, "select");
+}
+
+std::string row_name(const Row& row) {
+  const std::string order = text_of(row, "token_order");
+  std::string name = text_of(row, "mode");
+  for (const std::string& more : {selection_name(row), order == "hilbert" ? "" : order, text_of(row, "cache")})
+    if (!more.empty()) name += " " + more;
+  return name;
 }
 
 std::string combination_name(const Row& row) {
@@ -299,9 +308,9 @@ std::string combination_name(const Row& row) {
   const std::string profile = text_of(row, "profile");
   std::string text = profile.empty() ? value_name(row, "topk ") : std::filesystem::path(profile).stem().string();
   text += ", " + text_of(row, "dropped") + ", " + text_of(row, "select");
-  if (const auto cell = number_of(row, "cell")) text += ", cell " + chosen_text(*cell);
+  if (const auto cell = number_of(row, "cell")) text += ", cell " + exact_text(*cell);
   const auto similarity = number_of(row, "similarity"), dense_steps = number_of(row, "dense_steps");
-  if (similarity.value_or(-1) >= 0) text += ", similarity " + chosen_text(*similarity);
+  if (similarity.value_or(-1) >= 0) text += ", similarity " + exact_text(*similarity);
   if (dense_steps.value_or(0) > 0) text += ", " + counted(static_cast<int64_t>(*dense_steps), "dense step");
   return text + ", " + text_of(row, "token_order") + reuse;
 }

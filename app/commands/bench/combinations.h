@@ -55,6 +55,8 @@ Columns selection_columns();
 /// has no selection. value_name() is its first part: "0.5", "cdf 0.9", "error 0.05".
 std::string selection_name(const Row& row);
 std::string value_name(const Row& row, const std::string& topk = {});
+/// "sparse 0.5 means of 16 by error native first-block:0.1": mode, selection, the order but for hilbert, cache.
+std::string row_name(const Row& row);
 /// "topk 0.3, mean, error, cell 16, hilbert", of fields_of(): for errors and pictures.
 std::string combination_name(const Row& row);
 

@@ -2,10 +2,10 @@
 #include "app/commands/bench/options.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
+#include "app/options/parse_number.h"
 #include "app/options/split.h"
 #include "hilbert/error.h"
 #include "models/weights/device.h"
@@ -21,9 +21,8 @@ constexpr const char* kDefaultTopk = "0.5,0.3,0.1";  // where no list says how m
 /// -1: as many as the model has.
 int64_t parse_text_tokens(const std::string& text) {
   if (text == "model") return -1;
-  int64_t tokens = -1;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), tokens);
-  if (error != std::errc{} || stop != text.data() + text.size() || tokens < 0)
+  const int64_t tokens = parse_number<int64_t>(text).value_or(-1);
+  if (tokens < 0)
     throw bad_input("--text-tokens " + text + " is no number of tokens",
                     did_you_mean(text, {"model"}, "give 0 or more, or 'model'"));
   return tokens;
@@ -66,11 +65,12 @@ void warn_of_data(const AttentionOptions& options, std::vector<std::string>& war
 }
 
 DataKind parse_data(const std::string& text) {
+  static const std::map<std::string, DataKind> kinds = {{"gaussian", DataKind::gaussian},
+                                                        {"structured", DataKind::structured},
+                                                        {"smooth", DataKind::smooth},
+                                                        {"loud", DataKind::loud}};
   require_choice("--data " + text, text, {"gaussian", "structured", "smooth", "loud"}, kHelp);
-  return text == "gaussian"     ? DataKind::gaussian
-         : text == "structured" ? DataKind::structured
-         : text == "smooth"     ? DataKind::smooth
-                                : DataKind::loud;
+  return kinds.at(text);
 }
 
 /// The rows of mode sparse; options of the selection mean nothing where there are none.

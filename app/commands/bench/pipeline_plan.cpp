@@ -23,16 +23,16 @@ Grid contenders(const Settings& settings, const PipelineOptions& options, const 
 }
 
 /// Options of the selection change nothing where no contender leaves blocks out, those of means where none has any.
-void warn_of_selection(const Settings& settings, const PipelineOptions& options, std::vector<IdleCause> idle,
-                       PipelinePlan& plan) {
+void warn_of_selection(const Settings& settings, std::vector<IdleCause> idle, PipelinePlan& plan) {
   const std::vector<Combination>& rows = plan.grid.combinations;
+  PipelineOptions& options = plan.options;
   plan.warnings = plan.grid.warnings;
   if (std::ranges::none_of(rows, &Combination::sparse)) {
     const std::string why = "with --modes " + options.modes;
-    if (!plan.heat_map.empty()) plan.warnings.push_back("--heat-map has no effect " + why);
+    if (!options.heat_map.empty()) plan.warnings.push_back("--heat-map has no effect " + why);
     if (is_given(options.lists, "token_order") && parse_orders(*options.lists.at("token_order")).size() > 1)
       plan.warnings.push_back("--token-order: all but the first have no effect " + why);
-    plan.heat_map.clear();
+    options.heat_map.clear();
     plan.profiles.clear();
     idle.push_back({Idle::every_block, "modes", why});
   } else if (std::ranges::none_of(rows, &Combination::has_untuned_means)) {
@@ -47,28 +47,21 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   check_range("--warmup", options.warmup, 0, 1000);
   check_range("--repetitions", options.repetitions, 1, 1000);
   check_range("--steps", options.steps, 1, 1'000'000);
-  PipelinePlan plan;
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
-  plan.run = given.run;
-  plan.request = given.request;
-  plan.request.cache = {};  // the contenders'
+  PipelinePlan plan{make_video_plan(given, options.lists), options};
   if (given.profile) plan.profiles = {*given.profile};
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
-  plan.heat_map = options.heat_map;
+  plan.request.decode = !options.no_decode;
   plan.grid = contenders(settings, options, given);
-  plan.caches_listed = is_given(options.lists, "cache");
-  warn_of_selection(settings, options, given.idle, plan);
-  plan.warmup = options.warmup;
-  plan.repetitions = options.repetitions;
-  plan.decode = plan.request.decode = !options.no_decode;
+  warn_of_selection(settings, given.idle, plan);
   return plan;
 }
 
-void choose_steps(const PipelineOptions& options, const models::ModelSpec& spec, PipelinePlan& plan) {
+void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan) {
   models::GenerateRequest& request = plan.request;
   plan.video_steps = models::steps_of(request, spec);
   const bool cached = std::ranges::any_of(plan.grid.combinations, [](const auto& each) { return each.cache.on(); });
-  request.num_inference_steps = options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
+  request.num_inference_steps = plan.options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);
   if (request.num_inference_steps != plan.video_steps) request.sigmas.clear();
 }
 

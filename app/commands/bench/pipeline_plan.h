@@ -25,10 +25,8 @@ struct PipelineOptions {
 void add_options(CLI::App& command, PipelineOptions& options);
 
 struct PipelinePlan : VideoPlan {
-  std::string heat_map;     // empty: none
+  PipelineOptions options;
   int64_t video_steps = 0;  // of a whole video, which is extrapolated to; 0 until choose_steps()
-  std::optional<int64_t> warmup, repetitions;
-  bool decode = true;
 };
 
 /// But for how many steps there are, which the model has a say in. Throws Error naming the option that is out of range.
@@ -36,6 +34,6 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
 
 /// As many are timed as --steps says, or a few; with a cache all of a video, where a few do not tell how many it
 /// reuses.
-void choose_steps(const PipelineOptions& options, const models::ModelSpec& spec, PipelinePlan& plan);
+void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan);
 
 }  // namespace sparsereel::app::bench

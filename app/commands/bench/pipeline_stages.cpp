@@ -4,13 +4,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
+#include "app/job/write.h"
 #include "app/measure/quality.h"
 #include "app/measure/timing.h"
-#include "app/media/video.h"
 #include "models/engine/text_stage.h"
+#include "models/files/temporary.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
@@ -32,33 +32,14 @@ void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) 
     row["note"] = "parts by their shares of a step that took " + number_text(whole, 3) + " ms while they were measured";
 }
 
-/// A folder that goes away with its content.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "sparsereel-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 PipelineStages::PipelineStages(const PipelinePlan& plan, const models::GenerateSettings& settings,
                                models::Pipeline& pipeline, RunProgress& progress)
     : plan_(plan), settings_(settings), pipeline_(pipeline), progress_(progress) {
   const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
-  warmup_ = plan.warmup.value_or(cpu ? 1 : 2);
-  repetitions_ = plan.repetitions.value_or(cpu ? 1 : 3);
+  warmup_ = plan.options.warmup.value_or(cpu ? 1 : 2);
+  repetitions_ = plan.options.repetitions.value_or(cpu ? 1 : 3);
   at::empty({1}, at::TensorOptions().device(pipeline.device()));  // starts CUDA, which is no part of any stage
 }
 
@@ -135,13 +116,6 @@ double PipelineStages::time_step(Entry& entry) {
   return taken;
 }
 
-std::vector<PipelineStages::Entry*> PipelineStages::running() {
-  std::vector<Entry*> result;
-  for (Entry& entry : entries_)
-    if (!entry.failed()) result.push_back(&entry);
-  return result;
-}
-
 void PipelineStages::measure_steps() {
   progress_.stage("load transformer");
   models::reset_peak_memory(pipeline_.device());
@@ -173,17 +147,17 @@ void PipelineStages::time_runs() {
   for (int64_t step = 0; step < settings_.num_inference_steps; ++step) {
     if (std::ranges::all_of(entries_, [](const Entry& entry) { return entry.cached(); })) break;
     next_round();
-    for (Entry* entry : running()) {
-      if (entry->cached()) continue;
-      attempt(*entry, [&] {
-        if (step == 0) split_step(*entry);
-        if (step == 0) restart(*entry);
-        entry->milliseconds.push_back(time_step(*entry));
+    for (Entry& entry : entries_) {
+      if (entry.failed() || entry.cached()) continue;
+      attempt(entry, [&] {
+        if (step == 0) split_step(entry);
+        if (step == 0) restart(entry);
+        entry.milliseconds.push_back(time_step(entry));
       });
     }
   }
-  for (Entry* entry : running())
-    if (entry->cached()) attempt(*entry, [&] { time_run(*entry); });
+  for (Entry& entry : entries_)
+    if (!entry.failed() && entry.cached()) attempt(entry, [&] { time_run(entry); });
 }
 
 void PipelineStages::time_run(Entry& entry) {
@@ -231,7 +205,7 @@ void PipelineStages::measure_decode() {
   std::vector<Entry*> done;
   for (Entry& entry : entries_)
     if (entry.latents.defined()) done.push_back(&entry);
-  if (plan_.decode && !done.empty()) {
+  if (plan_.request.decode && !done.empty()) {
     progress_.stage("decode");
     pipeline_.release_transformer();
     models::reset_peak_memory(pipeline_.device());
@@ -276,24 +250,20 @@ Rows PipelineStages::rows() const {
 void PipelineStages::measure_encode() {
   const auto made =
       std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.frames.defined(); });
-  const TemporaryFolder folder;
-  if (made == entries_.end() || folder.path().empty()) return;
+  if (made == entries_.end()) return;
   progress_.stage("encode");
 #ifdef SPARSEREEL_MEDIA
   const char* name = "video.mp4";
 #else
   const char* name = "video.y4m";
 #endif
-  const at::Tensor& frames = made->frames;
-  const FramesView view = {.data = frames.const_data_ptr<float>(),
-                           .frames = frames.size(0),
-                           .height = frames.size(1),
-                           .width = frames.size(2)};
   std::vector<double> milliseconds;
   WrittenVideo written;
   const std::string failure = failure_of([&] {
+    const models::Temporary folder(fs::temp_directory_path() / "sparsereel-bench", models::Temporary::Kind::folder);
+    const FramesView frames = frames_view(made->frames);
     for (int64_t i = 0; i < repetitions_; ++i)
-      milliseconds.push_back(time([&] { written = write_video(folder.path() / name, view, plan_.run.video); }));
+      milliseconds.push_back(time([&] { written = write_video(folder.path() / name, frames, plan_.run.video); }));
   });
   if (!failure.empty()) milliseconds.clear();
   const std::string encoder = written.encoder.empty() ? name : written.encoder;

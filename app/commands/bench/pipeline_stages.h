@@ -65,7 +65,6 @@ class PipelineStages {
   void finish_steps(Entry& entry);
   void decode(Entry& entry, std::vector<double>& milliseconds);
   void compare_with_full();
-  std::vector<Entry*> running();
 
   const PipelinePlan& plan_;
   models::GenerateSettings settings_;

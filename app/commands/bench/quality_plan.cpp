@@ -45,8 +45,7 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
   Grid grid = expand(settings, options.lists, compared);
   std::erase_if(grid.combinations, [](const Combination& each) { return !each.sparse() && !each.cache.on(); });
   const bool weights_are_reduced = plan.run.weights != "auto" || plan.run.text_weights != "auto";
-  if (weights_are_reduced)
-    grid.combinations.insert(grid.combinations.begin(), {.mode = Mode::full, .order = plan.request.token_order});
+  if (weights_are_reduced) grid.combinations.insert(grid.combinations.begin(), plan.full());
   if (grid.combinations.empty())
     throw bad_input("--modes " + options.modes + ": full attention without a cache is what all are compared with",
                     "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
@@ -54,13 +53,12 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
 }
 
 /// Of options without effect.
-std::vector<std::string> warnings_of(const Settings& settings, const QualityOptions& options, const QualityPlan& plan,
-                                     std::vector<IdleCause> idle) {
+std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan& plan, std::vector<IdleCause> idle) {
   std::vector<std::string> warnings = plan.grid.warnings;
   if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, &Combination::untuned))
     idle.push_back({Idle::profile, "profile", kBesideProfilesAlone});
   for (std::string& warning : idle_warnings(settings, idle)) warnings.push_back(std::move(warning));
-  if (!options.plot.empty() && plan.plot.empty())
+  if (plan.options.timed_steps == 0 && !plan.options.plot.empty())
     warnings.emplace_back("--plot has no effect with --timed-steps 0: there are no times to draw");
   return warnings;
 }
@@ -69,10 +67,6 @@ std::vector<std::string> warnings_of(const Settings& settings, const QualityOpti
 
 std::vector<std::string> QualityOptions::profiles() const {
   return is_given(lists, "profile") ? split(*lists.at("profile"), ',') : std::vector<std::string>{};
-}
-
-models::GenerateRequest QualityPlan::request_of(size_t prompt) const {
-  return request_of(prompt, {.mode = Mode::full, .order = request.token_order}, Mode::full);
 }
 
 models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination& combination, Mode mode) const {
@@ -85,22 +79,14 @@ models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination
 
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options) {
   check_range("--timed-steps", options.timed_steps, 0, 1000);
-  QualityPlan plan;
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
-  plan.run = given.run;
-  plan.request = given.request;
-  plan.request.cache = {};  // the combinations'
-  plan.prompts = read_first_prompts(options);
+  QualityPlan plan{make_video_plan(given, options.lists), options, read_first_prompts(options)};
   plan.grid = combinations(settings, options, plan);
-  plan.caches_listed = is_given(options.lists, "cache");
   const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
   if (sparse != plan.grid.combinations.end()) plan.request.attention_policy = sparse->policy;  // what settings tell
-  plan.timed_steps = options.timed_steps;
-  plan.check = !options.no_rel_l1;
-  plan.judge = options.judge.empty() ? judge_beside(plan.run.model) : std::filesystem::path(options.judge);
-  if (options.timed_steps != 0) plan.plot = options.plot;
-  plan.pictures = options.pictures;
-  plan.warnings = warnings_of(settings, options, plan, given.idle);
+  plan.warnings = warnings_of(settings, plan, given.idle);
+  if (options.judge.empty()) plan.options.judge = judge_beside(plan.run.model);
+  if (options.timed_steps == 0) plan.options.plot.clear();
   return plan;
 }
 

@@ -30,14 +30,12 @@ struct QualityOptions {
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
+  QualityOptions options;  // judge: the one beside the model, too; plot: none where no step is timed
   std::vector<std::string> prompts;
-  std::optional<int64_t> timed_steps;  // unset: all of a run
-  bool check = true;                   // measure attention's error
-  std::filesystem::path judge, plot, pictures;
 
-  /// Full attention; the seed grows by one from prompt to prompt, as in `batch`.
-  models::GenerateRequest request_of(size_t prompt) const;
-  /// From the same noise, blocks left out by this mode, or steps.
+  /// What all are compared with.
+  Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
+  /// Blocks left out by this mode. The seed grows by one from prompt to prompt, as in `batch`.
   models::GenerateRequest request_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 

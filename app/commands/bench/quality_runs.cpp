@@ -36,24 +36,25 @@ Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
   return figures;
 }
 
-/// The mean of a run's every step: a few do not tell how many are reused.
-std::optional<double> mean_of_all(const std::vector<double>& milliseconds, int64_t steps) {
-  if (static_cast<int64_t>(milliseconds.size()) < steps) return {};
+/// Of a step: with a cache the mean of a run's every step, since a few do not tell how many are reused.
+Row milliseconds_of_a_step(const std::vector<double>& milliseconds, const Combination& combination, int64_t steps) {
+  if (!combination.cache.on()) return step_milliseconds(milliseconds, combination.policy.dense_steps, steps);
+  if (std::ssize(milliseconds) < steps) return {};
   return std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0) / static_cast<double>(steps);
-}
-
-at::Tensor on_host(const at::Tensor& latents) {
-  return latents.to(at::kCPU).contiguous();
 }
 
 }  // namespace
 
 QualityRuns::QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
                          models::Pipeline& reference, RunProgress& progress, const Judge* judge)
-    : plan_(plan), settings_(settings), side_{pipeline}, reference_{reference}, progress_(progress), judge_(judge) {
-  for (const Combination& combination : plan.grid.combinations)
-    entries_.push_back({.combination = combination, .row = quality_row(combination), .latents = {}});
-}
+    : plan_(plan),
+      settings_(settings),
+      side_{pipeline},
+      reference_{reference},
+      progress_(progress),
+      judge_(judge),
+      full_(plan.full()),
+      entries_(plan.grid.combinations.begin(), plan.grid.combinations.end()) {}
 
 Rows QualityRuns::rows() const {
   Rows rows;
@@ -62,10 +63,17 @@ Rows QualityRuns::rows() const {
   return rows;
 }
 
+Row QualityRuns::full() const {
+  Row row = full_.row;
+  summarise(row);
+  return row;
+}
+
 void QualityRuns::encode_prompts() {
   const auto prompts = static_cast<int64_t>(plan_.prompts.size());
   std::vector<models::GenerateRequest> requests;
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) requests.push_back(plan_.request_of(prompt));
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
+    requests.push_back(plan_.request_of(prompt, full_.combination, attention::Mode::full));
   const auto encode = [&](models::Pipeline& pipeline) {
     return encode_texts(pipeline, requests, progress_, [&](int64_t done) { progress_.round(done, prompts); });
   };
@@ -81,41 +89,35 @@ void QualityRuns::begin(const std::string& stage, const Side& side) {
   progress_.stage(stage);
 }
 
-std::unique_ptr<models::Denoising> QualityRuns::start(const Side& side, const models::GenerateRequest& request,
-                                                      size_t prompt) {
-  return side.pipeline.start_denoising(request, settings_, side.texts[prompt].to(side.pipeline.device()));
+std::unique_ptr<models::Denoising> QualityRuns::start(const Side& side, const Entry& entry, size_t prompt,
+                                                      attention::Mode mode) {
+  return side.pipeline.start_denoising(plan_.request_of(prompt, entry.combination, mode), settings_,
+                                       side.texts[prompt].to(side.pipeline.device()));
 }
 
-std::unique_ptr<models::Denoising> QualityRuns::run(const Side& side, const models::GenerateRequest& request,
-                                                    size_t prompt) {
+void QualityRuns::run(const Side& side, Entry& entry, size_t prompt) {
   const auto videos = static_cast<int64_t>(plan_.prompts.size() * (entries_.size() + 1));
   const int64_t before = videos_++ * settings_.num_inference_steps;
-  auto denoising = start(side, request, prompt);
+  const auto denoising =
+      start(side, entry, prompt, plan_.options.no_rel_l1 ? attention::Mode::sparse : attention::Mode::check);
   while (!denoising->finished()) {
     progress_.round(before + denoising->done(), videos * settings_.num_inference_steps);
     denoising->step();
   }
-  return denoising;
-}
-
-void QualityRuns::run(Entry& entry, size_t prompt) {
-  const attention::Mode mode = plan_.check ? attention::Mode::check : attention::Mode::sparse;
-  const auto denoising = run(side_, plan_.request_of(prompt, entry.combination, mode), prompt);
   const models::AttentionRun& attention = denoising->attention();
   entry.row["prompts"].push_back(figures_of(plan_.prompts[prompt], attention));
   entry.row["kernel"] = attention.kernel;
   if (!denoising->warnings().empty()) entry.row["note"] = denoising->warnings().front();
-  entry.latents.push_back(on_host(denoising->latents()));
+  entry.latents.push_back(denoising->latents().to(at::kCPU).contiguous());
 }
 
 void QualityRuns::denoise() {
   begin("denoise", reference_);
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
-    full_.push_back(on_host(run(reference_, plan_.request_of(prompt), prompt)->latents()));
+  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) run(reference_, full_, prompt);
   if (reduces_weights()) begin("denoise", side_);
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     for (Entry& entry : entries_) {
-      const std::string failure = entry.failed ? "" : failure_of([&] { run(entry, prompt); });
+      const std::string failure = entry.failed ? "" : failure_of([&] { run(side_, entry, prompt); });
       if (failure.empty()) continue;
       entry.row["prompts"].clear();
       entry.row["note"] = failure;
@@ -127,91 +129,74 @@ void QualityRuns::denoise() {
 
 /// As many as asked for beyond the dense steps, so that both kinds of steps are among them.
 int64_t QualityRuns::rounds_to_time() const {
-  if (!plan_.timed_steps) return settings_.num_inference_steps;
+  const auto& asked = plan_.options.timed_steps;
+  if (!asked) return settings_.num_inference_steps;
   int64_t dense = 0;
   for (const Entry& entry : entries_) dense = std::max(dense, entry.combination.policy.dense_steps);
-  return *plan_.timed_steps == 0 ? 0 : std::min(settings_.num_inference_steps, dense + *plan_.timed_steps);
+  return *asked == 0 ? 0 : std::min(settings_.num_inference_steps, dense + *asked);
 }
 
-/// A contender's run of the first prompt.
-struct QualityRuns::Turns {
-  models::GenerateRequest request;
-  Entry* entry = nullptr;  // null: full attention
-  std::unique_ptr<models::Denoising> denoising = {};
-  std::vector<double> milliseconds = {};
-
-  bool cached() const { return request.cache.on(); }
-};
-
-double QualityRuns::time_step(const Side& side, Turns& turns) {
+double QualityRuns::time_step(const Side& side, Entry& entry) {
   progress_.stop_if_interrupted();
-  turns.denoising->load_expert();  // no part of the step
-  return milliseconds_of(side.pipeline.device(), [&] { turns.denoising->step(); });
+  entry.denoising->load_expert();  // no part of the step
+  return milliseconds_of(side.pipeline.device(), [&] { entry.denoising->step(); });
 }
 
 /// A contender with a cache takes its turn run by run, so that what it remembers is not the others' memory, and none
 /// where too few steps are timed to tell how many it reuses. Leaves the contenders without what they held to denoise.
-void QualityRuns::take_turns(const Side& side, std::span<Turns> all, int64_t rounds) {
+void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t rounds) {
   begin("time steps", side);
+  const auto restart = [&](Entry& entry) { entry.denoising = start(side, entry, 0, attention::Mode::sparse); };
   const int64_t steps = settings_.num_inference_steps;
-  const auto runs = rounds < steps ? 0 : std::ranges::count_if(all, [](const Turns& turns) { return turns.cached(); });
+  const auto runs = rounds < steps ? 0 : std::ranges::count_if(all, [](const Entry* entry) { return entry->cached(); });
   int64_t done = 0;
   const auto next = [&] { progress_.round(done++, rounds + 1 + runs * steps); };
   for (int64_t round = -1; round < rounds; ++round) {  // the first warms up
     next();
-    for (Turns& turns : all) {
-      if (turns.cached()) continue;
-      if (round <= 0) turns.denoising = start(side, turns.request, 0);
-      const double taken = time_step(side, turns);
-      if (round >= 0) turns.milliseconds.push_back(taken);
+    for (Entry* entry : all) {
+      if (entry->cached()) continue;
+      if (round <= 0) restart(*entry);
+      const double taken = time_step(side, *entry);
+      if (round >= 0) entry->milliseconds.push_back(taken);
     }
   }
-  for (Turns& turns : all) turns.denoising.reset();
-  for (Turns& turns : all) {
-    if (!turns.cached() || runs == 0) continue;
-    for (turns.denoising = start(side, turns.request, 0); !turns.denoising->finished();) {
+  for (Entry* entry : all) entry->denoising.reset();
+  for (Entry* entry : all) {
+    if (!entry->cached() || runs == 0) continue;
+    for (restart(*entry); !entry->denoising->finished();) {
       next();
-      turns.milliseconds.push_back(time_step(side, turns));
+      entry->milliseconds.push_back(time_step(side, *entry));
     }
-    turns.denoising.reset();
+    entry->denoising.reset();
   }
 }
 
 void QualityRuns::time_steps() {
   const int64_t rounds = rounds_to_time();
   if (rounds == 0) return;
-  std::vector<Turns> all;
-  all.push_back({.request = plan_.request_of(0)});
+  std::vector<Entry*> all = {&full_};
   for (Entry& entry : entries_)
-    if (!entry.failed)
-      all.push_back({.request = plan_.request_of(0, entry.combination, attention::Mode::sparse), .entry = &entry});
-  const std::span turns_of_all(all);
-  take_turns(side_, reduces_weights() ? turns_of_all.subspan(1) : turns_of_all, rounds);
-  if (reduces_weights()) take_turns(reference_, turns_of_all.first(1), rounds);
-  full_step_ms_ = step_milliseconds(all.front().milliseconds, 0, settings_.num_inference_steps);
-  for (const Turns& turns : all) {
-    if (turns.entry == nullptr) continue;
-    const Combination& combination = turns.entry->combination;
-    const int64_t steps = settings_.num_inference_steps;
-    turns.entry->row["step_ms"] =
-        combination.cache.on() ? or_null(mean_of_all(turns.milliseconds, steps))
-                               : Row(step_milliseconds(turns.milliseconds, combination.policy.dense_steps, steps));
-    turns.entry->row["full_step_ms"] = *full_step_ms_;
+    if (!entry.failed) all.push_back(&entry);
+  const std::span turns(all);
+  take_turns(side_, reduces_weights() ? turns.subspan(1) : turns, rounds);
+  if (reduces_weights()) take_turns(reference_, turns.first(1), rounds);
+  for (Entry* entry : all) {
+    entry->row["step_ms"] =
+        milliseconds_of_a_step(entry->milliseconds, entry->combination, settings_.num_inference_steps);
+    entry->row["full_step_ms"] = full_.row["step_ms"];
   }
 }
 
-at::Tensor QualityRuns::decode(const at::Tensor& latents, const std::string& name, size_t prompt) {
+at::Tensor QualityRuns::decode(Entry& entry, const std::string& name, size_t prompt) {
   progress_.stop_if_interrupted();
   models::GenerateObserver observer;
   observer.decode = [this](int64_t, int64_t) { progress_.stop_if_interrupted(); };
-  const at::Tensor frames = side_.pipeline.decode(latents, plan_.run.vae_tiling, observer).frames;
-  if (prompt == 0 && !plan_.pictures.empty()) pictures_.push_back({.name = name, .frames = some_frames(frames)});
+  const at::Tensor frames = side_.pipeline.decode(entry.latents[prompt], plan_.run.vae_tiling, observer).frames;
+  if (judge_ != nullptr)
+    entry.row["prompts"][prompt]["judge"] = verdict(traits_of(plan_.prompts[prompt]), judge_->read(frames));
+  if (prompt == 0 && !plan_.options.pictures.empty())
+    pictures_.push_back({.name = name, .frames = some_frames(frames)});
   return frames;
-}
-
-/// Null where nobody judges.
-Row QualityRuns::verdict_on(const at::Tensor& frames, size_t prompt) const {
-  return judge_ == nullptr ? Row() : verdict(traits_of(plan_.prompts[prompt]), judge_->read(frames));
 }
 
 void QualityRuns::compare() {
@@ -221,15 +206,12 @@ void QualityRuns::compare() {
   side_.pipeline.load_vae();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
-    const at::Tensor reference = decode(full_[prompt], "full", prompt);
-    if (Row verdict = verdict_on(reference, prompt); !verdict.is_null()) full_verdicts_.push_back(std::move(verdict));
+    const at::Tensor reference = decode(full_, "full", prompt);
     for (Entry& entry : entries_) {
       if (entry.failed) continue;
-      const at::Tensor frames = decode(entry.latents[prompt], combination_name(entry.row), prompt);
-      const Nearness near = nearness(frames, reference, side_.pipeline.device());
-      Row& figures = entry.row["prompts"][prompt];
-      figures.update({{"psnr", near.psnr}, {"ssim", near.ssim}});
-      if (Row verdict = verdict_on(frames, prompt); !verdict.is_null()) figures["judge"] = std::move(verdict);
+      const Nearness near =
+          nearness(decode(entry, combination_name(entry.row), prompt), reference, side_.pipeline.device());
+      entry.row["prompts"][prompt].update({{"psnr", near.psnr}, {"ssim", near.ssim}});
     }
   }
 }

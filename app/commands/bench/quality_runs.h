@@ -1,9 +1,7 @@
 // Makes the videos that `bench quality` compares, and times their steps.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,9 +39,8 @@ class QualityRuns {
   void compare();
 
   Rows rows() const;
-  /// On full attention's videos, one a prompt; none where nobody judges.
-  const Rows& full_verdicts() const { return full_verdicts_; }
-  const std::optional<double>& full_step_ms() const { return full_step_ms_; }
+  /// The like of full attention, which all are compared with.
+  Row full() const;
   /// Whether the reference has other weights: its steps take no turns with the rows'.
   bool reduces_weights() const { return &side_.pipeline != &reference_.pipeline; }
   const std::vector<Picture>& pictures() const { return pictures_; }
@@ -51,12 +48,17 @@ class QualityRuns {
  private:
   /// A combination on its way; its row's note says why where it failed.
   struct Entry {
+    explicit Entry(const Combination& of) : combination(of), row(quality_row(of)) {}
+
     Combination combination;
     Row row;
     std::vector<at::Tensor> latents;  // one a prompt, CPU, laid out as the family's are
     bool failed = false;
+    std::unique_ptr<models::Denoising> denoising;  // of the first prompt, while its steps are timed
+    std::vector<double> milliseconds;              // of these steps
+
+    bool cached() const { return combination.cache.on(); }
   };
-  struct Turns;
   /// A pipeline, and what its text encoder made of the prompts.
   struct Side {
     models::Pipeline& pipeline;
@@ -64,25 +66,21 @@ class QualityRuns {
   };
 
   void begin(const std::string& stage, const Side& side);
-  std::unique_ptr<models::Denoising> start(const Side& side, const models::GenerateRequest& request, size_t prompt);
-  std::unique_ptr<models::Denoising> run(const Side& side, const models::GenerateRequest& request, size_t prompt);
-  void run(Entry& entry, size_t prompt);
+  std::unique_ptr<models::Denoising> start(const Side& side, const Entry& entry, size_t prompt, attention::Mode mode);
+  void run(const Side& side, Entry& entry, size_t prompt);
   int64_t rounds_to_time() const;
-  double time_step(const Side& side, Turns& turns);
-  void take_turns(const Side& side, std::span<Turns> all, int64_t rounds);
-  at::Tensor decode(const at::Tensor& latents, const std::string& name, size_t prompt);
-  Row verdict_on(const at::Tensor& frames, size_t prompt) const;
+  double time_step(const Side& side, Entry& entry);
+  void take_turns(const Side& side, std::span<Entry*> all, int64_t rounds);
+  at::Tensor decode(Entry& entry, const std::string& name, size_t prompt);
 
   const QualityPlan& plan_;
   models::GenerateSettings settings_;
   Side side_, reference_;  // the same pipeline, or two
   RunProgress& progress_;
   const Judge* judge_;
-  int64_t videos_ = 0;            // begun
-  std::vector<Entry> entries_;    // one a combination
-  std::vector<at::Tensor> full_;  // the reference's latents, one a prompt
-  Rows full_verdicts_;
-  std::optional<double> full_step_ms_;
+  int64_t videos_ = 0;          // begun
+  Entry full_;                  // the reference's
+  std::vector<Entry> entries_;  // one a combination
   std::vector<Picture> pictures_;
 };
 

@@ -79,6 +79,12 @@ models::GenerateRequest VideoPlan::request_of(const Combination& combination) co
   return result;
 }
 
+VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
+  VideoPlan plan{.run = given.run, .request = given.request, .caches_listed = is_given(lists, "cache")};
+  plan.request.cache = {};
+  return plan;
+}
+
 void begin_report(const Settings& settings, VideoPlan& plan, const models::ModelFolder& folder,
                   const models::Pipeline& pipeline, RunReport& report) {
   for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);

@@ -15,14 +15,17 @@ namespace sparsereel::app::bench {
 
 struct VideoPlan {
   RunOptions run;
-  models::GenerateRequest request;  // but for what a combination says
-  Grid grid;
-  std::vector<TunedProfile> profiles;
-  std::vector<std::string> warnings;  // of options without effect
-  bool caches_listed = false;         // by the command line
+  models::GenerateRequest request;  // but for what a combination says: it has no cache
+  Grid grid = {};
+  std::vector<TunedProfile> profiles = {};
+  std::vector<std::string> warnings = {};  // of options without effect
+  bool caches_listed = false;              // by the command line
 
   models::GenerateRequest request_of(const Combination& combination) const;
 };
+
+/// But for its combinations and profiles.
+VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists);
 
 /// Checks the profiles, warns, and begins the report: machine, architecture and settings (model, LoRAs, dtype, size,
 /// tokens, guidance, sampler, steps, seed and what all contenders share of the policy).

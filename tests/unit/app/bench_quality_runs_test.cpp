@@ -45,7 +45,7 @@ TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
   EXPECT_EQ(loaded(), std::pair(false, true));
   runs.compare();
   EXPECT_EQ(loaded(), std::pair(false, false));
-  EXPECT_GT(runs.full_step_ms().value(), 0);
+  EXPECT_GT(number_of(runs.full(), "step_ms").value(), 0);
   EXPECT_TRUE(runs.reduces_weights());
   ASSERT_EQ(runs.rows().size(), 2U);
   EXPECT_EQ(combination_name(runs.rows().front()), "full, weights reduced");
