@@ -8,8 +8,8 @@
 
 #include "app/commands/bench.h"
 #include "app/commands/bench/accuracy.h"
-#include "app/commands/bench/attention_rows.h"
 #include "app/commands/bench/contenders.h"
+#include "app/commands/bench/rows.h"
 #include "app/counted.h"
 #include "app/measure/captured.h"
 #include "app/measure/run_progress.h"

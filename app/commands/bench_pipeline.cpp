@@ -7,24 +7,10 @@
 
 #include "app/commands/bench.h"
 #include "app/commands/bench/pipeline_stages.h"
+#include "app/commands/bench/rows.h"
 
 namespace sparsereel::app {
 namespace {
-
-Rows measure(const bench::PipelinePlan& plan, const models::GenerateSettings& resolved, models::Pipeline& pipeline,
-             RunProgress& progress, const Rows& rivals, nlohmann::json& written_rows) {
-  bench::PipelineStages stages(plan, resolved, pipeline, progress);
-  Rows rows;
-  for (const auto stage : {&bench::PipelineStages::measure_text, &bench::PipelineStages::measure_steps,
-                           &bench::PipelineStages::measure_decode, &bench::PipelineStages::measure_encode}) {
-    (stages.*stage)();
-    rows = stages.rows();
-    rows.insert(rows.end(), rivals.begin(), rivals.end());
-    bench::compare_steps(rows, plan.video_steps);
-    written_rows = rows;
-  }
-  return rows;
-}
 
 /// One a contender that leaves blocks out: layers down, steps across.
 std::vector<HeatMap> heat_maps(const Rows& rows) {
@@ -64,8 +50,14 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   RunProgress progress(!plan.run.quiet, report,
                        "run the same command again; --json and --report hold the stages that were done");
-  const Rows rows = measure(plan, pipeline->resolve(plan.request), *pipeline, progress, rivals,
-                            report.content["rows"] = nlohmann::json::array());
+  Rows rows;
+  report.content["rows"] = rows;
+  measure_stages(plan, pipeline->resolve(plan.request), *pipeline, progress, [&](Rows so_far) {
+    rows = std::move(so_far);
+    rows.insert(rows.end(), rivals.begin(), rivals.end());
+    bench::compare_steps(rows, plan.video_steps);
+    report.content["rows"] = rows;
+  });
   progress.clear();
   if (!plan.options.heat_map.empty()) write_heat_maps(plan.options.heat_map, heat_maps(rows));
   output.deliver(

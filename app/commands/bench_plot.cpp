@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/bench.h"
-#include "app/commands/bench/stage_rows.h"
+#include "app/commands/bench/rows.h"
 #include "app/counted.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"

@@ -10,7 +10,7 @@
 #include "app/commands/bench/quality_runs.h"
 #include "app/counted.h"
 #include "app/job/write.h"
-#include "app/measure/whole_videos.h"
+#include "app/measure/run_progress.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app {

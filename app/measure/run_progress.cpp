@@ -1,6 +1,7 @@
-// Progress and machine of the benchmarks.
+// Progress, machine and checks, then the text stage.
 #include "app/measure/run_progress.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -9,7 +10,11 @@
 #include "app/job/interrupt.h"
 #include "app/job/write.h"
 #include "app/machine.h"
-#include "models/engine/pipeline.h"
+#include "app/options/options.h"
+#include "attention/attention.h"
+#include "hilbert/error.h"
+#include "models/engine/request.h"
+#include "models/engine/text_stage.h"
 
 namespace sparsereel::app {
 
@@ -44,6 +49,42 @@ nlohmann::json machine_report(c10::Device device) {
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report) {
   print_warnings(warnings);
   report.content["warnings"] = warnings;
+}
+
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
+                        const models::GenerateRequest& request, const models::GenerateSettings& resolved,
+                        const models::Pipeline& pipeline) {
+  for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
+    warnings.push_back(std::move(warning));
+  if (std::string slow = pipeline.slow_warning(resolved); !slow.empty()) warnings.push_back(std::move(slow));
+}
+
+void check_sparse_runs(const models::Pipeline& pipeline) {
+  const std::string reason =
+      attention::unsupported_reason(attention::Mode::sparse, pipeline.device(), pipeline.dtype());
+  if (!reason.empty())
+    throw bad_input("sparse attention cannot run on " + pipeline.device().str() + ": " + reason,
+                    "choose another --dtype or --device");
+}
+
+std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::GenerateRequest>& requests,
+                                     RunProgress& progress, const std::function<void(int64_t done)>& before) {
+  progress.stage("text");
+  models::TextStage& text = pipeline.text_stage();
+  text.load();
+  std::vector<at::Tensor> texts;
+  for (const models::GenerateRequest& request : requests) {
+    before(static_cast<int64_t>(texts.size()));
+    texts.push_back(text.encode(request, models::resolve_request(request, pipeline.spec())).to(at::kCPU));
+  }
+  text.release();
+  return texts;
+}
+
+void load_transformer(models::Pipeline& pipeline, RunProgress& progress) {
+  if (pipeline.has_transformer()) return;
+  progress.stage("load transformer");
+  pipeline.load_transformer();
 }
 
 }  // namespace sparsereel::app

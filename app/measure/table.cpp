@@ -49,7 +49,7 @@ std::vector<std::string> cells(const Column& column, const Rows& rows, bool peop
   return texts;
 }
 
-std::string escaped(const std::string& text) {
+std::string markdown_cell(const std::string& text) {
   std::string cell;
   for (const char c : text) cell += c == '|' ? std::string("\\|") : std::string(1, c);
   return cell;
@@ -117,7 +117,7 @@ std::string markdown(const Columns& columns, const Rows& rows, bool aligned) {
     const bool same = std::adjacent_find(texts.begin(), texts.end(), std::not_equal_to()) == texts.end();
     if (same && (column.varying || texts.empty() || texts.front().empty())) continue;
     size_t width = std::max<size_t>(3, width_of(column.title));
-    for (std::string& text : texts) width = std::max(width, width_of(text = escaped(text)));
+    for (std::string& text : texts) width = std::max(width, width_of(text = markdown_cell(text)));
     if (!aligned) width = 0;
     const bool figures = std::ranges::all_of(texts, is_figure);
     head += padded(column.title, width, figures);
@@ -155,20 +155,6 @@ std::string number_text(double value, int digits) {
   for (; size >= 10 && decimals > 0; size /= 10) --decimals;
   for (; size > 0 && size < 1; size *= 10) ++decimals;
   return fixed(value, decimals);
-}
-
-nlohmann::json or_null(const std::optional<double>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
-}
-
-std::string text_of(const Row& row, const std::string& key) {
-  const Row& value = field_of(row, key);
-  return value.is_string() ? value.get<std::string>() : std::string();
-}
-
-std::optional<double> number_of(const Row& row, const std::string& key) {
-  const Row& value = field_of(row, key);
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
 void add_table_options(const OptionGroup& group, TableOptions& options) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/job/report.h"
+#include "app/json_fields.h"
 #include "app/measure/timing.h"
 #include "models/files/atomic_file.h"
 
@@ -47,12 +48,6 @@ std::string csv(const Columns& columns, const Rows& rows);
 
 /// `digits` significant digits, for people.
 std::string number_text(double value, int digits);
-/// Null where nothing is known.
-nlohmann::json or_null(const std::optional<double>& value);
-/// A text of a row; empty where it holds none.
-std::string text_of(const Row& row, const std::string& key);
-/// A number of a row, if it holds one.
-std::optional<double> number_of(const Row& row, const std::string& key);
 
 enum class Format { markdown, csv, json };
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "app/json_fields.h"
 #include "app/media/video.h"
 #include "attention/policies/policy.h"
 #include "hilbert/error.h"
@@ -35,11 +36,6 @@ const std::map<std::string, const char*, std::less<>> kHashes = {{"model_sha256"
                                                                  {"init_latents_sha256", "file of --init-latents"},
                                                                  {"profile_sha256", "profile"},
                                                                  {"lora_sha256", "LoRA"}};
-
-std::string text_of(const nlohmann::json& recipe, const std::string& field) {
-  const auto place = recipe.find(field);
-  return place != recipe.end() && place->is_string() ? place->get<std::string>() : "";
-}
 
 nlohmann::json read_fields(const fs::path& video) {
   const std::string text = read_recipe(video);

@@ -75,16 +75,118 @@ class Expansion {
   Expansion(const Settings& base, const Lists& lists, const Compared& compared)
       : base_(base), lists_(lists), compared_(compared), orders_(product(lists, {"token_order"})) {}
 
-  Grid expand();
+  Grid expand() {
+    check({"token_order", "cache"});
+    for (const Mode mode : compared_.modes) {
+      if (mode != Mode::sparse) {
+        add_products(mode, {}, orders_.front());
+        continue;
+      }
+      for (const Keys& keys : {kHowMany, kHowChosen, Keys{"dense_steps"}}) check(keys);
+      for (const Items& order : orders_) add_sparse(order);
+    }
+    warn();
+    return std::move(grid_);
+  }
 
  private:
-  Settings settings_of(Items items) const;
-  Combination read(Mode mode, Items items) const;
-  void check(const Keys& keys) const;
-  void add(const Combination& combination);
-  void add_products(Mode mode, Keys keys, const Items& order);
-  void add_sparse(const Items& order);
-  void warn();
+  /// Throws where two items exclude each other, or one is none of its option's kind.
+  Settings settings_of(Items items) const {
+    Settings settings = base_;
+    items.erase(kRows);
+    settings.add(Source::command_line, items);
+    return settings;
+  }
+
+  Combination read(Mode mode, Items items) const {
+    const Settings settings = settings_of(items);
+    Combination result{.mode = mode, .order = hilbert::parse_token_order(settings.text("token_order", "hilbert"))};
+    result.cache = models::parse_cache_rule(settings.text("cache", "0"));
+    if (mode != Mode::sparse) return result;
+    result.profile = items["profile"];
+    const auto tuned = std::ranges::find(compared_.profiles, result.profile, &ProfilePolicy::file);
+    result.policy = tuned == compared_.profiles.end() ? read_untuned_policy(settings) : tuned->policy;
+    if (items.contains(kRows)) result.policy.selection_rows = std::stoll(items[kRows]);
+    if (items.contains("dense_steps")) result.policy.dense_steps = *settings.whole("dense_steps");
+    return result;
+  }
+
+  /// Each item by itself.
+  void check(const Keys& keys) const {
+    for (const std::string& key : keys) {
+      for (const Items& item : product(lists_, {key})) {
+        if (item.empty()) continue;  // no such list
+        const std::string named = option_name(key) + " " + item.at(key);
+        if (key == kRows) require_choice(named, item.at(key), kRowChoices, "give one of them");
+        const Settings settings = settings_of(item);
+        try {
+          read(Mode::sparse, item);
+        } catch (const Error& error) {
+          if (error.field() == key && key != "cache") throw bad_input(named + " is out of range", error.remedy());
+          throw settings.with_place(error);
+        }
+      }
+    }
+  }
+
+  void add(const Combination& combination) {
+    Row row = fields_of(combination);
+    if (std::find(rows_.begin(), rows_.end(), row) != rows_.end()) return;
+    rows_.push_back(std::move(row));
+    grid_.combinations.push_back(combination);
+  }
+
+  /// Throws where contradictions leave none.
+  void add_products(Mode mode, Keys keys, const Items& order) {
+    keys.emplace_back("cache");
+    std::string refused;
+    bool possible = false;
+    for (Items items : product(lists_, keys)) {
+      items.insert(order.begin(), order.end());
+      try {
+        settings_of(items);
+      } catch (const Error& contradiction) {
+        refused = contradiction.what();
+        std::vector<std::string>& left_out = grid_.left_out;
+        if (std::find(left_out.begin(), left_out.end(), refused) == left_out.end()) left_out.push_back(refused);
+        continue;
+      }
+      possible = true;
+      add(read(mode, items));
+    }
+    if (!possible) throw bad_input(refused, "give one of them");
+  }
+
+  void add_sparse(const Items& order) {
+    const bool untuned = compared_.profiles.empty() || !compared_.profiles_alone;
+    Keys how_many = given_of(lists_, kHowMany);
+    if (how_many.empty() && untuned) how_many.emplace_back();  // as the settings say
+    for (const std::string& key : how_many) {
+      Keys keys = kHowChosen;
+      keys.insert(keys.end(), {key, "dense_steps"});
+      add_products(Mode::sparse, keys, order);
+    }
+    if (list_of(lists_, "profile") == nullptr && order != orders_.front()) return;
+    for (const ProfilePolicy& profile : compared_.profiles) {
+      Items items = order;
+      items["profile"] = profile.file;
+      add_products(Mode::sparse, {"dense_steps"}, items);
+    }
+  }
+
+  void warn() {
+    const std::vector<Combination>& rows = grid_.combinations;
+    const bool untuned = std::ranges::any_of(rows, &Combination::untuned);
+    Keys modes;
+    for (const Mode mode : compared_.modes) modes.emplace_back(attention::name(mode));
+    const std::string why =
+        std::ranges::any_of(rows, &Combination::sparse) ? kBesideProfilesAlone : "with --modes " + joined(modes);
+    for (const std::string& option : selections_given(lists_))
+      if (!untuned) grid_.warnings.push_back(option + " has no effect " + why);
+    const std::string* cells = list_of(lists_, "cell");
+    if (cells != nullptr && untuned && std::ranges::none_of(rows, &Combination::has_untuned_means))
+      grid_.warnings.push_back("--cell " + *cells + " has no effect without means for dropped blocks");
+  }
 
   const Settings& base_;
   const Lists& lists_;
@@ -93,118 +195,6 @@ class Expansion {
   std::vector<Row> rows_;  // of the combinations
   Grid grid_;
 };
-
-/// Throws where two items exclude each other, or one is none of its option's kind.
-Settings Expansion::settings_of(Items items) const {
-  Settings settings = base_;
-  items.erase(kRows);
-  settings.add(Source::command_line, items);
-  return settings;
-}
-
-Combination Expansion::read(Mode mode, Items items) const {
-  const Settings settings = settings_of(items);
-  Combination result{.mode = mode, .order = hilbert::parse_token_order(settings.text("token_order", "hilbert"))};
-  result.cache = models::parse_cache_rule(settings.text("cache", "0"));
-  if (mode != Mode::sparse) return result;
-  result.profile = items["profile"];
-  const auto tuned = std::ranges::find(compared_.profiles, result.profile, &ProfilePolicy::file);
-  result.policy = tuned == compared_.profiles.end() ? read_untuned_policy(settings) : tuned->policy;
-  if (items.contains(kRows)) result.policy.selection_rows = std::stoll(items[kRows]);
-  if (items.contains("dense_steps")) result.policy.dense_steps = *settings.whole("dense_steps");
-  return result;
-}
-
-/// Each item by itself.
-void Expansion::check(const Keys& keys) const {
-  for (const std::string& key : keys) {
-    for (const Items& item : product(lists_, {key})) {
-      if (item.empty()) continue;  // no such list
-      const std::string named = option_name(key) + " " + item.at(key);
-      if (key == kRows) require_choice(named, item.at(key), kRowChoices, "give one of them");
-      const Settings settings = settings_of(item);
-      try {
-        read(Mode::sparse, item);
-      } catch (const Error& error) {
-        if (error.field() == key && key != "cache") throw bad_input(named + " is out of range", error.remedy());
-        throw settings.with_place(error);
-      }
-    }
-  }
-}
-
-void Expansion::add(const Combination& combination) {
-  Row row = fields_of(combination);
-  if (std::find(rows_.begin(), rows_.end(), row) != rows_.end()) return;
-  rows_.push_back(std::move(row));
-  grid_.combinations.push_back(combination);
-}
-
-/// Throws where contradictions leave none.
-void Expansion::add_products(Mode mode, Keys keys, const Items& order) {
-  keys.emplace_back("cache");
-  std::string refused;
-  bool possible = false;
-  for (Items items : product(lists_, keys)) {
-    items.insert(order.begin(), order.end());
-    try {
-      settings_of(items);
-    } catch (const Error& contradiction) {
-      refused = contradiction.what();
-      std::vector<std::string>& left_out = grid_.left_out;
-      if (std::find(left_out.begin(), left_out.end(), refused) == left_out.end()) left_out.push_back(refused);
-      continue;
-    }
-    possible = true;
-    add(read(mode, items));
-  }
-  if (!possible) throw bad_input(refused, "give one of them");
-}
-
-void Expansion::add_sparse(const Items& order) {
-  const bool untuned = compared_.profiles.empty() || !compared_.profiles_alone;
-  Keys how_many = given_of(lists_, kHowMany);
-  if (how_many.empty() && untuned) how_many.emplace_back();  // as the settings say
-  for (const std::string& key : how_many) {
-    Keys keys = kHowChosen;
-    keys.insert(keys.end(), {key, "dense_steps"});
-    add_products(Mode::sparse, keys, order);
-  }
-  if (list_of(lists_, "profile") == nullptr && order != orders_.front()) return;
-  for (const ProfilePolicy& profile : compared_.profiles) {
-    Items items = order;
-    items["profile"] = profile.file;
-    add_products(Mode::sparse, {"dense_steps"}, items);
-  }
-}
-
-void Expansion::warn() {
-  const std::vector<Combination>& rows = grid_.combinations;
-  const bool untuned = std::ranges::any_of(rows, &Combination::untuned);
-  Keys modes;
-  for (const Mode mode : compared_.modes) modes.emplace_back(attention::name(mode));
-  const std::string why =
-      std::ranges::any_of(rows, &Combination::sparse) ? kBesideProfilesAlone : "with --modes " + joined(modes);
-  for (const std::string& option : selections_given(lists_))
-    if (!untuned) grid_.warnings.push_back(option + " has no effect " + why);
-  const std::string* cells = list_of(lists_, "cell");
-  if (cells != nullptr && untuned && std::ranges::none_of(rows, &Combination::has_untuned_means))
-    grid_.warnings.push_back("--cell " + *cells + " has no effect without means for dropped blocks");
-}
-
-Grid Expansion::expand() {
-  check({"token_order", "cache"});
-  for (const Mode mode : compared_.modes) {
-    if (mode != Mode::sparse) {
-      add_products(mode, {}, orders_.front());
-      continue;
-    }
-    for (const Keys& keys : {kHowMany, kHowChosen, Keys{"dense_steps"}}) check(keys);
-    for (const Items& order : orders_) add_sparse(order);
-  }
-  warn();
-  return std::move(grid_);
-}
 
 }  // namespace
 

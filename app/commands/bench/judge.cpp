@@ -132,9 +132,4 @@ nlohmann::json count_verdicts(const std::vector<nlohmann::json>& verdicts) {
   return json;
 }
 
-double right_share(const nlohmann::json& counts) {
-  const auto prompts = counts.at("prompts").get<double>();
-  return prompts > 0 ? counts.at("right").get<double>() / prompts : 0;
-}
-
 }  // namespace sparsereel::app::bench

@@ -50,7 +50,5 @@ nlohmann::json verdict(const Traits& told, const Traits& seen);
 /// Over verdicts that tell something: {"prompts": 20, "right": 19, "shape": [20, 20], ...}: how many are right in all
 /// that they tell; of each trait how often it is right, and told.
 nlohmann::json count_verdicts(const std::vector<nlohmann::json>& verdicts);
-/// right over prompts; 0 without any.
-double right_share(const nlohmann::json& counts);
 
 }  // namespace sparsereel::app::bench

@@ -65,12 +65,9 @@ void warn_of_data(const AttentionOptions& options, std::vector<std::string>& war
 }
 
 DataKind parse_data(const std::string& text) {
-  static const std::map<std::string, DataKind> kinds = {{"gaussian", DataKind::gaussian},
-                                                        {"structured", DataKind::structured},
-                                                        {"smooth", DataKind::smooth},
-                                                        {"loud", DataKind::loud}};
-  require_choice("--data " + text, text, {"gaussian", "structured", "smooth", "loud"}, kHelp);
-  return kinds.at(text);
+  static const std::vector<std::string> names = {"gaussian", "structured", "smooth", "loud"};  // in DataKind's order
+  require_choice("--data " + text, text, names, kHelp);
+  return static_cast<DataKind>(std::ranges::find(names, text) - names.begin());
 }
 
 /// The rows of mode sparse; options of the selection mean nothing where there are none.

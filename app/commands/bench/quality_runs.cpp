@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "app/measure/timing.h"
-#include "app/measure/whole_videos.h"
 
 namespace sparsereel::app::bench {
 namespace {

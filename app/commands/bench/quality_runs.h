@@ -8,7 +8,7 @@
 
 #include "app/commands/bench/judge.h"
 #include "app/commands/bench/quality_plan.h"
-#include "app/commands/bench/quality_rows.h"
+#include "app/commands/bench/rows.h"
 #include "app/measure/quality.h"
 #include "app/measure/run_progress.h"
 #include "models/engine/denoising.h"

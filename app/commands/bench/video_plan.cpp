@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "app/counted.h"
-#include "app/measure/whole_videos.h"
+#include "app/measure/run_progress.h"
 #include "models/checkpoint/family.h"
 #include "models/engine/request.h"
 #include "models/weights/device.h"

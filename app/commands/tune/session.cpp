@@ -10,7 +10,6 @@
 #include "app/job/interrupt.h"
 #include "app/measure/quality.h"
 #include "app/measure/timing.h"
-#include "app/measure/whole_videos.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::app::tuning {

@@ -1,5 +1,5 @@
 // The rows of `bench attention` as Markdown, CSV and JSON, and what every table does with rows.
-#include "app/commands/bench/attention_rows.h"
+#include "app/commands/bench/rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

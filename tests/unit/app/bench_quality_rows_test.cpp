@@ -1,5 +1,5 @@
 // The rows of `bench quality` as tables, JSON and curves, and how a run's steps become one time.
-#include "app/commands/bench/quality_rows.h"
+#include "app/commands/bench/rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,6 +68,9 @@ TEST(QualityRows, SayWhatTheirVideosShow) {
   EXPECT_EQ(some["judge_counts"]["shape"], nlohmann::json({1, 1}));
   EXPECT_EQ(some["judge_counts"]["background"], nlohmann::json({0, 1}));
   EXPECT_THAT(table_of({some}), HasSubstr("| 0 of 1 |"));
+  some["prompts"][1]["judge"] = verdict({1, 2, -1, -1}, {1, 2, 0, 0});
+  summarise(some);
+  EXPECT_EQ(some["judge"], 0.5);
 }
 
 TEST(QualityRows, HaveTheFieldsOfTheirCombination) {

@@ -1,5 +1,5 @@
 // The rows of `bench pipeline` as tables and JSON, a rival's rows beside them, and what is drawn of them.
-#include "app/commands/bench/stage_rows.h"
+#include "app/commands/bench/rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

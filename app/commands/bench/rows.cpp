@@ -1,14 +1,39 @@
-// The columns of `bench pipeline`, and a rival's rows beside them.
-#include "app/commands/bench/stage_rows.h"
+// Columns, and sums over what was measured.
+#include "app/commands/bench/rows.h"
 
 #include <algorithm>
 
+#include "app/commands/bench/judge.h"
 #include "app/commands/bench/sections.h"
 #include "hilbert/error.h"
 #include "models/checkpoint/model_folder.h"
 
 namespace sparsereel::app::bench {
 namespace {
+
+/// What the shape alone does not say: "causal", "226 text".
+std::string traits(const Row& row) {
+  std::string text = row.at("causal").get<bool>() ? "causal" : "";
+  if (row.contains("token_order")) text = text_of(row, "token_order") + " order";
+  if (row.at("text_tokens") > 0) text += (text.empty() ? "" : ", ") + row.at("text_tokens").dump() + " text";
+  return text;
+}
+
+constexpr const char* kMeans[] = {"psnr",     "ssim",       "rel_l1",        "predicted_error",
+                                  "sparsity", "mean_share", "computed_steps"};
+
+/// A figure of the prompts that have it.
+std::vector<double> figures(const Row& prompts, const char* key) {
+  std::vector<double> known;
+  for (const Row& prompt : prompts)
+    if (const auto figure = number_of(prompt, key)) known.push_back(*figure);
+  return known;
+}
+
+std::string judged_text(const Row& row) {
+  if (!row.contains("judge_counts")) return {};
+  return row["judge_counts"]["right"].dump() + " of " + row["judge_counts"]["prompts"].dump();
+}
 
 bool is_step(const Row& row) {
   return text_of(row, "stage") == kStepStage;
@@ -50,7 +75,8 @@ Row rival_row(const Row& json, const std::string& where) {
   const auto ms = number_of(json, "ms");
   if (!ms || !(*ms > 0)) throw fail("ms", "is missing or no number above 0");
   Row row = stage == kStepStage ? step_row({.mode = attention::Mode::full}) : stage_row(stage);
-  row.update({{"mode", mode}, {"peak_gib", or_null(number_of(json, "peak_gib"))}});
+  row["mode"] = mode;
+  if (const auto peak = number_of(json, "peak_gib")) row["peak_gib"] = *peak;
   if (row.contains("token_order")) row["token_order"] = "";
   for (const char* field : {"ms", "ms_lower_quartile", "ms_upper_quartile", "ms_min", "ms_max"})
     row[field] = number_of(json, field).value_or(*ms);
@@ -72,6 +98,107 @@ void check_settings(const nlohmann::json& theirs, const nlohmann::json& ours, co
 }
 
 }  // namespace
+
+Columns attention_columns() {
+  return joined({Columns{{"workload", "workload"},
+                         {"shape", "B,H,N,D"},
+                         {.name = "", .title = "", .shown = Shown::to_people, .text = traits},
+                         {"mode", "mode"}},
+                 selection_columns(), Columns{{"kernel", "kernel"}, {"dtype", "dtype"}}, time_columns("ms"),
+                 Columns{{"tops", "TOPS", 4},
+                         {"limit_percent", "% of limit", 3},
+                         {"speedup", "x dense", 3},
+                         {"prepass_ms", "pre-pass ms", 3},
+                         {"prepass_percent", "pre-pass %", 3},
+                         {"sparsity", "sparsity", 3},
+                         {"mean_share", "means", 3},
+                         {"predicted_error", "predicted", 3},
+                         {"rel_l1", "rel. L1", 3},
+                         {"cosine", "cosine", 6},
+                         {"note", "note"},
+                         {"device", "", 0, Shown::in_csv},
+                         {"causal", "", 0, Shown::in_csv},
+                         {"text_tokens", "", 0, Shown::in_csv},
+                         {"token_order", "", 0, Shown::in_csv}}});
+}
+
+Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy) {
+  Row row = selection_fields(policy);
+  for (const char* unknown :
+       {"tops", "limit_percent", "speedup", "sparsity", "mean_share", "predicted_error", "rel_l1", "cosine"})
+    row[unknown] = nullptr;
+  row.update(time_fields({}));
+  const Shape& shape = workload.shape;
+  row.update({{"mode", mode},
+              {"shape", {shape.batch, shape.heads, shape.tokens, shape.head_dim}},
+              {"causal", workload.causal},
+              {"text_tokens", workload.text_tokens}});
+  if (!workload.name.empty()) row["workload"] = workload.name;
+  if (workload.captured()) row["token_order"] = workload.token_order;
+  return row;
+}
+
+void compare_with_dense(Rows& rows) {
+  std::optional<double> fastest;
+  for (const Row& row : rows)
+    if (const auto ms = number_of(row, "ms"); ms && text_of(row, "mode") == "full")
+      fastest = std::min(fastest.value_or(*ms), *ms);
+  for (Row& row : rows)
+    if (const auto ms = number_of(row, "ms"); fastest && ms.value_or(0) > 0) row["speedup"] = *fastest / *ms;
+}
+
+Columns quality_columns() {
+  return joined(
+      {selection_columns(), Columns{{"profile", "profile"},
+                                    {.name = "mode", .title = "mode", .varying = true},
+                                    {.name = "selection_rows", .title = "rows", .varying = true},
+                                    {.name = "similarity", .title = "similarity", .varying = true},
+                                    {.name = "dense_steps", .title = "dense steps", .varying = true},
+                                    {.name = "token_order", .title = "order", .varying = true},
+                                    {.name = "cache", .title = "cache", .varying = true},
+                                    {.name = "computed_steps", .title = "computed", .digits = 3, .varying = true},
+                                    {"psnr", "PSNR dB", 3},
+                                    {"psnr_lowest", "lowest", 3},
+                                    {"ssim", "SSIM", 4},
+                                    {"rel_l1", "rel. L1", 3},
+                                    {"predicted_error", "predicted", 3},
+                                    {"sparsity", "sparsity", 3},
+                                    {.name = "mean_share", .title = "means' cost", .digits = 2, .beside = "cell"},
+                                    {"step_ms", "ms a step", 4},
+                                    {"full_step_ms", "full, ms", 4},
+                                    {"speedup", "x full", 3},
+                                    {.name = "judge", .title = "judge", .digits = 3, .text = judged_text},
+                                    {"kernel", "", 0, Shown::in_csv},
+                                    {"note", "note"}}});
+}
+
+Row quality_row(const Combination& combination) {
+  Row row = fields_of(combination);
+  for (const char* unknown : {"psnr_lowest", "step_ms", "full_step_ms", "speedup", "judge"}) row[unknown] = nullptr;
+  for (const char* unknown : kMeans) row[unknown] = nullptr;
+  row.update({{"kernel", ""}, {"prompts", Row::array()}});
+  return row;
+}
+
+void summarise(Row& row) {
+  const Row& prompts = row["prompts"];
+  for (const char* key : kMeans) {
+    const std::vector<double> known = figures(prompts, key);
+    double sum = 0;
+    for (const double figure : known) sum += figure;
+    row[key] = known.empty() ? Row() : Row(sum / static_cast<double>(known.size()));
+  }
+  const std::vector<double> psnr = figures(prompts, "psnr");
+  if (!psnr.empty()) row["psnr_lowest"] = *std::ranges::min_element(psnr);
+  const auto step = number_of(row, "step_ms"), full = number_of(row, "full_step_ms");
+  if (step && full) row["speedup"] = *full / *step;
+  Rows verdicts;
+  for (const Row& prompt : prompts)
+    if (prompt.contains("judge")) verdicts.push_back(prompt["judge"]);
+  const Row counts = count_verdicts(verdicts);
+  const double judged = counts["prompts"];
+  if (judged > 0) row.update({{"judge", counts["right"].get<double>() / judged}, {"judge_counts", counts}});
+}
 
 Columns stage_columns() {
   return joined({Columns{{"mode", "mode"}}, selection_columns(),

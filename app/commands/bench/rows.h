@@ -1,0 +1,69 @@
+// The rows of each benchmark: their columns, how they begin, and what follows from what was measured.
+#pragma once
+
+#include <string>
+
+#include "app/commands/bench/combinations.h"
+#include "app/measure/workloads.h"
+
+namespace sparsereel::app::bench {
+
+/// Of `bench attention`, one contender on one workload: workload, B,H,N,D and mode; the selection of mode sparse;
+/// kernel (what ran), dtype and device; ms, of which prepass_ms before the first block; tops, 10^12 operations a second
+/// of the blocks that were computed; limit_percent, that in percent of what the tensor cores can do; speedup, over the
+/// fastest dense row; sparsity, means not counted; mean_share, what means cost, as a share of full attention's work;
+/// predicted_error, what the selection predicts; rel_l1 and cosine against exact attention, pooled over calls; note,
+/// why there is no time.
+Columns attention_columns();
+
+/// Where nothing was measured yet. `policy`: of mode sparse, else null.
+Row attention_row(const Workload& workload, const std::string& mode, const attention::Policy* policy);
+
+/// Fills speedup: the fastest row of mode full over each row. All rows are of one workload.
+void compare_with_dense(Rows& rows);
+
+/// Of `bench quality`, a combination over all prompts beside full attention from the same noise: the fields of the
+/// combination; means over the prompts of psnr and ssim (of the frames, psnr_lowest too), rel_l1 (of attention's calls,
+/// against exact attention on the same inputs), predicted_error, sparsity (means not counted), mean_share (what means
+/// cost, as a share of full attention's work) and computed_steps (that were not reused); step_ms and full_step_ms,
+/// medians of steps that took turns, with a cache the mean, and speedup; judge, the share of prompts whose video it
+/// calls right, and judge_counts; kernel; note: why there is no figure, or what to know about them; prompts, one object
+/// each with the same figures.
+Columns quality_columns();
+
+/// Where nothing was measured yet.
+Row quality_row(const Combination& combination);
+
+/// Fills what follows from the prompts and the times.
+void summarise(Row& row);
+
+/// One denoising step: the contenders' stage.
+constexpr const char* kStepStage = "step";
+
+/// Of `bench pipeline`, a contender's denoising step, or a stage that all share: mode, or a rival's name; stage (load
+/// text_encoder, text, load transformer, step, load vae, decode, encode); ms of single steps, with a cache of the means
+/// of whole runs, and peak_gib, GPU memory in use; note: why there is no time, or what to know about it. Of steps
+/// besides: the fields of their combination; kernel (of attention); computed_steps of a run with a cache; matmul_ms,
+/// attention_ms and rest_ms, which add up to ms; speedup, over the step of mode full; video_seconds: text, all steps of
+/// a usual video and decode, loading left out; sparsity, means not counted, and mean_share, what means cost, as a share
+/// of full attention's work; psnr and ssim of frames and rel_l1 of latents against full's; layer_sparsity, and
+/// step_layer_sparsity [step][layer], null where a layer did not run.
+Columns stage_columns();
+
+/// A stage where nothing was measured yet.
+Row stage_row(const std::string& stage);
+/// The same of a contender's step.
+Row step_row(const Combination& combination);
+
+/// Fills speedup and video_seconds of the steps; `steps`: of a usual video.
+void compare_steps(Rows& rows, int64_t steps);
+
+/// Two tables: the contenders, then the stages that they share.
+std::string stage_markdown(const Rows& rows, int64_t steps, bool aligned = false);
+
+/// The rows of a JSON report of a rival (an object with `rows`, each with at least mode, stage and ms, and the
+/// `settings` that it was measured with). Throws Error naming file, row and field, also where a setting that decides
+/// about times differs from `settings`, those of this run.
+Rows read_rival(const std::string& file, const nlohmann::json& settings);
+
+}  // namespace sparsereel::app::bench

@@ -1,0 +1,21 @@
+// Fields of JSON objects that may lack them, or hold something else.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace sparsereel::app {
+
+/// Empty where the object holds no text of this name.
+inline std::string text_of(const nlohmann::json& object, const std::string& name) {
+  const auto field = object.find(name);
+  return field != object.end() && field->is_string() ? field->get<std::string>() : "";
+}
+
+inline std::optional<double> number_of(const nlohmann::json& object, const std::string& name) {
+  const auto field = object.find(name);
+  return field != object.end() && field->is_number() ? std::optional(field->get<double>()) : std::nullopt;
+}
+
+}  // namespace sparsereel::app
