@@ -101,7 +101,7 @@ void add_options(CLI::App& command, QualityOptions& options) {
   add_selection_lists(lists, options.lists, "as generate");
   add_list(lists, options.lists, "selection_rows");
   add_list(lists, options.lists, "similarity", "blocks less self-similar than this stay dense");
-  add_list(lists, options.lists, "profile", "profiles of 'sparsereel tune', which say all of this for each head");
+  add_list(lists, options.lists, "profile", "profiles of 'sparsereel tune', in place of all above");
   for (const char* key : {"dense_steps", "token_order"}) add_list(lists, options.lists, key);
   add_list(lists, options.lists, "cache", "as generate takes it (default); 0 is none");
   lists.add("--modes", options.modes, "comma list of full, sparse (default sparse; fp8 adds full without a cache)",
