@@ -28,6 +28,7 @@
 #include "app/options/several.h"
 #include "app/terminal.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 #include "models/engine/failure.h"
 
 namespace sparsereel::app {
@@ -77,6 +78,26 @@ std::vector<std::string> normalised(int argc, char** argv) {
   }
   std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   return arguments;
+}
+
+/// CLI11 throws what says nothing where a flag has a value that it does not know.
+void check_flags(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    const size_t end = argument.find('=');
+    if (!argument.starts_with("--") || end == std::string::npos) continue;
+    const std::string name = argument.substr(0, end), value = argument.substr(end + 1);
+    const auto is_named = [&](const OptionSpec& option) {
+      return option.kind == ValueKind::flag &&
+             std::ranges::any_of(split(option.names, ','),
+                                 [&](const std::string& each) { return each == name || each == "!" + name; });
+    };
+    if (std::ranges::none_of(option_table(), is_named)) continue;
+    try {
+      CLI::detail::to_flag_value(value);
+    } catch (const std::exception&) {
+      throw bad_input(name + " " + value + ": one of true, false is needed", "leave the value out");
+    }
+  }
 }
 
 void add_options(CLI::App& command, CommandLine& line, Command which) {
@@ -298,7 +319,9 @@ void add_help_commands(CommandLine& line) {
 void parse(CommandLine& line, int argc, char** argv) {
   const c10::InferenceMode guard;
   try {
-    line.program.parse(normalised(argc, argv));
+    std::vector<std::string> arguments = normalised(argc, argv);
+    check_flags(arguments);
+    line.program.parse(std::move(arguments));
   } catch (const CLI::Success& request) {  // --help and --version
     line.program.exit(request, std::cout, std::cerr);
   } catch (const Error& error) {
@@ -376,8 +399,8 @@ int run_to_exit_code(int argc, char** argv, RunReport& report) {
     return exit_code;
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
-    const bool resumable = error.exit_code() == 130 && !report.recovery.empty();
-    return fail(report, error.exit_code(), error.what(), resumable ? "" : error.remedy());
+    const bool resumable = error.kind() == ErrorKind::cancelled && !report.recovery.empty();
+    return fail(report, models::exit_code(error.kind()), error.what(), resumable ? "" : error.remedy());
   }
 }
 

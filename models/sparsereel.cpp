@@ -7,11 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <map>
-#include <sstream>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -23,6 +20,7 @@
 #include "models/engine/frames.h"
 #include "models/engine/request.h"
 #include "models/text/unicode.h"
+#include "models/video/fields.h"
 #include "models/weights/device.h"
 
 static_assert(std::array{SPARSEREEL_VERSION_MAJOR, SPARSEREEL_VERSION_MINOR, SPARSEREEL_VERSION_PATCH} ==
@@ -40,206 +38,122 @@ auto guarded(const Action& action) {
     return action();
   } catch (...) {
     const Error error = models::as_error(std::current_exception());
-    throw Failure(error.exit_code(), error.what(), error.remedy(), error.field());
+    throw Failure(models::exit_code(error.kind()), error.what(), error.remedy(), error.field());
   }
-}
-
-/// A member's value as options have it; empty where it is unset.
-std::string text_of(const std::string& value) {
-  return value;
-}
-std::string text_of(double value) {
-  return exact_text(value);
-}
-std::string text_of(int64_t value) {
-  return std::to_string(value);
-}
-std::string text_of(bool flag) {
-  return flag ? "true" : "false";
-}
-template <typename Value>
-std::string text_of(const std::optional<Value>& value) {
-  return value ? text_of(*value) : "";
-}
-std::string text_of(const std::vector<double>& numbers) {
-  std::string text;
-  for (const double number : numbers) text += (text.empty() ? "" : ",") + text_of(number);
-  return text;
-}
-
-/// The other way; false where the text is none of the member's kind.
-bool read(const std::string& text, std::string& member) {
-  member = text;
-  return true;
-}
-bool read(const std::string& text, bool& member) {
-  member = text == "true" || text == "on" || text == "yes";
-  return member || text == "false" || text == "off" || text == "no";
-}
-template <typename Number>
-bool read(const std::string& text, Number& member) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, member);
-  return error == std::errc{} && stop == end;
-}
-template <typename Value>
-bool read(const std::string& text, std::optional<Value>& member) {
-  return read(text, member.emplace());
-}
-bool read(const std::string& text, std::vector<double>& member) {
-  std::istringstream pieces(text);
-  for (std::string piece; std::getline(pieces, piece, ',');)
-    if (!read(piece, member.emplace_back())) return false;
-  return !member.empty();
-}
-
-/// Every member that a file of configs/ may set, by the option's name.
-template <typename Visitor>
-void visit_members(VideoRequest& request, const Visitor& visit) {
-  visit("negative_prompt", request.negative_prompt);
-  visit("steps", request.steps);
-  visit("width", request.width);
-  visit("height", request.height);
-  visit("frames", request.frames);
-  visit("max_sequence_length", request.max_sequence_length);
-  visit("cfg_scale", request.cfg_scale);
-  visit("cfg_scale_2", request.cfg_scale_2);
-  visit("guidance_passes", request.guidance_passes);
-  visit("dynamic_cfg", request.dynamic_cfg);
-  visit("scheduler", request.scheduler);
-  visit("flow_shift", request.flow_shift);
-  visit("sigmas", request.sigmas);
-  visit("attention", request.attention);
-  visit("topk", request.topk);
-  visit("cdf", request.cdf);
-  visit("error", request.error);
-  visit("similarity", request.similarity);
-  visit("pv_threshold", request.pv_threshold);
-  visit("dropped", request.dropped);
-  visit("select", request.select);
-  visit("cell", request.cell);
-  visit("dense_steps", request.dense_steps);
-  visit("dense_layers", request.dense_layers);
-  visit("token_order", request.token_order);
-  visit("cache", request.cache);
-  visit("vae_tiling", request.vae_tiling);
 }
 
 using Texts = std::map<std::string, std::string>;
 
-/// Whether what was given leaves no place for this value.
-bool is_excluded(const std::string& option, const std::string& value, const Texts& given) {
-  const auto is = [](std::string_view wanted, std::string_view text) { return wanted.empty() || wanted == text; };
-  const auto is_given = [&](std::string_view other, std::string_view wanted) {
-    const auto found = given.find(std::string(other));
-    return found != given.end() && is(wanted, found->second);
-  };
-  return std::ranges::any_of(models::exclusions(), [&](const models::Exclusion& each) {
-    return (each.first == option && is(each.first_value, value) && is_given(each.second, each.second_value)) ||
-           (each.second == option && is(each.second_value, value) && is_given(each.first, each.first_value));
-  });
+/// A member that is set, as options have its value.
+void add(Texts& texts, const char* name, const std::string& value) {
+  if (!value.empty()) texts[name] = value;
+}
+void add(Texts& texts, const char* name, uint64_t value) {
+  texts[name] = std::to_string(value);
+}
+void add(Texts& texts, const char* name, const std::vector<double>& numbers) {
+  if (!numbers.empty()) texts[name].clear();
+  for (const double number : numbers) texts[name] += (texts[name].empty() ? "" : ",") + exact_text(number);
+}
+void add(Texts& texts, const char* name, const std::optional<std::string>& value) {
+  if (value) texts[name] = *value;
+}
+void add(Texts& texts, const char* name, const std::optional<bool>& value) {
+  if (value) texts[name] = *value ? "true" : "false";
+}
+void add(Texts& texts, const char* name, const std::optional<int64_t>& value) {
+  if (value) texts[name] = std::to_string(*value);
+}
+void add(Texts& texts, const char* name, const std::optional<double>& value) {
+  if (value) texts[name] = exact_text(*value);
 }
 
-/// The request with what it leaves open filled in from the model's file.
-VideoRequest with_defaults(const VideoRequest& request, const models::ModelConfig& config) {
-  Texts defaults = models::defaults_of(config, request.preset.empty() ? models::kNoPreset : request.preset).values;
+Texts texts_of(const VideoRequest& request) {
+  Texts texts;
+  add(texts, "prompt", request.prompt);
+  add(texts, "negative_prompt", request.negative_prompt);
+  add(texts, "seed", request.seed);
+  add(texts, "steps", request.steps);
+  add(texts, "width", request.width);
+  add(texts, "height", request.height);
+  add(texts, "frames", request.frames);
+  add(texts, "max_sequence_length", request.max_sequence_length);
+  add(texts, "cfg_scale", request.cfg_scale);
+  add(texts, "cfg_scale_2", request.cfg_scale_2);
+  add(texts, "guidance_passes", request.guidance_passes);
+  add(texts, "dynamic_cfg", request.dynamic_cfg);
+  add(texts, "scheduler", request.scheduler);
+  add(texts, "flow_shift", request.flow_shift);
+  add(texts, "sigmas", request.sigmas);
+  add(texts, "attention", request.attention);
+  add(texts, "topk", request.topk);
+  add(texts, "cdf", request.cdf);
+  add(texts, "error", request.error);
+  add(texts, "similarity", request.similarity);
+  add(texts, "pv_threshold", request.pv_threshold);
+  add(texts, "dropped", request.dropped);
+  add(texts, "select", request.select);
+  add(texts, "cell", request.cell);
+  add(texts, "dense_steps", request.dense_steps);
+  add(texts, "dense_layers", request.dense_layers);
+  add(texts, "token_order", request.token_order);
+  add(texts, "cache", request.cache);
+  add(texts, "vae_tiling", request.vae_tiling);
+  return texts;
+}
+
+/// Of the model's file, with "size" as its two sides.
+Texts file_defaults(const models::ModelConfig& config, const std::string& preset) {
+  Texts defaults = models::defaults_of(config, preset.empty() ? models::kNoPreset : preset).values;
   if (const auto size = defaults.find("size"); size != defaults.end())
     std::tie(defaults["width"], defaults["height"]) = models::width_and_height(size->second);
-  VideoRequest result = request;
-  Texts given;
-  visit_members(result, [&](const char* option, const auto& member) {
-    if (const std::string text = text_of(member); !text.empty()) given[option] = text;
-  });
-  visit_members(result, [&](const char* option, auto& member) {
-    const auto found = defaults.find(option);
-    if (found == defaults.end() || given.contains(option) || is_excluded(option, found->second, given)) return;
-    if (!read(found->second, member))
-      throw bad_file(config.file.string(), std::string(option) + " " + found->second + " is no value of it",
-                     "correct it there");
-  });
-  return result;
+  return defaults;
+}
+
+/// What is asked for: what is given, and for what that leaves open the model's file.
+models::Request request_of(const Texts& given, const std::string& preset, const models::ModelConfig& config) {
+  models::refuse_contradictions(given);
+  models::Request request = models::read_request(given);
+  const Texts defaults = file_defaults(config, preset);
+  try {
+    models::refuse_contradictions(defaults);
+    for (const auto& [name, value] : defaults) {
+      const models::Field* field = models::find_field(name);
+      if (field == nullptr || field->decides == models::Decides::pipeline || given.contains(name)) continue;
+      if (!models::is_excluded(name, value, given)) field->read(request, value);
+    }
+  } catch (const Error& error) {
+    throw bad_file(config.file.string(), error.what(), "correct it there");
+  }
+  return request;
 }
 
 /// A warning for each member that has no effect beside the others.
-std::vector<std::string> idle_members(const VideoRequest& from, const models::GenerateRequest& request,
-                                      const models::ModelSpec& spec, double guidance_scale) {
+std::vector<std::string> idle_members(const Texts& given, const models::Request& request, const models::Plan& plan,
+                                      const models::ModelSpec& spec) {
+  using models::Idle;
+  const std::string mode(attention::name(plan.attention_mode));
+  const std::string guidance =
+      given.contains("cfg_scale") ? "cfg_scale " + given.at("cfg_scale") : "the model's default";
+  const std::pair<Idle, std::string> causes[] = {
+      {Idle::every_block, models::why_idle(plan.attention_mode, "attention " + mode)},
+      {Idle::no_means, models::why_idle(plan.attention_policy, "dropped none")},
+      {Idle::one_transformer, models::why_idle_second_scale(spec)},
+      {Idle::no_guidance, models::why_idle_without_guidance(plan.guidance_scale, guidance)},
+      {Idle::no_flow, models::why_no_flow(request, spec)},
+      {Idle::no_reuse, models::why_idle_cache(request, spec)}};
   std::vector<std::string> warnings;
-  const auto add = [&warnings](const char* member, const auto& value, const std::string& why) {
-    const std::string given = text_of(value);
-    if (!given.empty() && given != "false" && given != "0" && !why.empty())
-      warnings.push_back(std::string(member) + " " + given + " has no effect " + why);
-  };
-  const std::string mode(attention::name(request.attention_mode));
-  const std::string selection = models::why_idle(request.attention_mode, "attention " + mode);
-  add("topk", from.topk, selection);
-  add("cdf", from.cdf, selection);
-  add("error", from.error, selection);
-  add("dropped", from.dropped, selection);
-  add("select", from.select, selection);
-  add("cell", from.cell, selection.empty() ? models::why_idle(request.attention_policy, "dropped none") : selection);
-  add("similarity", from.similarity, selection);
-  add("pv_threshold", from.pv_threshold, selection);
-  add("dense_steps", from.dense_steps, selection);
-  add("dense_layers", from.dense_layers, selection);
-  const std::string guidance = models::why_idle_without_guidance(
-      guidance_scale, from.cfg_scale ? "cfg_scale " + text_of(from.cfg_scale) : "the model's default");
-  add("negative_prompt", from.negative_prompt, guidance);
-  const std::string one_transformer = models::why_idle_second_scale(spec);
-  add("cfg_scale_2", from.cfg_scale_2, one_transformer.empty() ? guidance : one_transformer);
-  add("guidance_passes", from.guidance_passes, guidance);
-  add("dynamic_cfg", from.dynamic_cfg, guidance);
-  const std::string no_flow = models::why_idle_flow_shift(request, spec);
-  add("flow_shift", from.flow_shift, no_flow);
-  add("sigmas", from.sigmas, no_flow);
-  add("cache", from.cache, models::why_idle_cache(request, spec));
+  for (const models::Field& field : models::fields()) {
+    const auto value = given.find(field.name);
+    if (value == given.end() || value->second.empty() || value->second == field.nothing || value->second == "false")
+      continue;
+    const auto cause = std::ranges::find_if(causes, [&](const auto& each) {
+      return !each.second.empty() && std::ranges::find(field.idle, each.first) != field.idle.end();
+    });
+    if (cause != std::end(causes))
+      warnings.push_back(field.name + " " + value->second + " has no effect " + cause->second);
+  }
   return warnings;
-}
-
-attention::Mode mode_of(const std::string& text, const models::Pipeline& pipeline) {
-  std::optional<attention::Mode> asked;
-  if (!text.empty()) asked = attention::parse_mode(text);
-  return models::choose_attention_mode(asked, pipeline.device(), pipeline.dtype());
-}
-
-attention::Policy policy_of(const VideoRequest& from) {
-  models::PolicyOptions options{.topk = from.topk,
-                                .cdf = from.cdf,
-                                .error = from.error,
-                                .similarity = from.similarity,
-                                .pv_threshold = from.pv_threshold,
-                                .cell = from.cell,
-                                .dense_steps = from.dense_steps,
-                                .dense_layers = from.dense_layers};
-  if (!from.dropped.empty()) options.dropped = attention::parse_dropped(from.dropped);
-  if (!from.select.empty()) options.ranking = attention::parse_ranking(from.select);
-  return models::make_policy(options);
-}
-
-models::GenerateRequest request_of(const VideoRequest& from, const models::Pipeline& pipeline) {
-  if (models::is_blank(from.prompt)) throw bad_option("prompt", "is empty", "say what to show");
-  models::GenerateRequest request;
-  request.prompt = from.prompt;
-  request.negative_prompt = from.negative_prompt;
-  request.seed = from.seed;
-  request.num_inference_steps = from.steps;
-  request.guidance_scale = from.cfg_scale;
-  request.guidance_scale_2 = from.cfg_scale_2;
-  if (!from.guidance_passes.empty()) request.guidance_passes = models::parse_guidance_passes(from.guidance_passes);
-  request.flow_shift = from.flow_shift;
-  request.sigmas = from.sigmas;
-  request.use_dynamic_cfg = from.dynamic_cfg.value_or(false);
-  request.scheduler = from.scheduler;
-  request.max_sequence_length = from.max_sequence_length;
-  request.width = from.width;
-  request.height = from.height;
-  request.num_frames = from.frames;
-  request.attention_mode = mode_of(from.attention, pipeline);
-  request.attention_policy = policy_of(from);
-  if (!from.token_order.empty()) request.token_order = hilbert::parse_token_order(from.token_order);
-  if (!from.cache.empty()) request.cache = models::parse_cache_rule(from.cache);
-  if (!from.vae_tiling.empty()) request.vae_tiling = models::parse_vae_tiling(from.vae_tiling);
-  request.keep_transformer = true;
-  return request;
 }
 
 /// Passes steps on to the caller and remembers why it wants no more.
@@ -247,11 +161,11 @@ class Watcher {
  public:
   explicit Watcher(const StepCallback& callback) : callback_(callback) {}
 
-  models::GenerateObserver observer() {
-    models::GenerateObserver observer;
-    observer.step = [this](int64_t step, int64_t steps, double) { notify(step, steps); };
-    observer.cancelled = [this] { return stopped_; };
-    return observer;
+  models::Run run() {
+    models::Run run;
+    run.step = [this](int64_t step, int64_t steps, double) { notify(step, steps); };
+    run.cancelled = [this] { return stopped_; };
+    return run;
   }
   void rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
@@ -274,7 +188,7 @@ class Watcher {
   std::exception_ptr thrown_;
 };
 
-Video video_of(const models::GenerateResult& result) {
+Video video_of(const models::Outcome& result, const models::Plan& plan) {
   const at::Tensor frames = result.frames.contiguous();
   Video video{.frames = frames.size(0), .height = frames.size(1), .width = frames.size(2)};
   const auto* pixels = frames.const_data_ptr<float>();
@@ -283,8 +197,7 @@ Video video_of(const models::GenerateResult& result) {
   video.mean_share = result.attention.statistics.mean_share();
   video.defect = models::defect(frames);
   video.warnings = result.warnings;
-  if (const std::string other = models::frame_count_warning(result.settings); !other.empty())
-    video.warnings.push_back(other);
+  if (const std::string other = models::frame_count_warning(plan); !other.empty()) video.warnings.push_back(other);
   if (!video.defect.empty()) video.warnings.push_back("the video " + video.defect);
   return video;
 }
@@ -352,12 +265,13 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
     return guarded([&] {
       if (!state_) throw bad_input("this TextToVideo was moved from", "use the object that it was moved to");
       models::Pipeline& pipeline = *state_->pipeline;
-      const models::GenerateRequest asked = request_of(with_defaults(request, state_->config), pipeline);
-      const models::GenerateResult result = pipeline.generate(asked, watcher.observer());
+      if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
+      const Texts given = texts_of(request);
+      const models::Request asked = request_of(given, request.preset, state_->config);
+      const models::Plan plan = pipeline.resolve(asked);
       std::vector<std::string> warnings = state_->warnings;
-      for (std::string& idle : idle_members(request, asked, pipeline.spec(), result.settings.guidance_scale))
-        warnings.push_back(std::move(idle));
-      Video video = video_of(result);
+      for (std::string& idle : idle_members(given, asked, plan, pipeline.spec())) warnings.push_back(std::move(idle));
+      Video video = video_of(pipeline.generate(plan, {.keep_transformer = true}, watcher.run()), plan);
       video.warnings.insert(video.warnings.begin(), warnings.begin(), warnings.end());
       return video;
     });

@@ -70,7 +70,7 @@ struct VideoRequest {
   std::optional<bool> dynamic_cfg = {};                    // guidance grows over the steps
   std::string scheduler = {};                              // empty: the checkpoint's
   std::optional<double> flow_shift = {};                   // of schedulers of flow matching
-  std::vector<double> sigmas = {};  // likewise; in place of steps: noise levels before the shift, {1, 0.75, 0.5}
+  std::vector<double> sigmas = {};  // likewise; noise levels before the shift, {1, 0.75, 0.5}; they exclude steps
   std::string attention = {};       // full, quantized, sparse, check; empty: sparse where it runs
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default

@@ -93,7 +93,9 @@ std::shared_ptr<models::Pipeline> open_for(const std::vector<Video*>& rows, Rend
     return nullptr;
   }
   std::shared_ptr<models::Pipeline> pipeline;
-  renderer.prepare(rows, [&] { pipeline = open_pipeline(rows.front()->options.run); });
+  renderer.prepare(rows, [&] {
+    pipeline = models::Pipeline::open(open_model(rows.front()->options.run), rows.front()->options.request);
+  });
   return pipeline;
 }
 
@@ -128,8 +130,7 @@ void check_takes_files(const std::filesystem::path& folder, const std::filesyste
   try {
     const models::AtomicFile probe(manifest);
   } catch (const Error& error) {
-    throw Error(error.exit_code(), "no video can be written into " + folder.string() + ": " + error.what(),
-                error.remedy());
+    throw Error(error.kind(), "no video can be written into " + folder.string() + ": " + error.what(), error.remedy());
   }
 }
 

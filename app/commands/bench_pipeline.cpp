@@ -37,12 +37,12 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   TableOutput output(options.table);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
-  const auto pipeline = open_pipeline(plan.run, folder);
+  const auto pipeline = models::Pipeline::open(folder, plan.request);
   choose_steps(pipeline->spec(), plan);
   begin_report(settings, plan, folder, *pipeline, report);
   nlohmann::json& shown = report.content["settings"];
   shown["video_steps"] = plan.video_steps;
-  shown["similarity"] = plan.request.attention_policy.defaults.similarity;
+  shown["similarity"] = plan.video.attention_policy.defaults.similarity;
   Rows rivals;
   if (!options.against.empty()) rivals = bench::read_rival(options.against, shown);
 
@@ -52,7 +52,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
                        "run the same command again; --json and --report hold the stages that were done");
   Rows rows;
   report.content["rows"] = rows;
-  measure_stages(plan, pipeline->resolve(plan.request), *pipeline, progress, [&](Rows so_far) {
+  measure_stages(plan, *pipeline, progress, [&](Rows so_far) {
     rows = std::move(so_far);
     rows.insert(rows.end(), rivals.begin(), rivals.end());
     bench::compare_steps(rows, plan.video_steps);

@@ -87,11 +87,11 @@ std::string full_summary(const nlohmann::json& full) {
 }
 
 /// Whose weights are in the run's dtype.
-std::shared_ptr<models::Pipeline> open_reference(RunOptions run, const models::ModelFolder& folder,
+std::shared_ptr<models::Pipeline> open_reference(models::Request request, const models::ModelFolder& folder,
                                                  const std::shared_ptr<models::Pipeline>& pipeline) {
   if (!pipeline->fp8_weights() && !pipeline->fp8_text_weights()) return pipeline;
-  run.weights = run.text_weights = "auto";
-  return open_pipeline(run, folder);
+  request.weights = request.text_weights = "auto";
+  return models::Pipeline::open(folder, request);
 }
 
 Rows measure(bench::QualityRuns& runs, RunReport& report) {
@@ -119,20 +119,20 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
-  const auto pipeline = open_pipeline(plan.run, folder), reference = open_reference(plan.run, folder, pipeline);
+  const auto pipeline = models::Pipeline::open(folder, plan.request),
+             reference = open_reference(plan.request, folder, pipeline);
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
   pipeline->check_weights();
   begin_report(settings, plan, folder, *pipeline, report);
   report.content["settings"].update({{"prompts", plan.prompts.size()},
-                                     {"dense_layers", plan.request.attention_policy.dense_layers},
+                                     {"dense_layers", plan.video.attention_policy.dense_layers},
                                      {"judge", judge ? nlohmann::json(plan.options.judge) : nlohmann::json()}});
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   RunProgress progress(!plan.run.quiet, report,
                        "run the same command again; --json and --report hold the stages that were done");
-  bench::QualityRuns runs(plan, pipeline->resolve(plan.request), *pipeline, *reference, progress,
-                          judge ? &*judge : nullptr);
+  bench::QualityRuns runs(plan, *pipeline, *reference, progress, judge ? &*judge : nullptr);
   const Rows rows = measure(runs, report);
   progress.clear();
   if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_of(report.content, "this run"));

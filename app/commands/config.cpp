@@ -15,7 +15,6 @@
 #include "app/options/options.h"
 #include "app/terminal.h"
 #include "attention/attention.h"
-#include "models/engine/request.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -51,7 +50,7 @@ nlohmann::json other_values(const Settings& settings, const GenerateOptions& opt
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};
-  if (std::vector<models::LoraChoice> loras = options.run.loras; !loras.empty()) {
+  if (std::vector<models::LoraChoice> loras = options.request.loras; !loras.empty()) {
     for (models::LoraChoice& lora : loras) lora.file = std::filesystem::absolute(lora.file);
     values["lora"] = models::text_of(loras, /*whole_paths=*/true);
   }
@@ -75,17 +74,15 @@ std::set<std::string> left_out(const Settings& settings, const GenerateOptions& 
 
 void show_config(const Settings& settings) {
   GenerateOptions options = read_generate_options(settings, false);
-  if (!options.init_latents.empty()) options.request.init_latents = load_latents(options.init_latents).latents;
-  const auto pipeline = open_pipeline(options.run);
+  const auto pipeline = models::Pipeline::open(open_model(options.run), options.request);
   settle_options(settings, options, *pipeline);
   print_warnings(idle_warnings(settings, options.idle));
-  // Not the pipeline's, which also asks whether there is memory for it: here nothing runs.
-  const models::GenerateSettings resolved = models::resolve_request(options.request, pipeline->spec());
-  nlohmann::json values = make_recipe(options, resolved, *pipeline);
+  const models::Plan plan = pipeline->resolve_anywhere(options.request);
+  if (!options.init_latents.empty()) pipeline->check_init_latents(plan, load_latents(options.init_latents).latents);
+  nlohmann::json values = make_recipe(options, plan, *pipeline);
   values.erase("model");
   values.update(other_values(settings, options));
   values["device"] = pipeline->device().str();
-  if (options.run.vae_tiling == models::VaeTiling::automatic) values["vae_tiling"] = "auto";
   const std::set<std::string> hidden = left_out(settings, options);
   for (const OptionSpec& spec : option_table()) {
     if (hidden.contains(spec.key)) continue;

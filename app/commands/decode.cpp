@@ -49,11 +49,11 @@ const char* kind_of(at::Device device) {
 
 /// What the user gives, else what the latents were made in, on a device of that kind: the video is then the one that
 /// `generate` makes.
-std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, const RunOptions& run) {
+std::string dtype_of(const Settings& settings, const nlohmann::json& recipe, const models::Request& request) {
   const std::string made_in = saved_text(recipe, "dtype");
   const bool known = made_in == "fp32" || made_in == "bf16" || made_in == "fp16";
-  const bool same_kind = saved_text(recipe, "device") == kind_of(models::resolve_device(run.device));
-  return user_gave(settings, "dtype") || !known || !same_kind ? run.dtype : made_in;
+  const bool same_kind = saved_text(recipe, "device") == kind_of(models::resolve_device(request.device));
+  return user_gave(settings, "dtype") || !known || !same_kind ? request.dtype : made_in;
 }
 
 /// That the recipe, which is the latents', does not say how this video was decoded; empty where it does.
@@ -72,21 +72,22 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   const SavedLatents saved = load_latents(latents);
   nlohmann::json recipe = saved_recipe(saved.recipe);
   run.video.fps = frame_rate_of(settings, recipe, run.video.fps);
-  run.dtype = dtype_of(settings, recipe, run);
+  models::Request request = read_request(settings, Command::decode);
+  request.dtype = dtype_of(settings, recipe, request);
   check_outputs(settings, run, latents);
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
-  const auto pipeline = open_pipeline(run);
+  const auto pipeline = models::Pipeline::open(open_model(run), request);
   const auto& stride = pipeline->spec().stride;
   check_encoding(run.output, saved.latents.size(4) * stride[2], saved.latents.size(3) * stride[1], run.video);
   report.content["model"] = std::filesystem::canonical(run.model).string();
 
   Progress progress(!run.quiet);
-  models::GenerateObserver observer;
-  observer.decode = [&](int64_t done, int64_t total) { progress.step(done, total, 0); };
-  observer.cancelled = interrupted;
+  models::Run watched;
+  watched.decode = [&](int64_t done, int64_t total) { progress.step(done, total, 0); };
+  watched.cancelled = interrupted;
   progress.stage("decode");
   models::reset_peak_memory(pipeline->device());
-  const models::Decoded decoded = pipeline->decode(saved.latents, run.vae_tiling, observer);
+  const models::Decoded decoded = pipeline->decode(saved.latents, request.vae_tiling, watched);
   const at::Tensor& frames = decoded.frames;
   progress.stage("write");
   recipe["vae_tiling"] = decoded.tiled ? "on" : "off";
@@ -103,7 +104,8 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   report.content["recipe"] = recipe;
   report.content["device"] = pipeline->device().str();
   report.content["seconds"] = {{"total", seconds}};
-  add_output_report(report.content, run, frames, written, warnings);
+  report.content["warnings"] = warnings;
+  add_output_report(report.content, run, frames, written);
   report.content["memory"] = memory_report(pipeline->device(), {.decode = models::peak_memory(pipeline->device())});
   print_warnings(warnings);
   report.last_line =

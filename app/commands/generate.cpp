@@ -10,7 +10,9 @@
 
 #include "app/clock.h"
 #include "app/counted.h"
+#include "app/job/interrupt.h"
 #include "app/job/job.h"
+#include "app/job/progress.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"
 
@@ -55,14 +57,14 @@ std::string cache_summary(const models::CacheRule& rule, const models::Attention
          " computed";
 }
 
-std::string summary(const GenerateOptions& options, const models::GenerateResult& result, const EndSeconds& ends,
+std::string summary(const Video& video, const models::Outcome& result, const EndSeconds& ends,
                     const nlohmann::json& memory) {
   const models::StageSeconds& seconds = result.seconds;
-  return output_summary(options.run, result.frames) + ", " + fixed(ends.total, 1) + " s (text " +
+  return output_summary(video.options.run, result.frames) + ", " + fixed(ends.total, 1) + " s (text " +
          fixed(seconds.text, 1) + ", load " + fixed(seconds.load(), 1) + ", denoise " + fixed(seconds.denoise, 1) +
          ", decode " + fixed(seconds.decode, 1) + ", write " + fixed(ends.write, 1) + "), " +
-         attention_summary(result.attention) + cache_summary(options.request.cache, result.attention) + ", " +
-         memory_summary(memory) + (options.random_seed ? ", seed " + std::to_string(options.request.seed) : "");
+         attention_summary(result.attention) + cache_summary(video.plan.cache, result.attention) + ", " +
+         memory_summary(memory) + (video.options.random_seed ? ", seed " + std::to_string(video.plan.seed) : "");
 }
 
 /// The videos of a command line, and what is reported of them.
@@ -74,6 +76,7 @@ class Generation : private JobUser {
  private:
   bool several() const { return videos_.size() > 1; }
   void open();
+  models::Run watch(const Video& video) override { return observe(progress_, video.plan.num_inference_steps); }
   void begin(const Video& video) override;
   void warn(const Video& video, const std::string& warning) override;
   void kept_checkpoint(const Video& video, int64_t step) override;
@@ -108,7 +111,7 @@ Generation::Generation(const std::vector<Settings>& settings, fs::path output, R
 void Generation::open() {
   const RunOptions& run = videos_.front().options.run;
   if (run.threads) at::set_num_threads(static_cast<int>(*run.threads));
-  pipeline_ = open_pipeline(run);
+  pipeline_ = models::Pipeline::open(open_model(run), videos_.front().options.request);
   model_ = fs::canonical(run.model).string();
   LoadedLatents latents;
   for (Video& video : videos_) resolve_video(video, *pipeline_, latents);
@@ -136,29 +139,25 @@ void Generation::warn(const Video& /*video*/, const std::string& warning) {
 
 void Generation::written(const Video& video, const Made& made) {
   progress_.clear();
-  const models::GenerateResult& result = made.result;
+  const models::Outcome& result = made.result;
   const double total = seconds_since(start_);
   const EndSeconds ends{.open = open_, .write = seconds_since(made.write_start), .total = total};
   report_.recovery.clear();
-  video_["recipe"] = video.recipe;
-  std::vector<std::string> warnings = early_;
-  warnings.insert(warnings.end(), video.warnings.begin(), video.warnings.end());
-  add_output_report(video_, video.options.run, result.frames, made.file, warnings);
+  video_.update(made_report(video, made, early_));
+  add_output_report(video_, video.options.run, result.frames, made.file);
   video_["device"] = pipeline_->device().str();
   video_["threads"] = at::get_num_threads();
   video_["seconds"] = seconds_report(result.seconds, ends);
   video_["attention"] = attention_report(result.attention, pipeline_->device());
-  if (const models::CacheRule& cache = video.options.request.cache; cache.on())
-    video_["cache"] = cache_report(cache, result.attention);
   video_["memory"] = memory_report(pipeline_->device(), result.memory);
   show();
-  const std::string line = summary(video.options, result, ends, video_.at("memory"));
+  const std::string line = summary(video, result, ends, video_.at("memory"));
   made.latents.check();
   if (!several()) {
     report_.last_line = line;
     return;
   }
-  report_.last_line += (made_.empty() ? "" : "\n") + line + ", seed " + std::to_string(video.options.request.seed);
+  report_.last_line += (made_.empty() ? "" : "\n") + line + ", seed " + std::to_string(video.plan.seed);
   made_.push_back(std::exchange(video_, nlohmann::json::object()));
   show();
   start_ = Clock::now();
@@ -184,7 +183,7 @@ void Generation::run() {
   begin(videos_.front());
   early_ = early_warnings(videos);
   for (const std::string& warning : early_) warn(videos_.front(), warning);
-  Job job(*this, progress_, false);
+  Job job(*this, interrupted);
   job.load(videos, *pipeline_);
   job.run(videos, *pipeline_);
 }

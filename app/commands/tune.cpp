@@ -28,30 +28,28 @@ namespace fs = std::filesystem;
 using tuning::Found;
 using tuning::TunePlan;
 
-attention::ProfileSetting made_with(const TunePlan& plan, const models::GenerateSettings& settings,
-                                    const models::Pipeline& pipeline) {
-  return {.width = settings.width,
-          .height = settings.height,
-          .frames = settings.num_frames,
-          .steps = settings.num_inference_steps,
-          .token_order = std::string(hilbert::name(plan.request.token_order)),
-          .device = pipeline.device().is_cpu() ? "cpu" : "cuda",
-          .dtype = models::dtype_name(pipeline.dtype())};
+attention::ProfileSetting made_with(const models::Plan& untuned) {
+  return {.width = untuned.width,
+          .height = untuned.height,
+          .frames = untuned.num_frames,
+          .steps = untuned.num_inference_steps,
+          .token_order = std::string(hilbert::name(untuned.token_order)),
+          .device = untuned.device,
+          .dtype = untuned.dtype};
 }
 
 /// All that the samples depend on: a search goes on only where that is the same. What makes a video is the recipe's
 /// to know; how its file is written is no matter here.
-std::string search_key(const TunePlan& plan, const models::GenerateSettings& settings,
-                       const models::Pipeline& pipeline) {
+std::string search_key(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   GenerateOptions video;
   video.run = plan.run;
-  video.request = plan.request;
   video.run.output = kDefaultOutput;
   video.run.video = {};
   video.run.metadata = true;
-  video.request.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
-  const bool offload = plan.run.offload && !pipeline.device().is_cpu();
-  const nlohmann::json key = {{"video", recipe_identity(make_recipe(video, settings, pipeline), video)},
+  models::Plan sparse = untuned;
+  sparse.attention_mode = attention::Mode::sparse;  // whose recipe has the untuned policy
+  const bool offload = plan.request.offload && !pipeline.device().is_cpu();
+  const nlohmann::json key = {{"video", recipe_identity(make_recipe(video, sparse, pipeline), sparse, video.run)},
                               {"prompts", plan.prompts},
                               {"machine", device_name(pipeline.device())},  // of the times
                               {"offload", offload},                         // likewise
@@ -61,14 +59,13 @@ std::string search_key(const TunePlan& plan, const models::GenerateSettings& set
   return models::sha256(dump(key));
 }
 
-tuning::SearchLimits limits_of(const TunePlan& plan, const models::GenerateSettings& settings,
-                               const models::Pipeline& pipeline) {
-  std::vector<int64_t> latents = models::latents_shape(pipeline.spec(), settings.latent);
-  latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = settings.latent.frames;  // as they decode
+tuning::SearchLimits limits_of(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
+  std::vector<int64_t> latents = models::latents_shape(pipeline.spec(), untuned.latent);
+  latents[static_cast<size_t>(models::frames_axis(pipeline.spec().layout))] = untuned.latent.frames;  // as they decode
   return {.layers = static_cast<size_t>(pipeline.spec().layers),
           .heads = static_cast<size_t>(pipeline.spec().heads),
           .prompts = static_cast<int64_t>(plan.prompts.size()),
-          .steps = settings.num_inference_steps,
+          .steps = untuned.num_inference_steps,
           .latents = std::move(latents)};
 }
 
@@ -87,12 +84,12 @@ attention::Bounds kept_bounds(const TunePlan& plan, const attention::Profile& pr
   return {.l1 = rounded_up, .l2 = rounded_up};
 }
 
-attention::Profile make_profile(const TunePlan& plan, const models::GenerateSettings& settings,
-                                const models::Pipeline& pipeline, const Found& found) {
+attention::Profile make_profile(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline,
+                                const Found& found) {
   attention::Profile profile;
   profile.model = plan.run.model_name;
   profile.model_sha256 = pipeline.model_hash();
-  profile.made_with = made_with(plan, settings, pipeline);
+  profile.made_with = made_with(untuned);
   profile.sparsity = 1 - found.work;
   profile.untuned_sparsity = 1 - found.untuned_work;
   const double speedup = found.tuned && found.untuned && found.tuned->step_seconds > 0
@@ -100,9 +97,9 @@ attention::Profile make_profile(const TunePlan& plan, const models::GenerateSett
                              : 0;
   profile.quality = quality(found.tuned, speedup);
   profile.untuned = quality(found.untuned, 0);
-  profile.dropped = plan.request.attention_policy.dropped;
-  profile.ranking = plan.request.attention_policy.ranking;
-  profile.cell = plan.request.attention_policy.cell;
+  profile.dropped = untuned.attention_policy.dropped;
+  profile.ranking = untuned.attention_policy.ranking;
+  profile.cell = untuned.attention_policy.cell;
   profile.selection_rows = found.selection_rows;
   profile.dense = found.dense;
   double error = 0, count = 0;
@@ -162,8 +159,8 @@ std::string missed_floor(const TunePlan& plan, const Found& found) {
   if (found.passed) return {};
   std::string text;
   if (plan.min_psnr)
-    text += "PSNR " + fixed_below(found.tuned->psnr, *plan.min_psnr, 2) + " dB of --min-psnr " +
-            exact_text(*plan.min_psnr);
+    text +=
+        "PSNR " + fixed_below(found.tuned->psnr, *plan.min_psnr, 2) + " dB of --min-psnr " + exact_text(*plan.min_psnr);
   if (plan.min_ssim)
     text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed_below(found.tuned->ssim, *plan.min_ssim, 4) +
             " of --min-ssim " + exact_text(*plan.min_ssim);
@@ -266,18 +263,18 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   check_profile_outputs(plan);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::ModelFolder folder = open_model(plan.run);
-  const auto pipeline = open_pipeline(plan.run, folder);
+  const auto pipeline = models::Pipeline::open(folder, plan.request);
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change
-  const models::GenerateSettings resolved = pipeline->resolve(plan.request);
-  add_model_warnings(plan.warnings, settings, plan.request, resolved, *pipeline);
+  const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
+  add_model_warnings(plan.warnings, settings, plan.request, untuned, *pipeline);
   report.content["machine"] = machine_report(pipeline->device());
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  const attention::HeadSearch fresh(plan.request.attention_policy.defaults, plan.bounds);
-  tuning::OwnState own = tuning::find_state(plan.output, search_key(plan, resolved, *pipeline), fresh,
-                                            limits_of(plan, resolved, *pipeline));
+  const attention::HeadSearch fresh(untuned.attention_policy.defaults, plan.bounds);
+  tuning::OwnState own =
+      tuning::find_state(plan.output, search_key(plan, untuned, *pipeline), fresh, limits_of(plan, untuned, *pipeline));
   for (const fs::path& other : own.others)
     plan.warnings.push_back(other.string() + " is of a search with other settings and stays; this one's is " +
                             own.path.string());
@@ -287,10 +284,10 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
       !plan.run.quiet, report,
       "what was measured so far is in " + own.path.string() + "; run the same command again to go on from it");
   const tuning::Deadline deadline(start, plan.budget_seconds);
-  const Found found = tuning::Session(plan, resolved, *pipeline, progress, deadline, own).run();
+  const Found found = tuning::Session(plan, untuned, *pipeline, progress, deadline, own).run();
   progress.clear();
 
-  const attention::Profile profile = make_profile(plan, resolved, *pipeline, found);
+  const attention::Profile profile = make_profile(plan, untuned, *pipeline, found);
   const std::string missed = missed_floor(plan, found);
   const fs::path output = missed.empty() ? plan.output : tuning::missed_beside(plan.output);
   write_profile(output, profile);

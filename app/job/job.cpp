@@ -9,9 +9,9 @@
 
 #include "app/clock.h"
 #include "app/job/denoising_checkpoint.h"
-#include "app/job/interrupt.h"
 #include "app/job/report.h"
 #include "models/engine/text_stage.h"
+#include "models/video/fields.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app {
@@ -20,11 +20,25 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+/// Events that nobody watches are not told.
+template <typename Event, typename... Arguments>
+void tell(const Event& event, Arguments&&... arguments) {
+  if (event) event(std::forward<Arguments>(arguments)...);
+}
+
 }  // namespace
+
+nlohmann::json made_report(const Video& video, const Made& made, const std::vector<std::string>& told) {
+  nlohmann::json report = {{"recipe", video.recipe}, {"warnings", told}};
+  for (const std::string& warning : video.warnings) report["warnings"].push_back(warning);
+  if (video.plan.cache.on()) report["cache"] = cache_report(video.plan.cache, made.result.attention);
+  if (video.resumed_at_step > 0) report["resumed_at_step"] = video.resumed_at_step;
+  return report;
+}
 
 template <typename Part>
 std::optional<Error> Job::attempt(const Part& part) const {
-  if (set_) return failure_of_part(part);
+  if (policy_.go_on_after_failure) return failure_of_part(part);
   part();
   return std::nullopt;
 }
@@ -42,7 +56,8 @@ void Job::warn(Video& video, const std::string& warning) {
 
 size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   pipeline.check_weights();
-  progress_.stage("text");
+  const models::Run run = user_.watch(*videos.front());
+  tell(run.stage, "text");
   models::reset_peak_memory(pipeline.device());
   const auto start = Clock::now();
   // The denoiser of the videos before makes room where both do not fit.
@@ -50,45 +65,40 @@ size_t Job::load(std::span<Video* const> videos, models::Pipeline& pipeline) {
   pipeline.text_stage().load();
   models::synchronize(pipeline.device());
   videos.front()->text_cost.load = seconds_since(start);
-  const size_t count = encode(videos, pipeline);
+  const size_t count = encode(videos, run, pipeline);
   pipeline.text_stage().release();
   videos.front()->text_cost.bytes = models::peak_memory(pipeline.device());
-  if (!set_) return count;
-  progress_.stage("load");
+  if (!policy_.keep_loaded) return count;
+  tell(run.stage, "load");
   pipeline.load_transformer();
   pipeline.load_vae();
   return count;
 }
 
 /// Returns how many of the videos TextLimit allows: at least one, and all that share texts with the last.
-size_t Job::encode(std::span<Video* const> videos, models::Pipeline& pipeline) {
-  const double most_seconds = std::max(limit_.seconds, 2 * videos.front()->text_cost.load);
+size_t Job::encode(std::span<Video* const> videos, const models::Run& run, models::Pipeline& pipeline) {
+  const double most_seconds = std::max(policy_.texts.seconds, 2 * videos.front()->text_cost.load);
   const auto start = Clock::now();
   Texts texts;
   for (size_t i = 0; i < videos.size(); ++i) {
-    const bool full = set_ && (texts.bytes >= limit_.bytes || seconds_since(start) >= most_seconds);
-    if (full && !texts.encoded.contains(key_of(*videos[i])) && i > 0) return i;
-    if (set_ && interrupted()) throw models::Cancelled{};
+    const bool full = texts.bytes >= policy_.texts.bytes || seconds_since(start) >= most_seconds;
+    if (full && !texts.encoded.contains(models::text_key(videos[i]->plan)) && i > 0) return i;
+    // A set has a report to end with; of a command's own videos nothing is lost: a signal ends the process at once.
+    if (policy_.go_on_after_failure && cancelled_()) throw models::Cancelled{};
     const auto failure = attempt([&] { encode(*videos[i], texts, pipeline); });
     if (failure) fail(*videos[i], *failure, {});
-    progress_.step(static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
+    tell(run.step, static_cast<int64_t>(i) + 1, static_cast<int64_t>(videos.size()), 0);
   }
   return videos.size();
 }
 
-Job::TextKey Job::key_of(const Video& video) {
-  const models::GenerateRequest& request = video.options.request;
-  return {request.prompt, *request.negative_prompt, video.resolved.max_sequence_length,
-          video.resolved.guidance_scale > 1};
-}
-
 /// The same text once; each of its videos has the warnings.
 void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
-  const Video*& first = texts.encoded[key_of(video)];
+  const Video*& first = texts.encoded[models::text_key(video.plan)];
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
-    video.text = pipeline.text_stage().encode(video.options.request, video.resolved, &warnings).to(at::kCPU);
+    video.text = pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
     video.text_cost.encode = seconds_since(start);
     texts.bytes += video.text.nbytes();
     first = &video;
@@ -112,24 +122,23 @@ void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
 
 void Job::make(Video& video, models::Pipeline& pipeline) {
   const auto kept = std::make_shared<KeptLatents>(video.options.save_latents, video.options.run.output);
-  models::GenerateResult result;
+  models::Outcome result;
   const auto failure = attempt([&] { result = render(video, pipeline, *kept); });
   video.text.reset();
   if (failure) return fail(video, *failure, kept->saved());
   collect();
-  written_ = std::async(set_ ? std::launch::async : std::launch::deferred,
+  written_ = std::async(policy_.write_behind ? std::launch::async : std::launch::deferred,
                         [this, &video, result = std::move(result), kept] { return write(video, result, *kept); });
-  if (!set_) collect();
+  if (!policy_.write_behind) collect();
 }
 
-models::GenerateResult Job::render(Video& video, models::Pipeline& pipeline, KeptLatents& kept) {
-  models::GenerateRequest request = video.options.request;
-  request.text = video.text;
-  request.keep_transformer = set_;
-  models::GenerateObserver observer = observe(video, kept);
-  use_checkpoints(video, request, observer);
+models::Outcome Job::render(Video& video, models::Pipeline& pipeline, KeptLatents& kept) {
+  models::Inputs inputs = {
+      .init_latents = video.init_latents, .text = video.text, .keep_transformer = policy_.keep_loaded};
+  models::Run run = run_of(video, kept);
+  use_checkpoints(video, inputs, run);
   user_.begin(video);
-  models::GenerateResult result = pipeline.generate(request, video.resolved, observer);
+  models::Outcome result = pipeline.generate(video.plan, inputs, run);
   result.seconds.load_text_encoder = video.text_cost.load;
   result.seconds.text = video.text_cost.encode;
   result.memory.text = video.text_cost.bytes;
@@ -137,35 +146,36 @@ models::GenerateResult Job::render(Video& video, models::Pipeline& pipeline, Kep
   return result;
 }
 
-models::GenerateObserver Job::observe(Video& video, KeptLatents& kept) {
-  models::GenerateObserver observer = app::observe(progress_, video.resolved.num_inference_steps);
-  observer.cancelled = [this] { return interrupted() || write_failed_; };
-  observer.stage = [this, cancelled = observer.cancelled](const std::string& stage) {
+models::Run Job::run_of(Video& video, KeptLatents& kept) {
+  models::Run run = user_.watch(video);
+  run.cancelled = [this, own = run.cancelled] { return cancelled_() || write_failed_ || (own && own()); };
+  run.stage = [cancelled = run.cancelled, watched = run.stage](const std::string& stage) {
     if (stage == "denoise" && cancelled()) throw models::Cancelled{};  // before it is shown that steps have begun
-    progress_.stage(stage);
+    tell(watched, stage);
   };
   // The latents are what costs time: they stay on the disk until the video is there.
-  observer.latents = [this, &video, &kept](const models::GenerateResult& denoised) {
+  run.latents = [this, &video, &kept, watched = run.latents](const models::Outcome& denoised) {
+    tell(watched, denoised);
     add_outcome(video.recipe, denoised);
     const std::string warning = kept.save(denoised.latents, dump(video.recipe));
     if (!warning.empty()) return warn(video, warning);  // now, while there is time to make room
     user_.kept_latents(video, kept.saved());
   };
-  return observer;
+  return run;
 }
 
 /// Goes on from the checkpoint that an earlier run left, and writes new ones.
-void Job::use_checkpoints(Video& video, models::GenerateRequest& request, models::GenerateObserver& observer) {
-  if (!set_ && video.options.checkpoint_every == 0) return;
-  OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, request.cache);
-  if (!set_)  // a set's row may have changed since
+void Job::use_checkpoints(Video& video, models::Inputs& inputs, models::Run& run) {
+  if (!policy_.resume && video.options.checkpoint_every == 0) return;
+  OwnCheckpoint own = find_checkpoint(video.options.run.output, video.identity, video.plan.cache);
+  if (!policy_.resume)  // what is resumed unasked may have changed since
     for (const std::string& other : own.passed_over) warn(video, other + "; this run's is " + own.path.string());
   video.checkpoint = own.path;
-  request.resume = std::move(own.state);
-  if (request.resume) video.resumed_at_step = request.resume->step;
-  observer.checkpoint_every = video.options.checkpoint_every;
+  inputs.resume = std::move(own.state);
+  if (inputs.resume) video.resumed_at_step = inputs.resume->step;
+  run.checkpoint_every = video.options.checkpoint_every;
   // One that cannot be written only costs time, and only where the run is cut short.
-  observer.checkpoint = [this, &video, warned = false](const models::DenoisingState& state) mutable {
+  run.checkpoint = [this, &video, warned = false](const models::DenoisingState& state) mutable {
     try {
       save_checkpoint(video.checkpoint, state, video.identity);
       user_.kept_checkpoint(video, state.step);
@@ -176,7 +186,7 @@ void Job::use_checkpoints(Video& video, models::GenerateRequest& request, models
   };
 }
 
-Job::Written Job::write(Video& video, const models::GenerateResult& result, KeptLatents& kept) {
+Job::Written Job::write(Video& video, const models::Outcome& result, KeptLatents& kept) {
   const c10::InferenceMode guard;
   Written written{.video = &video, .warnings = {}};
   try {
@@ -190,20 +200,20 @@ Job::Written Job::write(Video& video, const models::GenerateResult& result, Kept
 }
 
 /// Returns the warnings that are to be told by another thread.
-std::vector<std::string> Job::write_files(Video& video, const models::GenerateResult& result, KeptLatents& kept) {
+std::vector<std::string> Job::write_files(Video& video, const models::Outcome& result, KeptLatents& kept) {
   const auto start = Clock::now();
   const RunOptions& run = video.options.run;
-  if (!set_) progress_.stage("write");
-  const WrittenVideo file = write_outputs(run, result.frames, dump(video.recipe), video.options.request.prompt);
+  if (!policy_.write_behind) tell(user_.watch(video).stage, "write");
+  const WrittenVideo file = write_outputs(run, result.frames, dump(video.recipe), video.plan.prompt);
   std::vector<std::string> warnings = result.warnings;
   for (const std::string& warning : {file.note, defect_warning(result.frames, kept)})
     if (!warning.empty()) warnings.push_back(warning);
   video.warnings.insert(video.warnings.end(), warnings.begin(), warnings.end());
-  if (!set_)
+  if (!policy_.write_behind)
     for (const std::string& warning : std::exchange(warnings, {})) user_.warn(video, warning);
   user_.written(video, {result, file, kept, start});
   // While the latents that were asked for are missing, the checkpoint is their nearest.
-  if (set_ || video.options.checkpoint_every > 0) remove_checkpoints({{run.output, video.identity}});
+  if (policy_.resume || video.options.checkpoint_every > 0) remove_checkpoints({{run.output, video.identity}});
   return warnings;
 }
 

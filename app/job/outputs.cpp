@@ -92,7 +92,8 @@ void check_distinct(const std::vector<NamedFile>& files) {
     for (size_t j = 0; j < i; ++j) {
       const bool both = !files[i].path.empty() && !files[j].path.empty() && files[i].option != files[j].option;
       if (both && same_file(files[i].path, files[j].path))
-        throw Error(2, files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
+        throw Error(ErrorKind::bad_input,
+                    files[j].option + " and " + files[i].option + " are the same file: " + files[i].path.string(),
                     "give each file a name of its own", {.file = files[i].path.string()});
     }
   }
@@ -106,7 +107,8 @@ models::ModelFiles files_of_model(const Settings& settings) {
 void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model) {
   for (const NamedFile& file : files)
     if (file.written && model.touched_by(file.path))
-      throw Error(2, file.option + " " + file.path.string() + " lies among the files that the model is read from",
+      throw Error(ErrorKind::bad_input,
+                  file.option + " " + file.path.string() + " lies among the files that the model is read from",
                   "choose another name or folder", {.file = file.path.string()});
 }
 
@@ -193,7 +195,7 @@ std::string KeptLatents::save(const at::Tensor& latents, const std::string& reci
 
 void KeptLatents::check() const {
   if (failure_)
-    throw Error(failure_->exit_code(), output_.string() + " is there, but " + failure_->what(), failure_->remedy());
+    throw Error(failure_->kind(), output_.string() + " is there, but " + failure_->what(), failure_->remedy());
 }
 
 void KeptLatents::let_go() {

@@ -143,13 +143,13 @@ void Progress::clear() {
   two_lines_ = false;
 }
 
-models::GenerateObserver observe(Progress& progress, int64_t steps) {
-  models::GenerateObserver observer;
-  observer.stage = [&progress](const std::string& stage) { progress.stage(stage); };
-  observer.step = [&progress](int64_t step, int64_t all, double seconds) { progress.step(step, all, seconds); };
-  observer.attention = [&progress, steps](const models::AttentionCall& call) { progress.within(call.step + 1, steps); };
-  observer.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
-  return observer;
+models::Run observe(Progress& progress, int64_t steps) {
+  models::Run run;
+  run.stage = [&progress](const std::string& stage) { progress.stage(stage); };
+  run.step = [&progress](int64_t step, int64_t all, double seconds) { progress.step(step, all, seconds); };
+  run.attention = [&progress, steps](const models::AttentionCall& call) { progress.within(call.step + 1, steps); };
+  run.decode = [&progress](int64_t done, int64_t total) { progress.step(done, total, 0); };
+  return run;
 }
 
 }  // namespace sparsereel::app

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace sparsereel::models {
-struct GenerateObserver;
+struct Run;
 }
 
 namespace sparsereel::app {
@@ -55,7 +55,7 @@ class Progress {
 };
 
 /// Shows stages, steps and decoded pieces of a run of `steps` steps.
-models::GenerateObserver observe(Progress& progress, int64_t steps);
+models::Run observe(Progress& progress, int64_t steps);
 
 /// "12/25  1.32 s/it  ETA 0:17"; `seconds` is the time of the steps done so far.
 std::string progress_text(int64_t done, int64_t total, double seconds);

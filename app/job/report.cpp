@@ -10,6 +10,7 @@
 #include "models/engine/denoising.h"
 #include "models/files/atomic_file.h"
 #include "models/files/sha256.h"
+#include "models/video/fields.h"
 
 namespace sparsereel::app {
 namespace {
@@ -46,26 +47,6 @@ nlohmann::json means_report(const attention::Policy& policy) {
   return report;
 }
 
-void add_policy(nlohmann::json& recipe, const models::GenerateRequest& request) {
-  if (!drops_blocks(request.attention_mode)) return;
-  const attention::HeadPolicy& head = request.attention_policy.defaults;
-  if (head.selection == attention::Selection::topk) recipe["topk"] = head.topk;
-  if (head.selection == attention::Selection::cdf) recipe["cdf"] = head.cdf;
-  if (head.selection == attention::Selection::error) recipe["error"] = head.error;
-  recipe.update(means_report(request.attention_policy));
-  recipe["similarity"] = head.similarity;
-  recipe["pv_threshold"] = head.pv_threshold;
-  recipe["dense_steps"] = request.attention_policy.dense_steps;
-  recipe["dense_layers"] = request.attention_policy.dense_layers;
-}
-
-/// In place of what would say the same for every head.
-void add_profile(nlohmann::json& recipe, const TunedProfile& profile) {
-  for (const char* key : {"topk", "cdf", "error", "similarity", "pv_threshold"}) recipe.erase(key);
-  recipe["profile"] = profile.file.filename().string();
-  recipe["profile_sha256"] = profile.sha256;
-}
-
 using Figure = std::function<double(const attention::Statistics&)>;
 
 nlohmann::json of_layers(const std::vector<attention::Statistics>& layers, const Figure& figure) {
@@ -97,61 +78,26 @@ std::string dump(const nlohmann::json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
-                           const models::Pipeline& pipeline) {
-  const models::GenerateRequest& request = options.request;
-  nlohmann::json recipe = {{"version", SPARSEREEL_VERSION},
-                           {"model", options.run.model_name},
-                           {"model_sha256", pipeline.model_hash()},
-                           {"prompt", request.prompt},
-                           {"negative_prompt", *request.negative_prompt},
-                           {"seed", request.seed},
-                           {"steps", settings.num_inference_steps},
-                           {"cfg_scale", settings.guidance_scale},
-                           {"dynamic_cfg", request.use_dynamic_cfg},
-                           {"scheduler", settings.scheduler},
-                           {"max_sequence_length", settings.max_sequence_length},
-                           {"width", settings.width},
-                           {"height", settings.height},
-                           {"frames", settings.num_frames},
-                           {"dtype", models::dtype_name(pipeline.dtype())},
-                           {"device", pipeline.device().is_cpu() ? "cpu" : "cuda"},
-                           {"attention", attention::name(request.attention_mode)},
-                           {"token_order", hilbert::name(request.token_order)},
-                           {"vae_tiling", settings.vae_tiled ? "on" : "off"}};
-  if (settings.guidance_scale_2 && settings.guidance_scale > 1) recipe["cfg_scale_2"] = *settings.guidance_scale_2;
-  if (settings.flow_shift) recipe["flow_shift"] = *settings.flow_shift;
-  if (!settings.sigmas.empty()) {  // as many as there are steps
-    const std::string list = nlohmann::json(settings.sigmas).dump();
-    recipe["sigmas"] = list.substr(1, list.size() - 2);
-    recipe.erase("steps");
-  }
-  if (pipeline.vae_dtype() != pipeline.dtype()) recipe["vae_dtype"] = models::dtype_name(pipeline.vae_dtype());
-  if (pipeline.fp8_weights()) recipe["weights"] = "fp8";
-  if (pipeline.fp8_text_weights()) recipe["text_weights"] = "fp8";
-  if (settings.guidance_scale <= 1) {  // without guidance these have no effect
-    recipe.erase("negative_prompt");
-    recipe.erase("dynamic_cfg");
-  } else if (settings.guidance_passes != models::GuidancePasses::batched) {  // rounds otherwise
-    recipe["guidance_passes"] = models::name(settings.guidance_passes);
-  }
-  if (!pipeline.loras().empty()) {
-    recipe["lora"] = models::text_of(pipeline.loras(), /*whole_paths=*/false);
-    recipe["lora_sha256"] = pipeline.lora_hash();
-  }
-  set_encoding(recipe, options.run);
+nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline) {
+  nlohmann::json recipe = models::recipe_of(plan);
+  recipe["version"] = SPARSEREEL_VERSION;
+  recipe["model"] = options.run.model_name;
+  recipe["model_sha256"] = pipeline.model_hash();
+  if (!plan.loras.empty()) recipe["lora_sha256"] = pipeline.lora_hash();
   if (!options.init_latents.empty()) {
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
   }
-  add_policy(recipe, request);
-  if (request.cache.on()) recipe["cache"] = models::name(request.cache);
-  if (options.profile) add_profile(recipe, *options.profile);
+  if (options.profile) {
+    recipe["profile"] = options.profile->file.filename().string();
+    recipe["profile_sha256"] = options.profile->sha256;
+  }
+  set_encoding(recipe, options.run);
   return recipe;
 }
 
-void add_outcome(nlohmann::json& recipe, const models::GenerateResult& result) {
-  recipe["vae_tiling"] = result.settings.vae_tiled ? "on" : "off";
+void add_outcome(nlohmann::json& recipe, const models::Outcome& result) {
+  recipe["vae_tiling"] = result.vae_tiled ? "on" : "off";
   const attention::Statistics& statistics = result.attention.statistics;
   if (statistics.calls > 0) recipe["sparsity"] = statistics.sparsity();
 }
@@ -165,16 +111,14 @@ void set_encoding(nlohmann::json& recipe, const RunOptions& run) {
   if (!run.video.codec.empty()) recipe["codec"] = run.video.codec;
 }
 
-std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options) {
-  static const std::map<models::VaeTiling, const char*> tilings = {
-      {models::VaeTiling::automatic, "auto"}, {models::VaeTiling::on, "on"}, {models::VaeTiling::off, "off"}};
-  recipe["vae_tiling"] = tilings.at(options.run.vae_tiling);  // what automatic chooses is known only afterwards
-  if (recipe.value("dropped", "") == "none") {                // there was nothing else before recipes said so
+std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run) {
+  recipe["vae_tiling"] = models::name(plan.vae_tiling);  // what automatic chooses is known only afterwards
+  if (recipe.value("dropped", "") == "none") {           // there was nothing else before recipes said so
     recipe.erase("dropped");
     recipe.erase("select");
   }
-  recipe["no_metadata"] = !options.run.metadata;
-  recipe["format"] = options.run.output.extension().string();
+  recipe["no_metadata"] = !run.metadata;
+  recipe["format"] = run.output.extension().string();
   return models::sha256(dump(recipe));
 }
 

@@ -28,16 +28,15 @@ std::string dump(const nlohmann::json& json, int indent = -1);
 
 /// Everything that makes the same video again; keys are option names, with the version added. It names files by their
 /// content: make it once, before they may change.
-nlohmann::json make_recipe(const GenerateOptions& options, const models::GenerateSettings& settings,
-                           const models::Pipeline& pipeline);
+nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& plan, const models::Pipeline& pipeline);
 /// Adds what only the run itself shows: the tiling that was chosen and the achieved sparsity.
-void add_outcome(nlohmann::json& recipe, const models::GenerateResult& result);
+void add_outcome(nlohmann::json& recipe, const models::Outcome& result);
 
 /// How the frames become this run's file: the frame rate, and crf and codec where an encoder makes it.
 void set_encoding(nlohmann::json& recipe, const RunOptions& run);
 /// Names the video that a recipe resolved before the run stands for: SHA-256 over it and how it is
 /// encoded. Two runs with one identity make the same video.
-std::string recipe_identity(nlohmann::json recipe, const GenerateOptions& options);
+std::string recipe_identity(nlohmann::json recipe, const models::Plan& plan, const RunOptions& run);
 
 /// The attention part of a report: mode, kernel, sparsity (of blocks, means left aside) in all, per layer and per step
 /// and layer; the error of check mode likewise; what stands for dropped blocks, its cost and the error predicted of it;

@@ -22,7 +22,7 @@ void Video::fail(const Error& error, const fs::path& latents) {
   const Error placed = settings.with_place(error);
   std::string cause = placed.what();
   if (placed.file() != set) cause.insert(0, place + ": ");
-  failure = Error(placed.exit_code(), cause,
+  failure = Error(placed.kind(), cause,
                   placed.remedy() + (latents.empty() ? "" : "; its latents are in " + latents.string()));
 }
 
@@ -33,17 +33,17 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents
   if (!options.init_latents.empty()) {
     at::Tensor& latents = loaded[options.init_latents];
     if (!latents.defined()) latents = load_latents(options.init_latents).latents;
-    options.request.init_latents = latents;
+    video.init_latents = latents;
   }
-  video.resolved = pipeline.resolve(options.request);
-  check_encoding(options.run.output, video.resolved.width, video.resolved.height, options.run.video);
-  video.recipe = make_recipe(options, video.resolved, pipeline);
-  for (const std::string& warning :
-       {profile_warning(options, video.resolved), models::frame_count_warning(video.resolved),
-        pipeline.slow_warning(video.resolved)})
+  video.plan = pipeline.resolve(options.request);
+  pipeline.check_init_latents(video.plan, video.init_latents);
+  check_encoding(options.run.output, video.plan.width, video.plan.height, options.run.video);
+  video.recipe = make_recipe(options, video.plan, pipeline);
+  for (const std::string& warning : {profile_warning(options, video.plan), models::frame_count_warning(video.plan),
+                                     pipeline.slow_warning(video.plan)})
     if (!warning.empty()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);
-  video.identity = recipe_identity(video.recipe, options);
+  video.identity = recipe_identity(video.recipe, video.plan, options.run);
 }
 
 std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
@@ -53,8 +53,8 @@ std::vector<std::string> early_warnings(const std::vector<Video*>& videos) {
   std::map<fs::path, std::vector<VideoShape>> shapes;
   for (const Video* video : videos) {
     const fs::path& model = video->options.run.model;
-    prompts[model].push_back(video->options.request.prompt);
-    shapes[model].push_back({video->resolved.width, video->resolved.height, video->resolved.num_frames});
+    prompts[model].push_back(video->plan.prompt);
+    shapes[model].push_back({video->plan.width, video->plan.height, video->plan.num_frames});
     for (const std::string& text : video->told) {
       std::vector<const Video*>& same = videos_of[text];
       if (same.empty()) texts.push_back(text);

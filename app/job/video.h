@@ -27,7 +27,8 @@ struct Video {
   std::optional<int64_t> seed_offset;  // of a set's row: what its place adds to the seed that is given for all
 
   // By resolve_video().
-  models::GenerateSettings resolved;
+  models::Plan plan;
+  at::Tensor init_latents;        // of --init-latents; undefined: noise
   nlohmann::json recipe;          // with what came of it, once it is made
   std::string identity;           // of the recipe before that
   std::vector<std::string> told;  // warnings that come before the work

@@ -55,13 +55,12 @@ std::string decode_command(const Settings& settings, const RunOptions& run, cons
 }
 
 void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,
-                       const WrittenVideo& written, const std::vector<std::string>& warnings) {
+                       const WrittenVideo& written) {
   report["output"] = {{"path", run.output.string()}, {"encoder", written.encoder}, {"bytes", written.bytes},
                       {"frames", frames.size(0)},    {"height", frames.size(1)},   {"width", frames.size(2)},
                       {"fps", run.video.fps}};
   if (!written.note.empty()) report["output"]["note"] = written.note;
   if (!run.contact_sheet.empty()) report["output"]["contact_sheet"] = run.contact_sheet.string();
-  report["warnings"] = warnings;
 }
 
 std::string output_summary(const RunOptions& run, const at::Tensor& frames) {

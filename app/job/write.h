@@ -23,7 +23,7 @@ std::string defect_warning(const at::Tensor& frames, KeptLatents& kept);
 std::string decode_command(const Settings& settings, const RunOptions& run, const std::filesystem::path& latents);
 
 void add_output_report(nlohmann::json& report, const RunOptions& run, const at::Tensor& frames,
-                       const WrittenVideo& written, const std::vector<std::string>& warnings);
+                       const WrittenVideo& written);
 
 /// "clip.mp4: 33 frames 256x256"
 std::string output_summary(const RunOptions& run, const at::Tensor& frames);

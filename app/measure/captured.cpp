@@ -5,10 +5,9 @@
 
 #include <utility>
 
-#include "app/options/parse_number.h"
-#include "app/options/split.h"
 #include "app/tensor_file.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app {
 namespace {

@@ -51,12 +51,11 @@ void report_warnings(const std::vector<std::string>& warnings, RunReport& report
   report.content["warnings"] = warnings;
 }
 
-void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
-                        const models::GenerateRequest& request, const models::GenerateSettings& resolved,
-                        const models::Pipeline& pipeline) {
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
+                        const models::Plan& plan, const models::Pipeline& pipeline) {
   for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
     warnings.push_back(std::move(warning));
-  if (std::string slow = pipeline.slow_warning(resolved); !slow.empty()) warnings.push_back(std::move(slow));
+  if (std::string slow = pipeline.slow_warning(plan); !slow.empty()) warnings.push_back(std::move(slow));
 }
 
 void check_sparse_runs(const models::Pipeline& pipeline) {
@@ -67,15 +66,15 @@ void check_sparse_runs(const models::Pipeline& pipeline) {
                     "choose another --dtype or --device");
 }
 
-std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::GenerateRequest>& requests,
+std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
                                      RunProgress& progress, const std::function<void(int64_t done)>& before) {
   progress.stage("text");
   models::TextStage& text = pipeline.text_stage();
   text.load();
   std::vector<at::Tensor> texts;
-  for (const models::GenerateRequest& request : requests) {
+  for (const models::Plan& plan : plans) {
     before(static_cast<int64_t>(texts.size()));
-    texts.push_back(text.encode(request, models::resolve_request(request, pipeline.spec())).to(at::kCPU));
+    texts.push_back(text.encode(plan).to(at::kCPU));
   }
   text.release();
   return texts;

@@ -50,16 +50,15 @@ nlohmann::json machine_report(c10::Device device);
 void report_warnings(const std::vector<std::string>& warnings, RunReport& report);
 
 /// Adds those of options that the model leaves without effect, as a plan is made before the model is known, and of
-/// steps that take very long. `resolved`: of the request.
-void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings,
-                        const models::GenerateRequest& request, const models::GenerateSettings& resolved,
-                        const models::Pipeline& pipeline);
+/// steps that take very long. `plan`: of the request.
+void add_model_warnings(std::vector<std::string>& warnings, const Settings& settings, const models::Request& request,
+                        const models::Plan& plan, const models::Pipeline& pipeline);
 
 /// Throws Error where the pipeline's device or dtype has no sparse attention.
 void check_sparse_runs(const models::Pipeline& pipeline);
 
-/// The text of each request, on the CPU. `before` is called with the number of texts done and may throw to end the run.
-std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::GenerateRequest>& requests,
+/// The text of each plan, on the CPU. `before` is called with the number of texts done and may throw to end the run.
+std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
                                      RunProgress& progress, const std::function<void(int64_t done)>& before);
 
 /// A stage of its own, unless a transformer is there.

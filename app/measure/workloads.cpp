@@ -5,9 +5,8 @@
 #include <array>
 
 #include "app/options/nearest.h"
-#include "app/options/parse_number.h"
-#include "app/options/split.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app {
 namespace {

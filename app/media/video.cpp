@@ -181,7 +181,7 @@ WrittenVideo write_video(const fs::path& path, const FramesView& frames, const V
 void check_png(const std::string& option, const fs::path& path) {
   require_media_libraries(path);
   if (extension(path) != ".png")
-    throw Error(2, option + " " + path.string() + " is not a .png", "name a file that ends in .png",
+    throw Error(ErrorKind::bad_input, option + " " + path.string() + " is not a .png", "name a file that ends in .png",
                 {.file = path.string()});
   check_writable(path);
 }

@@ -7,7 +7,7 @@
 
 #include "app/job/report.h"
 #include "app/options/nearest.h"
-#include "app/options/split.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app {
 namespace {

@@ -68,63 +68,20 @@ std::vector<OptionSpec> selection() {
   using enum ValueKind;
   using enum Command;
   return {
-      {.names = "--topk",
-       .kind = number,
-       .help = topk_help(),
-       .commands = {tune},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile},
-       .excludes = {{.other = "cdf"}, {.other = "error"}}},
+      {.names = "--topk", .help = topk_help(), .commands = {tune}},
       {.names = "--cdf",
-       .kind = number,
        .help = "in place of --topk: the blocks that hold this share of the attention" + default_of(Selection::cdf),
-       .commands = {tune},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile},
-       .excludes = {{.other = "error"}}},
+       .commands = {tune}},
       {.names = "--error",
-       .kind = number,
        .help = "in place of --topk: most that the others' means may err by, as predicted: give some four times the "
                "error that you want" +
                default_of(Selection::error),
-       .commands = {tune},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile}},
-      {.names = "--dropped",
-       .kind = choice,
-       .help = dropped_help(),
-       .choices = {"mean", "none"},
-       .commands = {tune},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile},
-       .excludes = {{.other = "select", .value = "none", .other_value = "error"}, {.other = "error", .value = "none"}}},
-      {.names = "--select",
-       .kind = choice,
-       .help = select_help(),
-       .choices = {"error", "mass"},
-       .commands = {tune},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile},
-       .excludes = {{.other = "error", .value = "mass"}}},
-      {.names = "--cell",
-       .kind = choice,
-       .help = cell_help(),
-       .choices = {"16", "32", "64"},
-       .commands = {tune},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile, Idle::no_means}},
-      {.names = "--similarity",
-       .kind = number,
-       .help = similarity_help(),
-       .commands = {bench_pipeline, tune},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile}},
-      {.names = "--pv-threshold",
-       .kind = number,
-       .help = pv_threshold_help(),
-       .commands = that_denoise(),
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block, Idle::profile}},
+       .commands = {tune}},
+      {.names = "--dropped", .help = dropped_help(), .commands = {tune}},
+      {.names = "--select", .help = select_help(), .commands = {tune}},
+      {.names = "--cell", .help = cell_help(), .commands = {tune}},
+      {.names = "--similarity", .help = similarity_help(), .commands = {bench_pipeline, tune}},
+      {.names = "--pv-threshold", .help = pv_threshold_help(), .commands = that_denoise()},
       {.names = "--profile",
        .kind = file,
        .help = "each head's policy, made by 'sparsereel tune', in place of the above",
@@ -132,17 +89,11 @@ std::vector<OptionSpec> selection() {
        .recipe = InRecipe::file,
        .idle = {Idle::every_block}},
       {.names = "--dense-steps",
-       .kind = whole,
        .help = "the first steps keep every block" + default_text(std::to_string(Policy{}.dense_steps)),
-       .commands = {bench_pipeline},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block}},
+       .commands = {bench_pipeline}},
       {.names = "--dense-layers",
-       .kind = whole,
        .help = "the first layers keep every block" + default_text(std::to_string(Policy{}.dense_layers)),
-       .commands = {bench_pipeline, bench_quality},
-       .recipe = InRecipe::value,
-       .idle = {Idle::every_block}},
+       .commands = {bench_pipeline, bench_quality}},
   };
 }
 
@@ -151,18 +102,9 @@ std::vector<OptionSpec> selection() {
 std::vector<OptionSpec> attention() {
   using enum ValueKind;
   using enum Command;
-  std::vector<OptionSpec> options = {{.names = "--attention",
-                                      .kind = choice,
-                                      .help = "mode (default: sparse where it runs)",
-                                      .choices = {"full", "quantized", "sparse", "check"},
-                                      .recipe = InRecipe::value}};
+  std::vector<OptionSpec> options = {{.names = "--attention", .help = "mode (default: sparse where it runs)"}};
   for (OptionSpec& option : selection()) options.push_back(std::move(option));
-  options.push_back({.names = "--token-order",
-                     .kind = choice,
-                     .help = "order (default hilbert)",
-                     .choices = {"hilbert", "native", "time-major", "morton", "random"},
-                     .commands = {tune},
-                     .recipe = InRecipe::value});
+  options.push_back({.names = "--token-order", .help = "order (default hilbert)", .commands = {tune}});
   return options;
 }
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "app/options/option_groups.h"
-#include "app/options/split.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app {
 namespace {
@@ -24,6 +24,15 @@ std::string first_key(const std::string& names) {
   return {};
 }
 
+void add_field(OptionSpec& option, const models::Field& field) {
+  option.kind = field.kind;
+  option.recipe = field.recipe;
+  option.nothing = field.nothing;
+  if (!field.choices.empty()) option.choices = field.choices;
+  option.idle.insert(option.idle.end(), field.idle.begin(), field.idle.end());
+  option.excludes.insert(option.excludes.end(), field.excludes.begin(), field.excludes.end());
+}
+
 std::vector<OptionSpec> make_table() {
   std::vector<OptionSpec> table;
   for (auto& [group, options] : {std::pair{"Prompt", groups::prompt()}, std::pair{"Video", groups::video()},
@@ -33,8 +42,14 @@ std::vector<OptionSpec> make_table() {
     for (OptionSpec option : options) {
       option.group = group;
       option.key = first_key(option.names);
+      if (const models::Field* field = models::find_field(option.key)) add_field(option, *field);
       table.push_back(std::move(option));
     }
+  }
+  for (const models::Field& field : models::fields()) {
+    if (std::ranges::find(table, field.name, &OptionSpec::key) != table.end()) continue;
+    add_field(table.emplace_back(OptionSpec{.key = field.name, .group = "Video", .names = option_name(field.name)}),
+              field);
   }
   return table;
 }

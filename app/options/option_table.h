@@ -6,50 +6,29 @@
 #include <utility>
 #include <vector>
 
+#include "models/video/fields.h"
+
 namespace sparsereel::app {
 
-enum class ValueKind { text, file, folder, loras, whole, number, numbers, size, seed, flag, choice };
+using models::Exclusion;
+using models::Idle;
+using models::InRecipe;
+using models::ValueKind;
 
 /// The commands that take options of the table.
 enum class Command { generate, batch, decode, bench_pipeline, bench_quality, tune };
 
-/// What a recipe has of an option: nothing, its value, or name and hash of its file.
-enum class InRecipe { nothing, value, file };
-
 /// Who gives an option where a prompt set is rendered: rows or the command line, rows only, the command line only.
 enum class Scope { any, one_video, whole_set };
 
-/// What leaves an option without effect: the run goes on, with a warning.
-enum class Idle {
-  every_block,      // attention computes all
-  profile,          // has a policy for each head
-  no_means,         // stand for dropped blocks
-  no_guidance,      // is asked for
-  one_transformer,  // is all that the model has
-  narrow_blocks,    // has the transformer
-  narrow_layers,    // has the text encoder
-  no_flow,          // matching is what the sampler does
-  no_reuse,         // is possible
-  tuning,           // looks at every step
-  on_a_cpu,         // it runs
-  not_encoded,      // the output
-  no_frame_rate,    // has the output
-  random_seed,      // the next run takes another
-};
-
-/// Another choice that cannot be made beside an option.
-struct Exclusion {
-  std::string other;                         // its key
-  std::string value = {}, other_value = {};  // which values exclude each other; empty: all
-};
-
-/// One option: its key in YAML files is its first long name with '_' for '-'.
+/// One option: its key in YAML files is its first long name with '_' for '-'. Of a field of models::fields() stands
+/// here what the command line adds to it; the rest is the field's.
 struct OptionSpec {
   std::string key = {};    // "steps"; made of the names
   std::string group = {};  // heading in --help
   std::string names;       // as CLI11 takes them: "--steps,--num-inference-steps"
   ValueKind kind = ValueKind::text;
-  std::string help;
+  std::string help = {};
   std::vector<std::string> choices = {};       // of ValueKind::choice
   std::vector<std::string> more_choices = {};  // that help does not list: other words for the same
   std::vector<Command> commands = {};   // that take it, beside `generate`, which takes all, and `batch`: see takes()

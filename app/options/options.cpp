@@ -51,28 +51,19 @@ std::string read_prompt(const Settings& settings, bool needed) {
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
 }
 
-/// The request's policy becomes the profile's; --dense-steps and --dense-layers beside --profile win over its own.
-TunedProfile apply_profile(const Settings& settings, attention::Policy& policy) {
+/// The request gets the profile's policy; --dense-steps and --dense-layers beside --profile win over its own.
+TunedProfile apply_profile(const Settings& settings, models::Request& request) {
   const fs::path file = settings.text("profile", "");
   const attention::Profile profile = read_profile(file);
-  const attention::HeadPolicy defaults = policy.defaults;
-  const int64_t dense_steps = policy.dense_steps, dense_layers = policy.dense_layers;
-  policy = attention::policy_of(profile);
-  policy.defaults = defaults;
+  const attention::Policy untuned = models::make_policy(request);
+  attention::Policy& policy = request.policy.emplace(attention::policy_of(profile));
+  policy.defaults = untuned.defaults;
   const auto beside = [&](const char* key) {
     return settings.has(key) && settings.find(key)->source >= settings.find("profile")->source;
   };
-  if (beside("dense_steps")) policy.dense_steps = dense_steps;
-  if (beside("dense_layers")) policy.dense_layers = dense_layers;
+  if (beside("dense_steps")) policy.dense_steps = untuned.dense_steps;
+  if (beside("dense_layers")) policy.dense_layers = untuned.dense_layers;
   return describe_profile(file, profile);
-}
-
-/// --seed N, or one drawn anew; short, since people copy it.
-uint64_t read_seed(const Settings& settings, bool& random) {
-  const std::string text = settings.text("seed", "42");
-  random = is_random_seed(text);
-  if (random) return std::random_device{}();
-  return settings.unsigned_whole("seed").value_or(42);
 }
 
 /// How an error names a choice that may be the program's own.
@@ -97,8 +88,9 @@ std::vector<IdleCause> causes_of_denoising(const Settings& settings, const Gener
   const std::string given = settings.has("cfg_scale") ? settings.describe("cfg_scale") : "the model's default";
   std::vector<IdleCause> causes = {
       {Idle::no_guidance, "cfg_scale", models::why_idle_without_guidance(guidance, given)}};
-  if (options.run.offload)
-    causes.push_back({Idle::on_a_cpu, "device", models::why_idle_offload(models::resolve_device(options.run.device))});
+  if (options.request.offload)
+    causes.push_back(
+        {Idle::on_a_cpu, "device", models::why_idle_offload(models::resolve_device(options.request.device))});
   return causes;
 }
 
@@ -107,20 +99,6 @@ std::vector<IdleCause> causes_of_denoising(const Settings& settings, const Gener
 bool lacks_prompt(const Settings& settings) {
   const std::array keys = {"prompt", "prompt_file", "random_weights"};
   return std::none_of(keys.begin(), keys.end(), [&](const char* key) { return settings.has(key); });
-}
-
-attention::Policy read_untuned_policy(const Settings& settings) {
-  models::PolicyOptions options{.topk = settings.number("topk"),
-                                .cdf = settings.number("cdf"),
-                                .error = settings.number("error"),
-                                .similarity = settings.number("similarity"),
-                                .pv_threshold = settings.number("pv_threshold"),
-                                .cell = settings.whole("cell"),
-                                .dense_steps = settings.whole("dense_steps"),
-                                .dense_layers = settings.whole("dense_layers")};
-  if (const auto dropped = settings.text("dropped")) options.dropped = attention::parse_dropped(*dropped);
-  if (const auto ranking = settings.text("select")) options.ranking = attention::parse_ranking(*ranking);
-  return models::make_policy(options);
 }
 
 attention::Profile read_profile(const fs::path& file) {
@@ -153,7 +131,7 @@ void check_profile(const TunedProfile& profile, const fs::path& model, const mod
                      "it was changed after it was made: make it again with 'sparsereel tune'");
 }
 
-std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings) {
+std::string profile_warning(const GenerateOptions& options, const models::Plan& plan) {
   if (!options.profile) return {};
   const attention::ProfileSetting& made = options.profile->made_with;
   std::string differs;
@@ -161,11 +139,11 @@ std::string profile_warning(const GenerateOptions& options, const models::Genera
     if (then != now)
       differs.append(differs.empty() ? "" : ", ").append(name).append(" ").append(then).append(" there, ").append(now);
   };
-  compare("width", std::to_string(made.width), std::to_string(settings.width));
-  compare("height", std::to_string(made.height), std::to_string(settings.height));
-  compare("frames", std::to_string(made.frames), std::to_string(settings.num_frames));
-  compare("steps", std::to_string(made.steps), std::to_string(settings.num_inference_steps));
-  compare("token order", made.token_order, std::string(hilbert::name(options.request.token_order)));
+  compare("width", std::to_string(made.width), std::to_string(plan.width));
+  compare("height", std::to_string(made.height), std::to_string(plan.height));
+  compare("frames", std::to_string(made.frames), std::to_string(plan.num_frames));
+  compare("steps", std::to_string(made.steps), std::to_string(plan.num_inference_steps));
+  compare("token order", made.token_order, std::string(hilbert::name(plan.token_order)));
   if (differs.empty()) return {};
   return options.profile->file.string() + " was made with other settings (" + differs +
          "): its error bounds are not known to hold here";
@@ -186,20 +164,6 @@ fs::path model_path(const Settings& settings) {
 models::ModelFolder open_model(const RunOptions& run) {
   if (!run.random_weights) return models::ModelFolder::open(run.model);
   return folder_of(models::read_architecture(run.model));
-}
-
-std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder) {
-  return models::Pipeline::open(std::move(folder), {.device = run.device,
-                                                    .dtype = run.dtype,
-                                                    .vae_dtype = run.vae_dtype,
-                                                    .weights = run.weights,
-                                                    .text_weights = run.text_weights,
-                                                    .offload = run.offload,
-                                                    .loras = run.loras});
-}
-
-std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run) {
-  return open_pipeline(run, open_model(run));
 }
 
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
@@ -261,18 +225,18 @@ RunOptions read_run_options(const Settings& settings) {
   run.video.crf = static_cast<int>(std::clamp<int64_t>(settings.whole("crf").value_or(17), -1, 1000));
   run.video.codec = settings.text("codec", "");
   run.metadata = !settings.flag("no_metadata");
-  run.device = settings.text("device", "auto");
-  run.dtype = settings.text("dtype", "auto");
-  run.vae_dtype = settings.text("vae_dtype", "auto");
-  run.weights = settings.text("weights", "auto");
-  run.text_weights = settings.text("text_weights", "auto");
-  run.offload = settings.flag("offload");
-  run.loras = models::parse_loras(settings.text("lora", ""));
-  run.vae_tiling = models::parse_vae_tiling(settings.text("vae_tiling", "auto"));
   run.threads = settings.whole("threads");
   if (run.threads) models::check_threads(*run.threads);
   run.quiet = settings.flag("quiet");
   return run;
+}
+
+models::Request read_request(const Settings& settings, Command command) {
+  std::map<std::string, std::string> values;
+  for (const OptionSpec& option : option_table())
+    if (const auto value = settings.text(option.key); value && takes(command, option)) values[option.key] = *value;
+  if (is_random_seed(settings.text("seed", ""))) values.erase("seed");
+  return models::read_request(values);
 }
 
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed) {
@@ -284,37 +248,22 @@ GenerateOptions read_generate_options(const Settings& settings, bool prompt_need
   if (options.checkpoint_every < 0)
     throw bad_option("checkpoint_every", std::to_string(options.checkpoint_every) + " is below 0",
                      "give a number of steps, or 0 for none");
-  if (const auto mode = settings.text("attention")) options.attention_mode = attention::parse_mode(*mode);
-
-  models::GenerateRequest& request = options.request;
+  models::Request& request = options.request = read_request(settings);
   request.prompt = read_prompt(settings, prompt_needed);
-  request.negative_prompt = settings.text("negative_prompt", settings.fallbacks().negative_prompt);
-  request.seed = read_seed(settings, options.random_seed);
-  if (options.random_seed) options.checkpoint_every = 0;  // the same command makes another video
-  request.num_inference_steps = settings.whole("steps");
-  request.guidance_scale = settings.number("cfg_scale");
-  request.guidance_scale_2 = settings.number("cfg_scale_2");
-  request.flow_shift = settings.number("flow_shift");
-  request.sigmas = settings.numbers("sigmas");
-  request.use_dynamic_cfg = settings.flag("dynamic_cfg");
-  request.guidance_passes = models::parse_guidance_passes(settings.text("guidance_passes", "batched"));
-  request.scheduler = settings.text("scheduler", "");
-  request.max_sequence_length = settings.whole("max_sequence_length");
-  request.width = settings.whole("width");
-  request.height = settings.whole("height");
-  request.num_frames = settings.whole("frames");
-  request.attention_policy = read_untuned_policy(settings);
-  if (settings.has("profile")) options.profile = apply_profile(settings, request.attention_policy);
-  request.token_order = hilbert::parse_token_order(settings.text("token_order", "hilbert"));
-  if (const auto cache = settings.text("cache")) request.cache = models::parse_cache_rule(*cache);
-  request.vae_tiling = options.run.vae_tiling;
+  options.random_seed = is_random_seed(settings.text("seed", ""));
+  if (options.random_seed) {
+    request.seed = std::random_device{}();  // short, since people copy it
+    options.checkpoint_every = 0;           // the same command makes another video
+  }
+  models::make_policy(request);  // refuses what no model could do
+  if (settings.has("profile")) options.profile = apply_profile(settings, request);
   options.idle = causes_of_denoising(settings, options);
   return options;
 }
 
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline) {
-  attention::Mode& mode = options.request.attention_mode;
-  mode = models::choose_attention_mode(options.attention_mode, pipeline.device(), pipeline.dtype());
+  const attention::Mode mode =
+      models::choose_attention_mode(options.request.attention_mode, pipeline.device(), pipeline.dtype());
   const std::string every_block = models::why_idle(mode, named(settings, "attention", attention::name(mode)));
   options.idle.push_back({Idle::every_block, "attention", every_block});
   if (!every_block.empty()) options.profile.reset();
@@ -323,22 +272,21 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
     options.idle.push_back(
         {Idle::profile, "profile", "with " + settings.describe("profile") + ", which has a policy for each head"});
   else
-    options.idle.push_back({Idle::no_means, "dropped",
-                            models::why_idle(options.request.attention_policy, named(settings, "dropped", "none"))});
+    options.idle.push_back(
+        {Idle::no_means, "dropped",
+         models::why_idle(models::make_policy(options.request), named(settings, "dropped", "none"))});
   for (IdleCause& cause : idle_beside_model(options.request, pipeline)) options.idle.push_back(std::move(cause));
-  const std::string no_reuse = models::why_idle_cache(options.request, pipeline.spec());
-  options.idle.push_back({Idle::no_reuse, "steps", no_reuse});
-  if (!no_reuse.empty()) options.request.cache = {};
+  options.idle.push_back({Idle::no_reuse, "steps", models::why_idle_cache(options.request, pipeline.spec())});
   if (options.random_seed)
     options.idle.push_back(
         {Idle::random_seed, "seed", "with " + settings.describe("seed") + ": the same command makes another video"});
   for (IdleCause& cause : idle_beside_output(settings, options.run)) options.idle.push_back(std::move(cause));
 }
 
-std::vector<IdleCause> idle_beside_model(const models::GenerateRequest& request, const models::Pipeline& pipeline) {
+std::vector<IdleCause> idle_beside_model(const models::Request& request, const models::Pipeline& pipeline) {
   const models::ModelSpec& spec = pipeline.spec();
   return {{Idle::one_transformer, "model", models::why_idle_second_scale(spec)},
-          {Idle::no_flow, "scheduler", models::why_idle_flow_shift(request, spec)},
+          {Idle::no_flow, "scheduler", models::why_no_flow(request, spec)},
           {Idle::narrow_blocks, "model", pipeline.why_idle_weights()},
           {Idle::narrow_layers, "model", pipeline.why_idle_text_weights()}};
 }

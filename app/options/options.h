@@ -35,12 +35,6 @@ struct RunOptions {
   std::filesystem::path contact_sheet;  // empty: none
   VideoOptions video;                   // without the recipe, which is known at the end
   bool metadata = true;
-  std::string device = "auto";
-  std::string dtype = "auto", vae_dtype = "auto";
-  std::string weights = "auto", text_weights = "auto";
-  bool offload = false;
-  std::vector<models::LoraChoice> loras;
-  models::VaeTiling vae_tiling = models::VaeTiling::automatic;
   std::optional<int64_t> threads;
   bool quiet = false;
 };
@@ -56,14 +50,13 @@ struct TunedProfile {
 
 struct GenerateOptions {
   RunOptions run;
-  models::GenerateRequest request;                // its attention mode is not set yet: that depends on the device
-  std::optional<attention::Mode> attention_mode;  // unset: sparse where that runs
-  bool random_seed = false;                       // the request's was drawn
-  std::filesystem::path save_latents;             // empty: they are kept only until the video is written
-  std::filesystem::path init_latents;             // empty: noise
-  int64_t checkpoint_every = 0;                   // steps from one denoising checkpoint to the next; 0: none
-  std::optional<TunedProfile> profile;            // its policy is the request's
-  std::vector<IdleCause> idle;                    // what leaves options without effect
+  models::Request request;
+  bool random_seed = false;             // the request's was drawn
+  std::filesystem::path save_latents;   // empty: they are kept only until the video is written
+  std::filesystem::path init_latents;   // empty: noise
+  int64_t checkpoint_every = 0;         // steps from one denoising checkpoint to the next; 0: none
+  std::optional<TunedProfile> profile;  // its policy is the request's
+  std::vector<IdleCause> idle;          // what leaves options without effect
 };
 
 /// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws
@@ -76,15 +69,13 @@ std::filesystem::path model_path(const Settings& settings);
 
 /// The folder, or the architecture that stands for one.
 models::ModelFolder open_model(const RunOptions& run);
-/// Opens what open_model() gave on the device; nothing but headers is read.
-std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run, models::ModelFolder folder);
-/// The same for those who need nothing else of the folder.
-std::shared_ptr<models::Pipeline> open_pipeline(const RunOptions& run);
 
 /// Nothing says what to show. Random weights understand no prompt, and need none.
 bool lacks_prompt(const Settings& settings);
 
 RunOptions read_run_options(const Settings& settings);
+/// The fields of a request that the command takes, as they are given: no prompt of a file, no random seed.
+models::Request read_request(const Settings& settings, Command command = Command::generate);
 /// Throws Error naming the option that is out of range. `prompt_needed` is false for those who find out by themselves
 /// with lacks_prompt(), and for `config show`.
 GenerateOptions read_generate_options(const Settings& settings, bool prompt_needed = true);
@@ -99,11 +90,8 @@ TunedProfile describe_profile(const std::filesystem::path& file, const attention
 /// it has. `model`: the pipeline's.
 void check_profile(const TunedProfile& profile, const std::filesystem::path& model, const models::Pipeline& pipeline);
 
-/// The policy of --topk and the like, whatever --profile says.
-attention::Policy read_untuned_policy(const Settings& settings);
-
 /// What to know where the profile was made for another size, number of steps or order of the tokens; empty: nothing.
-std::string profile_warning(const GenerateOptions& options, const models::GenerateSettings& settings);
+std::string profile_warning(const GenerateOptions& options, const models::Plan& plan);
 
 /// Completes the options of a video with what depends on the model and the device: attention's mode, by default sparse
 /// where that runs, and what is idle. Throws Error where the device cannot run the mode asked for with this dtype, and
@@ -111,7 +99,7 @@ std::string profile_warning(const GenerateOptions& options, const models::Genera
 void settle_options(const Settings& settings, GenerateOptions& options, const models::Pipeline& pipeline);
 
 /// What the model and its sampler leave without effect.
-std::vector<IdleCause> idle_beside_model(const models::GenerateRequest& request, const models::Pipeline& pipeline);
+std::vector<IdleCause> idle_beside_model(const models::Request& request, const models::Pipeline& pipeline);
 
 /// What the output leaves without effect.
 std::vector<IdleCause> idle_beside_output(const Settings& settings, const RunOptions& run);

@@ -5,9 +5,7 @@
 #include <cmath>
 
 #include "app/options/nearest.h"
-#include "app/options/parse_number.h"
-#include "app/options/split.h"
-#include "models/checkpoint/lora.h"
+#include "hilbert/read_text.h"
 #include "models/configs/config_file.h"
 
 namespace sparsereel::app {
@@ -242,15 +240,15 @@ Error Settings::with_place(const Error& error) const {
     const Setting* setting = find(option->key);
     const bool in_list = std::find(lists_.begin(), lists_.end(), option_name(option->key)) != lists_.end();
     if (setting == nullptr || in_list)
-      return {error.exit_code(), option_name(option->key) + " " + error.problem(), error.remedy()};
+      return {error.kind(), option_name(option->key) + " " + error.problem(), error.remedy()};
     const std::string name = label(option->key, setting->source, setting->file, setting->mark);
-    return {error.exit_code(), name + " " + error.problem(), error.remedy(), {.file = setting->file}};
+    return {error.kind(), name + " " + error.problem(), error.remedy(), {.file = setting->file}};
   }
-  if (error.file().empty() || error.exit_code() != 2) return error;
+  if (error.file().empty() || error.kind() != ErrorKind::bad_input) return error;
   std::string key;
   const Setting* setting = that_names(error.file(), key);
   if (setting == nullptr || setting->source == Source::command_line) return error;
-  return {error.exit_code(),
+  return {error.kind(),
           label(key, setting->source, setting->file, setting->mark) + ": " + error.what(),
           error.remedy(),
           {.file = setting->file}};
@@ -286,13 +284,6 @@ std::optional<double> Settings::number(const std::string& key) const {
   const Setting* setting = find(key);
   if (setting == nullptr) return std::nullopt;
   return parse_number<double>(setting->value);
-}
-
-std::vector<double> Settings::numbers(const std::string& key) const {
-  std::vector<double> values;
-  if (!has(key)) return values;
-  for (const std::string& each : split(text(key, ""), ',')) values.push_back(parse_number<double>(each).value());
-  return values;
 }
 
 bool Settings::flag(const std::string& key, bool fallback) const {

@@ -71,7 +71,6 @@ class Settings {
   std::optional<int64_t> whole(const std::string& key) const;
   std::optional<uint64_t> unsigned_whole(const std::string& key) const;
   std::optional<double> number(const std::string& key) const;
-  std::vector<double> numbers(const std::string& key) const;
   bool flag(const std::string& key, bool fallback = false) const;
 
  private:

@@ -74,7 +74,10 @@ class Fields {
 
  private:
   Error refused(const YAML::Node& at, const std::string& wrong) const {
-    return {2, file_ + ":" + std::to_string(at.Mark().line + 1) + ": " + wrong, kRemedy, {.file = file_}};
+    return {ErrorKind::bad_input,
+            file_ + ":" + std::to_string(at.Mark().line + 1) + ": " + wrong,
+            kRemedy,
+            {.file = file_}};
   }
   std::string name(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
 
@@ -266,7 +269,8 @@ Profile parse_profile(const std::string& text, const std::string& file) {
   try {  // yaml-cpp reports by exceptions that do not know the file
     root = YAML::Load(text);
   } catch (const YAML::Exception& error) {
-    throw Error(2, file + ":" + std::to_string(error.mark.line + 1) + ": is not valid YAML: " + error.msg, kRemedy,
+    throw Error(ErrorKind::bad_input,
+                file + ":" + std::to_string(error.mark.line + 1) + ": is not valid YAML: " + error.msg, kRemedy,
                 {.file = file});
   }
   return read(root, file);

@@ -2,28 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/lora_file.h"
 #include "models/checkpoint/model_folder.h"
+#include "models/video/lora_choice.h"
 #include "models/video/spec.h"
 
 namespace sparsereel::models {
 
-struct LoraChoice {
-  std::filesystem::path file;
-  std::string expert = {};  // ExpertSpec::name of the transformer that it is for; empty: all that there are
-  double scale = 1;         // 0: it changes nothing
-};
-
-/// "style.safetensors:0.8,fast.safetensors@high": FILE, FILE:SCALE, FILE@EXPERT or FILE@EXPERT:SCALE, with commas
-/// between. Throws Error for a scale that is no finite number, or more than a float holds.
-std::vector<LoraChoice> parse_loras(const std::string& text);
-/// The same as text, whole paths or file names alone.
-std::string text_of(const std::vector<LoraChoice>& loras, bool whole_paths);
 /// SHA-256 of each file, with commas between. Reads them to their ends.
 std::string hash_of(const std::vector<LoraChoice>& loras);
 

@@ -13,6 +13,7 @@
 #include "models/checkpoint/family.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
+#include "models/video/lora_choice.h"
 
 namespace sparsereel::models {
 namespace {

@@ -2,9 +2,7 @@
 // few bytes of the alphas. No torch.
 #pragma once
 
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,11 +26,6 @@ struct LoraLayer {
 
   int64_t rank() const { return down == nullptr ? 0 : down->shape[0]; }
 };
-
-/// Layers are added in fp32: a larger factor has no place there.
-inline bool fits_float(double factor) {
-  return std::abs(factor) <= static_cast<double>(std::numeric_limits<float>::max());  // false for NaN
-}
 
 struct LoraFile {
   std::shared_ptr<const SafetensorsFile> file;

@@ -40,7 +40,7 @@ class Disagreements {
       if (listed.first > kListed) cause += ", ...";
       separator = "; ";
     }
-    throw Error(2, cause, kDownloadAgain, {.file = file});
+    throw Error(ErrorKind::bad_input, cause, kDownloadAgain, {.file = file});
   }
 
  private:

@@ -52,7 +52,7 @@ std::string place_in(const fs::path& file, const YAML::Mark& mark) {
 }
 
 Error bad_yaml(const fs::path& file, const YAML::Mark& mark, const std::string& problem, const std::string& remedy) {
-  return {2, place_in(file, mark) + ": " + problem, remedy, {.file = file.string()}};
+  return {ErrorKind::bad_input, place_in(file, mark) + ": " + problem, remedy, {.file = file.string()}};
 }
 
 YAML::Node load_yaml(const std::string& text, const fs::path& file) {

@@ -55,9 +55,9 @@ std::string duration_text(double seconds) {
 
 }  // namespace
 
-double step_operations(const GenerateSettings& settings, const ModelSpec& spec, double parameters) {
-  const double passes = settings.guidance_scale > 1 ? 2 : 1;
-  const double tokens = token_count(spec, settings.latent, settings.max_sequence_length);
+double step_operations(const Plan& plan, const ModelSpec& spec, double parameters) {
+  const double passes = plan.is_guided() ? 2 : 1;
+  const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
   const auto width = static_cast<double>(spec.layers * spec.heads * spec.head_dim);
   const double attention = 2 * kMultiplyAdd * tokens * tokens * width;  // queries by keys, shares by values
   return passes * (kMultiplyAdd * tokens * parameters + attention);

@@ -9,10 +9,10 @@
 
 namespace sparsereel::models {
 
-struct GenerateSettings;
+struct Plan;
 
 /// Floating-point operations of one denoising step with full attention. `parameters`: the transformer's.
-double step_operations(const GenerateSettings& settings, const ModelSpec& spec, double parameters);
+double step_operations(const Plan& plan, const ModelSpec& spec, double parameters);
 
 /// That `what`, of so many operations, takes this CPU longer than half an hour: "50 steps take about 31 hours on this
 /// CPU (...)"; empty where it does not. Measures the CPU where there is a doubt, for a fraction of a second, once for

@@ -34,17 +34,17 @@ bool all_finite(const at::Tensor& tensor) {
 
 }  // namespace
 
-Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const GenerateRequest& request,
-                     const GenerateSettings& settings, DenoisingStart start)
-    : experts_(std::move(experts)), settings_(settings), state_(std::move(start)), cache_rule_(request.cache) {
+Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan,
+                     DenoisingStart start)
+    : experts_(std::move(experts)), plan_(plan), state_(std::move(start)), cache_rule_(plan.cache) {
   for (size_t expert = 0; expert < experts_->size(); ++expert) {
-    const double scale = expert == 0 ? settings.guidance_scale : settings.guidance_scale_2.value();
-    guidance_.emplace_back(scale, request.use_dynamic_cfg, settings.num_inference_steps, settings.guidance_passes);
+    const double scale = expert == 0 ? plan.guidance_scale : plan.guidance_scale_2.value();
+    guidance_.emplace_back(scale, plan.use_dynamic_cfg, plan.num_inference_steps, plan.guidance_passes);
   }
-  sampler_ = make_sampler(scheduler, settings.num_inference_steps);
-  attention_.mode = request.attention_mode;
-  attention_.policy = request.attention_policy;
-  attention_.token_order = request.token_order;
+  sampler_ = make_sampler(scheduler, plan.num_inference_steps);
+  attention_.mode = plan.attention_mode;
+  attention_.policy = plan.attention_policy;
+  attention_.token_order = plan.token_order;
   attention_.collects = false;
   forget_steps();
 }
@@ -201,7 +201,7 @@ void Denoising::resume(const DenoisingState& state) {
 }
 
 at::Tensor Denoising::latents() const {
-  const int64_t axis = frames_axis(state_.layout), frames = settings_.latent.frames;
+  const int64_t axis = frames_axis(state_.layout), frames = plan_.latent.frames;
   return state_.latents.narrow(axis, state_.latents.size(axis) - frames, frames);
 }
 

@@ -38,8 +38,7 @@ struct DenoisingState {
 
 class Denoising {
  public:
-  Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const GenerateRequest& request,
-            const GenerateSettings& settings, DenoisingStart start);
+  Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan, DenoisingStart start);
 
   int64_t steps() const { return static_cast<int64_t>(sampler_->timesteps().size()); }
   int64_t done() const { return done_; }
@@ -53,7 +52,7 @@ class Denoising {
   void step();
   /// Waits for the device.
   DenoisingState state() const;
-  /// Goes on from a state of the same request. Throws Error where it does not fit.
+  /// Goes on from a state of the same plan. Throws Error where it does not fit.
   void resume(const DenoisingState& state);
   /// In the model's layout, without the frames that only fill the last group; final once finished().
   at::Tensor latents() const;
@@ -77,7 +76,7 @@ class Denoising {
   double timestep(int64_t step) const { return sampler_->timesteps().at(static_cast<size_t>(step)); }
 
   std::shared_ptr<Experts> experts_;
-  GenerateSettings settings_;
+  Plan plan_;
   std::vector<Guidance> guidance_;  // of each expert
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;

@@ -29,7 +29,7 @@ Error as_error(const std::exception_ptr& exception) {
   } catch (const Error& error) {
     return error;
   } catch (const Cancelled&) {
-    return {130, "nothing half-written is left behind",
+    return {ErrorKind::cancelled, "nothing half-written is left behind",
             "run the same command again: the same seed gives the same video"};
   } catch (const std::bad_alloc&) {
     return run_failure("out of memory", kMemoryRemedy);

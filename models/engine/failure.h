@@ -7,7 +7,12 @@
 
 namespace sparsereel::models {
 
-/// Cause, remedy and exit code (1 failed, 2 bad input, 130 cancelled) of any exception that a run can end with.
+/// Kind, cause and remedy of any exception that a run can end with.
 Error as_error(const std::exception_ptr& exception);
+
+/// As programs end with it: 1 failed, 2 bad input, 130 cancelled, as by Ctrl-C.
+constexpr int exit_code(ErrorKind kind) {
+  return kind == ErrorKind::bad_input ? 2 : kind == ErrorKind::failed ? 1 : 130;
+}
 
 }  // namespace sparsereel::models

@@ -24,11 +24,10 @@ std::string defect(const at::Tensor& frames) {
   return frames.max().item<float>() < 2.0F / 255 ? "is black" : "";
 }
 
-std::string frame_count_warning(const GenerateSettings& settings) {
-  if (settings.decoded_frames == settings.num_frames) return {};
-  return "the decoder makes " + std::to_string(settings.decoded_frames) + " frames where " +
-         std::to_string(settings.num_frames) +
-         " were asked for, as the reference does for an even number of latent frames";
+std::string frame_count_warning(const Plan& plan) {
+  if (plan.decoded_frames == plan.num_frames) return {};
+  return "the decoder makes " + std::to_string(plan.decoded_frames) + " frames where " +
+         std::to_string(plan.num_frames) + " were asked for, as the reference does for an even number of latent frames";
 }
 
 }  // namespace sparsereel::models

@@ -6,19 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "hilbert/error.h"
-
 namespace sparsereel::models {
-
-std::string_view name(GuidancePasses passes) {
-  return passes == GuidancePasses::batched ? "batched" : "in-turn";
-}
-
-GuidancePasses parse_guidance_passes(const std::string& text) {
-  for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn})
-    if (text == name(passes)) return passes;
-  throw bad_option("guidance_passes", text + ": one of batched, in-turn is needed", "use one of these");
-}
 
 double Guidance::scale(double timestep) const {
   if (!dynamic_) return scale_;

@@ -6,19 +6,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
-#include <string_view>
+
+#include "models/video/request.h"
 
 namespace sparsereel::models {
-
-enum class GuidancePasses {
-  batched,  // one forward over both
-  in_turn,  // one after the other: half of the activations
-};
-/// "batched", "in-turn"
-std::string_view name(GuidancePasses passes);
-/// Throws Error for any other text.
-GuidancePasses parse_guidance_passes(const std::string& text);
 
 class Guidance {
  public:

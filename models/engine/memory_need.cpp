@@ -19,40 +19,41 @@ namespace {
 constexpr double kColours = 3;
 
 /// Elements of the video.
-double pixels(const GenerateSettings& settings) {
-  return kColours * static_cast<double>(settings.num_frames) * static_cast<double>(settings.height) *
-         static_cast<double>(settings.width);
+double pixels(const Plan& plan) {
+  return kColours * static_cast<double>(plan.num_frames) * static_cast<double>(plan.height) *
+         static_cast<double>(plan.width);
 }
 
 double channels(const ModelSpec& spec) {
   return static_cast<double>(spec.heads * spec.head_dim);
 }
 
-double passes(const GenerateSettings& settings) {
-  return settings.guidance_scale > 1 ? 2 : 1;
+double passes(const Plan& plan) {
+  return plan.is_guided() ? 2 : 1;
 }
 
 /// Passes of guidance in one forward.
-double batch(const GenerateSettings& settings) {
-  return settings.guidance_passes == GuidancePasses::batched ? passes(settings) : 1;
+double batch(const Plan& plan) {
+  return plan.guidance_passes == GuidancePasses::batched ? passes(plan) : 1;
 }
 
 /// Elements of the denoiser while a block's attention runs: q, k and v, what they were projected from, and the tokens
 /// that the block's result is added to.
-double block_elements(const GenerateSettings& settings, const ModelSpec& spec) {
-  const double tokens = token_count(spec, settings.latent, settings.max_sequence_length);
-  return 5 * batch(settings) * tokens * channels(spec);
+double block_elements(const Plan& plan, const ModelSpec& spec) {
+  const double tokens = token_count(spec, plan.latent, plan.max_sequence_length);
+  return 5 * batch(plan) * tokens * channels(spec);
 }
 
 /// Elements that a cache holds while a step is computed: of it, of the last computed step, which it is to replace, and
 /// for a forecast of the one before. Each is what the first block adds to the video's tokens in the step's first
 /// forward, and what the others add to all tokens in each.
-double cache_elements(const GenerateSettings& settings, const CacheRule& rule, const ModelSpec& spec) {
+double cache_elements(const Plan& plan, const ModelSpec& spec) {
+  const CacheRule& rule = plan.cache;
   if (!rule.on()) return 0;
-  int64_t steps = std::min<int64_t>(rule.kind == CacheKind::first_block ? 2 : 3, settings.num_inference_steps);
+  int64_t steps = std::min<int64_t>(rule.kind == CacheKind::first_block ? 2 : 3, plan.num_inference_steps);
   if (rule.kind == CacheKind::steps) steps = std::min(steps, rule.steps);
-  const double first = batch(settings) * token_count(spec, settings.latent, 0);
-  const double rest = passes(settings) * token_count(spec, settings.latent, settings.max_sequence_length);
+  const double first = batch(plan) * token_count(spec, plan.latent, 0);
+  const double rest = passes(plan) * token_count(spec, plan.latent, plan.max_sequence_length);
   return static_cast<double>(steps) * (first + rest) * channels(spec);
 }
 
@@ -73,7 +74,7 @@ std::string list_remedy(const Need& need, double obtainable, const std::vector<s
          "choose a smaller width or height, or fewer frames";
 }
 
-void check(const GenerateSettings& settings, const Need& need, c10::Device device,
+void check(const Plan& plan, const Need& need, c10::Device device,
            const std::function<std::vector<std::string>()>& lighter) {
   const auto obtainable = static_cast<double>(obtainable_memory(device));
   if (need.all <= obtainable) return;
@@ -84,9 +85,9 @@ void check(const GenerateSettings& settings, const Need& need, c10::Device devic
       list_remedy(need, obtainable, without_weights && lighter ? lighter() : std::vector<std::string>());
   if (need.weights > obtainable)
     throw bad_input("the transformer's weights alone need " + text(need.weights) + " of memory" + there_are, remedy);
-  throw bad_input("a video of " + std::to_string(settings.width) + " x " + std::to_string(settings.height) +
-                      " pixels and " + std::to_string(settings.num_frames) + " frames needs at least " +
-                      text(need.all) + " of memory" + there_are,
+  throw bad_input("a video of " + std::to_string(plan.width) + " x " + std::to_string(plan.height) + " pixels and " +
+                      std::to_string(plan.num_frames) + " frames needs at least " + text(need.all) + " of memory" +
+                      there_are,
                   remedy);
 }
 
@@ -149,14 +150,14 @@ std::vector<std::string> lighter_loadings(const ModelFolder& folder, const Model
   return words;
 }
 
-MemoryNeed least_memory(const GenerateSettings& settings, const GenerateRequest& request, const ModelSpec& spec,
-                        c10::Device device, c10::ScalarType dtype, const WeightNeed& weights) {
+MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
+                        const WeightNeed& weights) {
   const auto element = static_cast<double>(c10::elementSize(dtype));
-  const double denoising = block_elements(settings, spec) * element;
-  const double cache = cache_elements(settings, request.cache, spec) * element;
+  const double denoising = block_elements(plan, spec) * element;
+  const double cache = cache_elements(plan, spec) * element;
   // The decoder's video, in tiles or not, and the frames that it is turned into.
-  const double video = request.decode ? pixels(settings) * element : 0;
-  const double frames = request.decode ? pixels(settings) * static_cast<double>(sizeof(float)) : 0;
+  const double video = decode ? pixels(plan) * element : 0;
+  const double frames = decode ? pixels(plan) * static_cast<double>(sizeof(float)) : 0;
   const double decoding = device.is_cpu() ? video + frames : video;
   const double held = device.is_cpu() ? weights.host : weights.device;
   const double all = std::max(held + denoising + cache, decoding);
@@ -165,10 +166,10 @@ MemoryNeed least_memory(const GenerateSettings& settings, const GenerateRequest&
   return {.host = std::max(weights.host, frames), .device = all, .cache = saved, .weights = weights};
 }
 
-void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10::Device device,
+void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter) {
-  check(settings, {need.host, device.is_cpu() ? need.cache : 0, need.weights.host}, c10::kCPU, lighter);
-  if (!device.is_cpu()) check(settings, {need.device, need.cache, need.weights.device}, device, lighter);
+  check(plan, {need.host, device.is_cpu() ? need.cache : 0, need.weights.host}, c10::kCPU, lighter);
+  if (!device.is_cpu()) check(plan, {need.device, need.cache, need.weights.device}, device, lighter);
 }
 
 namespace {

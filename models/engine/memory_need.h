@@ -45,12 +45,12 @@ struct MemoryNeed {
 
 /// What making the video holds at its worst moment at the very least: most temporaries are left out, so that nothing
 /// that would work is refused. A cache counts as one by which at least three steps are computed.
-MemoryNeed least_memory(const GenerateSettings& settings, const GenerateRequest& request, const ModelSpec& spec,
-                        c10::Device device, c10::ScalarType dtype, const WeightNeed& weights = {});
+MemoryNeed least_memory(const Plan& plan, bool decode, const ModelSpec& spec, c10::Device device, c10::ScalarType dtype,
+                        const WeightNeed& weights = {});
 
-/// Throws Error (exit code 2) where this process cannot come to have what is needed. `lighter`: of lighter_loadings();
+/// Throws Error (bad input) where this process cannot come to have what is needed. `lighter`: of lighter_loadings();
 /// asked for where the weights are part of the need.
-void check_memory(const GenerateSettings& settings, const MemoryNeed& need, c10::Device device,
+void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
                   const std::function<std::vector<std::string>()>& lighter = {});
 
 /// What a run takes that has the memory which it asks for, nothing in tiles: in bf16, in fp32, and in bf16 with what

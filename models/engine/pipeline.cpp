@@ -12,6 +12,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/lora.h"
 #include "models/checkpoint/model_hash.h"
 #include "models/engine/components.h"
 #include "models/engine/cpu_time.h"
@@ -77,13 +78,13 @@ at::Tensor host_frames(const at::Tensor& video) {
 
 }  // namespace
 
-Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
+Pipeline::Pipeline(ModelFolder folder, const Request& request)
     : folder_(std::move(folder)),
-      device_(resolve_device(options.device)),
-      fp8_weights_(wants_fp8("weights", options.weights, device_)),
-      fp8_text_weights_(wants_fp8("text_weights", options.text_weights, device_)),
-      offload_(options.offload && !device_.is_cpu()),
-      loras_(options.loras),
+      device_(resolve_device(request.device)),
+      fp8_weights_(wants_fp8("weights", request.weights, device_)),
+      fp8_text_weights_(wants_fp8("text_weights", request.text_weights, device_)),
+      offload_(request.offload && !device_.is_cpu()),
+      loras_(request.loras),
       spec_(describe(folder_)) {
   drop_idle_fp8();
   add_loras(folder_, spec_, loras_);
@@ -93,8 +94,8 @@ Pipeline::Pipeline(ModelFolder folder, const PipelineOptions& options)
         return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, transformer_format(), offload_));
       },
       [this](const std::string& role) { return fits_beside(role); });
-  dtype_ = resolve_dtype(options.dtype, device_, stored_dtype());
-  vae_dtype_ = options.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(options.vae_dtype, device_, dtype_);
+  dtype_ = resolve_dtype(request.dtype, device_, stored_dtype());
+  vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
   // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
   at::globalContext().setAllowTF32CuDNN(false);
@@ -127,11 +128,31 @@ const std::string& Pipeline::lora_hash() const {
   return lora_hash_;
 }
 
-GenerateSettings Pipeline::resolve(const GenerateRequest& request) const {
-  GenerateSettings settings = resolve_request(request, spec_);
-  check_memory(settings, least_memory(settings, request, spec_, device_, dtype_, transformer_need()), device_,
+Plan Pipeline::resolve_anywhere(const Request& request) const {
+  Plan plan = resolve_request(request, spec_);
+  plan.device = device_.is_cpu() ? "cpu" : "cuda";
+  plan.dtype = dtype_name(dtype_);
+  plan.vae_dtype = dtype_name(vae_dtype_);
+  plan.fp8_weights = fp8_weights_;
+  plan.fp8_text_weights = fp8_text_weights_;
+  plan.loras = loras_;
+  plan.attention_mode = choose_attention_mode(request.attention_mode, device_, dtype_);
+  return plan;
+}
+
+Plan Pipeline::resolve(const Request& request, bool decode) const {
+  Plan plan = resolve_anywhere(request);
+  check_memory(plan, least_memory(plan, decode, spec_, device_, dtype_, transformer_need()), device_,
                [&] { return lighter_loadings(folder_, spec_, loading()); });
-  return settings;
+  return plan;
+}
+
+void Pipeline::check_init_latents(const Plan& plan, const at::Tensor& latents) const {
+  const std::vector<int64_t> shape = latents_shape(spec_, plan.latent);
+  if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
+  std::ostringstream cause;
+  cause << "has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
+  throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
 }
 
 Loading Pipeline::loading() const {
@@ -143,11 +164,11 @@ const WeightNeed& Pipeline::transformer_need() const {
   return *weight_need_;
 }
 
-std::string Pipeline::slow_warning(const GenerateSettings& settings) const {
+std::string Pipeline::slow_warning(const Plan& plan) const {
   if (!device_.is_cpu()) return {};
-  const auto steps = static_cast<double>(settings.num_inference_steps);
-  return models::slow_warning("the " + std::to_string(settings.num_inference_steps) + " steps of a video",
-                              steps * step_operations(settings, spec_, transformer_need().parameters), dtype_);
+  const auto steps = static_cast<double>(plan.num_inference_steps);
+  return models::slow_warning("the " + std::to_string(plan.num_inference_steps) + " steps of a video",
+                              steps * step_operations(plan, spec_, transformer_need().parameters), dtype_);
 }
 
 void Pipeline::load_transformer() {
@@ -204,91 +225,89 @@ void Pipeline::check_weights() const {
   weights_checked_ = true;
 }
 
-at::Tensor Pipeline::encode_stage(const GenerateRequest& request, StageMeter& meter, GenerateResult& result) {
+at::Tensor Pipeline::encode_stage(const Plan& plan, StageMeter& meter, Outcome& outcome) {
   text_->load();
-  result.seconds.load_text_encoder = meter.lap();
-  at::Tensor text = text_->encode(request, result.settings, &result.warnings);
+  outcome.seconds.load_text_encoder = meter.lap();
+  at::Tensor text = text_->encode(plan, &outcome.warnings);
   text_->release();
-  result.seconds.text = meter.lap();
-  result.memory.text = meter.take_peak();
+  outcome.seconds.text = meter.lap();
+  outcome.memory.text = meter.take_peak();
   return text;
 }
 
-std::unique_ptr<Denoising> Pipeline::start_denoising(const GenerateRequest& request, const GenerateSettings& settings,
-                                                     const at::Tensor& text) {
+std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const at::Tensor& text,
+                                                     const at::Tensor& init_latents) {
   const c10::InferenceMode guard;
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(request.seed);
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
   const auto noise = [&] {
-    return at::randn(latents_shape(spec_, settings.latent), generator,
-                     at::TensorOptions().dtype(dtype_of(spec_.noise)));
+    return at::randn(latents_shape(spec_, plan.latent), generator, at::TensorOptions().dtype(dtype_of(spec_.noise)));
   };
-  const at::Tensor latents = request.init_latents.defined() ? request.init_latents : noise();
-  return std::make_unique<Denoising>(experts_, scheduler_config(settings, spec_), request, settings,
+  const at::Tensor latents = init_latents.defined() ? init_latents : noise();
+  return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan,
                                      DenoisingStart{.text = text,
                                                     .latents = latents.to(device_, dtype_of(spec_.latents)),
                                                     .generator = generator,
                                                     .layout = spec_.layout});
 }
 
-void Pipeline::denoise_stage(Denoising& denoising, const GenerateObserver& observer, GenerateResult& result) {
-  denoising.attention().watcher = observer.attention;
+void Pipeline::denoise_stage(Denoising& denoising, const Run& run, Outcome& outcome) {
+  denoising.attention().watcher = run.attention;
   StageMeter meter(device_);
   while (!denoising.finished()) {
-    if (observer.cancelled && observer.cancelled()) throw Cancelled{};
-    if (denoising.load_expert()) result.seconds.switch_transformer += meter.lap();
+    if (run.cancelled && run.cancelled()) throw Cancelled{};
+    if (denoising.load_expert()) outcome.seconds.switch_transformer += meter.lap();
     denoising.step();
-    result.seconds.steps.push_back(meter.lap());
-    if (observer.step) observer.step(denoising.done(), denoising.steps(), result.seconds.steps.back());
-    const bool due = observer.checkpoint_every > 0 && denoising.done() % observer.checkpoint_every == 0;
-    if (observer.checkpoint && (due || denoising.finished())) {
-      observer.checkpoint(denoising.state());
+    outcome.seconds.steps.push_back(meter.lap());
+    if (run.step) run.step(denoising.done(), denoising.steps(), outcome.seconds.steps.back());
+    const bool due = run.checkpoint_every > 0 && denoising.done() % run.checkpoint_every == 0;
+    if (run.checkpoint && (due || denoising.finished())) {
+      run.checkpoint(denoising.state());
       meter.lap();  // no part of the next step
     }
   }
-  result.attention = std::move(denoising.attention());
-  result.attention.watcher = nullptr;  // the result outlives what the observer refers to
-  result.warnings.insert(result.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
+  outcome.attention = std::move(denoising.attention());
+  outcome.attention.watcher = nullptr;  // the outcome outlives what the run refers to
+  outcome.warnings.insert(outcome.warnings.end(), denoising.warnings().begin(), denoising.warnings().end());
 }
 
-GenerateResult Pipeline::generate(const GenerateRequest& request, const GenerateSettings& settings,
-                                  const GenerateObserver& observer) {
+Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& run) {
   const c10::InferenceMode guard;
-  GenerateResult result;
-  result.settings = settings;
+  check_init_latents(plan, inputs.init_latents);
+  Outcome outcome;
   check_weights();
   const auto announce = [&](const char* stage) {
-    if (observer.stage) observer.stage(stage);
+    if (run.stage) run.stage(stage);
   };
   StageMeter meter(device_);
-  if (!request.text.defined()) announce("text");
-  const at::Tensor text = request.text.defined() ? request.text.to(device_) : encode_stage(request, meter, result);
+  if (!inputs.text.defined()) announce("text");
+  const at::Tensor text = inputs.text.defined() ? inputs.text.to(device_) : encode_stage(plan, meter, outcome);
   announce("load");
-  auto denoising = start_denoising(request, settings, text);
-  if (request.resume) denoising->resume(*request.resume);
+  auto denoising = start_denoising(plan, text, inputs.init_latents);
+  if (inputs.resume) denoising->resume(*inputs.resume);
   denoising->load_expert();
-  result.seconds.load_transformer = meter.lap();
+  outcome.seconds.load_transformer = meter.lap();
   const uint64_t loading = meter.take_peak();
   announce("denoise");
-  denoise_stage(*denoising, observer, result);
+  denoise_stage(*denoising, run, outcome);
   const at::Tensor latents = denoising->latents();
   denoising.reset();  // its memory is the decoder's
-  if (!request.keep_transformer) release_transformer();
-  result.latents = latents.to(at::kCPU).contiguous();
-  result.seconds.denoise = meter.lap() - result.seconds.switch_transformer;
-  result.memory.denoise = std::max(loading, meter.take_peak());
-  if (observer.latents) observer.latents(result);
-  if (!request.decode) return result;
+  if (!inputs.keep_transformer) release_transformer();
+  outcome.latents = latents.to(at::kCPU).contiguous();
+  outcome.seconds.denoise = meter.lap() - outcome.seconds.switch_transformer;
+  outcome.memory.denoise = std::max(loading, meter.take_peak());
+  if (run.latents) run.latents(outcome);
+  if (!inputs.decode) return outcome;
   announce("decode");
   meter.lap();
   load_vae();
-  result.seconds.load_vae = meter.lap();
-  Decoded decoded = decode(latents, request.vae_tiling, observer);
-  result.frames = std::move(decoded.frames);
-  result.settings.vae_tiled = decoded.tiled;
-  if (!decoded.warning.empty()) result.warnings.push_back(decoded.warning);
-  result.seconds.decode = meter.lap();
-  result.memory.decode = meter.take_peak();
-  return result;
+  outcome.seconds.load_vae = meter.lap();
+  Decoded decoded = decode(latents, plan.vae_tiling, run);
+  outcome.frames = std::move(decoded.frames);
+  outcome.vae_tiled = decoded.tiled;
+  if (!decoded.warning.empty()) outcome.warnings.push_back(decoded.warning);
+  outcome.seconds.decode = meter.lap();
+  outcome.memory.decode = meter.take_peak();
+  return outcome;
 }
 
 /// latents: [1, C, F, H, W].
@@ -308,7 +327,7 @@ void Pipeline::check_latents(const at::Tensor& latents) const {
   throw bad_input(cause.str(), "decode them with the checkpoint that made them");
 }
 
-Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const GenerateObserver& observer) {
+Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run& run) {
   const c10::InferenceMode guard;
   check_latents(latents);
   load_vae();
@@ -318,8 +337,8 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Gene
   result.tiled = use_tiling(tiling, there.sizes());
   const bool tiled_first = result.tiled;
   const auto progress = [&](int64_t done, int64_t total) {
-    if (observer.decode) observer.decode(done, total);
-    if (observer.cancelled && observer.cancelled()) throw Cancelled{};
+    if (run.decode) run.decode(done, total);
+    if (run.cancelled && run.cancelled()) throw Cancelled{};
   };
   result.frames = decode_or_retry_tiled(
       result.tiled, tiling == VaeTiling::automatic,
@@ -334,8 +353,8 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Gene
   return result;
 }
 
-std::shared_ptr<Pipeline> Pipeline::open(ModelFolder folder, const PipelineOptions& options) {
-  return std::make_shared<Pipeline>(std::move(folder), options);
+std::shared_ptr<Pipeline> Pipeline::open(ModelFolder folder, const Request& request) {
+  return std::make_shared<Pipeline>(std::move(folder), request);
 }
 
 std::shared_ptr<Pipeline> Pipeline::open(const std::string& folder, const std::string& device,

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <map>
 #include <sstream>
 
 #include "hilbert/exact_text.h"
@@ -20,7 +19,7 @@ namespace sparsereel::models {
 namespace {
 
 /// By name or class, or the checkpoint's -> its class.
-std::string sampler_class(const GenerateRequest& request, const ModelSpec& spec) {
+std::string sampler_class(const Request& request, const ModelSpec& spec) {
   const std::string text = request.scheduler.empty() ? spec.defaults.sampler : request.scheduler;
   std::vector<std::string> known, classes;
   for (const SamplerSpec& sampler : spec.samplers) {
@@ -73,9 +72,9 @@ void check_shift(double shift) {
 }
 
 /// Throws where the run's sampler cannot take its steps. Here it is known who gave the shift.
-void check_schedule(const GenerateRequest& request, const GenerateSettings& settings, const ModelSpec& spec) {
+void check_schedule(const Request& request, const Plan& plan, const ModelSpec& spec) {
   try {
-    make_sampler(scheduler_config(settings, spec), settings.num_inference_steps);
+    make_sampler(scheduler_config(plan, spec), plan.num_inference_steps);
   } catch (const Error& error) {
     if (error.field() != "flow_shift" || request.flow_shift) throw;
     throw bad_file("scheduler_config.json", error.what(), error.remedy());
@@ -83,26 +82,19 @@ void check_schedule(const GenerateRequest& request, const GenerateSettings& sett
 }
 
 /// The second expert's guidance, where there is one. Its own default counts where the first has its own too.
-std::optional<double> second_scale(const GenerateRequest& request, const ModelSpec& spec) {
+std::optional<double> second_scale(const Request& request, const ModelSpec& spec) {
   if (spec.experts.size() == 1) return {};
   if (request.guidance_scale_2) return request.guidance_scale_2;
   return request.guidance_scale ? request.guidance_scale : spec.experts[1].guidance.value_or(spec.defaults.guidance);
 }
 
-void check_init_latents(const at::Tensor& latents, const std::vector<int64_t>& shape) {
-  if (!latents.defined() || latents.sizes() == at::IntArrayRef(shape)) return;
-  std::ostringstream cause;
-  cause << "has shape " << latents.sizes() << ", this run needs " << at::IntArrayRef(shape);
-  throw bad_option("init_latents", cause.str(), "give latents of that shape, or a size and frame count that fit them");
-}
-
 /// Whether its sampler is one of flow matching: they have a shift, and take sigmas.
-bool flows(const GenerateRequest& request, const ModelSpec& spec) {
+bool flows(const Request& request, const ModelSpec& spec) {
   return has_flow_shift(find_sampler(spec.samplers, sampler_class(request, spec)).kind);
 }
 
 /// Refused where the sampler takes none.
-void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
+void take_sigmas(const Request& request, Plan& plan) {
   if (request.sigmas.empty()) return;
   const auto refuse = [](const std::string& problem) {
     return bad_option("sigmas", problem, "give falling numbers above 0 up to 1, such as 1,0.75,0.5,0.25");
@@ -116,130 +108,80 @@ void take_sigmas(const GenerateRequest& request, GenerateSettings& settings) {
     throw bad_option("sigmas",
                      "are " + std::to_string(count) + ", and steps are " + std::to_string(*request.num_inference_steps),
                      "leave the steps out");
-  settings.sigmas = request.sigmas;
+  plan.sigmas = request.sigmas;
+}
+
+void check_text(const Plan& plan, const ModelSpec& spec) {
+  require_text("prompt", plan.prompt);
+  require_text("negative_prompt", plan.negative_prompt);
+  require_positive("max_sequence_length", plan.max_sequence_length);
+  if (plan.max_sequence_length > spec.text_length)
+    throw bad_option("max_sequence_length",
+                     std::to_string(plan.max_sequence_length) + " exceeds the model's max_text_seq_length",
+                     "use at most " + std::to_string(spec.text_length));
+}
+
+void check_sampling(const Request& request, const Plan& plan, const ModelSpec& spec) {
+  require_positive("steps", plan.num_inference_steps);
+  if (plan.num_inference_steps > spec.scheduler.num_train_timesteps)
+    throw bad_option("steps", std::to_string(plan.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
+                     "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
+  check_scale("cfg_scale", plan.guidance_scale);
+  check_scale("cfg_scale_2", request.guidance_scale_2.value_or(0));  // a model of one transformer has no use for it
+  check_shift(request.flow_shift.value_or(1));
+  check_schedule(request, plan, spec);
+}
+
+void check_size(const Plan& plan, const ModelSpec& spec) {
+  require_step("width", plan.width, spec.stride[2] * spec.patch[2], 0);
+  require_step("height", plan.height, spec.stride[1] * spec.patch[1], 0);
+  require_step("frames", plan.num_frames, spec.stride[0], 1);
 }
 
 }  // namespace
 
-int64_t steps_of(const GenerateRequest& request, const ModelSpec& spec) {
+int64_t steps_of(const Request& request, const ModelSpec& spec) {
   if (!request.sigmas.empty() && flows(request, spec)) return static_cast<int64_t>(request.sigmas.size());
   return request.num_inference_steps.value_or(spec.defaults.steps);
 }
 
-GenerateSettings resolve_request(const GenerateRequest& request, const ModelSpec& spec) {
-  GenerateSettings settings;
-  settings.num_inference_steps = steps_of(request, spec);
-  settings.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
-  settings.guidance_scale_2 = second_scale(request, spec);
-  settings.guidance_passes = request.guidance_passes;
-  settings.scheduler = sampler_class(request, spec);
+Plan resolve_request(const Request& request, const ModelSpec& spec) {
+  Plan plan;
+  plan.prompt = request.prompt;
+  plan.negative_prompt = request.negative_prompt.value_or(spec.defaults.negative_prompt);
+  plan.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
+  plan.width = request.width.value_or(spec.defaults.width);
+  plan.height = request.height.value_or(spec.defaults.height);
+  plan.num_frames = request.num_frames.value_or(spec.defaults.frames);
+  plan.seed = request.seed;
+  plan.num_inference_steps = steps_of(request, spec);
+  plan.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
+  plan.guidance_scale_2 = second_scale(request, spec);
+  plan.use_dynamic_cfg = request.use_dynamic_cfg;
+  plan.guidance_passes = request.guidance_passes;
+  plan.scheduler = sampler_class(request, spec);
   if (flows(request, spec)) {
-    settings.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
-    take_sigmas(request, settings);
+    plan.flow_shift = request.flow_shift.value_or(spec.scheduler.flow_shift);
+    take_sigmas(request, plan);
   }
-  settings.max_sequence_length = request.max_sequence_length.value_or(spec.text_length);
-  settings.width = request.width.value_or(spec.defaults.width);
-  settings.height = request.height.value_or(spec.defaults.height);
-  settings.num_frames = request.num_frames.value_or(spec.defaults.frames);
-
-  require_text("prompt", request.prompt);
-  require_text("negative_prompt", request.negative_prompt.value_or(""));
-  require_positive("steps", settings.num_inference_steps);
-  if (settings.num_inference_steps > spec.scheduler.num_train_timesteps) {
-    throw bad_option("steps",
-                     std::to_string(settings.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
-                     "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
-  }
-  check_scale("cfg_scale", settings.guidance_scale);
-  check_scale("cfg_scale_2", request.guidance_scale_2.value_or(0));  // a model of one transformer has no use for it
-  check_shift(request.flow_shift.value_or(1));
-  check_schedule(request, settings, spec);
-  require_positive("max_sequence_length", settings.max_sequence_length);
-  if (settings.max_sequence_length > spec.text_length) {
-    throw bad_option("max_sequence_length",
-                     std::to_string(settings.max_sequence_length) + " exceeds the model's max_text_seq_length",
-                     "use at most " + std::to_string(spec.text_length));
-  }
-  require_step("width", settings.width, spec.stride[2] * spec.patch[2], 0);
-  require_step("height", settings.height, spec.stride[1] * spec.patch[1], 0);
-  require_step("frames", settings.num_frames, spec.stride[0], 1);
-
-  settings.latent = latent_size(spec, settings.num_frames, settings.height, settings.width);
-  settings.decoded_frames = decoded_frames(spec, settings.latent.frames);
-  check_init_latents(request.init_latents, latents_shape(spec, settings.latent));
-  return settings;
+  if (why_idle_cache(request, spec).empty()) plan.cache = request.cache;
+  plan.attention_policy = request.policy ? *request.policy : make_policy(request);
+  plan.token_order = request.token_order;
+  plan.vae_tiling = request.vae_tiling;
+  check_text(plan, spec);
+  check_sampling(request, plan, spec);
+  check_size(plan, spec);
+  plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);
+  plan.decoded_frames = decoded_frames(spec, plan.latent.frames);
+  return plan;
 }
 
-std::span<const Exclusion> exclusions() {
-  static constexpr Exclusion all[] = {{"topk", "", "cdf", ""},          {"topk", "", "error", ""},
-                                      {"cdf", "", "error", ""},         {"dropped", "none", "select", "error"},
-                                      {"dropped", "none", "error", ""}, {"select", "mass", "error", ""},
-                                      {"sigmas", "", "steps", ""}};
-  return all;
-}
-
-SchedulerConfig scheduler_config(const GenerateSettings& settings, const ModelSpec& spec) {
+SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec) {
   SchedulerConfig config = spec.scheduler;
-  config.kind = find_sampler(spec.samplers, settings.scheduler).kind;
-  config.flow_shift = settings.flow_shift.value_or(config.flow_shift);
-  config.sigmas = settings.sigmas;
+  config.kind = find_sampler(spec.samplers, plan.scheduler).kind;
+  config.flow_shift = plan.flow_shift.value_or(config.flow_shift);
+  config.sigmas = plan.sigmas;
   return config;
-}
-
-namespace {
-
-/// The texts are those of the command line, which knows where each option comes from.
-void refuse_contradictions(const PolicyOptions& options) {
-  std::map<std::string_view, std::string_view> given;
-  if (options.topk) given["topk"];
-  if (options.cdf) given["cdf"];
-  if (options.error) given["error"];
-  if (options.dropped) given["dropped"] = attention::name(*options.dropped);
-  if (options.ranking) given["select"] = attention::name(*options.ranking);
-  const auto is_made = [&](std::string_view option, std::string_view value) {
-    const auto found = given.find(option);
-    return found != given.end() && (value.empty() || found->second == value);
-  };
-  const auto words = [](std::string_view option, std::string_view value) {
-    return std::string(option) + (value.empty() ? "" : " ") + std::string(value);
-  };
-  for (const auto& [first, first_value, second, second_value] : exclusions())
-    if (is_made(first, first_value) && is_made(second, second_value))
-      throw bad_input(words(first, first_value) + " and " + words(second, second_value) + " exclude each other",
-                      "give one of them");
-}
-
-}  // namespace
-
-attention::Policy make_policy(const PolicyOptions& options) {
-  using attention::Dropped, attention::Ranking, attention::Selection;
-  refuse_contradictions(options);
-  attention::Policy policy;
-  const bool asks_for_means = options.error || options.ranking == Ranking::error;
-  policy.dropped = options.dropped.value_or(asks_for_means ? Dropped::mean : policy.dropped);
-  policy.ranking = options.ranking.value_or(options.error ? Ranking::error : attention::usual_ranking(policy.dropped));
-  policy.cell = options.cell.value_or(policy.cell);
-  attention::HeadPolicy& head = policy.defaults;
-  if (policy.ranking == Ranking::mass && head.selection == Selection::error) head.selection = Selection::topk;
-  if (options.topk) head.selection = Selection::topk;
-  if (options.cdf) head.selection = Selection::cdf;
-  if (options.error) head.selection = Selection::error;
-  head.topk = options.topk.value_or(attention::usual_topk(policy.dropped));
-  head.cdf = options.cdf.value_or(head.cdf);
-  head.error = options.error.value_or(head.error);
-  head.similarity = options.similarity.value_or(head.similarity);
-  head.pv_threshold = options.pv_threshold.value_or(head.pv_threshold);
-  policy.dense_steps = options.dense_steps.value_or(policy.dense_steps);
-  policy.dense_layers = options.dense_layers.value_or(policy.dense_layers);
-  attention::validate(policy);
-  return policy;
-}
-
-VaeTiling parse_vae_tiling(const std::string& text) {
-  if (text == "auto") return VaeTiling::automatic;
-  if (text == "on") return VaeTiling::on;
-  if (text == "off") return VaeTiling::off;
-  throw bad_option("vae_tiling", text + ": one of auto, on, off is needed", "use one of these");
 }
 
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype) {
@@ -269,11 +211,11 @@ std::string why_idle_second_scale(const ModelSpec& spec) {
   return spec.experts.size() > 1 ? "" : "for a model of one transformer";
 }
 
-std::string why_idle_flow_shift(const GenerateRequest& request, const ModelSpec& spec) {
+std::string why_no_flow(const Request& request, const ModelSpec& spec) {
   return flows(request, spec) ? "" : "with a scheduler that is not of flow matching";
 }
 
-std::string why_idle_cache(const GenerateRequest& request, const ModelSpec& spec) {
+std::string why_idle_cache(const Request& request, const ModelSpec& spec) {
   if (!request.cache.on()) return "";
   const int64_t steps = steps_of(request, spec);
   if (steps == 1) return "with one step, after which there is none to reuse";

@@ -69,19 +69,17 @@ void TextStage::release() {
     for (const TensorEntry& entry : file->header().entries) file->release(entry);
 }
 
-at::Tensor TextStage::encode(const GenerateRequest& request, const GenerateSettings& settings,
-                             std::vector<std::string>* warnings) {
+at::Tensor TextStage::encode(const Plan& plan, std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
   std::unique_ptr<TextEncoder> streamed;
   if (!encoder_) streamed = load_text_encoder(folder_.component("text_encoder"), device_, format_, Residence::file);
   const TextEncoder& encoder = encoder_ ? *encoder_ : *streamed;
   std::vector<TokenIds> prompts;
   const auto add = [&](const char* name, const std::string& text) {
-    prompts.push_back(token_ids(name, text, settings.max_sequence_length, encoder.vocab_size(), warnings));
+    prompts.push_back(token_ids(name, text, plan.max_sequence_length, encoder.vocab_size(), warnings));
   };
-  if (settings.guidance_scale > 1.0)
-    add("negative prompt", request.negative_prompt.value_or(spec_.defaults.negative_prompt));
-  add("prompt", request.prompt);
+  if (plan.is_guided()) add("negative prompt", plan.negative_prompt);
+  add("prompt", plan.prompt);
   return encode_prompts(encoder, prompts, spec_.prompt).to(format_.dtype);
 }
 

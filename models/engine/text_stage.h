@@ -16,8 +16,7 @@
 
 namespace sparsereel::models {
 
-struct GenerateRequest;
-struct GenerateSettings;
+struct Plan;
 
 /// prompts: token ids of one length L, padded. [B, L, C] in the encoder's dtype. With padding in one batch, without it
 /// prompt by prompt.
@@ -40,8 +39,7 @@ class TextStage {
   /// [B, L, C] in the run's dtype: of the negative prompt, where guidance runs, and of the prompt. An encoder that is
   /// not loaded is streamed. With random weights there is no tokenizer: the ids are random too, drawn from a generator
   /// that the prompt seeds.
-  at::Tensor encode(const GenerateRequest& request, const GenerateSettings& settings,
-                    std::vector<std::string>* warnings = nullptr);
+  at::Tensor encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
 
  private:
   void load_tokenizer();

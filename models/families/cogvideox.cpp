@@ -1,5 +1,5 @@
 // What there is to know of a CogVideoX checkpoint before its weights are read. Fallbacks of the scheduler's fields are
-// the defaults of diffusers' constructors, as in checkpoint/configs.cpp.
+// the defaults of diffusers' constructors.
 #include "models/families/cogvideox.h"
 
 #include <nlohmann/json.hpp>

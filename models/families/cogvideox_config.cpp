@@ -1,4 +1,4 @@
-// Fallbacks are the defaults of diffusers' constructor, as in checkpoint/configs.cpp.
+// Fallbacks are the defaults of diffusers' constructor.
 #include "models/families/cogvideox_config.h"
 
 #include "models/files/config_fields.h"

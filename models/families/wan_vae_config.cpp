@@ -1,4 +1,4 @@
-// Fallbacks are the defaults of diffusers' constructor, as in checkpoint/configs.cpp.
+// Fallbacks are the defaults of diffusers' constructor.
 #include "models/families/wan_vae_config.h"
 
 #include <algorithm>

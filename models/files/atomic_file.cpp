@@ -25,7 +25,9 @@ std::string reason(int error) {
 
 Error write_failure(const fs::path& target, int error) {
   const std::string cause = "cannot write " + target.string() + ": " + reason(error);
-  const auto refused = [&](const std::string& remedy) { return Error(2, cause, remedy, {.file = target.string()}); };
+  const auto refused = [&](const std::string& remedy) {
+    return Error(ErrorKind::bad_input, cause, remedy, {.file = target.string()});
+  };
   switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -53,7 +55,8 @@ void check_target(const fs::path& asked) {
   std::error_code error;
   const fs::file_status status = fs::status(asked, error);
   const auto refused = [&](const std::string& problem, const std::string& remedy) {
-    return Error(2, "cannot write " + asked.string() + ": " + problem, remedy, {.file = asked.string()});
+    return Error(ErrorKind::bad_input, "cannot write " + asked.string() + ": " + problem, remedy,
+                 {.file = asked.string()});
   };
   if (status.type() == fs::file_type::none) throw_write_failure(asked, error.value());  // links in a circle, for one
   if (fs::is_directory(status) || !asked.has_filename()) throw refused("it is a folder", "give the name of a file");
@@ -103,7 +106,7 @@ void throw_write_failure(const fs::path& target, int error) {
 
 void throw_write_error(int system_error, const Error& error) {
   if (system_error == ENOSPC || system_error == EDQUOT || system_error == EROFS || system_error == EIO)
-    throw DiskError(error.exit_code(), error.what(), error.remedy());
+    throw DiskError(error.kind(), error.what(), error.remedy());
   throw error;
 }
 

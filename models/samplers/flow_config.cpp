@@ -1,4 +1,4 @@
-// The fallbacks are diffusers' own, as in checkpoint/configs.cpp. Not read: betas and timestep_spacing, which flow
+// The fallbacks are diffusers' own. Not read: betas and timestep_spacing, which flow
 // matching does without.
 #include "models/samplers/flow_config.h"
 

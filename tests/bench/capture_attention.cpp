@@ -35,11 +35,11 @@ int64_t count_layers(const std::string& model) {
 
 int run(const std::vector<std::string>& arguments) {
   const auto argument = [&](size_t i) { return i < arguments.size() ? arguments[i] : std::string(); };
-  models::GenerateRequest request;
+  models::Request request;
   request.prompt = arguments[1];
   request.num_inference_steps = std::atoll(arguments[2].c_str());
   request.token_order = hilbert::TokenOrder::native;
-  request.decode = false;
+  request.attention_mode = attention::Mode::full;
   if (!argument(6).empty()) request.width = request.height = std::atoll(argument(6).c_str());
   const std::vector<int64_t> layers = parse_list(argument(4), count_layers(arguments[0]), "layers"),
                              steps = parse_list(argument(5), *request.num_inference_steps, "steps");
@@ -48,8 +48,8 @@ int run(const std::vector<std::string>& arguments) {
   };
 
   app::Capture capture;
-  models::GenerateObserver observer;
-  observer.attention = [&](const models::AttentionCall& call) {
+  models::Run run;
+  run.attention = [&](const models::AttentionCall& call) {
     if (!wanted(layers, call.layer) || !wanted(steps, call.step)) return;
     const auto [q, k] = attention::apply_prologue(call.context.prologue, call.q, call.k);
     capture.grid = call.grid;
@@ -57,7 +57,7 @@ int run(const std::vector<std::string>& arguments) {
     capture.calls.push_back({.step = call.step, .layer = call.layer, .q = q, .k = k, .v = call.v.clone()});
   };
   const auto pipeline = models::Pipeline::open(arguments[0], "auto", "auto");
-  pipeline->generate(request, observer);
+  pipeline->generate(request, {.decode = false}, run);
   app::write_capture(arguments[3], capture,
                      {{"model", arguments[0]}, {"prompt", arguments[1]}, {"steps", arguments[2]}, {"seed", "42"}});
   std::printf("%zu calls of q, k and v [%lld, %lld, %lld, %lld]\n", capture.calls.size(),

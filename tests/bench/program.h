@@ -23,7 +23,7 @@ inline int guarded(const std::function<int()>& body) {
     return body();
   } catch (const Error& error) {
     std::fprintf(stderr, "error: %s\n  remedy: %s\n", error.what(), error.remedy().c_str());
-    return error.exit_code();
+    return error.kind() == sparsereel::ErrorKind::bad_input ? 2 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;

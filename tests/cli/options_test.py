@@ -53,6 +53,11 @@ class Options(CommandLineTest):
         name = self.config('dynamic_cfg: true\n')
         self.assertEqual(self.show('--config', name, '--no-dynamic-cfg')['dynamic_cfg'], ('false', 'command line'))
 
+    def test_a_flags_value_is_checked(self):
+        self.fail_with(self.run_program('config', 'show', '--offload=maybe'), 2, '--offload maybe: one of true, false')
+        self.fail_with(self.run_program('generate', '--no_dynamic_cfg=maybe'), 2, '--no-dynamic-cfg maybe')
+        self.assertIn('quiet: true', self.succeed(self.run_program('config', 'show', '--quiet=1')).stdout)
+
     def test_command_line_choice_removes_the_files_other(self):
         name = self.config('cdf: 0.8\nprompt_file: nowhere.txt\n')
         rows = self.show('--config', name, '--topk', '0.3', '-p', PROMPT)

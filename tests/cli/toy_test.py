@@ -64,6 +64,29 @@ class Toy(CommandLineTest):
                          ['load text_encoder', 'text', 'load transformer', 'step', 'step', 'load vae', 'decode', 'encode'])
         self.assertIn('transformer_2', report['architecture'])
 
+    def test_a_fields_row_is_an_option_everywhere(self):
+        self.assertIn('--draft', self.succeed(self.run_program('generate', '--help')).stdout)
+        make = ['generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--json', '--quiet', '--frames', 1]
+
+        def recipe(*arguments):
+            return json.loads(self.succeed(self.run_program(*make, *arguments)).stdout)['recipe']
+        asked = recipe('--draft', '-o', 'a.mp4')
+        self.assertEqual((asked['draft'], asked['steps']), (True, 1))
+        self.assertNotIn('draft', recipe('-o', 'b.mp4'))
+        (self.folder / 'c.yaml').write_text('draft: true\n')
+        self.assertEqual(recipe('--config', 'c.yaml', '-o', 'c.mp4'), asked)
+        again = json.loads(self.succeed(self.run_program('generate', '-m', MODEL, '--device', 'cpu', '--from', 'a.mp4', '-o', 'd.mp4', '--json')).stdout)
+        self.assertEqual(again['recipe'], asked)
+        self.fail_with(self.run_program(*make, '--config', 'c.yaml', '--draft=maybe'), 2, '--draft')
+
+    def test_a_fields_row_is_part_of_what_resume_compares(self):
+        def rendered(draft):
+            (self.folder / 'set.jsonl').write_text(json.dumps({'prompt': PROMPT, 'draft': draft}))
+            report = self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--frames', 1, '--steps', 2,
+                                                   '--quiet', '--json')).stdout
+            return json.loads(report)['set']['rendered']
+        self.assertEqual([rendered(True), rendered(True), rendered(False)], [1, 0, 1])
+
 
 if __name__ == '__main__':
     unittest.main()

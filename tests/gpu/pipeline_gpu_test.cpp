@@ -26,11 +26,12 @@ class PipelineOnGpu : public ::testing::Test {
 
   static std::string folder() { return std::string(SPARSEREEL_TEST_DATA) + "/pipeline"; }
 
-  static GenerateRequest request() {
-    GenerateRequest request;
+  static Request request() {
+    Request request;
     request.prompt = "a red circle moving to the right on a blue background";
     request.negative_prompt = "blurry, gray";
     request.seed = 7;
+    request.attention_mode = attention::Mode::full;
     request.num_inference_steps = 4;
     return request;
   }
@@ -40,9 +41,9 @@ TEST_F(PipelineOnGpu, Fp32FramesAreThoseOfDiffusersOnACpu) {
   const test::Golden golden("pipeline_golden");
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp32");
   for (const auto order : {hilbert::TokenOrder::native, hilbert::TokenOrder::hilbert}) {
-    GenerateRequest wanted = request();
+    Request wanted = request();
     wanted.token_order = order;
-    const GenerateResult result = pipeline->generate(wanted);
+    const Outcome result = pipeline->generate(wanted);
     EXPECT_TRUE(test::close_to(result.latents, golden["ddim.latents"], 1e-3));
     const at::Tensor sampled =
         result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
@@ -53,25 +54,25 @@ TEST_F(PipelineOnGpu, Fp32FramesAreThoseOfDiffusersOnACpu) {
 TEST_F(PipelineOnGpu, HalfPrecisionRunsAndIsFinite) {
   for (const char* dtype : {"bf16", "fp16"}) {
     const auto pipeline = Pipeline::open(folder(), "cuda", dtype);
-    const GenerateResult result = pipeline->generate(request());
+    const Outcome result = pipeline->generate(request());
     EXPECT_TRUE(at::isfinite(result.latents.to(at::kFloat)).all().item<bool>()) << dtype;
     EXPECT_GT(result.frames.std().item<double>(), 0.01) << dtype;
   }
 }
 
 TEST_F(PipelineOnGpu, TiledDecodingWorks) {
-  GenerateRequest wanted = request();
+  Request wanted = request();
   wanted.vae_tiling = VaeTiling::on;
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp32");
-  const GenerateResult result = pipeline->generate(wanted);
-  EXPECT_TRUE(result.settings.vae_tiled);
+  const Outcome result = pipeline->generate(wanted);
+  EXPECT_TRUE(result.vae_tiled);
   EXPECT_EQ(result.frames.sizes(), at::IntArrayRef({9, 64, 64, 3}));
 }
 
 TEST_F(PipelineOnGpu, SparseAttentionRefusesFp32WithTheReason) {
   EXPECT_THAT(attention::unsupported_reason(attention::Mode::sparse, at::Device(at::kCUDA), at::kFloat),
               ::testing::HasSubstr("fp16 or bf16"));
-  GenerateRequest wanted = request();
+  Request wanted = request();
   wanted.attention_mode = attention::Mode::sparse;
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp32");
   EXPECT_THROW(pipeline->generate(wanted), Error);
@@ -79,36 +80,35 @@ TEST_F(PipelineOnGpu, SparseAttentionRefusesFp32WithTheReason) {
 
 TEST_F(PipelineOnGpu, QuantizedAttentionStaysNearFullAttention) {
   const auto pipeline = Pipeline::open(folder(), "cuda", "fp16");
-  GenerateRequest wanted = request();
+  Request wanted = request();
   const at::Tensor full = pipeline->generate(wanted).frames;
   wanted.attention_mode = attention::Mode::quantized;
-  const GenerateResult result = pipeline->generate(wanted);
+  const Outcome result = pipeline->generate(wanted);
   EXPECT_THAT(result.attention.kernel, ::testing::HasSubstr("cuda"));
   EXPECT_EQ(result.attention.statistics.sparsity(), 0.0);
   EXPECT_LT((result.frames - full).abs().mean().item<double>(), 0.02);
 }
 
 TEST_F(PipelineOnGpu, OffloadedBlocksComputeTheSame) {
-  GenerateRequest wanted = request();
-  wanted.decode = false;
+  Request wanted = request();
   const auto resident = Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16"});
   const auto offloaded =
       Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = true});
-  const GenerateResult first = resident->generate(wanted), second = offloaded->generate(wanted);
+  const Outcome first = resident->generate(wanted, {.decode = false}),
+                second = offloaded->generate(wanted, {.decode = false});
   EXPECT_TRUE(second.latents.equal(first.latents));
 }
 
 TEST_F(PipelineOnGpu, BlocksThatAreLeftOutDoNotDisturbTheirStreaming) {
-  GenerateRequest wanted = request();
+  Request wanted = request();
   wanted.num_inference_steps = 12;
-  wanted.decode = false;
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
     wanted.cache = {.kind = kind, .threshold = 1.2};
     const auto run = [&](bool offload) {
       return Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = offload})
-          ->generate(wanted);
+          ->generate(wanted, {.decode = false});
     };
-    const GenerateResult resident = run(false), offloaded = run(true);
+    const Outcome resident = run(false), offloaded = run(true);
     EXPECT_FALSE(reused_steps(resident.attention).empty());
     EXPECT_LT(reused_steps(resident.attention).size(), 11U);
     EXPECT_EQ(reused_steps(offloaded.attention), reused_steps(resident.attention));
@@ -117,11 +117,10 @@ TEST_F(PipelineOnGpu, BlocksThatAreLeftOutDoNotDisturbTheirStreaming) {
 }
 
 TEST_F(PipelineOnGpu, LorasAreMergedAlikeHoweverTheWeightsArrive) {
-  GenerateRequest wanted = request();
-  wanted.decode = false;
+  Request wanted = request();
   const auto run = [&](const char* device, const char* dtype, bool offload, const std::string& loras) {
-    const PipelineOptions options{.device = device, .dtype = dtype, .offload = offload, .loras = parse_loras(loras)};
-    return Pipeline::open(ModelFolder::open(folder()), options)->generate(wanted).latents;
+    const Request options{.device = device, .dtype = dtype, .offload = offload, .loras = parse_loras(loras)};
+    return Pipeline::open(ModelFolder::open(folder()), options)->generate(wanted, {.decode = false}).latents;
   };
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/lora/";
   const std::string loras = data + "metadata.safetensors:0.8," + data + "text.safetensors:-0.5";
@@ -141,7 +140,7 @@ TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {
         {.device = "cuda", .dtype = "bf16", .offload = offload});
     return pipeline->generate(request());
   };
-  const GenerateResult first = run(false), second = run(false), offloaded = run(true);
+  const Outcome first = run(false), second = run(false), offloaded = run(true);
   EXPECT_TRUE(at::isfinite(first.frames).all().item<bool>());
   EXPECT_TRUE(second.latents.equal(first.latents));
   EXPECT_TRUE(offloaded.latents.equal(first.latents));
@@ -161,16 +160,18 @@ class FaultyStep : public PipelineOnGpu, public ::testing::WithParamInterface<co
 TEST_P(FaultyStep, IsRedoneWithFullAttention) {
   const std::string device = GetParam();
   const auto pipeline = Pipeline::open(folder(), device, device == "cpu" ? "fp32" : "fp16");
-  GenerateRequest wanted = request();
+  Request wanted = request();
   wanted.width = wanted.height = 128;
   wanted.attention_mode = attention::Mode::sparse;
-  wanted.attention_policy.defaults.topk = 0.2;
-  wanted.attention_policy.dense_operations = 0;  // sequences as short as these run sparse as well
-  GenerateObserver observer;
-  observer.attention = [](const AttentionCall& call) {
+  attention::Policy policy;
+  policy.defaults.topk = 0.2;
+  policy.dense_operations = 0;  // sequences as short as these run sparse as well
+  wanted.policy = policy;
+  models::Run run;
+  run.attention = [](const AttentionCall& call) {
     if (call.step == 2 && call.layer == 1) call.v.fill_(std::nanf(""));
   };
-  const GenerateResult result = pipeline->generate(wanted, observer);
+  const Outcome result = pipeline->generate(wanted, {}, run);
   EXPECT_THAT(result.attention.redone_steps, ::testing::ElementsAre(2));
   ASSERT_THAT(result.warnings, ::testing::SizeIs(1));
   EXPECT_THAT(result.warnings[0], ::testing::HasSubstr("step 3 gave NaN or Inf with sparse attention"));

@@ -22,8 +22,9 @@ using ::testing::HasSubstr;
 // The reference's own frames move by more than 1e-6 with another number of threads; 1e-4 is the project's bound.
 constexpr double kTolerance = 1e-4;
 
-GenerateRequest request_of(const nlohmann::json& content) {
-  GenerateRequest request;
+Request request_of(const nlohmann::json& content) {
+  Request request;
+  request.attention_mode = attention::Mode::full;
   request.token_order = hilbert::TokenOrder::native;
   const std::map<std::string, std::function<void(const nlohmann::json&)>> readers = {
       {"prompt", [&](const auto& value) { request.prompt = value; }},
@@ -48,9 +49,9 @@ GenerateRequest request_of(const nlohmann::json& content) {
 /// The checkpoint of a case: "pipeline" unless it names another.
 std::shared_ptr<Pipeline> open(const test::ParityFamily& family, const nlohmann::json& content) {
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/" + family.folder;
-  PipelineOptions options{.device = "cpu", .dtype = "fp32", .loras = parse_loras(content.value("lora", ""))};
-  for (LoraChoice& lora : options.loras) lora.file = data + lora.file.string();
-  return Pipeline::open(ModelFolder::open(data + content.value("folder", "pipeline")), options);
+  Request request{.device = "cpu", .dtype = "fp32", .loras = parse_loras(content.value("lora", ""))};
+  for (LoraChoice& lora : request.loras) lora.file = data + lora.file.string();
+  return Pipeline::open(ModelFolder::open(data + content.value("folder", "pipeline")), request);
 }
 
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
@@ -58,7 +59,7 @@ class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};
 TEST_P(PipelineParity, MatchesDiffusers) {
   const test::ParityCase& one = GetParam();
   const test::Golden golden(one.family->folder + "pipeline_golden");
-  const GenerateResult result = open(*one.family, one.content)->generate(request_of(one.content));
+  const Outcome result = open(*one.family, one.content)->generate(request_of(one.content));
   EXPECT_TRUE(test::close_to(result.latents, golden[one.name + ".latents"], kTolerance));
   const at::Tensor sampled =
       result.frames.slice(0, 0, c10::nullopt, 4).slice(1, 0, c10::nullopt, 2).slice(2, 0, c10::nullopt, 2);
@@ -72,13 +73,13 @@ class LoraParity : public ::testing::TestWithParam<test::ParityCase> {};
 
 TEST_P(LoraParity, MatchesDiffusers) {
   const test::ParityCase& one = GetParam();
-  GenerateRequest request = request_of(one.content);
-  request.decode = false;
+  Request request = request_of(one.content);
   const at::Tensor expected = test::Golden(one.family->folder + "lora_golden")[one.name + ".latents"];
-  EXPECT_TRUE(test::close_to(open(*one.family, one.content)->generate(request).latents, expected, kTolerance));
+  EXPECT_TRUE(test::close_to(open(*one.family, one.content)->generate(request, {.decode = false}).latents, expected,
+                             kTolerance));
   nlohmann::json without = one.content;
   without.erase("lora");
-  const at::Tensor plain = open(*one.family, without)->generate(request).latents;
+  const at::Tensor plain = open(*one.family, without)->generate(request, {.decode = false}).latents;
   EXPECT_FALSE(test::close_to(plain, expected, 100 * kTolerance)) << "the LoRA changes nothing";
 }
 
@@ -89,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Families, LoraParity, ::testing::ValuesIn(test::parity_
 class PipelineOf : public ::testing::TestWithParam<test::ParityFamily> {
  protected:
   nlohmann::json content = *test::read_data(GetParam().folder + "pipeline_cases.json").begin();
-  GenerateRequest request = request_of(content);
+  Request request = request_of(content);
   std::shared_ptr<Pipeline> pipeline = open(GetParam(), content);
 };
 
@@ -105,9 +106,9 @@ TEST_P(PipelineOf, TokenOrderChangesNothingUnderFullAttention) {
 TEST_P(PipelineOf, SparseAttentionThatKeepsEveryBlockIsFullAttention) {
   const at::Tensor full = pipeline->generate(request).frames;
   request.attention_mode = attention::Mode::sparse;
-  request.attention_policy.defaults.topk = 1.0;
-  request.attention_policy.defaults.pv_threshold = 32;
-  const GenerateResult sparse = pipeline->generate(request);
+  request.topk = 1.0;
+  request.pv_threshold = 32;
+  const Outcome sparse = pipeline->generate(request);
   EXPECT_TRUE(test::close_to(sparse.frames, full, kTolerance));
   EXPECT_GT(sparse.attention.statistics.calls, 0);
   EXPECT_EQ(sparse.attention.statistics.sparsity(), 0.0);
@@ -121,7 +122,7 @@ TEST_P(PipelineOf, TheSameSeedGivesTheSameFramesAndAnotherSeedOthers) {
 }
 
 TEST_P(PipelineOf, SavedLatentsDecodeToTheSameFrames) {
-  const GenerateResult result = pipeline->generate(request);
+  const Outcome result = pipeline->generate(request);
   const Decoded decoded = pipeline->decode(result.latents, VaeTiling::off);
   EXPECT_TRUE(decoded.frames.equal(result.frames));
   EXPECT_FALSE(decoded.tiled);
@@ -129,27 +130,27 @@ TEST_P(PipelineOf, SavedLatentsDecodeToTheSameFrames) {
 }
 
 TEST_P(PipelineOf, InitLatentsReplaceTheNoiseAndConsumeNoDraw) {
-  request.decode = false;
-  const at::Tensor drawn = pipeline->generate(request).latents;
-  request.init_latents = at::randn(drawn.sizes(), at::make_generator<at::CPUGeneratorImpl>(request.seed));
-  EXPECT_TRUE(pipeline->generate(request).latents.equal(drawn));
-  request.init_latents = drawn.narrow(1, 0, drawn.size(1) - 1);
-  EXPECT_THROW(pipeline->generate(request), Error);
+  const at::Tensor drawn = pipeline->generate(request, {.decode = false}).latents;
+  Inputs inputs = {.decode = false};
+  inputs.init_latents = at::randn(drawn.sizes(), at::make_generator<at::CPUGeneratorImpl>(request.seed));
+  EXPECT_TRUE(pipeline->generate(request, inputs).latents.equal(drawn));
+  inputs.init_latents = drawn.narrow(1, 0, drawn.size(1) - 1);
+  EXPECT_THROW(pipeline->generate(request, inputs), Error);
 }
 
 TEST_P(PipelineOf, CancellingBetweenStepsThrowsCancelled) {
   int steps = 0;
-  GenerateObserver observer;
-  observer.step = [&](int64_t, int64_t, double) { ++steps; };
-  observer.cancelled = [&] { return steps == 2; };
-  EXPECT_THROW(pipeline->generate(request, observer), Cancelled);
+  models::Run run;
+  run.step = [&](int64_t, int64_t, double) { ++steps; };
+  run.cancelled = [&] { return steps == 2; };
+  EXPECT_THROW(pipeline->generate(request, {}, run), Cancelled);
   EXPECT_EQ(steps, 2);
 }
 
 TEST_P(PipelineOf, ATruncatedPromptIsReported) {
   request.max_sequence_length = 3;
-  request.decode = false;
-  EXPECT_THAT(pipeline->generate(request).warnings, ::testing::Contains(HasSubstr("cut to 3 tokens")));
+  EXPECT_THAT(pipeline->generate(request, {.decode = false}).warnings,
+              ::testing::Contains(HasSubstr("cut to 3 tokens")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PipelineOf, ::testing::ValuesIn(test::whole_families()),

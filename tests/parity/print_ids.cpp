@@ -20,7 +20,7 @@ int main(int count, char** arguments) {
     }
   } catch (const sparsereel::Error& error) {
     std::cerr << "error: " << error.what() << "\n  remedy: " << error.remedy() << '\n';
-    return error.exit_code();
+    return error.kind() == sparsereel::ErrorKind::bad_input ? 2 : 1;
   }
   return 0;
 }

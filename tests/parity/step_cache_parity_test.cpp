@@ -39,11 +39,11 @@ class StepCacheParity : public ::testing::TestWithParam<test::ParityCase> {
     request_.num_frames = content["num_frames"].get<int64_t>();
     if (content.contains("guidance_scale")) request_.guidance_scale = content["guidance_scale"].get<double>();
     request_.cache.threshold = content["cache"];
-    request_.decode = false;
+    request_.attention_mode = attention::Mode::full;
   }
   std::unique_ptr<Denoising> start() {
-    const GenerateSettings settings = pipeline_->resolve(request_);
-    return pipeline_->start_denoising(request_, settings, pipeline_->text_stage().encode(request_, settings));
+    const Plan plan = pipeline_->resolve(request_, /*decode=*/false);
+    return pipeline_->start_denoising(plan, pipeline_->text_stage().encode(plan));
   }
   void check_resuming();
   static at::Tensor finish(Denoising& denoising) {
@@ -53,7 +53,7 @@ class StepCacheParity : public ::testing::TestWithParam<test::ParityCase> {
 
   c10::InferenceMode mode_;
   std::shared_ptr<Pipeline> pipeline_;
-  GenerateRequest request_;
+  Request request_;
 };
 
 TEST_P(StepCacheParity, ReusesTheSameStepsToTheSameLatents) {

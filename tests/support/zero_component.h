@@ -97,7 +97,7 @@ inline std::string load_complaint(const models::Component& component, const Load
   try {
     load(component);
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_FALSE(error.remedy().empty());
     return error.what();
   }

@@ -81,7 +81,7 @@ bool FinishedVideos::is_there(const ManifestEntry& entry) {
 const ManifestEntry* FinishedVideos::take(Video& row, const ManifestEntry& entry) {
   taken_.insert(entry.output);
   if (entry.identity == row.identity) return &entry;
-  row.options.request.seed = entry.seed;
+  row.options.request.seed = row.plan.seed = entry.seed;
   row.recipe["seed"] = entry.seed;
   row.seed_offset = entry.seed_offset;
   row.identity = entry.identity;

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 /// What the set cannot go on after.
 models::DiskError failure(const fs::path& path, int error) {
   const Error plain = models::write_failure(path, error);
-  return {plain.exit_code(), plain.what(), plain.remedy() + ", then run the same command again: finished videos stay"};
+  return {plain.kind(), plain.what(), plain.remedy() + ", then run the same command again: finished videos stay"};
 }
 
 std::string text_field(const nlohmann::json& line, const char* name) {

@@ -75,7 +75,7 @@ void choose_device(Video& row, const Share& share) {
   const std::string device = row.settings.text("device", "auto");
   if (!share.local_rank || (device != "auto" && device != "cuda") || !models::cuda_available()) return;
   const auto count = at::detail::getCUDAHooks().deviceCount();
-  row.options.run.device = "cuda:" + std::to_string(*share.local_rank % std::max<int64_t>(count, 1));
+  row.options.request.device = "cuda:" + std::to_string(*share.local_rank % std::max<int64_t>(count, 1));
 }
 
 Video plan(const PromptRow& row, int64_t index, const SetSettings& set, const BatchOptions& options,
@@ -194,11 +194,8 @@ SetPlan plan_rows(const std::vector<PromptRow>& rows, const SetSettings& set, co
 }
 
 std::string pipeline_key(const Video& row) {
-  const RunOptions& run = row.options.run;
   if (row.failure) return {};
-  return run.model.string() + "\n" + run.device + "\n" + run.dtype + "\n" + run.vae_dtype + "\n" + run.weights + "\n" +
-         run.text_weights + "\n" + (run.offload ? "offload" : "") + "\n" +
-         models::text_of(run.loras, /*whole_paths=*/true);
+  return row.options.run.model.string() + "\n" + models::pipeline_key(row.options.request);
 }
 
 std::string name_of(const Video& row) {
@@ -215,7 +212,7 @@ void resolve_row(Video& row, const models::Pipeline& pipeline, LoadedLatents& lo
 std::string identity_with_seed(const Video& row, uint64_t seed) {
   nlohmann::json recipe = row.recipe;
   recipe["seed"] = seed;
-  const std::string identity = recipe_identity(std::move(recipe), row.options);
+  const std::string identity = recipe_identity(std::move(recipe), row.plan, row.options.run);
   // Files beside the video make no other recipe, but the row is not finished without them.
   const fs::path sheet = row.options.run.contact_sheet.filename(), latents = row.options.save_latents.filename();
   if (sheet.empty() && latents.empty()) return identity;

@@ -11,9 +11,9 @@
 #include "app/commands/batch/names.h"
 #include "app/options/nearest.h"
 #include "app/options/settings.h"
-#include "app/options/split.h"
 #include "app/options/text_file.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 #include "models/configs/yaml_text.h"
 #include "models/files/json_text.h"
 

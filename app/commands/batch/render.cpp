@@ -2,10 +2,10 @@
 #include "app/commands/batch/render.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "app/clock.h"
+#include "app/job/interrupt.h"
 #include "app/job/report.h"
 #include "models/files/sha256.h"
 
@@ -16,18 +16,28 @@ namespace fs = std::filesystem;
 
 /// Whether the row itself names what only one pipeline at a time can serve; else it is the command's choice.
 bool names_pipeline(const Video& row) {
-  constexpr std::array<const char*, 10> kKeys = {"from",  "model",     "random_weights", "lora",         "device",
-                                                 "dtype", "vae_dtype", "weights",        "text_weights", "offload"};
-  return std::any_of(kKeys.begin(), kKeys.end(), [&](const char* key) {
+  const auto is_named = [&](const std::string& key) {
     const Setting* setting = row.settings.find(key);
     return setting != nullptr && setting->source == Source::row;
-  });
+  };
+  return is_named("from") || is_named("model") || is_named("random_weights") ||
+         std::ranges::any_of(models::fields(), [&](const models::Field& field) {
+           return field.decides == models::Decides::pipeline && is_named(field.name);
+         });
 }
 
 }  // namespace
 
 Renderer::Renderer(ManifestWriter& manifest, Progress& progress, Tally& tally)
-    : manifest_(manifest), progress_(progress), tally_(tally), job_(*this, progress, true) {}
+    : manifest_(manifest),
+      progress_(progress),
+      tally_(tally),
+      job_(*this, interrupted,
+           {.keep_loaded = true,
+            .write_behind = true,
+            .go_on_after_failure = true,
+            .resume = true,
+            .texts = {.bytes = uint64_t{512} << 20, .seconds = 2}}) {}
 
 void Renderer::begin(const Video& /*row*/) {
   const int64_t writing = job_.writes() ? 1 : 0;
@@ -81,15 +91,10 @@ void Renderer::written(const Video& row, const Made& made) {
   entry["bytes"] = fs::file_size(row.options.run.output);
   const models::StageSeconds& seconds = made.result.seconds;
   seconds_ = {{"denoise", seconds.denoise}, {"decode", seconds.decode}, {"write", seconds_since(made.write_start)}};
-  entry["recipe"] = row.recipe;
+  entry.update(made_report(row, made, row.told));
   entry["seconds"] = seconds_;
   entry["sparsity"] = made.result.attention.statistics.sparsity();
-  if (const models::CacheRule& cache = row.options.request.cache; cache.on())
-    entry["cache"] = cache_report(cache, made.result.attention);
   entry["encoder"] = made.file.encoder;
-  entry["warnings"] = row.told;
-  for (const std::string& warning : row.warnings) entry["warnings"].push_back(warning);
-  if (row.resumed_at_step > 0) entry["resumed_at_step"] = row.resumed_at_step;
   manifest_.append(entry);
 }
 

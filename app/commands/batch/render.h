@@ -12,6 +12,7 @@
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/plan.h"
 #include "app/job/job.h"
+#include "app/job/progress.h"
 
 namespace sparsereel::app::sets {
 
@@ -48,6 +49,7 @@ class Renderer : private JobUser {
   void move(const MovedVideo& moved);
 
  private:
+  models::Run watch(const Video& row) override { return observe(progress_, row.plan.num_inference_steps); }
   void begin(const Video& row) override;
   void warn(const Video& row, const std::string& warning) override;
   void written(const Video& row, const Made& made) override;

@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "app/options/parse_number.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app::sets {
 namespace {

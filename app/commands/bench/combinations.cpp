@@ -9,9 +9,9 @@
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
 #include "app/options/options.h"
-#include "app/options/split.h"
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -105,7 +105,7 @@ class Expansion {
     if (mode != Mode::sparse) return result;
     result.profile = items["profile"];
     const auto tuned = std::ranges::find(compared_.profiles, result.profile, &ProfilePolicy::file);
-    result.policy = tuned == compared_.profiles.end() ? read_untuned_policy(settings) : tuned->policy;
+    result.policy = tuned == compared_.profiles.end() ? models::make_policy(read_request(settings)) : tuned->policy;
     if (items.contains(kRows)) result.policy.selection_rows = std::stoll(items[kRows]);
     if (items.contains("dense_steps")) result.policy.dense_steps = *settings.whole("dense_steps");
     return result;

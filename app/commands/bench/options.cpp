@@ -5,9 +5,8 @@
 
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
-#include "app/options/parse_number.h"
-#include "app/options/split.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app::bench {

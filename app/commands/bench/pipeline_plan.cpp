@@ -17,8 +17,7 @@ constexpr const char* kPrompt = "a red circle moving to the right on a blue back
 
 Grid contenders(const Settings& settings, const PipelineOptions& options, const GenerateOptions& given) {
   Compared compared{.modes = parse_modes(options.modes, {"full", "quantized", "sparse"})};
-  if (given.profile)
-    compared.profiles = {{.file = given.profile->file.string(), .policy = given.request.attention_policy}};
+  if (given.profile) compared.profiles = {{.file = given.profile->file.string(), .policy = *given.request.policy}};
   return expand(settings, options.lists, compared);
 }
 
@@ -51,14 +50,14 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   PipelinePlan plan{make_video_plan(given, options.lists), options};
   if (given.profile) plan.profiles = {*given.profile};
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
-  plan.request.decode = !options.no_decode;
+  plan.decode = !options.no_decode;
   plan.grid = contenders(settings, options, given);
   warn_of_selection(settings, given.idle, plan);
   return plan;
 }
 
 void choose_steps(const models::ModelSpec& spec, PipelinePlan& plan) {
-  models::GenerateRequest& request = plan.request;
+  models::Request& request = plan.request;
   plan.video_steps = models::steps_of(request, spec);
   const bool cached = std::ranges::any_of(plan.grid.combinations, [](const auto& each) { return each.cache.on(); });
   request.num_inference_steps = plan.options.steps.value_or(cached ? plan.video_steps : kDefaultSteps);

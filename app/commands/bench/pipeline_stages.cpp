@@ -37,9 +37,8 @@ void add_parts(const std::vector<Split>& splits, double milliseconds, Row& row) 
 
 class PipelineStages {
  public:
-  PipelineStages(const PipelinePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-                 RunProgress& progress)
-      : plan_(plan), settings_(settings), pipeline_(pipeline), progress_(progress) {
+  PipelineStages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress)
+      : plan_(plan), pipeline_(pipeline), progress_(progress) {
     const bool cpu = pipeline.device().is_cpu();  // slow and steady; a GPU's clock has to settle first
     warmup_ = plan.options.warmup.value_or(cpu ? 1 : 2);
     repetitions_ = plan.options.repetitions.value_or(cpu ? 1 : 3);
@@ -51,7 +50,7 @@ class PipelineStages {
     progress_.stage("text");
     models::reset_peak_memory(pipeline_.device());
     models::TextStage& stage = pipeline_.text_stage();
-    const auto encode = [&] { text_ = stage.encode(plan_.request, settings_); };
+    const auto encode = [&] { text_ = stage.encode(plan_.video); };
     if (stage.streams()) {
       before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
       return;
@@ -80,7 +79,7 @@ class PipelineStages {
     for (const Combination& contender : contenders) {
       Entry entry;
       entry.contender = contender;
-      entry.request = plan_.request_of(contender);
+      entry.video = plan_.video_of(contender);
       entry.row = step_row(contender);
       progress_.round(static_cast<int64_t>(entries_.size()), static_cast<int64_t>(contenders.size()));
       attempt(entry, [&] { warm_up(entry); });
@@ -97,7 +96,7 @@ class PipelineStages {
     std::vector<Entry*> done;
     for (Entry& entry : entries_)
       if (entry.latents.defined()) done.push_back(&entry);
-    if (plan_.request.decode && !done.empty()) {
+    if (plan_.decode && !done.empty()) {
       progress_.stage("decode");
       pipeline_.release_transformer();
       models::reset_peak_memory(pipeline_.device());
@@ -153,7 +152,7 @@ class PipelineStages {
  private:
   struct Entry {
     Combination contender;
-    models::GenerateRequest request;
+    models::Plan video;
     Row row;
     std::unique_ptr<models::Denoising> denoising;
     std::vector<double> milliseconds;  // of each step; with a cache the mean of each run's
@@ -190,7 +189,7 @@ class PipelineStages {
   }
 
   void restart(Entry& entry) {
-    entry.denoising = pipeline_.start_denoising(entry.request, settings_, text_);
+    entry.denoising = pipeline_.start_denoising(entry.video, text_);
   }
 
   void warm_up(Entry& entry) {
@@ -205,7 +204,7 @@ class PipelineStages {
   void split_step(Entry& entry) {
     restart(entry);
     models::Denoising& denoising = *entry.denoising;
-    const int64_t dense = std::min(entry.request.attention_policy.dense_steps, denoising.steps() - 1);
+    const int64_t dense = std::min(entry.video.attention_policy.dense_steps, denoising.steps() - 1);
     while (denoising.done() < dense) denoising.step();
     denoising.load_expert();
     entry.splits.push_back(measure_split(pipeline_.device(), denoising.attention(), [&] { denoising.step(); }));
@@ -223,11 +222,11 @@ class PipelineStages {
   void next_round() {
     const auto cached = std::ranges::count_if(entries_, [](const Entry& entry) { return entry.cached(); });
     const int64_t sharing = cached < std::ssize(entries_) ? 1 : 0;
-    progress_.round(rounds_++, repetitions_ * settings_.num_inference_steps * (cached + sharing));
+    progress_.round(rounds_++, repetitions_ * plan_.video.num_inference_steps * (cached + sharing));
   }
 
   void time_runs() {
-    for (int64_t step = 0; step < settings_.num_inference_steps; ++step) {
+    for (int64_t step = 0; step < plan_.video.num_inference_steps; ++step) {
       if (std::ranges::all_of(entries_, [](const Entry& entry) { return entry.cached(); })) break;
       next_round();
       for (Entry& entry : entries_) {
@@ -280,7 +279,7 @@ class PipelineStages {
   void decode(Entry& entry, std::vector<double>& milliseconds) {
     progress_.stop_if_interrupted();
     models::Decoded decoded;
-    milliseconds.push_back(time([&] { decoded = pipeline_.decode(entry.latents, plan_.run.vae_tiling); }));
+    milliseconds.push_back(time([&] { decoded = pipeline_.decode(entry.latents, plan_.video.vae_tiling); }));
     entry.frames = decoded.frames;
     decode_note_ = !decoded.warning.empty() ? decoded.warning : decoded.tiled ? "in tiles" : "";
   }
@@ -300,7 +299,6 @@ class PipelineStages {
   }
 
   const PipelinePlan& plan_;
-  models::GenerateSettings settings_;
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   int64_t warmup_, repetitions_;
@@ -313,9 +311,9 @@ class PipelineStages {
 
 }  // namespace
 
-void measure_stages(const PipelinePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-                    RunProgress& progress, const std::function<void(Rows so_far)>& measured) {
-  PipelineStages stages(plan, settings, pipeline, progress);
+void measure_stages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
+                    const std::function<void(Rows so_far)>& measured) {
+  PipelineStages stages(plan, pipeline, progress);
   for (const auto stage : {&PipelineStages::measure_text, &PipelineStages::measure_steps,
                            &PipelineStages::measure_decode, &PipelineStages::measure_encode}) {
     (stages.*stage)();

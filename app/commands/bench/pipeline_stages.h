@@ -8,9 +8,8 @@
 
 namespace sparsereel::app::bench {
 
-/// Text, steps, decoding and encoding. `settings`: what the plan's request resolved to. `measured`: gets the rows after
-/// each of them, in the order of a run.
-void measure_stages(const PipelinePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-                    RunProgress& progress, const std::function<void(Rows so_far)>& measured);
+/// Text, steps, decoding and encoding. `measured`: gets the rows after each of them, in the order of a run.
+void measure_stages(const PipelinePlan& plan, models::Pipeline& pipeline, RunProgress& progress,
+                    const std::function<void(Rows so_far)>& measured);
 
 }  // namespace sparsereel::app::bench

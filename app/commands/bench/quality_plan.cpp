@@ -7,9 +7,9 @@
 #include "app/commands/bench/judge.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
-#include "app/options/split.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
+#include "hilbert/read_text.h"
 
 namespace sparsereel::app::bench {
 namespace {
@@ -44,7 +44,7 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
   std::ranges::sort(compared.modes);
   Grid grid = expand(settings, options.lists, compared);
   std::erase_if(grid.combinations, [](const Combination& each) { return !each.sparse() && !each.cache.on(); });
-  const bool weights_are_reduced = plan.run.weights != "auto" || plan.run.text_weights != "auto";
+  const bool weights_are_reduced = plan.request.weights != "auto" || plan.request.text_weights != "auto";
   if (weights_are_reduced) grid.combinations.insert(grid.combinations.begin(), plan.full());
   if (grid.combinations.empty())
     throw bad_input("--modes " + options.modes + ": full attention without a cache is what all are compared with",
@@ -69,8 +69,8 @@ std::vector<std::string> QualityOptions::profiles() const {
   return is_given(lists, "profile") ? split(*lists.at("profile"), ',') : std::vector<std::string>{};
 }
 
-models::GenerateRequest QualityPlan::request_of(size_t prompt, const Combination& combination, Mode mode) const {
-  models::GenerateRequest result = VideoPlan::request_of(combination);
+models::Plan QualityPlan::video_of(size_t prompt, const Combination& combination, Mode mode) const {
+  models::Plan result = VideoPlan::video_of(combination);
   result.prompt = prompts.at(prompt);
   result.seed += prompt;
   if (combination.sparse()) result.attention_mode = mode;
@@ -83,7 +83,7 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   QualityPlan plan{make_video_plan(given, options.lists), options, read_first_prompts(options)};
   plan.grid = combinations(settings, options, plan);
   const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
-  if (sparse != plan.grid.combinations.end()) plan.request.attention_policy = sparse->policy;  // what settings tell
+  if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // what settings tell
   plan.warnings = warnings_of(settings, plan, given.idle);
   if (options.judge.empty()) plan.options.judge = judge_beside(plan.run.model);
   if (options.timed_steps == 0) plan.options.plot.clear();

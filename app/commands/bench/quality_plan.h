@@ -36,7 +36,7 @@ struct QualityPlan : VideoPlan {
   /// What all are compared with.
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
   /// Blocks left out by this mode. The seed grows by one from prompt to prompt, as in `batch`.
-  models::GenerateRequest request_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
+  models::Plan video_of(size_t prompt, const Combination& combination, attention::Mode mode) const;
 };
 
 /// Full attention without a cache is what all are compared with, and no row, unless weights are reduced: then it is the

@@ -44,10 +44,9 @@ Row milliseconds_of_a_step(const std::vector<double>& milliseconds, const Combin
 
 }  // namespace
 
-QualityRuns::QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-                         models::Pipeline& reference, RunProgress& progress, const Judge* judge)
+QualityRuns::QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, models::Pipeline& reference,
+                         RunProgress& progress, const Judge* judge)
     : plan_(plan),
-      settings_(settings),
       side_{pipeline},
       reference_{reference},
       progress_(progress),
@@ -70,11 +69,11 @@ Row QualityRuns::full() const {
 
 void QualityRuns::encode_prompts() {
   const auto prompts = static_cast<int64_t>(plan_.prompts.size());
-  std::vector<models::GenerateRequest> requests;
+  std::vector<models::Plan> videos;
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
-    requests.push_back(plan_.request_of(prompt, full_.combination, attention::Mode::full));
+    videos.push_back(plan_.video_of(prompt, full_.combination, attention::Mode::full));
   const auto encode = [&](models::Pipeline& pipeline) {
-    return encode_texts(pipeline, requests, progress_, [&](int64_t done) { progress_.round(done, prompts); });
+    return encode_texts(pipeline, videos, progress_, [&](int64_t done) { progress_.round(done, prompts); });
   };
   side_.texts = encode(side_.pipeline);
   const bool same = reference_.pipeline.fp8_text_weights() == side_.pipeline.fp8_text_weights();
@@ -90,17 +89,17 @@ void QualityRuns::begin(const std::string& stage, const Side& side) {
 
 std::unique_ptr<models::Denoising> QualityRuns::start(const Side& side, const Entry& entry, size_t prompt,
                                                       attention::Mode mode) {
-  return side.pipeline.start_denoising(plan_.request_of(prompt, entry.combination, mode), settings_,
+  return side.pipeline.start_denoising(plan_.video_of(prompt, entry.combination, mode),
                                        side.texts[prompt].to(side.pipeline.device()));
 }
 
 void QualityRuns::run(const Side& side, Entry& entry, size_t prompt) {
   const auto videos = static_cast<int64_t>(plan_.prompts.size() * (entries_.size() + 1));
-  const int64_t before = videos_++ * settings_.num_inference_steps;
+  const int64_t before = videos_++ * plan_.video.num_inference_steps;
   const auto denoising =
       start(side, entry, prompt, plan_.options.no_rel_l1 ? attention::Mode::sparse : attention::Mode::check);
   while (!denoising->finished()) {
-    progress_.round(before + denoising->done(), videos * settings_.num_inference_steps);
+    progress_.round(before + denoising->done(), videos * plan_.video.num_inference_steps);
     denoising->step();
   }
   const models::AttentionRun& attention = denoising->attention();
@@ -129,10 +128,10 @@ void QualityRuns::denoise() {
 /// As many as asked for beyond the dense steps, so that both kinds of steps are among them.
 int64_t QualityRuns::rounds_to_time() const {
   const auto& asked = plan_.options.timed_steps;
-  if (!asked) return settings_.num_inference_steps;
+  if (!asked) return plan_.video.num_inference_steps;
   int64_t dense = 0;
   for (const Entry& entry : entries_) dense = std::max(dense, entry.combination.policy.dense_steps);
-  return *asked == 0 ? 0 : std::min(settings_.num_inference_steps, dense + *asked);
+  return *asked == 0 ? 0 : std::min(plan_.video.num_inference_steps, dense + *asked);
 }
 
 double QualityRuns::time_step(const Side& side, Entry& entry) {
@@ -146,7 +145,7 @@ double QualityRuns::time_step(const Side& side, Entry& entry) {
 void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t rounds) {
   begin("time steps", side);
   const auto restart = [&](Entry& entry) { entry.denoising = start(side, entry, 0, attention::Mode::sparse); };
-  const int64_t steps = settings_.num_inference_steps;
+  const int64_t steps = plan_.video.num_inference_steps;
   const auto runs = rounds < steps ? 0 : std::ranges::count_if(all, [](const Entry* entry) { return entry->cached(); });
   int64_t done = 0;
   const auto next = [&] { progress_.round(done++, rounds + 1 + runs * steps); };
@@ -181,16 +180,16 @@ void QualityRuns::time_steps() {
   if (reduces_weights()) take_turns(reference_, turns.first(1), rounds);
   for (Entry* entry : all) {
     entry->row["step_ms"] =
-        milliseconds_of_a_step(entry->milliseconds, entry->combination, settings_.num_inference_steps);
+        milliseconds_of_a_step(entry->milliseconds, entry->combination, plan_.video.num_inference_steps);
     entry->row["full_step_ms"] = full_.row["step_ms"];
   }
 }
 
 at::Tensor QualityRuns::decode(Entry& entry, const std::string& name, size_t prompt) {
   progress_.stop_if_interrupted();
-  models::GenerateObserver observer;
-  observer.decode = [this](int64_t, int64_t) { progress_.stop_if_interrupted(); };
-  const at::Tensor frames = side_.pipeline.decode(entry.latents[prompt], plan_.run.vae_tiling, observer).frames;
+  models::Run run;
+  run.decode = [this](int64_t, int64_t) { progress_.stop_if_interrupted(); };
+  const at::Tensor frames = side_.pipeline.decode(entry.latents[prompt], plan_.video.vae_tiling, run).frames;
   if (judge_ != nullptr)
     entry.row["prompts"][prompt]["judge"] = verdict(traits_of(plan_.prompts[prompt]), judge_->read(frames));
   if (prompt == 0 && !plan_.options.pictures.empty())

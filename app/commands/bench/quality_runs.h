@@ -23,10 +23,10 @@ struct Picture {
 
 class QualityRuns {
  public:
-  /// `settings`: what the plan's request resolved to. `reference`: makes the videos by full attention that all others
+  /// `reference`: makes the videos by full attention that all others
   /// are compared with; the same pipeline, or one whose weights are not reduced. `judge`: null where nobody judges.
-  QualityRuns(const QualityPlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-              models::Pipeline& reference, RunProgress& progress, const Judge* judge);
+  QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, models::Pipeline& reference, RunProgress& progress,
+              const Judge* judge);
 
   void encode_prompts();
   /// For each prompt by full attention and by every combination, from one noise. What a combination cannot do becomes
@@ -74,7 +74,6 @@ class QualityRuns {
   at::Tensor decode(Entry& entry, const std::string& name, size_t prompt);
 
   const QualityPlan& plan_;
-  models::GenerateSettings settings_;
   Side side_, reference_;  // the same pipeline, or two
   RunProgress& progress_;
   const Judge* judge_;

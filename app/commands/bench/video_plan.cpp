@@ -24,32 +24,33 @@ nlohmann::json architecture_of(const models::ModelFolder& folder) {
   return architecture;
 }
 
-nlohmann::json run_settings(const RunOptions& run, const models::GenerateRequest& request,
-                            const models::GenerateSettings& settings, const models::Pipeline& pipeline) {
+nlohmann::json run_settings(const VideoPlan& plan, const models::Pipeline& pipeline) {
   const models::ModelSpec& spec = pipeline.spec();
-  const double tokens = models::token_count(spec, settings.latent, settings.max_sequence_length);
-  return {{"model", run.model_name},
-          {"dtype", models::dtype_name(pipeline.dtype())},
-          {"weights", pipeline.fp8_weights() ? "fp8" : "auto"},
-          {"text_weights", pipeline.fp8_text_weights() ? "fp8" : "auto"},
-          {"lora", models::text_of(pipeline.loras(), /*whole_paths=*/false)},
+  const models::Plan& video = plan.video;
+  const double tokens = models::token_count(spec, video.latent, video.max_sequence_length);
+  const bool both_at_once = video.is_guided() && video.guidance_passes == models::GuidancePasses::batched;
+  return {{"model", plan.run.model_name},
+          {"dtype", video.dtype},
+          {"weights", video.fp8_weights ? "fp8" : "auto"},
+          {"text_weights", video.fp8_text_weights ? "fp8" : "auto"},
+          {"lora", models::text_of(video.loras, /*whole_paths=*/false)},
           {"lora_sha256", pipeline.lora_hash()},
-          {"width", settings.width},
-          {"height", settings.height},
-          {"frames", settings.num_frames},
+          {"width", video.width},
+          {"height", video.height},
+          {"frames", video.num_frames},
           {"layers", spec.layers},
           {"heads", spec.heads},
           {"head_dim", spec.head_dim},
           {"tokens", static_cast<int64_t>(tokens)},
-          {"text_tokens", settings.max_sequence_length},
-          {"batch", settings.guidance_scale > 1 && settings.guidance_passes == models::GuidancePasses::batched ? 2 : 1},
-          {"guidance_passes", models::name(settings.guidance_passes)},
-          {"cfg_scale", settings.guidance_scale},
-          {"scheduler", settings.scheduler},
-          {"steps", settings.num_inference_steps},
-          {"seed", request.seed},
-          {"offload", run.offload},
-          {"pv_threshold", request.attention_policy.defaults.pv_threshold}};
+          {"text_tokens", video.max_sequence_length},
+          {"batch", both_at_once ? 2 : 1},
+          {"guidance_passes", models::name(video.guidance_passes)},
+          {"cfg_scale", video.guidance_scale},
+          {"scheduler", video.scheduler},
+          {"steps", video.num_inference_steps},
+          {"seed", video.seed},
+          {"offload", plan.request.offload},
+          {"pv_threshold", video.attention_policy.defaults.pv_threshold}};
 }
 
 bool cache_is_of_a_preset(const Settings& settings) {
@@ -57,12 +58,14 @@ bool cache_is_of_a_preset(const Settings& settings) {
   return settings.has("preset") && cache != nullptr && cache->source == Source::matched_config;
 }
 
-/// Adds, once, that the request's cache reuses nothing.
-void add_cache_warning(const Settings& settings, const models::GenerateRequest& request, const models::ModelSpec& spec,
+/// Adds, once, that the cache reuses nothing.
+void add_cache_warning(const Settings& settings, const models::CacheRule& cache, const models::ModelSpec& spec,
                        VideoPlan& plan) {
+  models::Request request = plan.request;
+  request.cache = cache;
   const std::string why = models::why_idle_cache(request, spec);
   if (why.empty()) return;
-  std::string named = "--cache " + models::name(request.cache);
+  std::string named = "--cache " + models::name(cache);
   if (!plan.caches_listed) named = settings.describe(cache_is_of_a_preset(settings) ? "preset" : "cache");
   const std::string warning = named + " has no effect " + why;
   if (std::ranges::find(plan.warnings, warning) == plan.warnings.end()) plan.warnings.push_back(warning);
@@ -70,8 +73,8 @@ void add_cache_warning(const Settings& settings, const models::GenerateRequest& 
 
 }  // namespace
 
-models::GenerateRequest VideoPlan::request_of(const Combination& combination) const {
-  models::GenerateRequest result = request;
+models::Plan VideoPlan::video_of(const Combination& combination) const {
+  models::Plan result = video;
   result.attention_mode = combination.mode;
   if (combination.sparse()) result.attention_policy = combination.policy;
   result.token_order = combination.order;
@@ -81,6 +84,7 @@ models::GenerateRequest VideoPlan::request_of(const Combination& combination) co
 
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
   VideoPlan plan{.run = given.run, .request = given.request, .caches_listed = is_given(lists, "cache")};
+  plan.request.attention_mode = attention::Mode::full;  // the combinations have their own, and caches
   plan.request.cache = {};
   return plan;
 }
@@ -88,14 +92,14 @@ VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
 void begin_report(const Settings& settings, VideoPlan& plan, const models::ModelFolder& folder,
                   const models::Pipeline& pipeline, RunReport& report) {
   for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
-  const models::GenerateSettings resolved = pipeline.resolve(plan.request);
-  add_model_warnings(plan.warnings, settings, plan.request, resolved, pipeline);
+  plan.video = pipeline.resolve(plan.request, plan.decode);
+  add_model_warnings(plan.warnings, settings, plan.request, plan.video, pipeline);
   for (const Combination& combination : plan.grid.combinations)
-    add_cache_warning(settings, plan.request_of(combination), pipeline.spec(), plan);
+    add_cache_warning(settings, combination.cache, pipeline.spec(), plan);
   report_choices(plan.grid, plan.warnings, report);
   report.content["machine"] = machine_report(pipeline.device());
   report.content["architecture"] = architecture_of(folder);
-  report.content["settings"] = run_settings(plan.run, plan.request, resolved, pipeline);
+  report.content["settings"] = run_settings(plan, pipeline);
 }
 
 std::string run_summary(const nlohmann::json& report) {

@@ -15,20 +15,23 @@ namespace sparsereel::app::bench {
 
 struct VideoPlan {
   RunOptions run;
-  models::GenerateRequest request;  // but for what a combination says: it has no cache
+  models::Request request;  // but for what a combination says: it has no cache
+  models::Plan video = {};  // of the request, by begin_report()
+  bool decode = true;       // its frames are wanted
   Grid grid = {};
   std::vector<TunedProfile> profiles = {};
   std::vector<std::string> warnings = {};  // of options without effect
   bool caches_listed = false;              // by the command line
 
-  models::GenerateRequest request_of(const Combination& combination) const;
+  /// The video with what the combination says.
+  models::Plan video_of(const Combination& combination) const;
 };
 
 /// But for its combinations and profiles.
 VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists);
 
-/// Checks the profiles, warns, and begins the report: machine, architecture and settings (model, LoRAs, dtype, size,
-/// tokens, guidance, sampler, steps, seed and what all contenders share of the policy).
+/// Resolves the request, checks the profiles, warns, and begins the report: machine, architecture and settings (model,
+/// LoRAs, dtype, size, tokens, guidance, sampler, steps, seed and what all contenders share of the policy).
 void begin_report(const Settings& settings, VideoPlan& plan, const models::ModelFolder& folder,
                   const models::Pipeline& pipeline, RunReport& report);
 

@@ -78,10 +78,11 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.run = given.run;
   plan.request = given.request;
   plan.request.cache = {};
-  plan.request.attention_policy = read_untuned_policy(settings);  // also where --config names a profile for `generate`
+  plan.request.attention_mode = attention::Mode::full;  // of the samples; videos run sparse
+  plan.request.policy.reset();                          // where --config names a profile for `generate`
   std::vector<IdleCause> idle = given.idle;
   idle.push_back({Idle::tuning, "", "with tune, which looks at every step"});
-  if (plan.request.attention_policy.dropped == attention::Dropped::none)
+  if (models::make_policy(plan.request).dropped == attention::Dropped::none)
     idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
   plan.warnings = idle_warnings(settings, idle);
   if (!options.prompts.empty() && settings.has("prompt"))
@@ -98,7 +99,6 @@ TunePlan make_tune_plan(const Settings& settings, const TuneOptions& options) {
   plan.min_ssim = options.min_ssim;
   plan.samples = options.samples;
   plan.videos = std::min<int64_t>(options.videos, static_cast<int64_t>(plan.prompts.size()));
-  plan.request.decode = plan.videos > 0;
   plan.output = options.output;
   plan.heat_map = options.heat_map;
   return plan;

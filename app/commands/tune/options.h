@@ -25,7 +25,7 @@ struct TuneOptions {
 
 struct TunePlan {
   RunOptions run;
-  models::GenerateRequest request;  // its policy is the untuned one; its prompt is none of the set's yet
+  models::Request request;  // without a profile's policy; its prompt is none of the set's yet
   std::vector<std::string> prompts;
   std::string budget;  // as given
   double budget_seconds = 0;
@@ -41,8 +41,8 @@ struct TunePlan {
 
   /// Queries that share one selection in the profile. A CPU's tiles have 64 rows, so that finer choices cost nothing
   /// there; a GPU's kernels want the policy's own.
-  int64_t selection_rows(c10::Device device) const {
-    return device.is_cpu() ? 64 : request.attention_policy.selection_rows;
+  static int64_t selection_rows(const models::Plan& untuned) {
+    return untuned.device == "cpu" ? 64 : untuned.attention_policy.selection_rows;
   }
 
   /// The steps (from 0) of that prompt's run in which heads are measured: spread over the run, and others for each

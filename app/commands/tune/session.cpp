@@ -47,21 +47,21 @@ attention::Policy policy_with(const Found& found, const DenseStart& dense, const
 
 }  // namespace
 
-Session::Session(const TunePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-                 RunProgress& progress, const Deadline& deadline, OwnState& own)
+Session::Session(const TunePlan& plan, const models::Plan& untuned, models::Pipeline& pipeline, RunProgress& progress,
+                 const Deadline& deadline, OwnState& own)
     : plan_(plan),
-      settings_(settings),
+      untuned_(untuned),
       pipeline_(pipeline),
       progress_(progress),
       deadline_(deadline),
       state_file_(own.path),
       state_(own.state),
-      selection_rows_(plan.selection_rows(pipeline.device())) {}
+      selection_rows_(TunePlan::selection_rows(untuned)) {}
 
-models::GenerateRequest Session::request_of(int64_t prompt) const {
-  models::GenerateRequest request = plan_.request;
-  request.prompt = plan_.prompts[static_cast<size_t>(prompt)];
-  return request;
+models::Plan Session::plan_of(int64_t prompt) const {
+  models::Plan plan = untuned_;
+  plan.prompt = plan_.prompts[static_cast<size_t>(prompt)];
+  return plan;
 }
 
 void Session::poll() {
@@ -81,7 +81,7 @@ bool Session::has_enough() const {
 /// Returns whether all samples that were planned are there.
 bool Session::sample_heads() {
   for (int64_t prompt = 0; prompt < static_cast<int64_t>(plan_.prompts.size()); ++prompt) {
-    std::vector<int64_t> missing = plan_.sampled_steps(static_cast<size_t>(prompt), settings_.num_inference_steps);
+    std::vector<int64_t> missing = plan_.sampled_steps(static_cast<size_t>(prompt), untuned_.num_inference_steps);
     std::erase_if(missing, [&](int64_t step) { return state_.sampled.contains({prompt, step}); });
     const bool wants_video = prompt < plan_.videos && !state_.latents.contains(prompt);
     if (missing.empty() && !wants_video) continue;
@@ -95,13 +95,12 @@ bool Session::sample_heads() {
 bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, bool to_the_end) {
   progress_.stage("measure heads, prompt " + std::to_string(prompt + 1) + " of " +
                   std::to_string(plan_.prompts.size()));
-  models::GenerateRequest request = request_of(prompt);
-  request.attention_mode = attention::Mode::full;
-  const auto denoising =
-      pipeline_.start_denoising(request, settings_, texts_[static_cast<size_t>(prompt)].to(pipeline_.device()));
-  HeadTrials trials(plan_.request.attention_policy, selection_rows_, [this] { poll(); });
-  const HeadSearch fresh(plan_.request.attention_policy.defaults, plan_.bounds);
-  const int64_t end = to_the_end || steps.empty() ? settings_.num_inference_steps : steps.back() + 1;
+  models::Plan plan = plan_of(prompt);
+  plan.attention_mode = attention::Mode::full;
+  const auto denoising = pipeline_.start_denoising(plan, texts_[static_cast<size_t>(prompt)].to(pipeline_.device()));
+  HeadTrials trials(untuned_.attention_policy, selection_rows_, [this] { poll(); });
+  const HeadSearch fresh(untuned_.attention_policy.defaults, plan_.bounds);
+  const int64_t end = to_the_end || steps.empty() ? untuned_.num_inference_steps : steps.back() + 1;
   while (denoising->done() < end) {
     if (has_enough() && deadline_.elapsed() > kSamplingShare * deadline_.seconds()) return false;
     deadline_.check();
@@ -134,11 +133,11 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
 }
 
 at::Tensor Session::decode(const at::Tensor& latents) {
-  models::GenerateObserver observer;
-  observer.cancelled = [this] { return interrupted() || deadline_.left() <= 0; };
+  models::Run run;
+  run.cancelled = [this] { return interrupted() || deadline_.left() <= 0; };
   const auto start = std::chrono::steady_clock::now();
   try {
-    at::Tensor frames = pipeline_.decode(latents, plan_.run.vae_tiling, observer).frames;
+    at::Tensor frames = pipeline_.decode(latents, untuned_.vae_tiling, run).frames;
     decode_seconds_ = seconds_since(start);
     return frames;
   } catch (const models::Cancelled&) {
@@ -158,20 +157,18 @@ void Session::add_figures(VideoFigures& figures, const at::Tensor& latents, int6
 /// The profile with that start: videos of the first prompts. Each of their steps takes turns with one of the untuned
 /// policy, so that what else the machine does slows both alike. The first check measures the untuned videos, too.
 VideoCheck Session::check_videos(const Found& found, const DenseStart& start, int64_t videos) {
-  const std::array policies = {plan_.request.attention_policy,
-                               policy_with(found, start, plan_.request.attention_policy)};
+  const std::array policies = {untuned_.attention_policy, policy_with(found, start, untuned_.attention_policy)};
   std::array<VideoFigures, 2> figures;
   for (int64_t prompt = 0; prompt < videos; ++prompt) {
     std::vector<std::unique_ptr<models::Denoising>> runs;
     for (const attention::Policy& policy : policies) {
-      models::GenerateRequest request = request_of(prompt);
-      request.attention_mode = attention::Mode::sparse;
-      request.attention_policy = policy;
-      runs.push_back(
-          pipeline_.start_denoising(request, settings_, texts_[static_cast<size_t>(prompt)].to(pipeline_.device())));
+      models::Plan plan = plan_of(prompt);
+      plan.attention_mode = attention::Mode::sparse;
+      plan.attention_policy = policy;
+      runs.push_back(pipeline_.start_denoising(plan, texts_[static_cast<size_t>(prompt)].to(pipeline_.device())));
     }
-    for (int64_t step = 0; step < settings_.num_inference_steps; ++step) {
-      progress_.round(prompt * settings_.num_inference_steps + step, videos * settings_.num_inference_steps);
+    for (int64_t step = 0; step < untuned_.num_inference_steps; ++step) {
+      progress_.round(prompt * untuned_.num_inference_steps + step, videos * untuned_.num_inference_steps);
       for (size_t i = 0; i < runs.size(); ++i) {
         deadline_.check();
         runs[i]->load_expert();  // no part of the step
@@ -184,7 +181,7 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
   for (VideoFigures& each : figures) {
     each.psnr /= count;
     each.ssim /= count;
-    each.step_seconds /= count * static_cast<double>(settings_.num_inference_steps);
+    each.step_seconds /= count * static_cast<double>(untuned_.num_inference_steps);
   }
   if (!state_.untuned) state_.untuned = figures[0];
   return {.start = start, .figures = figures[1], .untuned_step_seconds = figures[0].step_seconds};
@@ -193,8 +190,7 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
 /// About what a check of that many videos takes: two runs of the denoiser for each that is decoded.
 double Session::check_seconds(int64_t videos) const {
   const double step = state_.untuned ? state_.untuned->step_seconds : state_.full_step_seconds;
-  return static_cast<double>(videos) *
-         (2 * step * static_cast<double>(settings_.num_inference_steps) + decode_seconds_);
+  return static_cast<double>(videos) * (2 * step * static_cast<double>(untuned_.num_inference_steps) + decode_seconds_);
 }
 
 bool Session::passes(const VideoFigures& figures) const {
@@ -226,7 +222,7 @@ bool Session::may_fall_back(const Found& found) const {
 }
 
 void Session::fall_back(Found& found, const std::string& reason) const {
-  const attention::Policy& untuned = plan_.request.attention_policy;
+  const attention::Policy& untuned = untuned_.attention_policy;
   found.fell_back = reason;
   found.heads = untuned_choices(state_.heads);
   found.selection_rows = untuned.selection_rows;
@@ -239,12 +235,12 @@ void Session::fall_back(Found& found, const std::string& reason) const {
 /// Returns whether the search came to its end.
 bool Session::compare_videos(Found& found) {
   progress_.stage("compare videos");
-  const attention::Policy& untuned = plan_.request.attention_policy;
-  const DenseSearch untuned_search(attention::layer_work(untuned_choices(state_.heads)), settings_.num_inference_steps,
+  const attention::Policy& untuned = untuned_.attention_policy;
+  const DenseSearch untuned_search(attention::layer_work(untuned_choices(state_.heads)), untuned_.num_inference_steps,
                                    1);
   found.untuned_work = untuned_search.work({.steps = untuned.dense_steps, .layers = untuned.dense_layers});
   // A floor that was asked for is worth any number of dense steps.
-  DenseSearch search(attention::layer_work(found.heads), settings_.num_inference_steps,
+  DenseSearch search(attention::layer_work(found.heads), untuned_.num_inference_steps,
                      plan_.floor_asked() ? 1 : found.untuned_work);
   found.work = search.work({});
   const auto samples = static_cast<int64_t>(state_.sampled.size());
@@ -290,10 +286,10 @@ bool Session::compare_videos(Found& found) {
 Found Session::run() {
   Found found;
   try {
-    std::vector<models::GenerateRequest> requests;
+    std::vector<models::Plan> plans;
     for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
-      requests.push_back(request_of(static_cast<int64_t>(prompt)));
-    texts_ = encode_texts(pipeline_, requests, progress_, [this](int64_t) { poll(); });
+      plans.push_back(plan_of(static_cast<int64_t>(prompt)));
+    texts_ = encode_texts(pipeline_, plans, progress_, [this](int64_t) { poll(); });
     load_transformer(pipeline_, progress_);
     found.complete = sample_heads();
     if (!found.complete) found.ended_before = "all steps were sampled";

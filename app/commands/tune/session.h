@@ -50,9 +50,9 @@ struct Found {
 
 class Session {
  public:
-  /// `settings`: what the plan's request resolved to.
-  Session(const TunePlan& plan, const models::GenerateSettings& settings, models::Pipeline& pipeline,
-          RunProgress& progress, const Deadline& deadline, OwnState& own);
+  /// `untuned`: of the plan's request.
+  Session(const TunePlan& plan, const models::Plan& untuned, models::Pipeline& pipeline, RunProgress& progress,
+          const Deadline& deadline, OwnState& own);
 
   /// Throws Error where the budget ends before every head was measured once.
   Found run();
@@ -72,11 +72,11 @@ class Session {
   at::Tensor decode(const at::Tensor& latents);
   double check_seconds(int64_t videos) const;
   bool passes(const VideoFigures& figures) const;
-  models::GenerateRequest request_of(int64_t prompt) const;
+  models::Plan plan_of(int64_t prompt) const;
   void save() const;
 
   const TunePlan& plan_;
-  models::GenerateSettings settings_;
+  models::Plan untuned_;
   models::Pipeline& pipeline_;
   RunProgress& progress_;
   const Deadline& deadline_;

@@ -26,7 +26,7 @@ std::string refusal(const AttentionOptions& options) {
   try {
     make_plan(options);
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_FALSE(error.remedy().empty());
     return error.what();
   }

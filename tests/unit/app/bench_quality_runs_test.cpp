@@ -32,10 +32,11 @@ class QualityRunsOf : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
-  const auto reduced = open_pipeline(plan_.run);
-  plan_.run.weights = plan_.run.text_weights = "auto";
-  const auto reference = open_pipeline(plan_.run);
-  QualityRuns runs(plan_, reduced->resolve(plan_.request), *reduced, *reference, progress_, nullptr);
+  const auto reduced = models::Pipeline::open(open_model(plan_.run), plan_.request);
+  plan_.video = reduced->resolve(plan_.request);
+  plan_.request.weights = plan_.request.text_weights = "auto";
+  const auto reference = models::Pipeline::open(open_model(plan_.run), plan_.request);
+  QualityRuns runs(plan_, *reduced, *reference, progress_, nullptr);
   const auto loaded = [&] { return std::pair(reduced->has_transformer(), reference->has_transformer()); };
   runs.encode_prompts();
   EXPECT_EQ(loaded(), std::pair(false, false));
@@ -57,8 +58,9 @@ TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
 }
 
 TEST_P(QualityRunsOf, OnePipelineKeepsItsTransformer) {
-  const auto pipeline = open_pipeline(plan_.run);
-  QualityRuns runs(plan_, pipeline->resolve(plan_.request), *pipeline, *pipeline, progress_, nullptr);
+  const auto pipeline = models::Pipeline::open(open_model(plan_.run), plan_.request);
+  plan_.video = pipeline->resolve(plan_.request);
+  QualityRuns runs(plan_, *pipeline, *pipeline, progress_, nullptr);
   runs.encode_prompts();
   runs.denoise();
   EXPECT_TRUE(pipeline->has_transformer());

@@ -112,7 +112,7 @@ class ConfigFiles : public ::testing::Test {
     try {
       action();
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
       return error.what();
     }
     return "no error";

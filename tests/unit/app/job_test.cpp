@@ -24,6 +24,14 @@ class Heard : public JobUser {
   std::vector<int64_t> made;
 };
 
+bool never() {
+  return false;
+}
+
+JobPolicy of_a_set(const TextLimit& limit) {
+  return {.keep_loaded = true, .write_behind = true, .go_on_after_failure = true, .resume = true, .texts = limit};
+}
+
 class JobTest : public ::testing::Test {
  protected:
   void add(const std::vector<std::string>& prompts) {
@@ -47,8 +55,7 @@ class JobTest : public ::testing::Test {
 
   /// How many videos each part has; all of them are made.
   std::vector<size_t> parts(TextLimit limit) {
-    Progress progress(false);
-    Job job(heard_, progress, /*set=*/true, limit);
+    Job job(heard_, never, of_a_set(limit));
     std::vector<size_t> counts;
     for (std::span<Video* const> left = rows_; !left.empty(); left = left.subspan(counts.back())) {
       counts.push_back(job.load(left, *pipeline_));
@@ -86,8 +93,7 @@ TEST_F(JobTest, TheFirstVideoDoesNotWaitForAllTexts) {
   constexpr int kRows = 2000;
   for (int i = 0; i < kRows; ++i) prompts.push_back("a " + std::to_string(i));
   add(prompts);
-  Progress progress(false);
-  EXPECT_LT(Job(heard_, progress, true, {.seconds = 0}).load(rows_, *pipeline_), size_t{kRows});
+  EXPECT_LT(Job(heard_, never, of_a_set({.seconds = 0})).load(rows_, *pipeline_), size_t{kRows});
 }
 
 TEST_F(JobTest, EqualTextsAreEncodedOnceAndCountOnce) {
@@ -99,8 +105,7 @@ TEST_F(JobTest, EqualTextsAreEncodedOnceAndCountOnce) {
 
 TEST_F(JobTest, ACommandsOwnVideosAreLoadedAtOnce) {
   add({"a", "b", "c"});
-  Progress progress(false);
-  EXPECT_EQ(Job(heard_, progress, /*set=*/false, {.bytes = 1, .seconds = 0}).load(rows_, *pipeline_), 3U);
+  EXPECT_EQ(Job(heard_, never).load(rows_, *pipeline_), 3U);
 }
 
 TEST_F(JobTest, PartsMakeTheVideosOfAWhole) {

@@ -92,15 +92,6 @@ std::vector<std::string> lines_of_contradictions() {
   return lines;
 }
 
-TEST(OptionTable, RefusesWhatTheModelsRefuse) {
-  for (const auto& [first, first_value, second, second_value] : models::exclusions()) {
-    const bool listed = std::ranges::any_of(find_option(first)->excludes, [&](const Exclusion& each) {
-      return each.value == first_value && each.other == second && each.other_value == second_value;
-    });
-    EXPECT_TRUE(listed) << first << " and " << second;
-  }
-}
-
 std::vector<std::string> lines_of_idle_options() {
   std::vector<std::string> lines;
   for (const auto& [cause, when] : idle_causes()) {

@@ -74,15 +74,15 @@ TEST_F(ProgressLines, TellEachVideoAtOnceAndNothingElse) {
 
 TEST_F(ProgressLines, TellWhereALongStepIs) {
   Progress progress(true, 0);
-  const models::GenerateObserver observer = observe(progress, 50);
+  const models::Run run = observe(progress, 50);
   const at::Tensor none;
   const hilbert::Grid grid;
   const auto attend = [&](int64_t step) {
-    observer.attention({.q = none, .k = none, .v = none, .context = {}, .grid = grid, .layer = 0, .step = step});
+    run.attention({.q = none, .k = none, .v = none, .context = {}, .grid = grid, .layer = 0, .step = step});
   };
-  observer.stage("denoise");
+  run.stage("denoise");
   attend(0);
-  observer.step(1, 50, 2);
+  run.step(1, 50, 2);
   progress.set("set", 1, 9, 1, 10);
   attend(1);
   EXPECT_EQ(printed(),

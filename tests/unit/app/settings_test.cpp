@@ -20,7 +20,7 @@ std::string cause_of(Source source, const std::map<std::string, std::string>& va
   try {
     settings.add(source, values, file);
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_NE(error.remedy(), "");
     return error.what();
   }
@@ -243,7 +243,7 @@ TEST(OptionTable, DefaultsOfBlockSelectionAreThePolicys) {
             policy.defaults.selection == attention::Selection::topk);
 }
 
-TEST(PolicyOptions, BringMeansWhereTheyAreAskedFor) {
+TEST(Request, BringsMeansWhereTheyAreAskedFor) {
   using namespace attention;  // NOLINT(google-build-using-namespace)
   using models::make_policy;
   const Policy published = make_policy({.topk = 0.3, .dropped = Dropped::none});

@@ -343,7 +343,7 @@ void expect_refused(const F& f, const std::string& cause) {
     ADD_FAILURE() << "accepted: " << cause;
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr(cause));
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_FALSE(error.remedy().empty());
   }
 }

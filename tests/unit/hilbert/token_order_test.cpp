@@ -141,7 +141,7 @@ TEST(TokenOrder, NamesRoundTrip) {
     FAIL() << "accepted an unknown name";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "token_order peano: one of hilbert, native, time-major, morton, random is needed");
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
   }
 }
 

@@ -55,7 +55,7 @@ TEST_P(FullDisk, NamesTheFileAndLeavesNothing) {
     try {
       write_video(path, clip.view, {.recipe = "{}"});
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 1);
+      EXPECT_EQ(error.kind(), ErrorKind::failed);
       cause = error.what();
       remedy = error.remedy();
     }
@@ -113,7 +113,7 @@ TEST_F(Failures, UnknownExtensionIsNamedWithTheKnownOnes) {
     check_output(folder / "clip.mp5", {});
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_THAT(error.what(), HasSubstr(".mp5"));
     EXPECT_THAT(error.remedy(), HasSubstr(".safetensors"));
     EXPECT_THAT(error.remedy(), HasSubstr("did you mean .mp4?"));

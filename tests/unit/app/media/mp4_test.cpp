@@ -96,7 +96,7 @@ TEST_F(Mp4, UnknownEncoderIsRefusedWithTheKnownOnes) {
     check_output(path, {.codec = "nonsense"});
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_THAT(error.what(), HasSubstr("codec nonsense"));
     EXPECT_THAT(error.remedy(), HasSubstr("mpeg4"));
   }
@@ -136,7 +136,7 @@ TEST_F(Mp4, WhatEncoderOrContainerRefuseIsKnownBeforeWithARemedyThatWorks) {
       check(each.codec);
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
       EXPECT_THAT(error.what(), HasSubstr(each.codec));
       EXPECT_THAT(error.remedy(), HasSubstr("leave --codec out"));
       const Clip small = make_clip(2, each.height, each.width);

@@ -109,7 +109,7 @@ std::string cause_of(const std::string& from, const std::string& to) {
   try {
     parse_profile(text, "p.yaml");
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     return error.what();
   }
   return "accepted";

@@ -63,7 +63,7 @@ std::string cause_of(const CogVideoXConfig& config, const at::Tensor& learned, c
   try {
     cogvideox_tables(config, "folder/config.json", learned, grid);
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_FALSE(error.remedy().empty());
     return error.what();
   }

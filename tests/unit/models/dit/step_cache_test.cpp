@@ -47,7 +47,7 @@ TEST(CacheRule, RefusesWhatIsNone) {
       FAIL() << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.field(), "cache") << text;
-      EXPECT_EQ(error.exit_code(), 2) << text;
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input) << text;
     }
   }
   try {

@@ -23,18 +23,18 @@ TEST(CpuTime, OnlyWhatTakesLongIsWarnedOf) {
 TEST(CpuTime, AStepIsProductsWithWeightsAndAttentionOfEachPass) {
   ModelSpec spec;
   spec.layers = 3, spec.heads = 2, spec.head_dim = 8;
-  GenerateSettings settings;
-  settings.latent = {.frames = 2, .height = 4, .width = 5};
-  settings.max_sequence_length = 10;
-  settings.guidance_scale = 1;
-  EXPECT_EQ(step_operations(settings, spec, 7), 2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16);
-  settings.guidance_scale = 6;
-  EXPECT_EQ(step_operations(settings, spec, 7), 2 * (2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16));
+  Plan plan;
+  plan.latent = {.frames = 2, .height = 4, .width = 5};
+  plan.max_sequence_length = 10;
+  plan.guidance_scale = 1;
+  EXPECT_EQ(step_operations(plan, spec, 7), 2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16);
+  plan.guidance_scale = 6;
+  EXPECT_EQ(step_operations(plan, spec, 7), 2 * (2.0 * 50 * 7 + 4.0 * 50 * 50 * 3 * 16));
 }
 
 TEST(CpuTime, TheTinyModelIsFastEnough) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
-  GenerateRequest request;
+  Request request;
   request.num_inference_steps = 25;
   request.num_frames = 33;
   request.width = request.height = 256;

@@ -136,18 +136,17 @@ std::unique_ptr<Denoising> start(std::shared_ptr<Experts> experts, SamplerKind s
                                  CacheRule cache = {}) {
   SchedulerConfig config;
   config.kind = scheduler;
-  GenerateRequest request;
-  request.attention_mode = mode;
-  request.cache = cache;
-  GenerateSettings settings;
-  settings.num_inference_steps = 4;
-  settings.guidance_scale = 6;
-  settings.guidance_scale_2 = 6;
-  settings.latent.frames = 2;
+  Plan plan;
+  plan.attention_mode = mode;
+  plan.cache = cache;
+  plan.num_inference_steps = 4;
+  plan.guidance_scale = 6;
+  plan.guidance_scale_2 = 6;
+  plan.latent.frames = 2;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
   return std::make_unique<Denoising>(
-      std::move(experts), config, request, settings,
+      std::move(experts), config, plan,
       DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
 }
 
@@ -261,7 +260,7 @@ TEST_P(Guard, EndsTheRunWhereFullAttentionFailsToo) {
       denoising->step();
       FAIL() << "committed a step with NaN";
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 1);
+      EXPECT_EQ(error.kind(), ErrorKind::failed);
       EXPECT_THAT(error.what(), HasSubstr("step 2"));
     }
     EXPECT_EQ(denoising->done(), 1);

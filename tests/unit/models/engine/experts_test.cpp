@@ -56,8 +56,8 @@ class ExpertsTest : public ::testing::Test {
         [this](const std::string&) { return fits_; });
   }
   std::unique_ptr<Denoising> start(const std::shared_ptr<Experts>& experts) const {
-    const GenerateSettings settings = resolve_request(request_, spec_);
-    return std::make_unique<Denoising>(experts, scheduler_config(settings, spec_), request_, settings,
+    const Plan plan = resolve_request(request_, spec_);
+    return std::make_unique<Denoising>(experts, scheduler_config(plan, spec_), plan,
                                        DenoisingStart{.text = at::zeros({2, 1, 1}),
                                                       .latents = at::zeros({1, 1, 1, 8, 8}),
                                                       .generator = at::make_generator<at::CPUGeneratorImpl>(1)});
@@ -65,7 +65,7 @@ class ExpertsTest : public ::testing::Test {
 
   c10::InferenceMode inference_;
   ModelSpec spec_ = two_experts();
-  GenerateRequest request_;
+  Request request_;
   std::vector<std::string> loads_;
   bool fits_ = true;
 };

@@ -55,13 +55,13 @@ TEST_F(Guided, ADynamicScaleGrowsFromNoneToAllOfIt) {
 
 TEST(GuidancePasses, InTurnMakeTheSameVideo) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
-  GenerateRequest request;
+  Request request;
   request.prompt = "a red circle";
   request.num_inference_steps = 2;
-  request.decode = false;
-  const GenerateResult batched = pipeline->generate(request);
+  request.attention_mode = attention::Mode::full;
+  const Outcome batched = pipeline->generate(request, {.decode = false});
   request.guidance_passes = GuidancePasses::in_turn;
-  const GenerateResult in_turn = pipeline->generate(request);
+  const Outcome in_turn = pipeline->generate(request, {.decode = false});
   EXPECT_TRUE(test::close_to(in_turn.latents, batched.latents, 1e-5));
   for (const attention::Statistics& layer : in_turn.attention.per_layer) EXPECT_EQ(layer.calls, 4);
   for (const attention::Statistics& layer : batched.attention.per_layer) EXPECT_EQ(layer.calls, 2);

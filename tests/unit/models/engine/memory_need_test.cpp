@@ -30,27 +30,25 @@ ModelSpec spec_of(int64_t heads) {
   return spec;
 }
 
-GenerateSettings settings_of(int64_t width, int64_t height, int64_t num_frames) {
-  GenerateSettings settings;
-  settings.guidance_scale = 6;
-  settings.max_sequence_length = 226;
-  settings.width = width;
-  settings.height = height;
-  settings.num_frames = num_frames;
-  settings.latent = latent_size(spec_of(30), num_frames, height, width);
-  return settings;
+Plan plan_of(int64_t width, int64_t height, int64_t num_frames) {
+  Plan plan;
+  plan.guidance_scale = 6;
+  plan.max_sequence_length = 226;
+  plan.width = width;
+  plan.height = height;
+  plan.num_frames = num_frames;
+  plan.latent = latent_size(spec_of(30), num_frames, height, width);
+  return plan;
 }
 
-MemoryNeed need(const GenerateSettings& settings, bool decode, const ModelSpec& spec, at::Device device,
-                at::ScalarType dtype, const std::string& cache = "0") {
-  GenerateRequest request;
-  request.decode = decode;
-  request.cache = parse_cache_rule(cache);
-  return least_memory(settings, request, spec, device, dtype);
+MemoryNeed need(Plan plan, bool decode, const ModelSpec& spec, at::Device device, at::ScalarType dtype,
+                const std::string& cache = "0") {
+  plan.cache = parse_cache_rule(cache);
+  return least_memory(plan, decode, spec, device, dtype);
 }
 
-MemoryNeed cpu_need(const GenerateSettings& settings, bool decode = true) {
-  return need(settings, decode, spec_of(30), at::kCPU, at::kFloat);
+MemoryNeed cpu_need(const Plan& plan, bool decode = true) {
+  return need(plan, decode, spec_of(30), at::kCPU, at::kFloat);
 }
 
 /// Of this process; 0 where there is no /proc.
@@ -67,9 +65,10 @@ void reset_peak() {
   std::ofstream("/proc/self/clear_refs") << "5";
 }
 
-GenerateRequest request_of(int64_t side, int64_t num_frames) {
-  GenerateRequest request;
+Request request_of(int64_t side, int64_t num_frames) {
+  Request request;
   request.prompt = "a red circle";
+  request.attention_mode = attention::Mode::full;
   request.num_inference_steps = 1;
   request.width = request.height = side;
   request.num_frames = num_frames;
@@ -77,31 +76,31 @@ GenerateRequest request_of(int64_t side, int64_t num_frames) {
 }
 
 TEST(MemoryNeed, CountsTheVideoAndItsFramesOrTheDenoisersTensors) {
-  const GenerateSettings settings = settings_of(720, 480, 49);
+  const Plan plan = plan_of(720, 480, 49);
   const double video = 49.0 * 480 * 720 * 3, block = 5.0 * 2 * (13 * 30 * 45 + 226) * 1920;
-  EXPECT_EQ(cpu_need(settings).host, block * 4);
-  EXPECT_EQ(cpu_need(settings).device, 0);
-  GenerateSettings without_guidance = settings_of(7200, 4800, 1);
+  EXPECT_EQ(cpu_need(plan).host, block * 4);
+  EXPECT_EQ(cpu_need(plan).device, 0);
+  Plan without_guidance = plan_of(7200, 4800, 1);
   without_guidance.guidance_scale = 1;
   EXPECT_EQ(cpu_need(without_guidance, /*decode=*/false).host, 5.0 * (300 * 450 + 226) * 1920 * 4);
-  GenerateSettings in_turn = settings;
+  Plan in_turn = plan;
   in_turn.guidance_passes = GuidancePasses::in_turn;
   EXPECT_EQ(cpu_need(in_turn, /*decode=*/false).host, block / 2 * 4);
-  const MemoryNeed on_gpu = need(settings, true, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16);
+  const MemoryNeed on_gpu = need(plan, true, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16);
   EXPECT_EQ(on_gpu.host, video * 4);
   EXPECT_EQ(on_gpu.device, block * 2);
   const ModelSpec narrow = spec_of(1);
-  EXPECT_EQ(need(settings, true, narrow, at::kCPU, at::kFloat).host, video * 8);
-  EXPECT_EQ(need(settings, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
+  EXPECT_EQ(need(plan, true, narrow, at::kCPU, at::kFloat).host, video * 8);
+  EXPECT_EQ(need(plan, true, narrow, at::kCPU, at::kBFloat16).host, video * 6);
 }
 
 TEST(MemoryNeed, CountsWhatACacheHolds) {
-  GenerateSettings settings = settings_of(720, 480, 49);
-  settings.num_inference_steps = 50;
+  Plan plan = plan_of(720, 480, 49);
+  plan.num_inference_steps = 50;
   const double video = 13 * 30 * 45, tokens = video + 226, both = (2 * video + 2 * tokens) * 1920 * 4;
   const auto of_cache = [&](const std::string& cache) {
-    const MemoryNeed with = need(settings, /*decode=*/false, spec_of(30), at::kCPU, at::kFloat, cache);
-    EXPECT_EQ(with.host - cpu_need(settings, /*decode=*/false).host, with.cache) << cache;
+    const MemoryNeed with = need(plan, /*decode=*/false, spec_of(30), at::kCPU, at::kFloat, cache);
+    EXPECT_EQ(with.host - cpu_need(plan, /*decode=*/false).host, with.cache) << cache;
     return with.cache;
   };
   EXPECT_EQ(of_cache("0"), 0);
@@ -109,25 +108,25 @@ TEST(MemoryNeed, CountsWhatACacheHolds) {
   EXPECT_EQ(of_cache("forecast:0.1"), 3 * both);
   EXPECT_EQ(of_cache("steps:20"), 3 * both);
   EXPECT_EQ(of_cache("steps:1"), both);
-  settings.guidance_passes = GuidancePasses::in_turn;
+  plan.guidance_passes = GuidancePasses::in_turn;
   EXPECT_EQ(of_cache("0.1"), 2 * (video + 2 * tokens) * 1920 * 4);
-  settings.guidance_scale = 1;
+  plan.guidance_scale = 1;
   EXPECT_EQ(of_cache("0.1"), 2 * (video + tokens) * 1920 * 4);
-  settings.num_inference_steps = 1;
+  plan.num_inference_steps = 1;
   EXPECT_EQ(of_cache("forecast:0.1"), (video + tokens) * 1920 * 4);
-  settings.num_inference_steps = 50;
-  EXPECT_EQ(need(settings, /*decode=*/true, spec_of(1), at::kCPU, at::kFloat, "0.1").cache, 0);  // less than decoding
-  const MemoryNeed on_gpu = need(settings, false, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16, "0.1");
+  plan.num_inference_steps = 50;
+  EXPECT_EQ(need(plan, /*decode=*/true, spec_of(1), at::kCPU, at::kFloat, "0.1").cache, 0);  // less than decoding
+  const MemoryNeed on_gpu = need(plan, false, spec_of(30), at::Device(at::kCUDA, 0), at::kBFloat16, "0.1");
   EXPECT_EQ(on_gpu.host, 0);
   EXPECT_EQ(on_gpu.cache, 2 * (video + tokens) * 1920 * 2);
 }
 
 TEST(MemoryNeed, ACacheThatDoesNotFitIsToBeLeftOut) {
-  const GenerateSettings settings = settings_of(64, 64, 9);
+  const Plan plan = plan_of(64, 64, 9);
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
   for (const auto& [cache, first_word] : {std::pair(1.5 * there_is, "leave"), std::pair(there_is / 2, "choose")}) {
     try {
-      check_memory(settings, {.host = there_is * 2, .cache = cache}, at::kCPU);
+      check_memory(plan, {.host = there_is * 2, .cache = cache}, at::kCPU);
       FAIL() << "nothing was thrown";
     } catch (const Error& error) {
       EXPECT_EQ(error.remedy().substr(0, error.remedy().find(' ')), first_word);
@@ -138,26 +137,25 @@ TEST(MemoryNeed, ACacheThatDoesNotFitIsToBeLeftOut) {
 
 TEST(MemoryNeed, SizesBeyondIntegersDoNotWrap) {
   const double frames = 16e6 * 16e6 * 4001;
-  EXPECT_GE(cpu_need(settings_of(16000000, 16000000, 4001)).host, frames * 24);
-  EXPECT_GE(cpu_need(settings_of(kMost, kMost, kMost)).host, 1e57);
-  for (const GenerateSettings& settings :
-       {settings_of(16000000, 16000000, 4001), settings_of(kMost, 16, 1), settings_of(16, kMost, 1),
-        settings_of(16, 16, kMost), settings_of(kMost, kMost, kMost)})
-    EXPECT_TRUE(throws_error([&] { check_memory(settings, cpu_need(settings), at::kCPU); },
-                             {std::to_string(settings.width) + " x " + std::to_string(settings.height) +
-                                  " pixels and " + std::to_string(settings.num_frames) + " frames needs at least ",
+  EXPECT_GE(cpu_need(plan_of(16000000, 16000000, 4001)).host, frames * 24);
+  EXPECT_GE(cpu_need(plan_of(kMost, kMost, kMost)).host, 1e57);
+  for (const Plan& plan : {plan_of(16000000, 16000000, 4001), plan_of(kMost, 16, 1), plan_of(16, kMost, 1),
+                           plan_of(16, 16, kMost), plan_of(kMost, kMost, kMost)})
+    EXPECT_TRUE(throws_error([&] { check_memory(plan, cpu_need(plan), at::kCPU); },
+                             {std::to_string(plan.width) + " x " + std::to_string(plan.height) + " pixels and " +
+                                  std::to_string(plan.num_frames) + " frames needs at least ",
                               " GiB of memory, there are ", " on cpu"}));
 }
 
 TEST(MemoryNeed, RefusesExactlyWhatIsMoreThanThereIs) {
-  const GenerateSettings settings = settings_of(64, 64, 9);
+  const Plan plan = plan_of(64, 64, 9);
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
-  EXPECT_NO_THROW(check_memory(settings, {.host = there_is / 2}, at::kCPU));
+  EXPECT_NO_THROW(check_memory(plan, {.host = there_is / 2}, at::kCPU));
   try {
-    check_memory(settings, {.host = there_is * 2}, at::kCPU);
+    check_memory(plan, {.host = there_is * 2}, at::kCPU);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_EQ(error.remedy(), kRemedy);
   }
 }
@@ -204,27 +202,26 @@ TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
 }
 
 TEST(MemoryNeed, WeightsCountWhereTheyAre) {
-  const GenerateSettings settings = settings_of(720, 480, 49);
+  const Plan plan = plan_of(720, 480, 49);
   const WeightNeed weights{.host = 7e9, .device = 0};
-  GenerateRequest request;
-  const double without = cpu_need(settings).host;
-  EXPECT_EQ(least_memory(settings, request, spec_of(30), at::kCPU, at::kFloat, weights).host, 7e9 + without);
-  const MemoryNeed decoding = least_memory(settings_of(7200, 4800, 49), request, spec_of(1), at::kCPU, at::kFloat, {});
-  EXPECT_EQ(least_memory(settings_of(7200, 4800, 49), request, spec_of(1), at::kCPU, at::kFloat, {.host = 1e6}).host,
+  const double without = cpu_need(plan).host;
+  EXPECT_EQ(least_memory(plan, true, spec_of(30), at::kCPU, at::kFloat, weights).host, 7e9 + without);
+  const MemoryNeed decoding = least_memory(plan_of(7200, 4800, 49), true, spec_of(1), at::kCPU, at::kFloat, {});
+  EXPECT_EQ(least_memory(plan_of(7200, 4800, 49), true, spec_of(1), at::kCPU, at::kFloat, {.host = 1e6}).host,
             decoding.host)
       << "they are gone before the video is decoded";
   const at::Device gpu(at::kCUDA, 0);
-  const MemoryNeed offloaded = least_memory(settings, request, spec_of(30), gpu, at::kBFloat16, weights);
+  const MemoryNeed offloaded = least_memory(plan, true, spec_of(30), gpu, at::kBFloat16, weights);
   EXPECT_EQ(offloaded.host, 7e9);
-  EXPECT_EQ(offloaded.device, least_memory(settings, request, spec_of(30), gpu, at::kBFloat16).device);
+  EXPECT_EQ(offloaded.device, least_memory(plan, true, spec_of(30), gpu, at::kBFloat16).device);
 }
 
 TEST(MemoryNeed, WeightsThatDoNotFitAreRefusedWithWhatWouldHelp) {
-  const GenerateSettings settings = settings_of(64, 64, 9);
+  const Plan plan = plan_of(64, 64, 9);
   const auto there_is = static_cast<double>(obtainable_memory(at::kCPU));
   const auto refusal = [&](const MemoryNeed& need, const std::vector<std::string>& lighter) {
     try {
-      check_memory(settings, need, at::kCPU, [&] { return lighter; });
+      check_memory(plan, need, at::kCPU, [&] { return lighter; });
     } catch (const Error& error) {
       return std::string(error.what()).substr(0, 20) + ": " + error.remedy();
     }
@@ -250,7 +247,7 @@ TEST(MemoryNeed, ARequestIsRefusedWhereItIsResolved) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   for (const auto& [side, frames] :
        {std::pair<int64_t, int64_t>{16000000, 33}, {256, 16000001}, {kMost / 16 * 16, 1}}) {
-    const GenerateRequest request = request_of(side, frames);
+    const Request request = request_of(side, frames);
     EXPECT_TRUE(throws_error([&] { pipeline->resolve(request); }, {"needs at least"})) << side;
     EXPECT_TRUE(throws_error([&] { pipeline->generate(request); }, {"needs at least"})) << side;
   }
@@ -263,15 +260,15 @@ TEST(MemoryNeed, IsLessThanMakingTheVideoTakes) {
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
   const ModelSpec tiny = spec_of(4);
   for (const auto& [decode, cache] : {std::pair(true, "0"), {false, "0"}, {false, "steps:3"}}) {
-    GenerateRequest request = request_of(decode ? 192 : 256, decode ? 9 : 33);
-    request.decode = decode;
+    Request request = request_of(decode ? 192 : 256, decode ? 9 : 33);
     request.cache = parse_cache_rule(cache);
     if (request.cache.on()) request.num_inference_steps = 4;
     reset_peak();
     const uint64_t before = status_bytes("VmRSS:");
-    const GenerateResult result = pipeline->generate(request);
+    const Plan plan = pipeline->resolve(request, decode);
+    pipeline->generate(plan, {.decode = decode});
     const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
-    const double least = least_memory(result.settings, request, tiny, at::kCPU, at::kFloat).host;
+    const double least = least_memory(plan, decode, tiny, at::kCPU, at::kFloat).host;
     EXPECT_GT(least, 5e6);
     EXPECT_LT(least, taken);
   }
@@ -282,10 +279,11 @@ TEST(MemoryNeed, TheEstimateIsNearToWhatMakingTheVideoTakes) {
     const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
     reset_peak();
     const uint64_t before = status_bytes("VmRSS:");
-    const GenerateResult result = pipeline->generate(request_of(side, frames));
+    const Plan plan = pipeline->resolve(request_of(side, frames));
+    pipeline->generate(plan);
     const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
     const MemoryEstimate estimate =
-        likely_memory(ModelFolder::open(SPARSEREEL_TINY_MODEL), pipeline->spec(), result.settings.latent).at(1);
+        likely_memory(ModelFolder::open(SPARSEREEL_TINY_MODEL), pipeline->spec(), plan.latent).at(1);
     const auto expected = static_cast<double>(estimate.total() - estimate.process);
     EXPECT_LT(expected, 1.6 * taken) << side;
     EXPECT_GT(expected, taken / 1.6) << side;

@@ -1,9 +1,10 @@
-// What a pipeline refuses of its checkpoint and its requests, and what it warns of, before any denoising.
+// What a pipeline refuses of its checkpoint and its requests, what it warns of, and whose a run is.
 #include "models/engine/pipeline.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "models/checkpoint/model_folder.h"
 #include "models/engine/components.h"
@@ -39,7 +40,7 @@ TEST(Pipeline, RefusesAVaeOfAnotherStepInTime) {
 
 TEST(Pipeline, NamesTheStepOfTheFrames) {
   const json halves = {{"temporal_compression_ratio", 2}};
-  GenerateRequest request;
+  Request request;
   request.num_frames = 4;
   EXPECT_TRUE(throws_error([&] { open(halves, halves)->resolve(request); },
                            {"frames 4 is impossible for this model: it must be 1 more than a multiple of 2"}));
@@ -48,12 +49,12 @@ TEST(Pipeline, NamesTheStepOfTheFrames) {
 TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
   const auto message = [&](auto change) {
-    GenerateRequest request;
+    Request request;
     change(request);
     try {
       pipeline->resolve(request);
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
       return std::string(error.what()) + " | " + error.remedy();
     }
     return std::string("no error");
@@ -68,28 +69,52 @@ TEST(Pipeline, NamesTheTwoNearestOfImpossibleSizes) {
 }
 
 TEST(Pipeline, WarnsOfEachPromptThatIsCut) {
-  GenerateRequest request;
+  Request request;
   request.prompt = "a red circle moves to the right";
   request.negative_prompt = std::string(59, 'a') + "\u20ac and more";  // the 60th byte is inside a character
   request.max_sequence_length = 2;
   std::vector<std::string> warnings;
   const auto pipeline = Pipeline::open(SPARSEREEL_TINY_MODEL, "cpu", "auto");
-  pipeline->text_stage().encode(request, pipeline->resolve(request), &warnings);
+  pipeline->text_stage().encode(pipeline->resolve(request), &warnings);
   EXPECT_THAT(warnings, ElementsAre("the negative prompt was cut to 2 tokens: \"" + std::string(59, 'a') + "...\"",
                                     StartsWith("the prompt was cut to 2 tokens: \"a red circle")));
 }
 
-TEST(Pipeline, ResolvesARequestOnce) {
+TEST(Pipeline, MakesAPlanWithoutResolvingItAgain) {
   const auto pipeline = Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32");
-  GenerateRequest request;
+  Request request;
   request.num_inference_steps = 1;
-  request.decode = false;
-  const GenerateSettings settings = pipeline->resolve(request);
+  const Plan plan = pipeline->resolve(request);
   request.width = request.height = request.num_frames = 1'000'000'001;  // no model's, and more than any memory
   EXPECT_THROW(pipeline->generate(request), Error);
-  const GenerateResult result = pipeline->generate(request, settings);
-  EXPECT_EQ(result.settings.width, settings.width);
-  EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), settings.latent)));
+  const Outcome result = pipeline->generate(plan, {.decode = false});
+  EXPECT_EQ(result.latents.sizes(), at::IntArrayRef(latents_shape(pipeline->spec(), plan.latent)));
+}
+
+/// Two pipelines side by side, in threads of their own, the second one's run cancelled after `steps`. Latents of the
+/// first.
+at::Tensor beside_a_cancelled_run(Pipeline& first, Pipeline& second, const Request& request, int64_t steps) {
+  std::thread other([&] {
+    int64_t done = 0;
+    Run run;
+    run.cancelled = [&] { return done == steps; };
+    run.step = [&](int64_t, int64_t, double) { ++done; };
+    EXPECT_THROW(second.generate(request, {.decode = false}, run), Cancelled);
+    EXPECT_EQ(done, steps);
+  });
+  const at::Tensor latents = first.generate(request, {.decode = false}).latents;
+  other.join();
+  return latents;
+}
+
+TEST(Pipeline, ARunIsCancelledByItself) {
+  const auto open_one = [] { return Pipeline::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", "cpu", "fp32"); };
+  const auto one = open_one(), two = open_one();
+  Request request;
+  request.num_inference_steps = 4;
+  const at::Tensor alone = one->generate(request, {.decode = false}).latents;
+  EXPECT_TRUE(beside_a_cancelled_run(*one, *two, request, 2).equal(alone));
+  EXPECT_TRUE(beside_a_cancelled_run(*two, *one, request, 0).equal(alone));
 }
 
 /// A transformer and a text encoder with heads of so many channels.

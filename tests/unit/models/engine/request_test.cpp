@@ -25,19 +25,19 @@ ModelSpec spec_with(SamplerKind first, SamplerKind second) {
 
 TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
   const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
-  GenerateRequest request;
+  Request request;
   EXPECT_THAT(resolve_request(request, spec).flow_shift, Optional(Eq(3)));
   request.scheduler = "b";
   request.flow_shift = 5;
-  const GenerateSettings settings = resolve_request(request, spec);
-  EXPECT_EQ(scheduler_config(settings, spec).flow_shift, 5);
-  EXPECT_EQ(scheduler_config(settings, spec).kind, SamplerKind::flow_euler);
+  const Plan plan = resolve_request(request, spec);
+  EXPECT_EQ(scheduler_config(plan, spec).flow_shift, 5);
+  EXPECT_EQ(scheduler_config(plan, spec).kind, SamplerKind::flow_euler);
   request.flow_shift = 0;
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a number above 0 and at most 1e+09"}));
 }
 
 /// What is at fault where the run's noise levels leave no room.
-std::pair<std::string, std::string> blamed(const GenerateRequest& request, const ModelSpec& spec) {
+std::pair<std::string, std::string> blamed(const Request& request, const ModelSpec& spec) {
   try {
     resolve_request(request, spec);
   } catch (const Error& error) {
@@ -48,7 +48,7 @@ std::pair<std::string, std::string> blamed(const GenerateRequest& request, const
 
 TEST(Request, WhoeverGaveTheShiftIsBlamedForIt) {
   ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
-  GenerateRequest request;
+  Request request;
   EXPECT_EQ(blamed(request, spec), std::pair(std::string("nothing"), std::string("nothing")));
   spec.scheduler.flow_shift = 1e9;
   EXPECT_EQ(blamed(request, spec), std::pair(std::string(), std::string("scheduler_config.json")));
@@ -70,11 +70,10 @@ TEST(Request, WhoeverGaveTheShiftIsBlamedForIt) {
 TEST(Request, ScalesAreInOneRange) {
   const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::unipc);
   for (const double scale : {1e30, 1000.5, -1e-9, static_cast<double>(NAN)}) {
-    for (std::optional<double> GenerateRequest::*member :
-         {&GenerateRequest::guidance_scale, &GenerateRequest::guidance_scale_2}) {
-      GenerateRequest request;
+    for (std::optional<double> Request::*member : {&Request::guidance_scale, &Request::guidance_scale_2}) {
+      Request request;
       request.*member = scale;
-      const bool first = member == &GenerateRequest::guidance_scale;
+      const bool first = member == &Request::guidance_scale;
       EXPECT_EQ(blamed(request, spec).first, first ? "cfg_scale" : "cfg_scale_2") << scale;
       request.*member = 1000;
       EXPECT_EQ(blamed(request, spec).first, "nothing");
@@ -84,18 +83,18 @@ TEST(Request, ScalesAreInOneRange) {
 
 TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {
   const ModelSpec spec = spec_with(SamplerKind::ddim, SamplerKind::dpm_solver);
-  GenerateRequest request;
+  Request request;
   request.flow_shift = 5;
   EXPECT_EQ(resolve_request(request, spec).flow_shift, std::nullopt);
 }
 
 TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
   const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
-  GenerateRequest request;
+  Request request;
   request.sigmas = {1, 0.5, 0.25};
-  const GenerateSettings settings = resolve_request(request, spec);
-  EXPECT_EQ(settings.num_inference_steps, 3);
-  EXPECT_EQ(scheduler_config(settings, spec).sigmas, request.sigmas);
+  const Plan plan = resolve_request(request, spec);
+  EXPECT_EQ(plan.num_inference_steps, 3);
+  EXPECT_EQ(scheduler_config(plan, spec).sigmas, request.sigmas);
   request.num_inference_steps = 4;
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas are 3, and steps are 4"}));
   request.scheduler = "b";  // has none
@@ -111,7 +110,7 @@ TEST(Request, NoiseLevelsFall) {
   const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
   for (const std::vector<double>& sigmas :
        std::vector<std::vector<double>>{{1.1}, {0}, {-1}, {NAN}, {0.5, 0.5}, {0.2, 0.4}}) {
-    GenerateRequest request;
+    Request request;
     request.sigmas = sigmas;
     EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas"}));
   }

@@ -134,7 +134,7 @@ TEST(AtomicFile, WhatStandsInTheWayIsNamedInTheRemedy) {
     try {
       const AtomicFile file(folder / name);
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
       return error.remedy();
     }
     return {};
@@ -171,7 +171,7 @@ TEST(AtomicFile, ReadOnlyFilesAreNotReplaced) {
       const AtomicFile file(folder / name);
       ADD_FAILURE() << name;
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
       EXPECT_THAT(error.what(), AllOf(HasSubstr(name), HasSubstr("read-only")));
     }
   }

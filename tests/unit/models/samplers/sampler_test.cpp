@@ -31,7 +31,7 @@ std::string complaint(const SchedulerConfig& config, int64_t steps = 4) {
   try {
     make_sampler(config, steps);
   } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_EQ(error.kind(), ErrorKind::bad_input);
     EXPECT_FALSE(error.remedy().empty());
     return error.what();
   }

@@ -46,7 +46,7 @@ class TokenizerTest : public ::testing::Test {
     try {
       Tokenizer::load(folder_);
     } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 2);
+      EXPECT_EQ(error.kind(), ErrorKind::bad_input);
       EXPECT_FALSE(error.remedy().empty());
       return error.what();
     }

@@ -1,0 +1,39 @@
+// Numbers and lists that people write.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsereel {
+
+/// The number that all of the text is; nothing where it is none, or one that the type does not hold.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end) return std::nullopt;
+  return value;
+}
+
+/// "a, b" -> "a", "b": without spaces around them, empty ones included.
+inline std::vector<std::string> split(std::string_view text, char separator) {
+  constexpr std::string_view kSpace = " \t\n";
+  std::vector<std::string> items;
+  for (bool more = true; more;) {
+    const size_t end = text.find(separator);
+    more = end != std::string_view::npos;
+    std::string_view item = text.substr(0, end);
+    item.remove_prefix(std::min(item.find_first_not_of(kSpace), item.size()));
+    item.remove_suffix(item.size() - (item.find_last_not_of(kSpace) + 1));
+    items.emplace_back(item);
+    text.remove_prefix(more ? end + 1 : text.size());
+  }
+  return items;
+}
+
+}  // namespace sparsereel

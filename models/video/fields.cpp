@@ -1,0 +1,379 @@
+// The rows. What a recipe says, down to the type of a number, is part of the identity by which runs know their own
+// work.
+#include "models/video/fields.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
+
+#include "hilbert/error.h"
+#include "hilbert/exact_text.h"
+#include "hilbert/read_text.h"
+
+namespace sparsereel::models {
+namespace {
+
+using attention::Dropped, attention::Mode, attention::Ranking, attention::Selection, hilbert::TokenOrder;
+
+/// A member's type: its kind, its choices, how a text becomes one and back. `name`: the field's, for errors.
+template <typename Value>
+struct Type;
+
+template <typename Number>
+Number read_number(const std::string& name, const std::string& text) {
+  if (const auto number = parse_number<Number>(text)) return *number;
+  if (std::is_unsigned_v<Number> && parse_number<int64_t>(text))
+    throw bad_option(name, text + " is below 0", "give a number from 0 to 18446744073709551615");
+  const bool whole = text.find_first_not_of("-0123456789") == std::string::npos && !text.empty();
+  if (whole) throw bad_option(name, text + " is too large", "give a smaller number");
+  throw bad_option(name, text + ": a number is needed", "give one");
+}
+
+template <>
+struct Type<std::string> {
+  static constexpr ValueKind kind = ValueKind::text;
+  static std::string read(const std::string& /*name*/, const std::string& text) { return text; }
+  static std::string text(const std::string& value) { return value; }
+};
+template <>
+struct Type<int64_t> {
+  static constexpr ValueKind kind = ValueKind::whole;
+  static constexpr auto read = read_number<int64_t>;
+  static std::string text(int64_t value) { return std::to_string(value); }
+};
+template <>
+struct Type<uint64_t> {
+  static constexpr ValueKind kind = ValueKind::seed;
+  static constexpr auto read = read_number<uint64_t>;
+  static std::string text(uint64_t value) { return std::to_string(value); }
+};
+template <>
+struct Type<double> {
+  static constexpr ValueKind kind = ValueKind::number;
+  static constexpr auto read = read_number<double>;
+  static std::string text(double value) { return exact_text(value); }
+};
+template <>
+struct Type<bool> {
+  static constexpr ValueKind kind = ValueKind::flag;
+  static bool read(const std::string& name, const std::string& text) {
+    for (const auto& [word, value] :
+         {std::pair("true", true), {"on", true}, {"yes", true}, {"false", false}, {"off", false}, {"no", false}})
+      if (text == word) return value;
+    throw bad_option(name, text + ": one of true, false is needed", "use one of these");
+  }
+  static std::string text(bool value) { return value ? "true" : "false"; }
+};
+template <>
+struct Type<std::vector<double>> {
+  static constexpr ValueKind kind = ValueKind::numbers;
+  static std::vector<double> read(const std::string& name, const std::string& text) {
+    std::vector<double> numbers;
+    for (const std::string& each : split(text, ',')) numbers.push_back(read_number<double>(name, each));
+    return numbers;
+  }
+  static std::string text(const std::vector<double>& numbers) {
+    std::string text;
+    for (const double number : numbers) text += (text.empty() ? "" : ",") + exact_text(number);
+    return text;
+  }
+};
+template <>
+struct Type<std::vector<LoraChoice>> {
+  static constexpr ValueKind kind = ValueKind::loras;
+  static std::vector<LoraChoice> read(const std::string& /*name*/, const std::string& text) {
+    return parse_loras(text);
+  }
+  static std::string text(const std::vector<LoraChoice>& loras) { return text_of(loras, /*whole_paths=*/true); }
+};
+template <>
+struct Type<CacheRule> {
+  static constexpr ValueKind kind = ValueKind::text;
+  static CacheRule read(const std::string& /*name*/, const std::string& text) { return parse_cache_rule(text); }
+  static std::string text(const CacheRule& rule) { return rule.on() ? name(rule) : ""; }
+};
+
+/// Of a choice with a name() and a parser, which throws what says the choices.
+template <typename Choice, auto Parse>
+struct ChoiceType {
+  static constexpr ValueKind kind = ValueKind::choice;
+  static Choice read(const std::string& /*name*/, const std::string& text) { return Parse(text); }
+  static std::string text(Choice choice) { return std::string(name(choice)); }
+};
+template <>
+struct Type<GuidancePasses> : ChoiceType<GuidancePasses, parse_guidance_passes> {};
+template <>
+struct Type<VaeTiling> : ChoiceType<VaeTiling, parse_vae_tiling> {};
+template <>
+struct Type<Mode> : ChoiceType<Mode, attention::parse_mode> {};
+template <>
+struct Type<Dropped> : ChoiceType<Dropped, attention::parse_dropped> {};
+template <>
+struct Type<Ranking> : ChoiceType<Ranking, attention::parse_ranking> {};
+template <>
+struct Type<TokenOrder> : ChoiceType<TokenOrder, hilbert::parse_token_order> {};
+
+template <typename Value>
+struct Type<std::optional<Value>> {
+  static constexpr ValueKind kind = Type<Value>::kind;
+  static std::optional<Value> read(const std::string& name, const std::string& text) {
+    return Type<Value>::read(name, text);
+  }
+  static std::string text(const std::optional<Value>& value) { return value ? Type<Value>::text(*value) : ""; }
+};
+
+/// What a recipe says of a value; null: nothing.
+template <typename Value>
+nlohmann::json saved(const Value& value) {
+  if constexpr (std::is_enum_v<Value>)
+    return Type<Value>::text(value);
+  else
+    return value;
+}
+template <typename Value>
+nlohmann::json saved(const std::optional<Value>& value) {
+  return value ? saved(*value) : nlohmann::json();
+}
+
+template <typename Value>
+std::optional<Value> only(bool condition, Value value) {
+  return condition ? std::optional(std::move(value)) : std::nullopt;
+}
+
+/// `row`: the rest of it. `plan_value`: a member of Plan, or what a recipe says of a plan.
+template <typename Value, typename PlanValue>
+Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
+  using Kind = Type<Value>;
+  if (row.kind == ValueKind::text) row.kind = row.choices.empty() ? Kind::kind : ValueKind::choice;
+  row.read = [member, name = row.name](Request& request, const std::string& text) {
+    request.*member = Kind::read(name, text);
+  };
+  row.text = [member](const Request& request) { return Kind::text(request.*member); };
+  row.save = [plan_value](const Plan& plan) { return saved(std::invoke(plan_value, plan)); };
+  return row;
+}
+
+bool drops_blocks(const Plan& plan) {
+  return plan.attention_mode == Mode::sparse || plan.attention_mode == Mode::check;
+}
+
+/// Whether one choice of blocks holds for all heads; else a profile has one for each.
+bool shares_policy(const Plan& plan) {
+  return drops_blocks(plan) && plan.attention_policy.per_head.empty();
+}
+
+/// Of the one member that selects blocks.
+template <Selection kSelection>
+auto selected_by(double attention::HeadPolicy::*member) {
+  return [member](const Plan& plan) {
+    const attention::HeadPolicy& head = plan.attention_policy.defaults;
+    return only(shares_policy(plan) && head.selection == kSelection, head.*member);
+  };
+}
+
+auto of_all_heads(double attention::HeadPolicy::*member) {
+  return [member](const Plan& plan) { return only(shares_policy(plan), plan.attention_policy.defaults.*member); };
+}
+
+template <typename Policy, typename Value>
+auto of_dropping(Value Policy::*member) {
+  return [member](const Plan& plan) { return only(drops_blocks(plan), plan.attention_policy.*member); };
+}
+
+template <typename Value>
+auto of_guidance(Value Plan::*member) {
+  return [member](const Plan& plan) { return only(plan.is_guided(), plan.*member); };
+}
+
+std::vector<Field> texts() {
+  return {field(&Request::prompt, &Plan::prompt, {.name = "prompt", .decides = Decides::text}),
+          field(&Request::negative_prompt, of_guidance(&Plan::negative_prompt),
+                {.name = "negative_prompt", .decides = Decides::text, .idle = {Idle::no_guidance}}),
+          field(&Request::max_sequence_length, &Plan::max_sequence_length,
+                {.name = "max_sequence_length", .decides = Decides::text})};
+}
+
+std::vector<Field> size() {
+  return {field(&Request::width, &Plan::width, {.name = "width"}),
+          field(&Request::height, &Plan::height, {.name = "height"}),
+          field(&Request::num_frames, &Plan::num_frames, {.name = "frames"})};
+}
+
+std::vector<Field> sampling() {
+  return {
+      field(&Request::seed, &Plan::seed, {.name = "seed"}),
+      field(&Request::num_inference_steps,
+            [](const Plan& plan) { return only(plan.sigmas.empty(), plan.num_inference_steps); }, {.name = "steps"}),
+      field(&Request::guidance_scale, &Plan::guidance_scale, {.name = "cfg_scale"}),
+      field(&Request::guidance_scale_2,
+            [](const Plan& plan) { return plan.is_guided() ? plan.guidance_scale_2 : std::nullopt; },
+            {.name = "cfg_scale_2", .idle = {Idle::one_transformer, Idle::no_guidance}}),
+      field(&Request::guidance_passes,
+            [](const Plan& plan) {  // those of both at once go without saying
+              return only(plan.is_guided() && plan.guidance_passes != GuidancePasses::batched, plan.guidance_passes);
+            },
+            {.name = "guidance_passes", .choices = {"batched", "in-turn"}, .idle = {Idle::no_guidance}}),
+      field(&Request::use_dynamic_cfg, of_guidance(&Plan::use_dynamic_cfg),
+            {.name = "dynamic_cfg", .idle = {Idle::no_guidance}}),
+      field(&Request::scheduler, &Plan::scheduler, {.name = "scheduler", .kind = ValueKind::choice}),
+      field(&Request::flow_shift, &Plan::flow_shift, {.name = "flow_shift", .idle = {Idle::no_flow}}),
+      field(&Request::sigmas,
+            [](const Plan& plan) {
+              const std::string list = nlohmann::json(plan.sigmas).dump();
+              return only(!plan.sigmas.empty(), list.substr(1, list.size() - 2));
+            },
+            {.name = "sigmas", .idle = {Idle::no_flow}, .excludes = {{.other = "steps"}}}),
+      field(&Request::cache, [](const Plan& plan) { return only(plan.cache.on(), name(plan.cache)); },
+            {.name = "cache", .idle = {Idle::no_reuse, Idle::tuning}, .nothing = "0"})};
+}
+
+std::vector<Field> selection() {
+  using Head = attention::HeadPolicy;
+  using attention::Policy;
+  const std::vector<Idle> idle = {Idle::every_block, Idle::profile};
+  return {field(&Request::topk, selected_by<Selection::topk>(&Head::topk),
+                {.name = "topk", .idle = idle, .excludes = {{.other = "cdf"}, {.other = "error"}}}),
+          field(&Request::cdf, selected_by<Selection::cdf>(&Head::cdf),
+                {.name = "cdf", .idle = idle, .excludes = {{.other = "error"}}}),
+          field(&Request::error, selected_by<Selection::error>(&Head::error), {.name = "error", .idle = idle}),
+          field(&Request::dropped, of_dropping(&Policy::dropped),
+                {.name = "dropped",
+                 .choices = {"mean", "none"},
+                 .idle = idle,
+                 .excludes = {{.other = "select", .value = "none", .other_value = "error"},
+                              {.other = "error", .value = "none"}}}),
+          field(&Request::ranking, of_dropping(&Policy::ranking),
+                {.name = "select",
+                 .choices = {"error", "mass"},
+                 .idle = idle,
+                 .excludes = {{.other = "error", .value = "mass"}}}),
+          field(&Request::cell,
+                [](const Plan& plan) {
+                  const Policy& policy = plan.attention_policy;
+                  return only(drops_blocks(plan) && policy.dropped == Dropped::mean, policy.cell);
+                },
+                {.name = "cell",
+                 .kind = ValueKind::choice,
+                 .choices = {"16", "32", "64"},
+                 .idle = {Idle::every_block, Idle::profile, Idle::no_means}}),
+          field(&Request::similarity, of_all_heads(&Head::similarity), {.name = "similarity", .idle = idle}),
+          field(&Request::pv_threshold, of_all_heads(&Head::pv_threshold), {.name = "pv_threshold", .idle = idle}),
+          field(&Request::dense_steps, of_dropping(&Policy::dense_steps),
+                {.name = "dense_steps", .idle = {Idle::every_block}}),
+          field(&Request::dense_layers, of_dropping(&Policy::dense_layers),
+                {.name = "dense_layers", .idle = {Idle::every_block}})};
+}
+
+std::vector<Field> pipeline() {
+  const auto fp8 = [](bool Plan::*member) {
+    return [member](const Plan& plan) { return only(plan.*member, std::string("fp8")); };
+  };
+  const std::vector<std::string> dtypes = {"auto", "fp32", "bf16", "fp16"};
+  std::vector<Field> all = {
+      field(&Request::device, &Plan::device, {.name = "device", .choices = {"auto", "cpu", "cuda", "cuda:N"}}),
+      field(&Request::dtype, &Plan::dtype, {.name = "dtype", .choices = dtypes}),
+      field(&Request::vae_dtype, [](const Plan& plan) { return only(plan.vae_dtype != plan.dtype, plan.vae_dtype); },
+            {.name = "vae_dtype", .choices = dtypes}),
+      field(&Request::weights, fp8(&Plan::fp8_weights),
+            {.name = "weights", .choices = {"auto", "fp8"}, .idle = {Idle::narrow_blocks}}),
+      field(&Request::text_weights, fp8(&Plan::fp8_text_weights),
+            {.name = "text_weights", .choices = {"auto", "fp8"}, .idle = {Idle::narrow_layers}}),
+      field(&Request::offload, [](const Plan&) { return nlohmann::json(); },
+            {.name = "offload", .recipe = InRecipe::nothing, .idle = {Idle::on_a_cpu}}),
+      field(&Request::loras,
+            [](const Plan& plan) { return only(!plan.loras.empty(), text_of(plan.loras, /*whole_paths=*/false)); },
+            {.name = "lora", .recipe = InRecipe::file})};
+  for (Field& each : all) each.decides = Decides::pipeline;
+  return all;
+}
+
+}  // namespace
+
+std::vector<Field> usual_fields() {
+  std::vector<Field> all;
+  for (std::vector<Field> group : {texts(), size(), sampling(), selection(), pipeline()})
+    std::ranges::move(group, std::back_inserter(all));
+  all.push_back(field(&Request::attention_mode, &Plan::attention_mode,
+                      {.name = "attention", .choices = {"full", "quantized", "sparse", "check"}}));
+  all.push_back(field(&Request::token_order, &Plan::token_order,
+                      {.name = "token_order", .choices = {"hilbert", "native", "time-major", "morton", "random"}}));
+  all.push_back(
+      field(&Request::vae_tiling, &Plan::vae_tiling, {.name = "vae_tiling", .choices = {"auto", "on", "off"}}));
+  return all;
+}
+
+const Field* find_field(std::string_view name) {
+  const auto found = std::ranges::find(fields(), name, &Field::name);
+  return found == fields().end() ? nullptr : &*found;
+}
+
+Request read_request(const std::map<std::string, std::string>& values) {
+  Request request;
+  for (const Field& field : fields())
+    if (const auto value = values.find(field.name); value != values.end()) field.read(request, value->second);
+  return request;
+}
+
+namespace {
+
+struct Choice {
+  std::string name, value;  // empty value: any
+
+  bool is_of(const std::string& given_name, const std::string& given_value) const {
+    return name == given_name && (value.empty() || value == given_value);
+  }
+  bool is_in(const std::map<std::string, std::string>& given) const {
+    const auto found = given.find(name);
+    return found != given.end() && is_of(name, found->second);
+  }
+  std::string text() const { return name + (value.empty() ? "" : " " + value); }
+};
+
+std::vector<std::pair<Choice, Choice>> exclusive_choices() {
+  std::vector<std::pair<Choice, Choice>> all;
+  for (const Field& field : fields())
+    for (const Exclusion& each : field.excludes)
+      all.push_back({{field.name, each.value}, {each.other, each.other_value}});
+  return all;
+}
+
+}  // namespace
+
+bool is_excluded(const std::string& name, const std::string& value, const std::map<std::string, std::string>& given) {
+  return std::ranges::any_of(exclusive_choices(), [&](const auto& pair) {
+    const auto& [first, second] = pair;
+    return (first.is_of(name, value) && second.is_in(given)) || (second.is_of(name, value) && first.is_in(given));
+  });
+}
+
+void refuse_contradictions(const std::map<std::string, std::string>& given) {
+  for (const auto& [first, second] : exclusive_choices())
+    if (first.is_in(given) && second.is_in(given))
+      throw bad_input(first.text() + " and " + second.text() + " exclude each other", "give one of them");
+}
+
+nlohmann::json recipe_of(const Plan& plan) {
+  nlohmann::json recipe = nlohmann::json::object();
+  for (const Field& field : fields())
+    if (nlohmann::json value = field.save(plan); !value.is_null()) recipe[field.name] = std::move(value);
+  return recipe;
+}
+
+std::string text_key(const Plan& plan) {
+  nlohmann::json key;
+  for (const Field& field : fields())
+    if (field.decides == Decides::text) key.push_back(field.save(plan));
+  return key.dump();
+}
+
+std::string pipeline_key(const Request& request) {
+  std::string key;  // no JSON: a path need not be UTF-8
+  for (const Field& field : fields())
+    if (field.decides == Decides::pipeline) key.append(field.text(request)).push_back('\0');
+  return key;
+}
+
+}  // namespace sparsereel::models

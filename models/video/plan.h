@@ -1,0 +1,47 @@
+// What is made of a request: every value settled. No torch, and no tensors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attention/policies/policy.h"
+#include "hilbert/token_order.h"
+#include "models/video/cache_rule.h"
+#include "models/video/request.h"
+#include "models/video/spec.h"
+
+namespace sparsereel::models {
+
+struct Plan {
+  // What the pipeline is.
+  std::string device;            // "cpu", "cuda"
+  std::string dtype, vae_dtype;  // "fp32", "bf16", "fp16"
+  bool fp8_weights = false, fp8_text_weights = false;
+  std::vector<LoraChoice> loras;
+
+  std::string prompt, negative_prompt;
+  int64_t max_sequence_length = 0;
+  int64_t width = 0, height = 0, num_frames = 0;
+  LatentSize latent;
+  int64_t decoded_frames = 0;  // may differ from num_frames; see frame_count_warning()
+  uint64_t seed = 42;
+  int64_t num_inference_steps = 0;
+  std::vector<double> sigmas;              // as in the request; empty where the sampler takes none
+  double guidance_scale = 0;               // guidance runs where it is above 1
+  std::optional<double> guidance_scale_2;  // of the second expert, where there is one
+  bool use_dynamic_cfg = false;
+  GuidancePasses guidance_passes = GuidancePasses::batched;
+  std::string scheduler;             // class
+  std::optional<double> flow_shift;  // of a sampler that has one
+  CacheRule cache;                   // off where it could reuse nothing
+  attention::Mode attention_mode = attention::Mode::full;
+  attention::Policy attention_policy;
+  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  VaeTiling vae_tiling = VaeTiling::automatic;
+
+  bool is_guided() const { return guidance_scale > 1; }
+};
+
+}  // namespace sparsereel::models

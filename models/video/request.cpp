@@ -1,0 +1,51 @@
+// Names of the choices, and the policy that a request's block selection makes.
+#include "models/video/request.h"
+
+#include "hilbert/error.h"
+
+namespace sparsereel::models {
+
+std::string_view name(GuidancePasses passes) {
+  return passes == GuidancePasses::batched ? "batched" : "in-turn";
+}
+
+GuidancePasses parse_guidance_passes(const std::string& text) {
+  for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn})
+    if (text == name(passes)) return passes;
+  throw bad_option("guidance_passes", text + ": one of batched, in-turn is needed", "use one of these");
+}
+
+std::string_view name(VaeTiling tiling) {
+  return tiling == VaeTiling::automatic ? "auto" : tiling == VaeTiling::on ? "on" : "off";
+}
+
+VaeTiling parse_vae_tiling(const std::string& text) {
+  for (const auto tiling : {VaeTiling::automatic, VaeTiling::on, VaeTiling::off})
+    if (text == name(tiling)) return tiling;
+  throw bad_option("vae_tiling", text + ": one of auto, on, off is needed", "use one of these");
+}
+
+attention::Policy make_policy(const Request& request) {
+  using attention::Dropped, attention::Ranking, attention::Selection;
+  attention::Policy policy;
+  const bool asks_for_means = request.error || request.ranking == Ranking::error;
+  policy.dropped = request.dropped.value_or(asks_for_means ? Dropped::mean : policy.dropped);
+  policy.ranking = request.ranking.value_or(request.error ? Ranking::error : attention::usual_ranking(policy.dropped));
+  policy.cell = request.cell.value_or(policy.cell);
+  attention::HeadPolicy& head = policy.defaults;
+  if (policy.ranking == Ranking::mass && head.selection == Selection::error) head.selection = Selection::topk;
+  if (request.topk) head.selection = Selection::topk;
+  if (request.cdf) head.selection = Selection::cdf;
+  if (request.error) head.selection = Selection::error;
+  head.topk = request.topk.value_or(attention::usual_topk(policy.dropped));
+  head.cdf = request.cdf.value_or(head.cdf);
+  head.error = request.error.value_or(head.error);
+  head.similarity = request.similarity.value_or(head.similarity);
+  head.pv_threshold = request.pv_threshold.value_or(head.pv_threshold);
+  policy.dense_steps = request.dense_steps.value_or(policy.dense_steps);
+  policy.dense_layers = request.dense_layers.value_or(policy.dense_layers);
+  attention::validate(policy);
+  return policy;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,78 @@
+// What is asked of one video, and of the model that makes it. No torch, and no tensors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attention/policies/policy.h"
+#include "hilbert/token_order.h"
+#include "models/video/cache_rule.h"
+#include "models/video/lora_choice.h"
+
+namespace sparsereel::models {
+
+enum class GuidancePasses {
+  batched,  // one forward over both
+  in_turn,  // one after the other: half of the activations
+};
+/// "batched", "in-turn"
+std::string_view name(GuidancePasses passes);
+/// Throws Error for any other text.
+GuidancePasses parse_guidance_passes(const std::string& text);
+
+/// Of decoding in tiles, which need less memory.
+enum class VaeTiling { automatic, on, off };
+/// "auto", "on", "off"
+std::string_view name(VaeTiling tiling);
+/// Throws Error for any other text.
+VaeTiling parse_vae_tiling(const std::string& text);
+
+/// Unset: the model's default, or the program's. Pipeline::resolve() makes a Plan of it.
+struct Request {
+  // The pipeline's: what its weights become, and where.
+  std::string device = "auto";  // as in models/weights/device.h, like the dtypes
+  std::string dtype = "auto";
+  std::string vae_dtype = "auto";  // auto: the model's, which most share with the run
+  /// fp8: the large matrices of the denoiser's blocks or of the text encoder in 8-bit floating point, made while they
+  /// are loaded, and so the products with them. auto: in the run's dtype. Slow on a CPU, which emulates it.
+  std::string weights = "auto", text_weights = "auto";
+  /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
+  /// host while it computes; automatic tiling always tiles. No effect on a CPU.
+  bool offload = false;
+  std::vector<LoraChoice> loras = {};  // added to the weights in this order
+
+  std::string prompt = {};  // UTF-8, as the negative prompt
+  std::optional<std::string> negative_prompt = {};
+  std::optional<int64_t> max_sequence_length = {};                  // tokens of the prompt
+  std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
+  uint64_t seed = 42;
+  std::optional<int64_t> num_inference_steps = {};
+  std::vector<double> sigmas = {};  // of flow matching: noise levels before the shift, one a step; empty: evenly spaced
+  std::optional<double> guidance_scale = {};
+  std::optional<double> guidance_scale_2 = {};  // of the second expert; unset: the first's where that is given
+  bool use_dynamic_cfg = false;
+  GuidancePasses guidance_passes = GuidancePasses::batched;
+  std::string scheduler = {};             // class or name of one of the model's samplers; empty: the checkpoint's
+  std::optional<double> flow_shift = {};  // of samplers that have one; unset: the checkpoint's
+  CacheRule cache = {};                   // of steps whose later blocks are left out
+  std::optional<attention::Mode> attention_mode = {};  // unset: sparse where that runs
+  // Block selection: see make_policy().
+  std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
+  std::optional<attention::Dropped> dropped = {};
+  std::optional<attention::Ranking> ranking = {};
+  std::optional<int64_t> cell = {};
+  std::optional<int64_t> dense_steps = {}, dense_layers = {};
+  std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these ten make
+  hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
+  VaeTiling vae_tiling = VaeTiling::automatic;
+};
+
+/// The request's own block selection, whatever its `policy`; unset members keep the policy's defaults. What asks for
+/// means (an error, a ranking by it) brings them, and what stands for dropped blocks brings its usual ranking. Throws
+/// Error for values out of their range.
+attention::Policy make_policy(const Request& request);
+
+}  // namespace sparsereel::models

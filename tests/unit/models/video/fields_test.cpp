@@ -1,0 +1,139 @@
+// The list of fields by itself: texts go in and come out again, keys tell what differs, recipes say what counts.
+#include "models/video/fields.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "hilbert/error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace sparsereel::models {
+namespace {
+
+using test::throws_error;
+using ::testing::IsEmpty;
+
+/// A value that is none of the program's defaults.
+std::string some_value(const Field& field) {
+  static const std::map<std::string, std::string> special = {
+      {"cache", "steps:20"}, {"lora", "/a/st\xffyle.safetensors@high:0.5"}, {"sigmas", "1,0.75,1e-05"}};
+  if (const auto found = special.find(field.name); found != special.end()) return found->second;
+  switch (field.kind) {
+    case ValueKind::choice:
+      return field.choices.empty() ? "some" : field.choices.back();
+    case ValueKind::flag:
+      return "true";
+    case ValueKind::whole:
+      return "32";
+    case ValueKind::seed:
+      return "18446744073709551615";
+    case ValueKind::number:
+      return "0.3";
+    default:
+      return "a text";
+  }
+}
+
+TEST(Fields, TextsComeOutAsTheyWentIn) {
+  std::set<std::string> names;
+  for (const Field& field : fields()) {
+    EXPECT_TRUE(names.insert(field.name).second) << field.name << " stands twice";
+    Request request;
+    const std::string before = field.text(request), value = some_value(field);
+    field.read(request, value);
+    EXPECT_EQ(field.text(request), value) << field.name;
+    EXPECT_NE(before, value) << field.name;
+  }
+}
+
+TEST(Fields, EachReadsItsOwnMember) {
+  for (const Field& field : fields()) {
+    const Request request = read_request({{field.name, some_value(field)}});
+    for (const Field& other : fields()) {
+      if (other.name == field.name) continue;
+      EXPECT_EQ(other.text(request), other.text(Request{})) << field.name;
+    }
+  }
+}
+
+TEST(Fields, WhatIsNoValueIsRefusedByName) {
+  for (const auto& [name, value] : {std::pair("steps", "2.5"),
+                                    {"steps", "99999999999999999999"},
+                                    {"seed", "-1"},
+                                    {"topk", "half"},
+                                    {"sigmas", "1,,0.5"},
+                                    {"dynamic_cfg", "maybe"},
+                                    {"attention", "most"},
+                                    {"cache", "0.1x"},
+                                    {"lora", "a:b"}})
+    EXPECT_TRUE(throws_error([&] { read_request({{name, value}}); }, {name})) << value;
+}
+
+TEST(Fields, ListsMayHaveSpaces) {
+  EXPECT_EQ(read_request({{"sigmas", " 1, 0.75,\t0.5 "}}).sigmas, (std::vector<double>{1, 0.75, 0.5}));
+}
+
+TEST(Fields, ContradictionsAreRefused) {
+  EXPECT_NO_THROW(refuse_contradictions({{"topk", "0.3"}, {"dropped", "none"}, {"select", "mass"}}));
+  EXPECT_TRUE(throws_error(
+      [] {
+        refuse_contradictions({{"topk", "0.3"}, {"error", "0.1"}});
+      },
+      {"topk and error exclude each other"}));
+  EXPECT_TRUE(throws_error(
+      [] {
+        refuse_contradictions({{"dropped", "none"}, {"select", "error"}});
+      },
+      {"dropped none and select error exclude each other"}));
+  EXPECT_TRUE(is_excluded("steps", "4", {{"sigmas", "1,0.5"}}));
+  EXPECT_TRUE(is_excluded("select", "error", {{"dropped", "none"}}));
+  EXPECT_FALSE(is_excluded("select", "mass", {{"dropped", "none"}}));
+}
+
+TEST(Fields, KeysTellPipelinesAndTextsApart) {
+  const Request usual;
+  for (const Field& field : fields()) {
+    const Request other = read_request({{field.name, some_value(field)}});
+    EXPECT_EQ(pipeline_key(other) != pipeline_key(usual), field.decides == Decides::pipeline) << field.name;
+  }
+  Plan plan, other;
+  plan.guidance_scale = other.guidance_scale = 6;
+  other.negative_prompt = "blurry";
+  EXPECT_NE(text_key(plan), text_key(other));
+  plan.guidance_scale = other.guidance_scale = 1;  // there the negative prompt is not encoded
+  EXPECT_EQ(text_key(plan), text_key(other));
+  other.seed = 7;
+  other.num_inference_steps = 3;
+  EXPECT_EQ(text_key(plan), text_key(other));
+}
+
+TEST(Fields, ARecipeSaysWhatCounts) {
+  Plan plan;
+  plan.attention_mode = attention::Mode::full;
+  plan.guidance_scale = 1;
+  plan.num_inference_steps = 4;
+  nlohmann::json recipe = recipe_of(plan);
+  for (const char* idle :
+       {"topk", "dropped", "dense_steps", "negative_prompt", "cfg_scale_2", "cache", "sigmas", "weights"})
+    EXPECT_FALSE(recipe.contains(idle)) << idle;
+  EXPECT_EQ(recipe["steps"], 4);
+  plan.attention_mode = attention::Mode::sparse;
+  plan.guidance_scale = 6;
+  plan.sigmas = {1, 0.5};
+  plan.cache = {.kind = CacheKind::steps, .steps = 2};
+  recipe = recipe_of(plan);
+  EXPECT_EQ(recipe["topk"], 0.12);
+  EXPECT_EQ(recipe["cell"], 16);
+  EXPECT_EQ(recipe["sigmas"], "1.0,0.5");
+  EXPECT_EQ(recipe["cache"], "steps:2");
+  EXPECT_FALSE(recipe.contains("steps"));
+  plan.attention_policy.per_head = {{attention::HeadPolicy{}}};  // a profile's: no one number says them
+  recipe = recipe_of(plan);
+  EXPECT_FALSE(recipe.contains("topk"));
+  EXPECT_EQ(recipe["dropped"], "mean");
+}
+
+}  // namespace
+}  // namespace sparsereel::models
