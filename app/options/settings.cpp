@@ -13,20 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An option, or one value of it.
-struct Choice {
-  std::string key;
-  std::string value = {};  // empty: any
-
-  bool is(const std::string& name, const std::string& given) const {
-    return name == key && (value.empty() || given == value);
-  }
-};
+using models::Choice;
 
 /// Choices of which a source may make only one; a stronger source's choice removes the weaker one's other.
-const std::vector<std::pair<Choice, Choice>>& exclusions() {
-  static const std::vector<std::pair<Choice, Choice>> all = [] {
-    std::vector<std::pair<Choice, Choice>> pairs;
+const models::ExclusiveChoices& exclusions() {
+  static const models::ExclusiveChoices all = [] {
+    models::ExclusiveChoices pairs;
     for (const OptionSpec& option : option_table())
       for (const Exclusion& each : option.excludes)
         pairs.push_back({{option.key, each.value}, {each.other, each.other_value}});
@@ -36,12 +28,7 @@ const std::vector<std::pair<Choice, Choice>>& exclusions() {
 }
 
 std::vector<Choice> excluded_by(const std::string& key, const std::string& value) {
-  std::vector<Choice> result;
-  for (const auto& [first, second] : exclusions()) {
-    if (first.is(key, value)) result.push_back(second);
-    if (second.is(key, value)) result.push_back(first);
-  }
-  return result;
+  return models::excluded_by(exclusions(), key, value);
 }
 
 /// "--steps", "clip.mp4: steps" or "my.yaml:3:8: steps".
@@ -55,7 +42,7 @@ std::string label(const std::string& key, Source source, const std::string& file
 
 /// The same of a choice that was made: with its value where that matters.
 std::string label(const Choice& choice, const Setting& setting) {
-  return label(choice.key, setting.source, setting.file, setting.mark) +
+  return label(choice.name, setting.source, setting.file, setting.mark) +
          (choice.value.empty() ? "" : " " + choice.value);
 }
 
@@ -131,8 +118,8 @@ const OptionSpec& checked_option(const std::string& given, const std::string& va
 /// Throws where one source makes two choices that exclude each other.
 void refuse_both(const std::map<std::string, Setting>& added) {
   const auto made = [&](const Choice& choice) {
-    const auto found = added.find(choice.key);
-    return found != added.end() && choice.is(choice.key, found->second.value) ? &found->second : nullptr;
+    const auto found = added.find(choice.name);
+    return found != added.end() && choice.is(choice.name, found->second.value) ? &found->second : nullptr;
   };
   for (const auto& [first, second] : exclusions()) {
     const Setting *one = made(first), *other = made(second);
@@ -186,8 +173,8 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
     if (stronger(key, setting.value, source)) continue;
     values_[key] = setting;
     for (const Choice& other : excluded_by(key, setting.value)) {
-      const Setting* weaker = find(other.key);
-      if (weaker != nullptr && other.is(other.key, weaker->value)) values_.erase(other.key);
+      const Setting* weaker = find(other.name);
+      if (weaker != nullptr && other.is(other.name, weaker->value)) values_.erase(other.name);
     }
   }
 }
@@ -197,8 +184,8 @@ bool Settings::stronger(const std::string& key, const std::string& value, Source
   std::vector<Choice> choices = excluded_by(key, value);
   choices.push_back({key});
   return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) {
-    const Setting* setting = find(choice.key);
-    return setting != nullptr && setting->source > source && choice.is(choice.key, setting->value);
+    const Setting* setting = find(choice.name);
+    return setting != nullptr && setting->source > source && choice.is(choice.name, setting->value);
   });
 }
 

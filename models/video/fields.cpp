@@ -317,42 +317,45 @@ Request read_request(const std::map<std::string, std::string>& values) {
   return request;
 }
 
+std::vector<Choice> excluded_by(const ExclusiveChoices& all, std::string_view name, std::string_view value) {
+  std::vector<Choice> excluded;
+  for (const auto& [first, second] : all) {
+    if (first.is(name, value)) excluded.push_back(second);
+    if (second.is(name, value)) excluded.push_back(first);
+  }
+  return excluded;
+}
+
 namespace {
 
-struct Choice {
-  std::string name, value;  // empty value: any
-
-  bool is_of(const std::string& given_name, const std::string& given_value) const {
-    return name == given_name && (value.empty() || value == given_value);
-  }
-  bool is_in(const std::map<std::string, std::string>& given) const {
-    const auto found = given.find(name);
-    return found != given.end() && is_of(name, found->second);
-  }
-  std::string text() const { return name + (value.empty() ? "" : " " + value); }
-};
-
-std::vector<std::pair<Choice, Choice>> exclusive_choices() {
-  std::vector<std::pair<Choice, Choice>> all;
+ExclusiveChoices exclusive_fields() {
+  ExclusiveChoices all;
   for (const Field& field : fields())
     for (const Exclusion& each : field.excludes)
       all.push_back({{field.name, each.value}, {each.other, each.other_value}});
   return all;
 }
 
+bool is_in(const Choice& choice, const std::map<std::string, std::string>& given) {
+  const auto found = given.find(choice.name);
+  return found != given.end() && choice.is(choice.name, found->second);
+}
+
+std::string text_of(const Choice& choice) {
+  return choice.name + (choice.value.empty() ? "" : " " + choice.value);
+}
+
 }  // namespace
 
 bool is_excluded(const std::string& name, const std::string& value, const std::map<std::string, std::string>& given) {
-  return std::ranges::any_of(exclusive_choices(), [&](const auto& pair) {
-    const auto& [first, second] = pair;
-    return (first.is_of(name, value) && second.is_in(given)) || (second.is_of(name, value) && first.is_in(given));
-  });
+  return std::ranges::any_of(excluded_by(exclusive_fields(), name, value),
+                             [&](const Choice& other) { return is_in(other, given); });
 }
 
 void refuse_contradictions(const std::map<std::string, std::string>& given) {
-  for (const auto& [first, second] : exclusive_choices())
-    if (first.is_in(given) && second.is_in(given))
-      throw bad_input(first.text() + " and " + second.text() + " exclude each other", "give one of them");
+  for (const auto& [first, second] : exclusive_fields())
+    if (is_in(first, given) && is_in(second, given))
+      throw bad_input(text_of(first) + " and " + text_of(second) + " exclude each other", "give one of them");
 }
 
 nlohmann::json recipe_of(const Plan& plan) {

@@ -44,6 +44,21 @@ struct Exclusion {
   std::string value = {}, other_value = {};  // which values exclude each other; empty: all
 };
 
+/// An option, or one value of it.
+struct Choice {
+  std::string name;
+  std::string value = {};  // empty: any
+
+  bool is(std::string_view other, std::string_view given) const {
+    return name == other && (value.empty() || value == given);
+  }
+};
+
+/// Pairs of which only one can be made.
+using ExclusiveChoices = std::vector<std::pair<Choice, Choice>>;
+/// What cannot be chosen beside this one.
+std::vector<Choice> excluded_by(const ExclusiveChoices& all, std::string_view name, std::string_view value);
+
 /// What of a run a field decides. Videos with the same text share its encoding, and those with the same pipeline the
 /// loaded weights.
 enum class Decides { picture, text, pipeline };
