@@ -13,6 +13,11 @@ namespace sparsereel::attention {
 /// check: sparse and full side by side; the result is sparse's, the error goes to the statistics.
 enum class Mode { full, quantized, sparse, check };
 
+/// Whether some blocks are left out, where the policy lets any.
+constexpr bool drops_blocks(Mode mode) {
+  return mode == Mode::sparse || mode == Mode::check;
+}
+
 std::string_view name(Mode mode);
 Mode parse_mode(std::string_view text);
 

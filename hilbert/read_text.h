@@ -20,6 +20,13 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
+/// true, on, yes or false, off, no; nothing for another word.
+inline std::optional<bool> parse_flag(std::string_view text) {
+  if (text == "true" || text == "on" || text == "yes") return true;
+  if (text == "false" || text == "off" || text == "no") return false;
+  return std::nullopt;
+}
+
 /// "a, b" -> "a", "b": without spaces around them, empty ones included.
 inline std::vector<std::string> split(std::string_view text, char separator) {
   constexpr std::string_view kSpace = " \t\n";

@@ -30,14 +30,10 @@ uint64_t peak_resident_bytes() {
 /// What arithmetic a mode really does where that is not what its name says.
 std::string arithmetic_note(attention::Mode mode, at::Device device) {
   if (!device.is_cpu()) return {};
-  if (mode == attention::Mode::sparse || mode == attention::Mode::check)
+  if (attention::drops_blocks(mode))
     return "on a CPU the kept blocks are computed in fp32: 8-bit arithmetic saves nothing there";
   if (mode == attention::Mode::quantized) return "on a CPU the 8-bit arithmetic is emulated";
   return {};
-}
-
-bool drops_blocks(attention::Mode mode) {
-  return mode == attention::Mode::sparse || mode == attention::Mode::check;
 }
 
 /// What stands for dropped blocks and how they are chosen, by the names of the options.
@@ -136,8 +132,8 @@ nlohmann::json attention_report(const models::AttentionRun& run, at::Device devi
                            {"layer_sparsity", of_layers(run.per_layer, sparsity)},
                            {"step_layer_sparsity", of_steps(run.per_step, sparsity)},
                            {"redone_steps", run.redone_steps}};
-  if (drops_blocks(run.mode)) report.update(means_report(run.policy));
-  if (run.policy.dropped == attention::Dropped::mean && drops_blocks(run.mode)) {
+  if (attention::drops_blocks(run.mode)) report.update(means_report(run.policy));
+  if (run.policy.dropped == attention::Dropped::mean && attention::drops_blocks(run.mode)) {
     report["mean_blocks"] = all.mean_blocks;
     report["mean_share"] = all.mean_share();
   }

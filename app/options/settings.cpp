@@ -57,12 +57,6 @@ std::vector<std::string> known_keys() {
   return keys;
 }
 
-std::optional<bool> parse_flag(const std::string& text) {
-  if (text == "true" || text == "on" || text == "yes") return true;
-  if (text == "false" || text == "off" || text == "no") return false;
-  return std::nullopt;
-}
-
 /// Throws where the value is none of the option's kind; `what` is how the error names it.
 void check_value(const OptionSpec& spec, const std::string& what, const std::string& value) {
   const std::string help = "see the command's --help";

@@ -36,7 +36,7 @@ bool all_finite(const at::Tensor& tensor) {
 
 Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& scheduler, const Plan& plan,
                      DenoisingStart start)
-    : experts_(std::move(experts)), plan_(plan), state_(std::move(start)), cache_rule_(plan.cache) {
+    : experts_(std::move(experts)), plan_(plan), state_(std::move(start)) {
   for (size_t expert = 0; expert < experts_->size(); ++expert) {
     const double scale = expert == 0 ? plan.guidance_scale : plan.guidance_scale_2.value();
     guidance_.emplace_back(scale, plan.use_dynamic_cfg, plan.num_inference_steps, plan.guidance_passes);
@@ -53,7 +53,7 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   const size_t expert = experts_->at(timestep);
   Denoiser& denoiser = experts_->load(expert);
   StepCache* cache = cache_ ? &*cache_ : nullptr;
-  if (cache != nullptr) cache->begin_step(cache_rule_.reuses(done_, steps()));
+  if (cache != nullptr) cache->begin_step(plan_.cache.reuses(done_, steps()));
   return guidance_[expert].predict(
       state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
         const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
@@ -94,7 +94,7 @@ at::Tensor Denoising::redo_with_full_attention(double timestep) {
 }
 
 void Denoising::forget_steps() {
-  if (cache_rule_.on()) cache_.emplace(cache_rule_);
+  if (plan_.cache.on()) cache_.emplace(plan_.cache);
 }
 
 /// What GPU kernels counted until a step failed must not become the next run's.

@@ -81,8 +81,7 @@ class Denoising {
   std::unique_ptr<Sampler> sampler_;
   DenoisingStart state_;
   AttentionRun attention_;
-  CacheRule cache_rule_;
-  std::optional<StepCache> cache_;  // where the rule is on; of the expert of the last step
+  std::optional<StepCache> cache_;  // where the plan has one; of the expert of the last step
   std::vector<std::string> warnings_;
   int64_t done_ = 0;
 };

@@ -107,7 +107,6 @@ class Pipeline {
 
   at::Device device() const { return device_; }
   at::ScalarType dtype() const { return dtype_; }
-  at::ScalarType vae_dtype() const { return vae_dtype_; }
   bool fp8_weights() const { return fp8_weights_; }
   bool fp8_text_weights() const { return fp8_text_weights_; }
   /// To follow "weights fp8 has no effect" where that was asked for and no layer takes it: the pipeline goes on
@@ -117,8 +116,7 @@ class Pipeline {
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h: the LoRAs are no part of it
-  const std::vector<LoraChoice>& loras() const { return loras_; }
-  const std::string& lora_hash() const;  // hash_of(loras())
+  const std::string& lora_hash() const;   // hash_of() the LoRAs
   /// Checks the request against the checkpoint and the device and fills in what is unset. Throws Error (bad input)
   /// naming the field and, for impossible sizes, the two nearest possible values; also for a video, or weights, that
   /// cannot fit into memory. `decode`: as in Inputs.

@@ -16,7 +16,8 @@
 namespace sparsereel::models {
 namespace {
 
-using attention::Dropped, attention::Mode, attention::Ranking, attention::Selection, hilbert::TokenOrder;
+using attention::Dropped, attention::drops_blocks, attention::Mode, attention::Ranking, attention::Selection,
+    hilbert::TokenOrder;
 
 /// A member's type: its kind, its choices, how a text becomes one and back. `name`: the field's, for errors.
 template <typename Value>
@@ -60,9 +61,7 @@ template <>
 struct Type<bool> {
   static constexpr ValueKind kind = ValueKind::flag;
   static bool read(const std::string& name, const std::string& text) {
-    for (const auto& [word, value] :
-         {std::pair("true", true), {"on", true}, {"yes", true}, {"false", false}, {"off", false}, {"no", false}})
-      if (text == word) return value;
+    if (const auto flag = parse_flag(text)) return *flag;
     throw bad_option(name, text + ": one of true, false is needed", "use one of these");
   }
   static std::string text(bool value) { return value ? "true" : "false"; }
@@ -156,13 +155,9 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   return row;
 }
 
-bool drops_blocks(const Plan& plan) {
-  return plan.attention_mode == Mode::sparse || plan.attention_mode == Mode::check;
-}
-
 /// Whether one choice of blocks holds for all heads; else a profile has one for each.
 bool shares_policy(const Plan& plan) {
-  return drops_blocks(plan) && plan.attention_policy.per_head.empty();
+  return drops_blocks(plan.attention_mode) && plan.attention_policy.per_head.empty();
 }
 
 /// Of the one member that selects blocks.
@@ -180,7 +175,7 @@ auto of_all_heads(double attention::HeadPolicy::*member) {
 
 template <typename Policy, typename Value>
 auto of_dropping(Value Policy::*member) {
-  return [member](const Plan& plan) { return only(drops_blocks(plan), plan.attention_policy.*member); };
+  return [member](const Plan& plan) { return only(drops_blocks(plan.attention_mode), plan.attention_policy.*member); };
 }
 
 template <typename Value>
@@ -234,37 +229,36 @@ std::vector<Field> selection() {
   using Head = attention::HeadPolicy;
   using attention::Policy;
   const std::vector<Idle> idle = {Idle::every_block, Idle::profile};
-  return {field(&Request::topk, selected_by<Selection::topk>(&Head::topk),
-                {.name = "topk", .idle = idle, .excludes = {{.other = "cdf"}, {.other = "error"}}}),
-          field(&Request::cdf, selected_by<Selection::cdf>(&Head::cdf),
-                {.name = "cdf", .idle = idle, .excludes = {{.other = "error"}}}),
-          field(&Request::error, selected_by<Selection::error>(&Head::error), {.name = "error", .idle = idle}),
-          field(&Request::dropped, of_dropping(&Policy::dropped),
-                {.name = "dropped",
-                 .choices = {"mean", "none"},
-                 .idle = idle,
-                 .excludes = {{.other = "select", .value = "none", .other_value = "error"},
-                              {.other = "error", .value = "none"}}}),
-          field(&Request::ranking, of_dropping(&Policy::ranking),
-                {.name = "select",
-                 .choices = {"error", "mass"},
-                 .idle = idle,
-                 .excludes = {{.other = "error", .value = "mass"}}}),
-          field(&Request::cell,
-                [](const Plan& plan) {
-                  const Policy& policy = plan.attention_policy;
-                  return only(drops_blocks(plan) && policy.dropped == Dropped::mean, policy.cell);
-                },
-                {.name = "cell",
-                 .kind = ValueKind::choice,
-                 .choices = {"16", "32", "64"},
-                 .idle = {Idle::every_block, Idle::profile, Idle::no_means}}),
-          field(&Request::similarity, of_all_heads(&Head::similarity), {.name = "similarity", .idle = idle}),
-          field(&Request::pv_threshold, of_all_heads(&Head::pv_threshold), {.name = "pv_threshold", .idle = idle}),
-          field(&Request::dense_steps, of_dropping(&Policy::dense_steps),
-                {.name = "dense_steps", .idle = {Idle::every_block}}),
-          field(&Request::dense_layers, of_dropping(&Policy::dense_layers),
-                {.name = "dense_layers", .idle = {Idle::every_block}})};
+  return {
+      field(&Request::topk, selected_by<Selection::topk>(&Head::topk),
+            {.name = "topk", .idle = idle, .excludes = {{.other = "cdf"}, {.other = "error"}}}),
+      field(&Request::cdf, selected_by<Selection::cdf>(&Head::cdf),
+            {.name = "cdf", .idle = idle, .excludes = {{.other = "error"}}}),
+      field(&Request::error, selected_by<Selection::error>(&Head::error), {.name = "error", .idle = idle}),
+      field(&Request::dropped, of_dropping(&Policy::dropped),
+            {.name = "dropped",
+             .choices = {"mean", "none"},
+             .idle = idle,
+             .excludes = {{.other = "select", .value = "none", .other_value = "error"},
+                          {.other = "error", .value = "none"}}}),
+      field(&Request::ranking, of_dropping(&Policy::ranking),
+            {.name = "select",
+             .choices = {"error", "mass"},
+             .idle = idle,
+             .excludes = {{.other = "error", .value = "mass"}}}),
+      field(
+          &Request::cell,
+          [](const Plan& plan) {
+            const Policy& policy = plan.attention_policy;
+            return only(drops_blocks(plan.attention_mode) && policy.dropped == Dropped::mean, policy.cell);
+          },
+          {.name = "cell", .choices = {"16", "32", "64"}, .idle = {Idle::every_block, Idle::profile, Idle::no_means}}),
+      field(&Request::similarity, of_all_heads(&Head::similarity), {.name = "similarity", .idle = idle}),
+      field(&Request::pv_threshold, of_all_heads(&Head::pv_threshold), {.name = "pv_threshold", .idle = idle}),
+      field(&Request::dense_steps, of_dropping(&Policy::dense_steps),
+            {.name = "dense_steps", .idle = {Idle::every_block}}),
+      field(&Request::dense_layers, of_dropping(&Policy::dense_layers),
+            {.name = "dense_layers", .idle = {Idle::every_block}})};
 }
 
 std::vector<Field> pipeline() {
