@@ -14,6 +14,7 @@
 #include "models/files/regular_file.h"
 #include "models/samplers/sampler.h"
 #include "models/text/unicode.h"
+#include "models/video/fields.h"
 
 namespace sparsereel::models {
 namespace {
@@ -29,10 +30,6 @@ std::string sampler_class(const Request& request, const ModelSpec& spec) {
   }
   known.insert(known.end(), classes.begin(), classes.end());
   throw bad_option("scheduler", text + " is unknown", "use " + list_of(known));
-}
-
-void require_positive(const char* field, int64_t value) {
-  if (value < 1) throw bad_option(field, std::to_string(value) + " is below 1", "give a positive number");
 }
 
 void require_text(const char* field, const std::string& text) {
@@ -54,21 +51,6 @@ void require_step(const char* field, int64_t value, int64_t step, int64_t base) 
         << "it must be " << (base ? std::to_string(base) + " more than " : "") << "a multiple of " << step;
   remedy << "use " << below << " or " << above;
   throw bad_option(field, cause.str(), remedy.str());
-}
-
-void check_scale(const char* field, double scale) {
-  constexpr double kMost = 1000;  // far above what shows anything: from there on the latents grow beyond all numbers
-  if (scale >= 0 && scale <= kMost) return;
-  throw bad_option(field, exact_text(scale) + " is not a number from 0 to " + exact_text(kMost),
-                   "use 1 for no guidance, 6 as a usual value");
-}
-
-/// The range is that of a checkpoint's own.
-void check_shift(double shift) {
-  constexpr double kMost = 1e9;
-  if (shift > 0 && shift <= kMost) return;
-  throw bad_option("flow_shift", exact_text(shift) + " is not a number above 0 and at most " + exact_text(kMost),
-                   "use 3 to 12; larger ones spend more steps on noisy latents");
 }
 
 /// Throws where the run's sampler cannot take its steps. Here it is known who gave the shift.
@@ -96,13 +78,8 @@ bool flows(const Request& request, const ModelSpec& spec) {
 /// Refused where the sampler takes none.
 void take_sigmas(const Request& request, Plan& plan) {
   if (request.sigmas.empty()) return;
-  const auto refuse = [](const std::string& problem) {
-    return bad_option("sigmas", problem, "give falling numbers above 0 up to 1, such as 1,0.75,0.5,0.25");
-  };
-  for (const double sigma : request.sigmas)
-    if (!(sigma > 0 && sigma <= 1)) throw refuse("hold " + exact_text(sigma));
   if (std::ranges::adjacent_find(request.sigmas, std::less_equal()) != request.sigmas.end())
-    throw refuse("do not fall from each to the next");
+    throw bad_option("sigmas", "do not fall from each to the next", "give falling numbers, such as 1,0.75,0.5,0.25");
   const auto count = static_cast<int64_t>(request.sigmas.size());
   if (request.num_inference_steps.value_or(count) != count)
     throw bad_option("sigmas",
@@ -114,7 +91,6 @@ void take_sigmas(const Request& request, Plan& plan) {
 void check_text(const Plan& plan, const ModelSpec& spec) {
   require_text("prompt", plan.prompt);
   require_text("negative_prompt", plan.negative_prompt);
-  require_positive("max_sequence_length", plan.max_sequence_length);
   if (plan.max_sequence_length > spec.text_length)
     throw bad_option("max_sequence_length",
                      std::to_string(plan.max_sequence_length) + " exceeds the model's max_text_seq_length",
@@ -122,13 +98,9 @@ void check_text(const Plan& plan, const ModelSpec& spec) {
 }
 
 void check_sampling(const Request& request, const Plan& plan, const ModelSpec& spec) {
-  require_positive("steps", plan.num_inference_steps);
   if (plan.num_inference_steps > spec.scheduler.num_train_timesteps)
     throw bad_option("steps", std::to_string(plan.num_inference_steps) + " exceeds the scheduler's num_train_timesteps",
                      "use at most " + std::to_string(spec.scheduler.num_train_timesteps));
-  check_scale("cfg_scale", plan.guidance_scale);
-  check_scale("cfg_scale_2", request.guidance_scale_2.value_or(0));  // a model of one transformer has no use for it
-  check_shift(request.flow_shift.value_or(1));
   check_schedule(request, plan, spec);
 }
 
@@ -146,6 +118,7 @@ int64_t steps_of(const Request& request, const ModelSpec& spec) {
 }
 
 Plan resolve_request(const Request& request, const ModelSpec& spec) {
+  check_ranges(request);
   Plan plan;
   plan.prompt = request.prompt;
   plan.negative_prompt = request.negative_prompt.value_or(spec.defaults.negative_prompt);

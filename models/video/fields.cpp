@@ -3,6 +3,7 @@
 #include "models/video/fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -137,6 +138,28 @@ nlohmann::json saved(const std::optional<Value>& value) {
   return value ? saved(*value) : nlohmann::json();
 }
 
+template <typename Number>
+requires std::is_arithmetic_v<Number>
+void check_number(const Field& field, Number number) {
+  const auto& [least, most, above, remedy] = *field.range;
+  const auto value = static_cast<double>(number);
+  if ((above ? value > least : value >= least) && value <= most) return;
+  const std::string text = Type<Number>::text(number);
+  if (std::isinf(most)) throw bad_option(field.name, text + " is below " + exact_text(least), remedy);
+  throw bad_option(field.name,
+                   text + " is not a number " + (above ? "above " : "from ") + exact_text(least) +
+                       (above ? " and at most " : " to ") + exact_text(most),
+                   remedy);
+}
+template <typename Number>
+requires std::is_arithmetic_v<Number>
+void check_number(const Field& field, const std::optional<Number>& value) {
+  if (value) check_number(field, *value);
+}
+void check_number(const Field& field, const std::vector<double>& numbers) {
+  for (const double number : numbers) check_number(field, number);
+}
+
 template <typename Value>
 std::optional<Value> only(bool condition, Value value) {
   return condition ? std::optional(std::move(value)) : std::nullopt;
@@ -152,6 +175,8 @@ Field field(Value Request::*member, const PlanValue& plan_value, Field row) {
   };
   row.text = [member](const Request& request) { return Kind::text(request.*member); };
   row.save = [plan_value](const Plan& plan) { return saved(std::invoke(plan_value, plan)); };
+  if constexpr (requires(const Request& request) { check_number(row, request.*member); })
+    if (row.range) row.check = [member, row](const Request& request) { check_number(row, request.*member); };
   return row;
 }
 
@@ -188,7 +213,7 @@ std::vector<Field> texts() {
           field(&Request::negative_prompt, of_guidance(&Plan::negative_prompt),
                 {.name = "negative_prompt", .decides = Decides::text, .idle = {Idle::no_guidance}}),
           field(&Request::max_sequence_length, &Plan::max_sequence_length,
-                {.name = "max_sequence_length", .decides = Decides::text})};
+                {.name = "max_sequence_length", .decides = Decides::text, .range = Range{1}})};
 }
 
 std::vector<Field> size() {
@@ -198,14 +223,21 @@ std::vector<Field> size() {
 }
 
 std::vector<Field> sampling() {
+  // Guidance of far above what shows anything: from there on the latents grow beyond all numbers.
+  const Range scale = {.least = 0, .most = 1000, .remedy = "use 1 for no guidance, 6 as a usual value"};
+  const Range shift = {
+      .least = 0, .most = 1e9, .above = true, .remedy = "use 3 to 12; larger ones spend more steps on noisy latents"};
+  const Range sigma = {
+      .least = 0, .most = 1, .above = true, .remedy = "give falling numbers above 0 up to 1, such as 1,0.75,0.5,0.25"};
   return {
       field(&Request::seed, &Plan::seed, {.name = "seed"}),
       field(&Request::num_inference_steps,
-            [](const Plan& plan) { return only(plan.sigmas.empty(), plan.num_inference_steps); }, {.name = "steps"}),
-      field(&Request::guidance_scale, &Plan::guidance_scale, {.name = "cfg_scale"}),
+            [](const Plan& plan) { return only(plan.sigmas.empty(), plan.num_inference_steps); },
+            {.name = "steps", .range = Range{1}}),
+      field(&Request::guidance_scale, &Plan::guidance_scale, {.name = "cfg_scale", .range = scale}),
       field(&Request::guidance_scale_2,
             [](const Plan& plan) { return plan.is_guided() ? plan.guidance_scale_2 : std::nullopt; },
-            {.name = "cfg_scale_2", .idle = {Idle::one_transformer, Idle::no_guidance}}),
+            {.name = "cfg_scale_2", .range = scale, .idle = {Idle::one_transformer, Idle::no_guidance}}),
       field(&Request::guidance_passes,
             [](const Plan& plan) {  // those of both at once go without saying
               return only(plan.is_guided() && plan.guidance_passes != GuidancePasses::batched, plan.guidance_passes);
@@ -214,13 +246,13 @@ std::vector<Field> sampling() {
       field(&Request::use_dynamic_cfg, of_guidance(&Plan::use_dynamic_cfg),
             {.name = "dynamic_cfg", .idle = {Idle::no_guidance}}),
       field(&Request::scheduler, &Plan::scheduler, {.name = "scheduler", .kind = ValueKind::choice}),
-      field(&Request::flow_shift, &Plan::flow_shift, {.name = "flow_shift", .idle = {Idle::no_flow}}),
+      field(&Request::flow_shift, &Plan::flow_shift, {.name = "flow_shift", .range = shift, .idle = {Idle::no_flow}}),
       field(&Request::sigmas,
             [](const Plan& plan) {
               const std::string list = nlohmann::json(plan.sigmas).dump();
               return only(!plan.sigmas.empty(), list.substr(1, list.size() - 2));
             },
-            {.name = "sigmas", .idle = {Idle::no_flow}, .excludes = {{.other = "steps"}}}),
+            {.name = "sigmas", .range = sigma, .idle = {Idle::no_flow}, .excludes = {{.other = "steps"}}}),
       field(&Request::cache, [](const Plan& plan) { return only(plan.cache.on(), name(plan.cache)); },
             {.name = "cache", .idle = {Idle::no_reuse, Idle::tuning}, .nothing = "0"})};
 }
@@ -350,6 +382,11 @@ void refuse_contradictions(const std::map<std::string, std::string>& given) {
   for (const auto& [first, second] : exclusive_fields())
     if (is_in(first, given) && is_in(second, given))
       throw bad_input(text_of(first) + " and " + text_of(second) + " exclude each other", "give one of them");
+}
+
+void check_ranges(const Request& request) {
+  for (const Field& field : fields())
+    if (field.check) field.check(request);
 }
 
 nlohmann::json recipe_of(const Plan& plan) {

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +61,13 @@ using ExclusiveChoices = std::vector<std::pair<Choice, Choice>>;
 /// What cannot be chosen beside this one.
 std::vector<Choice> excluded_by(const ExclusiveChoices& all, std::string_view name, std::string_view value);
 
+/// What a number may be, whatever the model; each of several.
+struct Range {
+  double least, most = std::numeric_limits<double>::infinity();
+  bool above = false;  // it is more than the least
+  std::string remedy = "give a positive number";
+};
+
 /// What of a run a field decides. Videos with the same text share its encoding, and those with the same pipeline the
 /// loaded weights.
 enum class Decides { picture, text, pipeline };
@@ -69,15 +78,18 @@ struct Field {
   Decides decides = Decides::picture;
   InRecipe recipe = InRecipe::value;
   std::vector<std::string> choices = {};  // of ValueKind::choice; empty: the model's or the machine's
-  std::vector<Idle> idle = {};            // what leaves it without effect
-  std::string nothing = {};               // the value that asks for nothing: beside it no effect is missed
-  std::vector<Exclusion> excludes = {};   // it and the others exclude each other: said once, of the first of two
+  std::optional<Range> range = {};
+  std::vector<Idle> idle = {};           // what leaves it without effect
+  std::string nothing = {};              // the value that asks for nothing: beside it no effect is missed
+  std::vector<Exclusion> excludes = {};  // it and the others exclude each other: said once, of the first of two
   /// Throws Error naming the field where the text is none of its kind, or none of the choices of a type of its own.
   std::function<void(Request&, const std::string&)> read = {};
   /// What read() makes the same of; empty where it is unset, too.
   std::function<std::string(const Request&)> text = {};
   /// What a recipe says of it; null where it has no effect.
   std::function<nlohmann::json(const Plan&)> save = {};
+  /// Throws Error naming the field where a number is out of its range. Null: it has none.
+  std::function<void(const Request&)> check = {};
 };
 
 /// Every field, in the order in which people read them.
@@ -89,6 +101,9 @@ const Field* find_field(std::string_view name);
 
 /// Values as texts, by their fields' names -> what is asked for. Names of no field are passed over.
 Request read_request(const std::map<std::string, std::string>& values);
+
+/// Throws Error naming a field that is out of its range.
+void check_ranges(const Request& request);
 
 /// Whether `name` cannot have this value beside the others.
 bool is_excluded(const std::string& name, const std::string& value, const std::map<std::string, std::string>& given);

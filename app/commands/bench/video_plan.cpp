@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "app/counted.h"
+#include "app/json_fields.h"
 #include "app/measure/run_progress.h"
 #include "models/checkpoint/family.h"
 #include "models/engine/request.h"
+#include "models/video/fields.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::app::bench {
@@ -24,33 +26,28 @@ nlohmann::json architecture_of(const models::ModelFolder& folder) {
   return architecture;
 }
 
+/// What all combinations share: a recipe's fields but for texts and what each combination says for itself, and facts
+/// that a rival needs to run the same.
 nlohmann::json run_settings(const VideoPlan& plan, const models::Pipeline& pipeline) {
   const models::ModelSpec& spec = pipeline.spec();
   const models::Plan& video = plan.video;
-  const double tokens = models::token_count(spec, video.latent, video.max_sequence_length);
+  nlohmann::json settings = models::recipe_of(video);
+  for (const models::Field& field : models::fields())
+    if (field.decides == models::Decides::text) settings.erase(field.name);
+  for (const char* of_a_combination : {"attention", "token_order"}) settings.erase(of_a_combination);
   const bool both_at_once = video.is_guided() && video.guidance_passes == models::GuidancePasses::batched;
-  return {{"model", plan.run.model_name},
-          {"dtype", video.dtype},
-          {"weights", video.fp8_weights ? "fp8" : "auto"},
-          {"text_weights", video.fp8_text_weights ? "fp8" : "auto"},
-          {"lora", models::text_of(video.loras, /*whole_paths=*/false)},
-          {"lora_sha256", pipeline.lora_hash()},
-          {"width", video.width},
-          {"height", video.height},
-          {"frames", video.num_frames},
-          {"layers", spec.layers},
-          {"heads", spec.heads},
-          {"head_dim", spec.head_dim},
-          {"tokens", static_cast<int64_t>(tokens)},
-          {"text_tokens", video.max_sequence_length},
-          {"batch", both_at_once ? 2 : 1},
-          {"guidance_passes", models::name(video.guidance_passes)},
-          {"cfg_scale", video.guidance_scale},
-          {"scheduler", video.scheduler},
-          {"steps", video.num_inference_steps},
-          {"seed", video.seed},
-          {"offload", plan.request.offload},
-          {"pv_threshold", video.attention_policy.defaults.pv_threshold}};
+  settings.update({{"model", plan.run.model_name},
+                   {"lora_sha256", pipeline.lora_hash()},
+                   {"layers", spec.layers},
+                   {"heads", spec.heads},
+                   {"head_dim", spec.head_dim},
+                   {"tokens", static_cast<int64_t>(models::token_count(spec, video.latent, video.max_sequence_length))},
+                   {"text_tokens", video.max_sequence_length},
+                   {"batch", both_at_once ? 2 : 1},
+                   {"steps", video.num_inference_steps},
+                   {"offload", plan.request.offload},
+                   {"pv_threshold", video.attention_policy.defaults.pv_threshold}});
+  return settings;
 }
 
 bool cache_is_of_a_preset(const Settings& settings) {
@@ -108,9 +105,9 @@ std::string run_summary(const nlohmann::json& report) {
   std::string text = machine.at("name").get<std::string>();
   if (machine.at("device") == "cpu") text += ", " + counted(machine.at("threads").get<int>(), "thread");
   std::string weights;
-  if (settings.at("weights") == "fp8") weights += ", weights in fp8";
-  if (settings.at("text_weights") == "fp8") weights += ", text weights in fp8";
-  if (settings.at("lora") != "") weights += ", LoRA " + settings.at("lora").get<std::string>();
+  if (settings.contains("weights")) weights += ", weights in fp8";
+  if (settings.contains("text_weights")) weights += ", text weights in fp8";
+  if (settings.contains("lora")) weights += ", LoRA " + text_of(settings, "lora");
   return text + ", " + settings.at("model").get<std::string>() + ", " + settings.at("dtype").get<std::string>() +
          weights + ", " + counted(settings.at("frames").get<int64_t>(), "frame") + " of " + number("width") + "x" +
          number("height") + " (" + number("tokens") + " tokens, guidance batch " + number("batch") + "), " +

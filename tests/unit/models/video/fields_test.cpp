@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -109,6 +110,25 @@ TEST(Fields, KeysTellPipelinesAndTextsApart) {
   other.seed = 7;
   other.num_inference_steps = 3;
   EXPECT_EQ(text_key(plan), text_key(other));
+}
+
+TEST(Fields, ARangeHoldsForWhateverModel) {
+  const auto check = [](const std::string& name, const std::string& value) {
+    check_ranges(read_request({{name, value}}));
+  };
+  check_ranges(Request{});
+  const std::vector<std::array<std::string, 4>> cases = {
+      {"steps", "1", "0", "0 is below 1"},
+      {"max_sequence_length", "1", "-1", "-1 is below 1"},
+      {"cfg_scale", "1000", "1001", "1001 is not a number from 0 to 1000"},
+      {"cfg_scale_2", "0", "-0.5", "-0.5 is not a number from 0 to 1000"},
+      {"flow_shift", "1e+09", "0", "0 is not a number above 0 and at most 1e+09"},
+      {"sigmas", "1,0.5", "1,0.5,0", "0 is not a number above 0 and at most 1"}};
+  for (const auto& [name, good, bad, cause] : cases) {
+    EXPECT_NO_THROW(check(name, good)) << name;
+    EXPECT_TRUE(throws_error([&] { check(name, bad); }, {name + " " + cause}));
+  }
+  EXPECT_TRUE(throws_error([&] { check("cfg_scale", "nan"); }, {"cfg_scale nan"}));
 }
 
 TEST(Fields, ARecipeSaysWhatCounts) {
