@@ -31,7 +31,7 @@ models::TensorView view_of(const std::string& name, const at::Tensor& tensor) {
   throw run_failure("the tensor " + name + " has a dtype that is not saved", "try another --dtype");
 }
 
-at::Tensor copy_of(const models::SafetensorsFile& file, const models::TensorEntry& entry) {
+at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry) {
   for (const auto& [scalar, dtype] : kDtypes) {
     if (dtype != entry.dtype) continue;
     void* data = const_cast<std::byte*>(file.data(entry).data());  // from_blob wants it so; only read, by clone()

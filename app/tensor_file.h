@@ -14,6 +14,6 @@ namespace sparsereel::app {
 models::TensorView view_of(const std::string& name, const at::Tensor& tensor);
 
 /// A copy of the entry; undefined where these files do not hold its dtype.
-at::Tensor copy_of(const models::SafetensorsFile& file, const models::TensorEntry& entry);
+at::Tensor copy_of(const models::TensorFile& file, const models::TensorEntry& entry);
 
 }  // namespace sparsereel::app

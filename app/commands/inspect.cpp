@@ -16,8 +16,8 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/lora.h"
-#include "models/checkpoint/safetensors.h"
 #include "models/checkpoint/summary.h"
+#include "models/checkpoint/tensor_file.h"
 #include "models/engine/components.h"
 #include "models/engine/memory_need.h"
 
@@ -106,8 +106,8 @@ std::string in_any_block(std::string name) {
   return name.replace(begin, std::min(name.find_first_not_of(kDigits, begin), name.size()) - begin, "*");
 }
 
-bool may_be_lora(const models::SafetensorsFile& file) {
-  return std::ranges::any_of(file.header().entries, [](const models::TensorEntry& entry) {
+bool may_be_lora(const models::TensorFile& file) {
+  return std::ranges::any_of(file.entries(), [](const models::TensorEntry& entry) {
     const auto has = [&](const char* part) { return entry.name.find(part) != std::string::npos; };
     return has("lora_") || has(".diff") || has("hada_w") || has("lokr_w");
   });
@@ -166,12 +166,12 @@ void print_lora(const nlohmann::json& lora) {
 }
 
 void inspect_safetensors(const fs::path& path, bool json) {
-  const models::SafetensorsFile file(path);
+  const models::TensorFile file(path);
   nlohmann::json tensors = nlohmann::json::array();
-  for (const models::TensorEntry& entry : file.header().entries)
+  for (const models::TensorEntry& entry : file.entries())
     tensors.push_back({{"name", entry.name}, {"dtype", models::name(entry.dtype)}, {"shape", entry.shape}});
   if (json) {
-    nlohmann::json summary = {{"path", path.string()}, {"metadata", file.header().metadata}, {"tensors", tensors}};
+    nlohmann::json summary = {{"path", path.string()}, {"metadata", file.metadata()}, {"tensors", tensors}};
     if (may_be_lora(file)) summary["lora"] = describe_lora(path);
     std::cout << dump(summary, 2) << "\n";
     return;
@@ -181,7 +181,7 @@ void inspect_safetensors(const fs::path& path, bool json) {
   for (const nlohmann::json& tensor : tensors)
     std::cout << "  " << one_line(tensor["name"].get<std::string>()) << "  " << tensor["dtype"].get<std::string>()
               << " " << dump(tensor["shape"]) << "\n";
-  for (const auto& [key, value] : file.header().metadata)
+  for (const auto& [key, value] : file.metadata())
     std::cout << "  " << one_line(key) << ": " << one_line(value) << "\n";
 }
 

@@ -33,18 +33,18 @@ constexpr const char* kMeasured = "attention.measured";
 constexpr const char* kBeginAnew = "remove the file: the run then begins at its first step";
 
 /// Of the metadata; empty where there is none.
-std::string metadata_text(const models::SafetensorsFile& file, const char* key) {
-  const auto found = file.header().metadata.find(key);
-  return found == file.header().metadata.end() ? "" : found->second;
+std::string metadata_text(const models::TensorFile& file, const char* key) {
+  const auto found = file.metadata().find(key);
+  return found == file.metadata().end() ? "" : found->second;
 }
 
-at::Tensor tensor(const models::SafetensorsFile& file, const models::TensorEntry& entry) {
+at::Tensor tensor(const models::TensorFile& file, const models::TensorEntry& entry) {
   at::Tensor copy = copy_of(file, entry);
   if (copy.defined()) return copy;
   throw bad_input("the tensor " + entry.name + " has a dtype that no checkpoint of ours has", kBeginAnew);
 }
 
-at::Tensor tensor(const models::SafetensorsFile& file, const std::string& name, at::ScalarType dtype, int64_t rank) {
+at::Tensor tensor(const models::TensorFile& file, const std::string& name, at::ScalarType dtype, int64_t rank) {
   const models::TensorEntry* entry = file.find(name);
   at::Tensor found = entry == nullptr ? at::Tensor() : tensor(file, *entry);
   if (found.defined() && found.scalar_type() == dtype && found.dim() == rank) return found;
@@ -74,7 +74,7 @@ std::pair<at::Tensor, at::Tensor> statistics_tensors(const std::vector<std::vect
   return {blocks, measured};
 }
 
-std::vector<std::vector<attention::Statistics>> statistics(const models::SafetensorsFile& file) {
+std::vector<std::vector<attention::Statistics>> statistics(const models::TensorFile& file) {
   const at::Tensor blocks = tensor(file, kBlocks, at::kLong, 3), measured = tensor(file, kMeasured, at::kDouble, 3);
   if (blocks.size(2) != kCounts || measured.size(2) != kMeasures || blocks.size(0) != measured.size(0) ||
       blocks.size(1) != measured.size(1))
@@ -99,9 +99,9 @@ std::vector<std::vector<attention::Statistics>> statistics(const models::Safeten
 }
 
 /// Those whose names begin so, by the rest of their names.
-std::map<std::string, at::Tensor> tensors(const models::SafetensorsFile& file, const std::string& beginning) {
+std::map<std::string, at::Tensor> tensors(const models::TensorFile& file, const std::string& beginning) {
   std::map<std::string, at::Tensor> found;
-  for (const models::TensorEntry& entry : file.header().entries)
+  for (const models::TensorEntry& entry : file.entries())
     if (entry.name.starts_with(beginning)) found[entry.name.substr(beginning.size())] = tensor(file, entry);
   return found;
 }
@@ -138,15 +138,15 @@ std::string checksum(const std::vector<models::TensorView>& tensors, const std::
   return std::to_string(sum);
 }
 
-std::string checksum(const models::SafetensorsFile& file) {
+std::string checksum(const models::TensorFile& file) {
   std::vector<models::TensorView> views;
-  for (const models::TensorEntry& entry : file.header().entries)
+  for (const models::TensorEntry& entry : file.entries())
     views.push_back({entry.name, entry.dtype, entry.shape, file.data(entry)});
   return checksum(views, metadata_text(file, kRun));
 }
 
 /// Throws Error where the file is not one that save_checkpoint() wrote for a run with this cache.
-std::shared_ptr<const models::DenoisingState> read_state(const models::SafetensorsFile& file,
+std::shared_ptr<const models::DenoisingState> read_state(const models::TensorFile& file,
                                                          const models::CacheRule& cache) {
   models::DenoisingState state;
   state.latents = tensor(file, *file.find(kLatents));
@@ -165,13 +165,13 @@ std::shared_ptr<const models::DenoisingState> read_state(const models::Safetenso
 }
 
 /// Empty where it is no denoising checkpoint.
-std::string identity_of(const models::SafetensorsFile& file) {
+std::string identity_of(const models::TensorFile& file) {
   return metadata_text(file, kRun).empty() || file.find(kLatents) == nullptr ? "" : metadata_text(file, kIdentity);
 }
 
 std::string identity_of(const fs::path& path) {
   try {
-    return identity_of(models::SafetensorsFile(path));
+    return identity_of(models::TensorFile(path));
   } catch (const Error&) {  // some other file of that name
     return {};
   }
@@ -180,7 +180,7 @@ std::string identity_of(const fs::path& path) {
 /// Throws Error with what is wrong with the file.
 std::shared_ptr<const models::DenoisingState> load_checkpoint(const fs::path& path, const std::string& identity,
                                                               const models::CacheRule& cache) {
-  const models::SafetensorsFile file(path);
+  const models::TensorFile file(path);
   const std::string found = identity_of(file);
   if (found.empty()) throw bad_input("it is no denoising checkpoint", kBeginAnew);
   if (found != identity) throw bad_input("it belongs to a run with other settings", kBeginAnew);

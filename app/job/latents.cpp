@@ -25,9 +25,9 @@ void save_latents(const std::filesystem::path& path, const at::Tensor& latents, 
 
 bool are_kept_in(const std::filesystem::path& path, const at::Tensor& latents) {
   try {
-    const models::SafetensorsFile file(path);
+    const models::TensorFile file(path);
     const models::TensorEntry* entry = file.find("latents");
-    if (entry == nullptr || !file.header().metadata.contains(kKept)) return false;
+    if (entry == nullptr || !file.metadata().contains(kKept)) return false;
     const at::Tensor kept = copy_of(file, *entry);
     return kept.defined() && kept.scalar_type() == latents.scalar_type() && at::equal(kept, latents);
   } catch (const Error&) {  // some other file of that name
@@ -39,7 +39,7 @@ SavedLatents load_latents(const std::filesystem::path& path) {
   if (is_video(path))
     throw bad_input(path.string() + " is a video, not latents",
                     "name a file made by --save-latents; 'sparsereel generate --from' makes a video again");
-  const models::SafetensorsFile file(path);
+  const models::TensorFile file(path);
   const models::TensorEntry* entry = file.find("latents");
   if (entry == nullptr) throw bad_file(path, "holds no tensor named latents", "name a file made by --save-latents");
   const std::string tensor = "the tensor latents";
@@ -52,7 +52,7 @@ SavedLatents load_latents(const std::filesystem::path& path) {
   at::Tensor latents = copy_of(file, *entry);
   if (!at::isfinite(latents).all().item<bool>())
     throw bad_file(path, tensor + " holds values that are no numbers", "make the latents again");
-  const auto& metadata = file.header().metadata;
+  const auto& metadata = file.metadata();
   const auto recipe = metadata.find("recipe");
   return {.latents = std::move(latents), .recipe = recipe == metadata.end() ? "" : recipe->second};
 }

@@ -41,8 +41,8 @@ class Reader {
 
  private:
   std::string text(const std::string& name) const {
-    const auto found = file_.header().metadata.find(name);
-    if (found == file_.header().metadata.end()) throw fail(" has no metadata entry " + name);
+    const auto found = file_.metadata().find(name);
+    if (found == file_.metadata().end()) throw fail(" has no metadata entry " + name);
     return found->second;
   }
 
@@ -62,7 +62,7 @@ class Reader {
 
   Error fail(const std::string& what) const { return bad_input(file_.path().string() + what, kCaptureAgain); }
 
-  models::SafetensorsFile file_;
+  models::TensorFile file_;
 };
 
 void check_shapes(const std::filesystem::path& file, const Capture& capture) {

@@ -202,9 +202,9 @@ std::string read_recipe(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw bad_file(path, "is no ordinary file", "name a video or a recipe");
   if (extension(path) == ".json") return recipe_in(path);
   if (extension(path) != ".safetensors") return read_comment(path);
-  const models::SafetensorsFile file(path);
-  const auto recipe = file.header().metadata.find("recipe");
-  return recipe == file.header().metadata.end() ? "" : recipe->second;
+  const models::TensorFile file(path);
+  const auto recipe = file.metadata().find("recipe");
+  return recipe == file.metadata().end() ? "" : recipe->second;
 }
 
 }  // namespace sparsereel::app

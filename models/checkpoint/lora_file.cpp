@@ -124,7 +124,7 @@ Number number_at(std::span<const std::byte> data) {
 }
 
 /// The number that a tensor of one element holds; nothing where its dtype is no number's.
-std::optional<double> scalar(const SafetensorsFile& file, const TensorEntry& entry) {
+std::optional<double> scalar(const TensorFile& file, const TensorEntry& entry) {
   const std::span<const std::byte> data = file.data(entry);
   switch (entry.dtype) {
     case Dtype::f64:
@@ -151,12 +151,12 @@ std::optional<double> scalar(const SafetensorsFile& file, const TensorEntry& ent
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path) : path_(path.string()) {
-    result_.file = std::make_shared<SafetensorsFile>(path);
+    result_.file = std::make_shared<TensorFile>(path);
   }
 
   LoraFile read() {
     read_metadata();
-    for (const TensorEntry& entry : result_.file->header().entries) sort(entry);
+    for (const TensorEntry& entry : result_.file->entries()) sort(entry);
     if (!strangers_.empty()) refuse_strangers();
     for (auto& [key, layer] : layers_) {
       finish(layer);
@@ -177,7 +177,7 @@ class Reader {
   }
 
   void read_metadata() {
-    const auto& metadata = result_.file->header().metadata;
+    const auto& metadata = result_.file->metadata();
     const auto found = metadata.find(kMetadata);
     if (found == metadata.end()) return;
     metadata_ = parse_json(found->second, path_ + ": " + kMetadata, kExportAgain);
@@ -220,7 +220,7 @@ class Reader {
   }
 
   void refuse_strangers() const {
-    fail(std::to_string(strangers_.size()) + " of " + std::to_string(result_.file->header().entries.size()) +
+    fail(std::to_string(strangers_.size()) + " of " + std::to_string(result_.file->entries().size()) +
              " tensors are no LoRA's: " + first_of(strangers_),
          "give a LoRA file, whose tensors end in lora_A.weight and lora_B.weight, or lora_down and lora_up");
   }

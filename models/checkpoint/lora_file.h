@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/safetensors.h"
+#include "models/checkpoint/tensor_file.h"
 
 namespace sparsereel::models {
 
@@ -28,7 +28,7 @@ struct LoraLayer {
 };
 
 struct LoraFile {
-  std::shared_ptr<const SafetensorsFile> file;
+  std::shared_ptr<const TensorFile> file;
   std::vector<LoraLayer> layers;  // by their names
 };
 

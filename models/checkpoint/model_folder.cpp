@@ -48,8 +48,8 @@ class Disagreements {
 };
 
 void map_single(Component& component, const fs::path& file) {
-  component.files.push_back(std::make_shared<SafetensorsFile>(file));
-  for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
+  component.files.push_back(std::make_shared<TensorFile>(file));
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
 }
 
 void map_shards(Component& component, const fs::path& index_file) {
@@ -66,8 +66,8 @@ void map_shards(Component& component, const fs::path& index_file) {
       continue;
     }
     const size_t number = component.files.size();
-    component.files.push_back(std::make_shared<SafetensorsFile>(file));
-    for (const TensorEntry& entry : component.files.back()->header().entries) {
+    component.files.push_back(std::make_shared<TensorFile>(file));
+    for (const TensorEntry& entry : component.files.back()->entries()) {
       const auto listed = weight_map.find(entry.name);
       if (listed == weight_map.end()) {
         disagreements.add("tensors that the index does not list", in_quotes(entry.name) + " in " + shard);

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/safetensors.h"
+#include "models/checkpoint/tensor_file.h"
 
 namespace sparsereel::models {
 
@@ -28,7 +28,7 @@ std::map<std::string, std::string> parse_weight_map(const nlohmann::json& index,
 
 /// What is added to a tensor when it is read: scale x up x down, matrices [out, rank] and [rank, in].
 struct WeightDelta {
-  std::shared_ptr<const SafetensorsFile> file;
+  std::shared_ptr<const TensorFile> file;
   const TensorEntry* up = nullptr;
   const TensorEntry* down = nullptr;  // null: `up` is the difference itself, in the tensor's shape
   double scale = 1;
@@ -44,7 +44,7 @@ struct Component {         // NOLINT(bugprone-exception-escape): json asserts in
   std::filesystem::path folder;
   nlohmann::json config;
   std::string config_file;
-  std::vector<std::shared_ptr<SafetensorsFile>> files;                   // one, or the shards in order
+  std::vector<std::shared_ptr<TensorFile>> files;                        // one, or the shards in order
   std::map<std::string, std::pair<size_t, const TensorEntry*>> tensors;  // name -> (index into files, entry)
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
   WeightDeltas deltas = {};                  // to its tensors

@@ -13,10 +13,10 @@ void add(Sha256& hash, const std::string& part) {
   hash.update(std::string_view("\0", 1));
 }
 
-void add(Sha256& hash, const SafetensorsFile& file) {
+void add(Sha256& hash, const TensorFile& file) {
   add(hash, file.path().filename().string());
   add(hash, std::to_string(std::filesystem::file_size(file.path())));
-  for (const TensorEntry& entry : file.header().entries) {
+  for (const TensorEntry& entry : file.entries()) {
     std::string line = entry.name + " " + std::to_string(static_cast<int>(entry.dtype)) + " " +
                        std::to_string(entry.offset) + " " + std::to_string(entry.bytes);
     for (const int64_t size : entry.shape) line += " " + std::to_string(size);

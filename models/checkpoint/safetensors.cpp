@@ -1,19 +1,11 @@
-// The safetensors format: header checks, memory mapping, writer.
+// The safetensors format: header checks, writer.
 #include "models/checkpoint/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <system_error>
 
 #include "hilbert/error.h"
 #include "models/files/atomic_file.h"
@@ -31,43 +23,6 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's 
 constexpr size_t kMaxRank = 64;                    // libtorch's limit
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr const char* kRemedy = "download or export the file again; it is damaged or not a safetensors file";
-
-struct DtypeInfo {
-  Dtype dtype;
-  std::string_view name;
-  size_t size;
-};
-constexpr std::array kDtypes = {
-    DtypeInfo{Dtype::f64, "F64", 8},         DtypeInfo{Dtype::f32, "F32", 4},
-    DtypeInfo{Dtype::f16, "F16", 2},         DtypeInfo{Dtype::bf16, "BF16", 2},
-    DtypeInfo{Dtype::i64, "I64", 8},         DtypeInfo{Dtype::i32, "I32", 4},
-    DtypeInfo{Dtype::i16, "I16", 2},         DtypeInfo{Dtype::i8, "I8", 1},
-    DtypeInfo{Dtype::u8, "U8", 1},           DtypeInfo{Dtype::boolean, "BOOL", 1},
-    DtypeInfo{Dtype::f8_e4m3, "F8_E4M3", 1}, DtypeInfo{Dtype::f8_e5m2, "F8_E5M2", 1},
-};
-
-const DtypeInfo& info(Dtype dtype) {
-  return *std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeInfo& entry) { return entry.dtype == dtype; });
-}
-
-/// a * b, or nothing where it does not fit into an int64.
-std::optional<uint64_t> multiply(uint64_t a, uint64_t b) {
-  if (b != 0 && a > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / b) return std::nullopt;
-  return a * b;
-}
-
-/// Bytes of a tensor, or nothing on overflow. Zero dimensions do not hide an overflow of the others: strides are made
-/// of them.
-std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, size_t element) {
-  std::optional<uint64_t> bytes = element;
-  bool empty = false;
-  for (const int64_t size : shape) {
-    empty = empty || size == 0;
-    bytes = multiply(*bytes, static_cast<uint64_t>(std::max<int64_t>(size, 1)));
-    if (!bytes) return std::nullopt;
-  }
-  return empty ? 0 : bytes;
-}
 
 /// Reads one entry of the header; every complaint names the file and the tensor.
 class EntryReader {
@@ -89,7 +44,7 @@ class EntryReader {
     if (begin > end) fail(range + " run backwards");
     if (end > data_bytes)
       fail(range + " end outside of the file, which holds " + std::to_string(data_bytes) + " bytes of data");
-    const auto expected = byte_count(entry_.shape, size_of(entry_.dtype));
+    const auto expected = byte_count(entry_.shape, entry_.dtype);
     if (!expected) fail("shape overflows: its product does not fit into 63 bits");
     if (end - begin != *expected)
       fail(range + " hold " + std::to_string(end - begin) + " bytes, but dtype and shape need " +
@@ -120,15 +75,11 @@ class EntryReader {
     const json& value = field("dtype");
     if (!value.is_string()) fail("dtype is not a string");
     const auto& text = value.get_ref<const std::string&>();
-    const auto found =
-        std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeInfo& known) { return known.name == text; });
-    if (found == kDtypes.end()) {
-      std::string names;
-      for (const DtypeInfo& known : kDtypes) names += (names.empty() ? "" : ", ") + std::string(known.name);
+    const std::optional<Dtype> dtype = dtype_of(text);
+    if (!dtype)
       throw bad_file(path_, tensor_ + ": dtype " + in_quotes(text) + " is unknown",
-                     "store the tensor as one of " + names);
-    }
-    entry_.dtype = found->dtype;
+                     "store the tensor as one of " + dtype_names());
+    entry_.dtype = *dtype;
   }
 
   void read_shape() {
@@ -201,14 +152,6 @@ uint64_t header_length(std::span<const std::byte> file, uint64_t file_size, cons
   return length;
 }
 
-/// madvise on the pages that a tensor touches. The pages are clean, so that giving up a neighbour's is harmless;
-/// failure of a hint too.
-void advise(const void* mapping, const TensorEntry& entry, int advice) {
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t begin = entry.offset / page * page;
-  ::madvise(static_cast<std::byte*>(const_cast<void*>(mapping)) + begin, entry.offset + entry.bytes - begin, advice);
-}
-
 /// Orders as the format's reference does, by falling element size, so that every tensor is aligned to its elements.
 std::vector<const TensorView*> writing_order(const std::vector<TensorView>& tensors) {
   std::vector<const TensorView*> ordered;
@@ -232,7 +175,7 @@ std::string header_text(const std::filesystem::path& path, const std::vector<con
       throw bad_input(where + "the name is reserved or given twice", "give every tensor a name of its own");
     const auto bytes = std::any_of(tensor->shape.begin(), tensor->shape.end(), [](int64_t size) { return size < 0; })
                            ? std::nullopt
-                           : byte_count(tensor->shape, size_of(tensor->dtype));
+                           : byte_count(tensor->shape, tensor->dtype);
     if (bytes != tensor->data.size())
       throw bad_input(
           where + "its data has " + std::to_string(tensor->data.size()) + " bytes, which does not fit dtype and shape",
@@ -248,20 +191,12 @@ std::string header_text(const std::filesystem::path& path, const std::vector<con
 
 }  // namespace
 
-size_t size_of(Dtype dtype) {
-  return info(dtype).size;
-}
-std::string_view name(Dtype dtype) {
-  return info(dtype).name;
-}
-
-SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, uint64_t file_size,
-                                           const std::string& path) {
+TensorList parse_safetensors_header(std::span<const std::byte> file, uint64_t file_size, const std::string& path) {
   const uint64_t length = header_length(file, file_size, path);
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
   const json root = parse_json(text, path + ": header", kRemedy);
   if (!root.is_object()) throw bad_file(path, "header is not a JSON object", kRemedy);
-  SafetensorsHeader header;
+  TensorList header;
   const uint64_t data_start = kLengthBytes + length;
   for (const auto& [key, value] : root.items()) {
     if (key == kMetadataKey) {
@@ -272,49 +207,6 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, uint
   }
   check_coverage(header.entries, data_start, file_size, path);
   return header;
-}
-
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  const auto fail = [&](int error) -> Error {
-    return bad_file(path, "cannot be opened: " + std::generic_category().message(error),
-                    "check the path and that you may read it");
-  };
-  const int descriptor =
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: a FIFO must not hang us
-  if (descriptor < 0) throw fail(errno);
-  struct stat status = {};
-  const int error = ::fstat(descriptor, &status) == 0 ? 0 : errno;
-  const bool readable = error == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
-  void* address = MAP_FAILED;
-  if (readable) address = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const int map_error = errno;
-  ::close(descriptor);
-  if (error != 0) throw fail(error);
-  if (!S_ISREG(status.st_mode)) throw bad_file(path, "is not an ordinary file", "give a .safetensors file");
-  if (status.st_size == 0) throw bad_file(path, "truncated: the file is empty", kRemedy);
-  if (address == MAP_FAILED) throw fail(map_error);
-  size_ = static_cast<size_t>(status.st_size);
-  mapping_ = std::shared_ptr<const void>(
-      address, [size = size_](const void* mapped) { ::munmap(const_cast<void*>(mapped), size); });
-  header_ = parse_safetensors_header({static_cast<const std::byte*>(address), size_}, size_, path.string());
-}
-
-const TensorEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found =
-      std::lower_bound(header_.entries.begin(), header_.entries.end(), name,
-                       [](const TensorEntry& entry, std::string_view wanted) { return entry.name < wanted; });
-  return found != header_.entries.end() && found->name == name ? &*found : nullptr;
-}
-
-std::span<const std::byte> SafetensorsFile::data(const TensorEntry& entry) const {
-  return {static_cast<const std::byte*>(mapping_.get()) + entry.offset, entry.bytes};
-}
-
-void SafetensorsFile::prefetch(const TensorEntry& entry) const {
-  advise(mapping_.get(), entry, MADV_WILLNEED);
-}
-void SafetensorsFile::release(const TensorEntry& entry) const {
-  advise(mapping_.get(), entry, MADV_DONTNEED);
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorView>& tensors,

@@ -66,7 +66,7 @@ void TextStage::load() {
 void TextStage::release() {
   encoder_.reset();
   for (const auto& file : folder_.component("text_encoder").files)
-    for (const TensorEntry& entry : file->header().entries) file->release(entry);
+    for (const TensorEntry& entry : file->entries()) file->release(entry);
 }
 
 at::Tensor TextStage::encode(const Plan& plan, std::vector<std::string>* warnings) {

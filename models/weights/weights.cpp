@@ -47,7 +47,7 @@ std::string text_of(const std::vector<int64_t>& shape) {
 }
 
 /// A tensor over the mapping's own bytes; it keeps the mapping alive. Read-only memory.
-at::Tensor alias(const SafetensorsFile& file, const TensorEntry& entry, at::ScalarType stored) {
+at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::ScalarType stored) {
   void* data = const_cast<std::byte*>(file.data(entry).data());
   return at::from_blob(
       data, entry.shape, [mapping = file.mapping()](void*) {}, at::TensorOptions().dtype(stored));

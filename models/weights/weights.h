@@ -56,7 +56,7 @@ class WeightReader {
  private:
   /// Where a tensor lies, in a dtype that can be read.
   struct Stored {
-    const SafetensorsFile* file;
+    const TensorFile* file;
     const TensorEntry* entry;
     at::ScalarType dtype;
   };

@@ -21,7 +21,7 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
   at::set_num_threads(std::stoi(arguments[7]));
 
   const c10::InferenceMode inference;
-  const models::SafetensorsFile file(arguments[1]);
+  const models::TensorFile file(arguments[1]);
   const at::Tensor latents = bench::read_tensor(file, "latents", at::kFloat),
                    text = bench::read_tensor(file, "text", at::kFloat),
                    timesteps = bench::read_tensor(file, "timesteps", at::kLong);

@@ -49,7 +49,7 @@ models::WeightDeltas write_lora(const models::Component& component, const std::s
     add(name + ".up", {shape[0], rank});
   }
   models::write_safetensors(path, views);
-  const auto file = std::make_shared<models::SafetensorsFile>(path);
+  const auto file = std::make_shared<models::TensorFile>(path);
   models::WeightDeltas deltas;
   for (const auto& [name, place] : component.tensors)
     if (const models::TensorEntry* down = file->find(name + ".down"))

@@ -29,7 +29,7 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
   at::set_num_threads(std::stoi(arguments[5]));
 
   const c10::InferenceMode inference;
-  const at::Tensor latents = bench::read_tensor(models::SafetensorsFile(arguments[1]), "latents", at::kFloat);
+  const at::Tensor latents = bench::read_tensor(models::TensorFile(arguments[1]), "latents", at::kFloat);
   models::Component component = models::ModelFolder::open(arguments[0]).component("vae");
   component.config["scaling_factor"] = 1;  // the input is what diffusers' decode() takes
   const auto vae = models::load_vae(component, at::kCPU, at::kFloat);

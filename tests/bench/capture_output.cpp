@@ -13,8 +13,8 @@ namespace {
 
 using namespace sparsereel;
 
-at::Tensor run_component(const std::string& name, const models::Component& component,
-                         const models::SafetensorsFile& inputs, at::Device device, models::WeightFormat format) {
+at::Tensor run_component(const std::string& name, const models::Component& component, const models::TensorFile& inputs,
+                         at::Device device, models::WeightFormat format) {
   const at::ScalarType dtype = format.dtype;
   const at::Tensor latents = bench::read_tensor(inputs, "latents", at::kFloat).to(device, dtype);
   if (name == "vae") return models::load_vae(component, device, dtype)->decode(latents, false);
@@ -32,8 +32,7 @@ int run(const std::vector<std::string>& arguments) {
   at::globalContext().setAllowTF32CuDNN(false);  // as the pipeline has it
   models::Component component = models::ModelFolder::open(arguments[1]).component(arguments[0]);
   component.config["scaling_factor"] = 1;  // the VAE's: the input is what diffusers' decode() takes
-  const at::Tensor output =
-      run_component(arguments[0], component, models::SafetensorsFile(arguments[2]), device, format);
+  const at::Tensor output = run_component(arguments[0], component, models::TensorFile(arguments[2]), device, format);
   bench::write_tensor(arguments[3], "output", output.to(at::kCPU, at::kFloat));
   return 0;
 }

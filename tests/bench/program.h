@@ -45,7 +45,7 @@ inline int print_json(std::span<char*> arguments, const std::vector<std::string>
   });
 }
 
-inline at::Tensor read_tensor(const models::SafetensorsFile& file, const std::string& name, at::ScalarType dtype) {
+inline at::Tensor read_tensor(const models::TensorFile& file, const std::string& name, at::ScalarType dtype) {
   const models::TensorEntry* entry = file.find(name);
   if (entry == nullptr)
     throw bad_input(file.path().string() + " holds no tensor " + name, "let the compare_*.py script write it");

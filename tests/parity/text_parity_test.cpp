@@ -93,8 +93,8 @@ Component open_component(const fs::path& folder) {
   component.folder = folder;
   component.config_file = (folder / "config.json").string();
   component.config = read_json(component.config_file);
-  component.files = {std::make_shared<SafetensorsFile>(folder / "model.safetensors")};
-  for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
+  component.files = {std::make_shared<TensorFile>(folder / "model.safetensors")};
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
   return component;
 }
 

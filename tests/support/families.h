@@ -78,8 +78,8 @@ inline std::string case_name(const ::testing::TestParamInfo<ParityCase>& test) {
 /// The transformer of a case of dit_cases.json: the golden file holds the weights of all cases; a case lists name ->
 /// key.
 inline models::Component dit_component(const ParityCase& one) {
-  const auto file = std::make_shared<models::SafetensorsFile>(std::string(SPARSEREEL_TEST_DATA) + "/" +
-                                                              one.family->folder + "dit_golden.safetensors");
+  const auto file = std::make_shared<models::TensorFile>(std::string(SPARSEREEL_TEST_DATA) + "/" + one.family->folder +
+                                                         "dit_golden.safetensors");
   models::Component component{.class_name = one.family->dit_class,
                               .folder = "golden",
                               .config = one.content["config"],
@@ -101,9 +101,8 @@ inline models::Component vae_component(const ParityFamily& family, const std::st
   component.config = models::read_json(component.config_file);
   component.config["scaling_factor"] = 1;
   component.files.push_back(
-      std::make_shared<models::SafetensorsFile>(component.folder / "diffusion_pytorch_model.safetensors"));
-  for (const models::TensorEntry& entry : component.files[0]->header().entries)
-    component.tensors[entry.name] = {0, &entry};
+      std::make_shared<models::TensorFile>(component.folder / "diffusion_pytorch_model.safetensors"));
+  for (const models::TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
   return component;
 }
 

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "models/checkpoint/safetensors.h"
+#include "models/checkpoint/tensor_file.h"
 
 namespace sparsereel::test {
 
@@ -27,7 +27,7 @@ class Golden {
   }
 
  private:
-  models::SafetensorsFile file_;
+  models::TensorFile file_;
 };
 
 /// Passes when max|actual - expected| <= tolerance * max|expected| (the output's scale) and NaN or Inf stand at the

@@ -72,7 +72,7 @@ class ZeroComponent {
     file << header;
     file.close();
     std::filesystem::resize_file(path_, kHeaderBytes + largest_);  // a hole
-    component.files = {std::make_shared<models::SafetensorsFile>(path_)};
+    component.files = {std::make_shared<models::TensorFile>(path_)};
   }
 
   std::filesystem::path path_ =

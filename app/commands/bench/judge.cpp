@@ -62,7 +62,7 @@ at::Tensor view(const at::Tensor& frames) {
 }  // namespace
 
 Judge::Judge(const fs::path& file) {
-  const models::SafetensorsFile weights(file);
+  const models::TensorFile weights(file);
   const auto fail = [&](const std::string& what) {
     return bad_file(file, what, "name a file that assets/tiny-training/judge.py wrote");
   };
@@ -74,7 +74,7 @@ Judge::Judge(const fs::path& file) {
     if (!stored.defined()) throw fail("the tensor " + name + " has another shape or dtype than a judge's");
     weights_[name] = stored.to(at::kFloat);
   }
-  for (const models::TensorEntry& entry : weights.header().entries)
+  for (const models::TensorEntry& entry : weights.entries())
     if (!expected.contains(entry.name)) throw fail("a judge has no tensor " + entry.name);
 }
 

@@ -61,7 +61,7 @@ json to_json(const TuneState& state) {
   return text;
 }
 
-std::vector<double> numbers_of(const models::SafetensorsFile& file) {
+std::vector<double> numbers_of(const models::TensorFile& file) {
   const models::TensorEntry* entry = file.find("heads");
   if (entry == nullptr || entry->dtype != models::Dtype::f64) throw damaged(file.path());
   std::vector<double> numbers(entry->bytes / sizeof(double));
@@ -70,7 +70,7 @@ std::vector<double> numbers_of(const models::SafetensorsFile& file) {
 }
 
 /// Those of the first prompts, without a gap.
-std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file, const SearchLimits& limits) {
+std::map<int64_t, at::Tensor> latents_of(const models::TensorFile& file, const SearchLimits& limits) {
   std::map<int64_t, at::Tensor> latents;
   const auto entry_of = [&](int64_t prompt) { return file.find("latents." + std::to_string(prompt)); };
   for (int64_t prompt = 0; const models::TensorEntry* entry = entry_of(prompt); ++prompt) {
@@ -81,7 +81,7 @@ std::map<int64_t, at::Tensor> latents_of(const models::SafetensorsFile& file, co
   return latents;
 }
 
-void read_heads(const models::SafetensorsFile& file, const attention::HeadSearch& search, const SearchLimits& limits,
+void read_heads(const models::TensorFile& file, const attention::HeadSearch& search, const SearchLimits& limits,
                 TuneState& state) {
   const std::vector<double> numbers = numbers_of(file);
   std::span<const double> left = numbers;
@@ -107,7 +107,7 @@ bool fits(const TuneState& state, const SearchLimits& limits) {
           (state.check_of({}) != nullptr && state.checked_videos >= 1 && state.checked_videos <= videos));
 }
 
-TuneState read(const models::SafetensorsFile& file, const json& text, const attention::HeadSearch& search,
+TuneState read(const models::TensorFile& file, const json& text, const attention::HeadSearch& search,
                const SearchLimits& limits) {
   TuneState state;
   state.key = text.at("key").get<std::string>();
@@ -127,9 +127,9 @@ TuneState read(const models::SafetensorsFile& file, const json& text, const atte
 std::optional<TuneState> load(const fs::path& path, const std::string& key, const attention::HeadSearch& search,
                               const SearchLimits& limits) {
   try {
-    const models::SafetensorsFile file(path);
-    const auto found = file.header().metadata.find("search");
-    if (found == file.header().metadata.end()) throw damaged(path);
+    const models::TensorFile file(path);
+    const auto found = file.metadata().find("search");
+    if (found == file.metadata().end()) throw damaged(path);
     const json text = json::parse(found->second);
     if (text.at("key") != key) return std::nullopt;
     return read(file, text, search, limits);

@@ -57,10 +57,10 @@ TEST(Judge, NamesWhatIsWrongWithItsFile) {
   const at::Tensor ones = at::ones({24}, at::kHalf);
   models::write_safetensors(folder / "a.safetensors", {view_of("body.0.bias", ones)});
   EXPECT_TRUE(throws_error([&] { const Judge judge(folder / "a.safetensors"); }, {"a.safetensors", "is missing"}));
-  const models::SafetensorsFile good(kFolder + "/judge.safetensors");
+  const models::TensorFile good(kFolder + "/judge.safetensors");
   std::vector<at::Tensor> kept;
   std::vector<models::TensorView> views;
-  for (const models::TensorEntry& entry : good.header().entries) {
+  for (const models::TensorEntry& entry : good.entries()) {
     kept.push_back(copy_of(good, entry));
     views.push_back(view_of(entry.name, kept.back()));
   }

@@ -125,20 +125,20 @@ const std::vector<std::pair<const char*, Damage>> kDamages = {
        all[i].values = with_first(all[i].values, real ? std::numeric_limits<double>::quiet_NaN() : 255);
      }}};
 
-std::vector<Tensor> tensors_of(const models::SafetensorsFile& file) {
+std::vector<Tensor> tensors_of(const models::TensorFile& file) {
   std::vector<Tensor> all;
-  for (const models::TensorEntry& entry : file.header().entries) all.push_back({entry.name, copy_of(file, entry)});
+  for (const models::TensorEntry& entry : file.entries()) all.push_back({entry.name, copy_of(file, entry)});
   return all;
 }
 
 TEST_F(DenoisingCheckpoint, DamagedIsNotGoneOnFromAndGoesWithItsVideo) {
-  const models::SafetensorsFile sound(file_);
-  const auto metadata = sound.header().metadata;
-  const size_t count = sound.header().entries.size();
+  const models::TensorFile sound(file_);
+  const auto metadata = sound.metadata();
+  const size_t count = sound.entries().size();
   ASSERT_EQ(count, 7U);
   for (const auto& [name, damage] : kDamages) {
     for (size_t i = 0; i < count; ++i) {
-      SCOPED_TRACE(std::string(name) + " " + sound.header().entries[i].name);
+      SCOPED_TRACE(std::string(name) + " " + sound.entries()[i].name);
       std::vector<Tensor> damaged = tensors_of(sound);
       damage(damaged, i);
       std::vector<models::TensorView> views;
@@ -161,10 +161,10 @@ TEST_F(DenoisingCheckpoint, DamagedIsNotGoneOnFromAndGoesWithItsVideo) {
 }
 
 TEST_F(DenoisingCheckpoint, DamagedMetadataIsRecognised) {
-  const models::SafetensorsFile sound(file_);
+  const models::TensorFile sound(file_);
   for (const char* key : {"identity", "run", "checksum"}) {
     for (const char* text : {"", "{}", "[1]", "{\"step\": -1}"}) {
-      auto metadata = sound.header().metadata;
+      auto metadata = sound.metadata();
       metadata.at(key) = text;
       std::vector<Tensor> all = tensors_of(sound);
       std::vector<models::TensorView> views;

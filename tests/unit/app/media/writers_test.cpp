@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/safetensors.h"
+#include "models/checkpoint/tensor_file.h"
 #include "tests/unit/app/media/clips.h"
 
 namespace sparsereel::app {
@@ -111,7 +111,7 @@ TEST_F(Writers, Y4mUsesBt601LimitedRange) {
 TEST_F(Writers, SafetensorsHoldsTheFloatsThemselves) {
   const auto path = folder / "clip.safetensors";
   write_video(path, clip.view, {});
-  const models::SafetensorsFile file(path);
+  const models::TensorFile file(path);
   const models::TensorEntry* entry = file.find("frames");
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(entry->dtype, models::Dtype::f32);

@@ -33,7 +33,7 @@ TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   const std::string folder = std::string(SPARSEREEL_FUZZ_CORPUS) + "/";
   EXPECT_NO_THROW(attention::parse_profile(test::read_text(folder + "profile/valid.yaml"), "valid.yaml"));
   for (const char* name : {"valid", "valid_empty", "valid_padding", "valid_zero_size"})
-    EXPECT_NO_THROW(models::SafetensorsFile(folder + "safetensors/" + name + ".safetensors")) << name;
+    EXPECT_NO_THROW(models::TensorFile(folder + "safetensors/" + name + ".safetensors")) << name;
   for (const char* name : {"valid", "valid_no_table", "valid_white_space", "valid_word_starts"}) {
     const std::string file = folder + "tokenizer/" + name + ".model";
     EXPECT_NO_THROW(models::Tokenizer(models::read_spiece(file), {}, file)) << name;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 
+#include "models/checkpoint/safetensors.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {

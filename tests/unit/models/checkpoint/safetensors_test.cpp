@@ -31,7 +31,7 @@ std::string file_of(const std::string& header, size_t data_bytes) {
   return bytes + header + std::string(data_bytes, '\x01');
 }
 
-SafetensorsHeader parse(const std::string& bytes) {
+TensorList parse(const std::string& bytes) {
   return parse_safetensors_header(std::as_bytes(std::span(bytes)), bytes.size(), "weights.safetensors");
 }
 
@@ -141,7 +141,7 @@ TEST_P(MalformedSafetensors, IsRefusedByNameFromMemoryAndFromDisk) {
   EXPECT_TRUE(throws_error([&] { parse(malformed.bytes); }, parts));
   const TemporaryFolder folder;
   write_text(folder / "weights.safetensors", malformed.bytes);
-  EXPECT_TRUE(throws_error([&] { SafetensorsFile(folder / "weights.safetensors"); }, parts));
+  EXPECT_TRUE(throws_error([&] { TensorFile(folder / "weights.safetensors"); }, parts));
 }
 
 INSTANTIATE_TEST_SUITE_P(Safetensors, MalformedSafetensors, ::testing::ValuesIn(malformed_files()),
@@ -193,25 +193,24 @@ TEST(Safetensors, EveryDtypeHasANameAndASize) {
   }
 }
 
-TEST(SafetensorsFile, MissingFileFolderAndEmptyFileAreErrors) {
+TEST(TensorFile, MissingFileFolderAndEmptyFileAreErrors) {
   const TemporaryFolder folder;
-  EXPECT_TRUE(
-      throws_error([&] { SafetensorsFile(folder / "none.safetensors"); }, {"none.safetensors", "No such file"}));
-  EXPECT_TRUE(throws_error([&] { SafetensorsFile(folder.path()); }, {folder.path().string(), "not an ordinary file"}));
+  EXPECT_TRUE(throws_error([&] { TensorFile(folder / "none.safetensors"); }, {"none.safetensors", "No such file"}));
+  EXPECT_TRUE(throws_error([&] { TensorFile(folder.path()); }, {folder.path().string(), "not an ordinary file"}));
 }
 
-TEST(SafetensorsFile, FileCutShortAnywhereIsAnError) {
+TEST(TensorFile, FileCutShortAnywhereIsAnError) {
   const TemporaryFolder folder;
   const std::array<float, 6> values = {1, 2, 3, 4, 5, 6};
   write_safetensors(folder / "a.safetensors", {{"w", Dtype::f32, {2, 3}, std::as_bytes(std::span(values))}});
   const std::string whole = read_text(folder / "a.safetensors");
   for (size_t length = 0; length < whole.size(); ++length) {
     write_text(folder / "cut.safetensors", whole.substr(0, length));
-    EXPECT_TRUE(throws_error([&] { SafetensorsFile(folder / "cut.safetensors"); }, {"cut.safetensors"})) << length;
+    EXPECT_TRUE(throws_error([&] { TensorFile(folder / "cut.safetensors"); }, {"cut.safetensors"})) << length;
   }
 }
 
-TEST(SafetensorsFile, ReadsBackWhatWasWritten) {
+TEST(TensorFile, ReadsBackWhatWasWritten) {
   const TemporaryFolder folder;
   const std::array<float, 6> values = {1, -2, 3.5F, 4, 5, 6};
   const std::array<uint8_t, 3> bytes = {7, 8, 9};
@@ -222,7 +221,7 @@ TEST(SafetensorsFile, ReadsBackWhatWasWritten) {
                     {{"prompt", "a \"red\" circle"}, {"broken", "\xff"}});
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a.safetensors"});
 
-  const SafetensorsFile file(path);
+  const TensorFile file(path);
   ASSERT_NE(file.find("w"), nullptr);
   EXPECT_EQ(file.find("v"), nullptr);
   const TensorEntry& w = *file.find("w");
@@ -231,19 +230,18 @@ TEST(SafetensorsFile, ReadsBackWhatWasWritten) {
   ASSERT_EQ(file.data(w).size(), sizeof values);
   EXPECT_EQ(std::memcmp(file.data(w).data(), values.data(), sizeof values), 0);
   EXPECT_EQ(std::memcmp(file.data(*file.find("bytes")).data(), bytes.data(), sizeof bytes), 0);
-  EXPECT_EQ(file.header().metadata.at("prompt"), "a \"red\" circle");
-  EXPECT_EQ(file.header().metadata.at("broken"), "\xEF\xBF\xBD")
-      << "bytes that are not UTF-8 are replaced, not an error";
+  EXPECT_EQ(file.metadata().at("prompt"), "a \"red\" circle");
+  EXPECT_EQ(file.metadata().at("broken"), "\xEF\xBF\xBD") << "bytes that are not UTF-8 are replaced, not an error";
 }
 
-TEST(SafetensorsFile, MappingOutlivesTheFileObject) {
+TEST(TensorFile, MappingOutlivesTheFileObject) {
   const TemporaryFolder folder;
   const std::array<uint8_t, 1> byte = {77};
   write_safetensors(folder / "a.safetensors", {{"w", Dtype::u8, {1}, std::as_bytes(std::span(byte))}});
   std::shared_ptr<const void> mapping;
   const std::byte* data = nullptr;
   {
-    const SafetensorsFile file(folder / "a.safetensors");
+    const TensorFile file(folder / "a.safetensors");
     mapping = file.mapping();
     data = file.data(*file.find("w")).data();
     file.prefetch(*file.find("w"));
@@ -252,7 +250,7 @@ TEST(SafetensorsFile, MappingOutlivesTheFileObject) {
   EXPECT_EQ(*data, std::byte{77});
 }
 
-TEST(SafetensorsFile, OpeningAHugeFileReadsItsHeaderOnly) {
+TEST(TensorFile, OpeningAHugeFileReadsItsHeaderOnly) {
   const TemporaryFolder folder;
   const uint64_t bytes = uint64_t{11} << 30;
   const std::string size = std::to_string(bytes);
@@ -261,7 +259,7 @@ TEST(SafetensorsFile, OpeningAHugeFileReadsItsHeaderOnly) {
   if (::truncate((folder / "huge.safetensors").c_str(), static_cast<off_t>(8 + header.size() + bytes)) != 0)
     GTEST_SKIP() << "this file system has no sparse files of that size";
   const auto start = std::chrono::steady_clock::now();
-  const SafetensorsFile file(folder / "huge.safetensors");
+  const TensorFile file(folder / "huge.safetensors");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
   EXPECT_EQ(file.data(*file.find("w")).size(), bytes);
   EXPECT_EQ(file.data(*file.find("w")).back(), std::byte{0});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
+#include "models/checkpoint/safetensors.h"
 #include "models/layers/linear.h"
 #include "models/weights/layer_weights.h"
 #include "tests/support/temporary_folder.h"
@@ -38,8 +39,8 @@ class Fp8Weights : public ::testing::Test {
     component_.class_name = "CogVideoXTransformer3DModel";
     component_.folder = folder_.path();
     component_.config_file = (folder_ / "config.json").string();
-    component_.files.push_back(std::make_shared<SafetensorsFile>(folder_ / "model.safetensors"));
-    for (const TensorEntry& entry : component_.files[0]->header().entries) component_.tensors[entry.name] = {0, &entry};
+    component_.files.push_back(std::make_shared<TensorFile>(folder_ / "model.safetensors"));
+    for (const TensorEntry& entry : component_.files[0]->entries()) component_.tensors[entry.name] = {0, &entry};
   }
 
   /// q, k below each other, of a module that may be in 8 bits.

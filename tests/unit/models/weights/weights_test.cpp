@@ -9,6 +9,7 @@
 #include <map>
 
 #include "models/checkpoint/lora.h"
+#include "models/checkpoint/safetensors.h"
 #include "models/layers/linear.h"
 #include "tests/support/temporary_folder.h"
 
@@ -25,8 +26,8 @@ Component open_component(const std::filesystem::path& folder) {
   component.class_name = "CogVideoXTransformer3DModel";
   component.folder = folder;
   component.config_file = (folder / "config.json").string();
-  component.files.push_back(std::make_shared<SafetensorsFile>(folder / "model.safetensors"));
-  for (const TensorEntry& entry : component.files[0]->header().entries) component.tensors[entry.name] = {0, &entry};
+  component.files.push_back(std::make_shared<TensorFile>(folder / "model.safetensors"));
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
   return component;
 }
 

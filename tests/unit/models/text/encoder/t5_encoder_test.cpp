@@ -23,8 +23,8 @@ class T5EncoderTest : public ::testing::Test {
     component_.folder = folder;
     component_.config_file = (folder / "config.json").string();
     component_.config = read_json(component_.config_file);
-    component_.files = {std::make_shared<SafetensorsFile>(folder / "model.safetensors")};
-    for (const TensorEntry& entry : component_.files[0]->header().entries) component_.tensors[entry.name] = {0, &entry};
+    component_.files = {std::make_shared<TensorFile>(folder / "model.safetensors")};
+    for (const TensorEntry& entry : component_.files[0]->entries()) component_.tensors[entry.name] = {0, &entry};
   }
 
   T5Encoder load() const { return T5Encoder::load(component_, at::kCPU, at::kFloat); }

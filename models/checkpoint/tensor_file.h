@@ -1,0 +1,64 @@
+// A memory-mapped file of named tensors, whatever its format. No torch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparsereel::models {
+
+enum class Dtype { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, f8_e4m3, f8_e5m2 };
+
+size_t size_of(Dtype dtype);
+std::string_view name(Dtype dtype);  // "F32", as safetensors writes it
+std::optional<Dtype> dtype_of(std::string_view name);
+std::string dtype_names();  // all of them, with commas between
+
+/// Bytes of a contiguous tensor; nothing where they do not fit into 63 bits. Zero dimensions do not hide an overflow of
+/// the others: strides are made of them.
+std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, Dtype dtype);
+
+struct TensorEntry {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<int64_t> shape;
+  size_t offset = 0;  // bytes from the start of the file
+  size_t bytes = 0;
+};
+
+/// What a file says of its tensors. Every entry lies inside of it.
+struct TensorList {
+  std::vector<TensorEntry> entries;  // by name
+  std::map<std::string, std::string> metadata;
+};
+
+/// Mapped as long as the object lives; its first bytes tell the format. Throws Error when it is missing, truncated or
+/// not well-formed.
+class TensorFile {
+ public:
+  explicit TensorFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<TensorEntry>& entries() const { return list_.entries; }  // by name
+  const std::map<std::string, std::string>& metadata() const { return list_.metadata; }
+  const TensorEntry* find(std::string_view name) const;             // nullptr where absent
+  std::span<const std::byte> data(const TensorEntry& entry) const;  // as they lie in the file: not aligned, read-only
+  void prefetch(const TensorEntry& entry) const;                    // hint: the whole tensor is about to be read
+  void release(
+      const TensorEntry& entry) const;  // hint: its pages need not stay in memory; reading it again is still right
+  std::shared_ptr<const void> mapping() const { return mapping_; }  // keeps the mapping alive for tensors that alias it
+
+ private:
+  std::filesystem::path path_;
+  std::shared_ptr<const void> mapping_;
+  TensorList list_;
+};
+
+}  // namespace sparsereel::models
