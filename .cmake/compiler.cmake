@@ -20,8 +20,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND warnings -Wno-subobject-linkage)  # takes a joined source for a header, in which a private type as a member would be a mistake
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # False alarms of GCC 12 on std::string's operator+ (GCC bugs 105329, 105651).
-  list(APPEND warnings -Wno-restrict -Wno-stringop-overflow)
+  # False alarms of GCC 12 on std::string's operator+ (GCC bugs 105329, 105651), and on the vectors of a joined source.
+  list(APPEND warnings -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
 endif()
 target_compile_options(sparsereel_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${warnings}>)
 if(SPARSEREEL_SANITIZE)
