@@ -1,5 +1,5 @@
-// Layer normalisation and modulation: fused row kernels for fp32 on a CPU, fused CUDA kernels for fp16 and bf16 on a
-// GPU, torch's operators elsewhere.
+// Layer normalisation, RMS normalisation and modulation: fused row kernels for fp32 on a CPU, fused CUDA kernels for
+// fp16 and bf16 on a GPU, torch's operators elsewhere.
 #include "models/layers/norm.h"
 
 #include <ATen/ATen.h>
@@ -88,9 +88,13 @@ at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps) {
   if (x.dim() == 3 && has_norm_kernel(x))
     return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, x.size(1), nullptr).values;
 #endif
-  const int64_t channels = x.size(-1);
-  if (!norm.weight.defined()) return at::layer_norm(x, {channels}, {}, {}, eps);
-  return at::layer_norm(x, {channels}, norm.weight, norm.bias, eps);
+  return at::layer_norm(x, {x.size(-1)}, norm.weight, norm.bias, eps);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const at::Tensor x32 = x.to(at::kFloat);
+  const at::Tensor normed = x32 * at::rsqrt(x32.square().mean(-1, /*keepdim=*/true) + eps);
+  return weight * normed.to(weight.scalar_type());
 }
 
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,

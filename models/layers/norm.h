@@ -1,5 +1,5 @@
-// Layer normalisation with the adaptive shift, scale and gate of diffusion transformers, over one sequence of two
-// parts.
+// Layer and RMS normalisation; the former also with the adaptive shift, scale and gate of diffusion transformers, over
+// one sequence of two parts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace sparsereel::models {
 
-/// A norm's weight and bias [channels]. The bias, or both, may be undefined: none.
+/// A layer norm's weight and bias [channels], or both undefined: none.
 struct Norm {
   at::Tensor weight, bias;
 
@@ -28,11 +28,15 @@ struct JointModulation {
   Modulation video, text;
 };
 
-/// norm(x) over the last dimension; weight and bias [C] or both undefined. Same dtype and shape, contiguous.
+/// norm(x) over the last dimension. Same dtype and shape, contiguous.
 at::Tensor layer_norm(const at::Tensor& x, const Norm& norm, double eps);
 
-// All three below compute in fp32 and round once, at the end: in one pass for fp32 on a CPU and for fp16 and bf16 on a
-// GPU (has_norm_kernel() says which tensors). Modulation vectors may be fp32 whatever x is.
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimension, weight [C] (Zhang and Sennrich, arXiv 1910.07467). The
+/// quotient is computed in fp32 and rounded to the weight's dtype, which is the result's.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+// All below compute in fp32 and round once, at the end: in one pass for fp32 on a CPU and for fp16 and bf16 on a GPU
+// (has_norm_kernel() says which tensors). Modulation vectors may be fp32 whatever x is.
 
 /// norm(x) * (1 + scale) + shift, each part of x [B, N, C] by its own vectors (Peebles and Xie, arXiv 2212.09748,
 /// adaLN). text may be left undefined where video_tokens = N.

@@ -1,4 +1,4 @@
-// One pass for fp32 on a CPU and for half precision on a GPU; elsewhere torch's RMS norm and SiLU.
+// One pass for fp32 on a CPU and for half precision on a GPU; elsewhere the RMS norm of layers/norm.h and torch's SiLU.
 #include "models/vae/rms_norm.h"
 
 #include <ATen/ATen.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/layers/norm.h"
 #include "models/vae/norm_kernels.h"
 #ifdef SPARSEREEL_CUDA
 #include "models/vae/cuda_call.h"
@@ -20,10 +21,9 @@ constexpr int64_t kValuesPerTask = int64_t{1} << 18;  // at least, for a thread 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma) {
-  const int64_t channels = x.size(-1);
-  // torch adds its epsilon to the mean square: this one does nothing but keep a pixel of zeros zero.
-  const double eps = kLeastNorm * kLeastNorm / static_cast<double>(channels);
-  return at::rms_norm(x, {channels}, gamma, eps);
+  // Added to the mean square: this epsilon does nothing but keep a pixel of zeros zero.
+  const double eps = kLeastNorm * kLeastNorm / static_cast<double>(x.size(-1));
+  return rms_norm(x, gamma.to(at::kFloat), eps).to(x.scalar_type());
 }
 
 void rms_norm_silu(const at::Tensor& x, const at::Tensor& gamma, at::Tensor out, const at::Tensor& input_bias) {

@@ -1,11 +1,12 @@
-// RMS normalisation over the channels of a pixel (Zhang and Sennrich, arXiv 1910.07467), alone and with SiLU.
+// RMS normalisation over the channels of a pixel, alone and with SiLU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace sparsereel::models {
 
-/// x / max(|x|, 1e-12) * sqrt(C) * gamma, |x| the Euclidean norm of a pixel's channels. x [.., C], gamma [C].
+/// x / max(|x|, 1e-12) * sqrt(C) * gamma, |x| the Euclidean norm of a pixel's channels. x [.., C], gamma [C]. Rounded
+/// once, to x's dtype.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma);
 
 /// out = silu(rms_norm(x + input_bias, gamma)); x and out [F, H, W, C] contiguous, of one dtype. input_bias [C] or

@@ -7,22 +7,10 @@
 #include <string>
 
 #include "hilbert/error.h"
+#include "models/layers/norm.h"
 
 namespace sparsereel::models {
 namespace {
-
-/// A T5 norm has no bias.
-void list_norm(Norm& norm, const Visit& visit, const std::string& name, const T5Config& config) {
-  visit(norm.weight, parameter(name + ".weight", {config.d_model}));
-}
-
-/// x / sqrt(mean(x^2)) * weight: no mean is subtracted. The statistics and the division are fp32, the product with the
-/// weight in its dtype.
-at::Tensor rms_norm(const at::Tensor& x, const Norm& norm, double epsilon) {
-  const at::Tensor x32 = x.to(at::kFloat);
-  const at::Tensor normed = x32 * at::rsqrt(x32.square().mean(-1, /*keepdim=*/true) + epsilon);
-  return norm.weight * normed.to(norm.weight.scalar_type());
-}
 
 /// Brings fp16 infinities back into range, as the reference does after each sublayer.
 at::Tensor clamp_infinities(const at::Tensor& x) {
@@ -56,7 +44,7 @@ void list_ends(T5Encoder& encoder, const Visit& visit, const std::string& embedd
   const T5Config& config = encoder.config;
   visit(encoder.shared, parameter(embedding, {config.vocab_size, config.d_model}));
   if (!config.bias_per_layer) list_relative_bias(encoder.relative_bias, visit, "encoder.block.0", config);
-  list_norm(encoder.final_norm, visit, "encoder.final_layer_norm", config);
+  visit(encoder.final_norm, parameter("encoder.final_layer_norm.weight", {config.d_model}));
 }
 
 std::vector<Slots> list_layers(T5Encoder& encoder, at::ScalarType dtype) {
@@ -108,13 +96,13 @@ void T5Layer::weights(const Visit& visit, const std::string& name, const T5Confi
   const int64_t inner = config.num_heads * config.d_kv, model = config.d_model;
   const std::string attention = name + ".layer.0.", feed_forward = name + ".layer.1.";
   const Visit matrices = in_fp8(visit);
-  list_norm(attention_norm, visit, attention + "layer_norm", config);
+  visit(attention_norm, parameter(attention + "layer_norm.weight", {model}));
   if (config.bias_per_layer) list_relative_bias(relative_bias, visit, name, config);
   q.weights(matrices, attention + "SelfAttention.q", inner, model, false);
   k.weights(matrices, attention + "SelfAttention.k", inner, model, false);
   v.weights(matrices, attention + "SelfAttention.v", inner, model, false);
   attention_out.weights(matrices, attention + "SelfAttention.o", model, inner, false);
-  list_norm(feed_forward_norm, visit, feed_forward + "layer_norm", config);
+  visit(feed_forward_norm, parameter(feed_forward + "layer_norm.weight", {model}));
   wi_0.weights(matrices, feed_forward + "DenseReluDense.wi_0", config.d_ff, model, false);
   wi_1.weights(matrices, feed_forward + "DenseReluDense.wi_1", config.d_ff, model, false);
   wo.weights(dtype == at::kHalf ? in_fp32(matrices) : matrices, feed_forward + "DenseReluDense.wo", model, config.d_ff,

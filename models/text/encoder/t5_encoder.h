@@ -9,7 +9,6 @@
 
 #include "models/families/t5_config.h"
 #include "models/layers/linear.h"
-#include "models/layers/norm.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/weights/layer_weights.h"
 
@@ -17,13 +16,13 @@ namespace sparsereel::models {
 
 /// Weights as stored, so that on a CPU they can alias the mapped file. No biases anywhere.
 struct T5Layer {
-  Norm attention_norm;       // [d_model]
-  at::Tensor relative_bias;  // [num_buckets, heads], of UMT5's layers; undefined in T5's
-  Linear q, k, v;            // [heads * d_kv, d_model]
-  Linear attention_out;      // [d_model, heads * d_kv]
-  Norm feed_forward_norm;
-  Linear wi_0, wi_1;  // [d_ff, d_model]: the GELU gate, and what it gates
-  Linear wo;          // [d_model, d_ff]; fp32, or its product is, where the rest is fp16, whose range it would leave
+  at::Tensor attention_norm;     // [d_model]
+  at::Tensor relative_bias;      // [num_buckets, heads], of UMT5's layers; undefined in T5's
+  Linear q, k, v;                // [heads * d_kv, d_model]
+  Linear attention_out;          // [d_model, heads * d_kv]
+  at::Tensor feed_forward_norm;  // [d_model]
+  Linear wi_0, wi_1;             // [d_ff, d_model]: the GELU gate, and what it gates
+  Linear wo;  // [d_model, d_ff]; fp32, or its product is, where the rest is fp16, whose range it would leave
 
   /// `name`: the layer's, "encoder.block.0".
   void weights(const Visit& visit, const std::string& name, const T5Config& config, at::ScalarType dtype);
@@ -34,7 +33,7 @@ struct T5Encoder : TextEncoder {
   at::Tensor shared;         // [vocab_size, d_model]
   at::Tensor relative_bias;  // [num_buckets, heads], of T5's first layer, used by all; undefined in UMT5
   std::vector<T5Layer> layers;
-  Norm final_norm;                              // [d_model]
+  at::Tensor final_norm;                        // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // brings those of `layers`
   bool fp8 = false;                             // so are the layers' matrices
 

@@ -20,8 +20,7 @@ Modulation random_modulation(int64_t batch, int64_t channels, at::ScalarType dty
 }
 
 at::Tensor modulated(const at::Tensor& x, const Norm& norm, double eps, const Modulation& m) {
-  const at::Tensor y = norm.weight.defined() ? at::layer_norm(x, {x.size(2)}, norm.weight, norm.bias, eps)
-                                             : at::layer_norm(x, {x.size(2)}, {}, {}, eps);
+  const at::Tensor y = at::layer_norm(x, {x.size(2)}, norm.weight, norm.bias, eps);
   return y * (1 + m.scale.unsqueeze(1)) + m.shift.unsqueeze(1);
 }
 
@@ -153,6 +152,23 @@ TEST(LayerNorm, MatchesTorchWithAndWithoutWeights) {
   const at::Tensor x = at::randn({2, 9, 40}), weight = at::randn({40}), bias = at::randn({40});
   EXPECT_TRUE(close_to(layer_norm(x, {weight, bias}, 1e-3), at::layer_norm(x, {40}, weight, bias, 1e-3), 0));
   EXPECT_TRUE(close_to(layer_norm(x, {}, 1e-3), at::layer_norm(x, {40}, {}, {}, 1e-3), 0));
+}
+
+TEST(RmsNorm, MatchesTorch) {
+  const c10::InferenceMode inference;
+  const at::Tensor x = at::randn({2, 9, 40}) + 1, weight = at::randn({40});
+  EXPECT_TRUE(close_to(rms_norm(x, weight, 1e-3), at::rms_norm(x, {40}, weight, 1e-3), 1e-6));
+}
+
+// T5's way: half precision loses bits in the quotient and in the product.
+TEST(RmsNorm, RoundsTheQuotientToTheDtypeOfTheWeight) {
+  const c10::InferenceMode inference;
+  const at::Tensor x = at::randn({2, 9, 40}) * 3, quotient = rms_norm(x, at::ones({40}), 1e-6);
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor weight = at::randn({40}).to(dtype);
+    EXPECT_TRUE(at::equal(rms_norm(x, weight, 1e-6), quotient.to(dtype) * weight)) << dtype;
+    EXPECT_EQ(rms_norm(x.to(dtype), weight.to(at::kFloat), 1e-6).scalar_type(), at::kFloat) << dtype;
+  }
 }
 
 }  // namespace

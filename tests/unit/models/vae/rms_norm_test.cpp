@@ -45,6 +45,12 @@ TEST_P(RmsNorms, MatchTheFormulaInHalfPrecision) {
   EXPECT_TRUE(test::close_to(out, at::silu(normed(half)), 0.02));
 }
 
+TEST_P(RmsNorms, RoundHalfPrecisionOnce) {
+  const at::Tensor half = x.to(at::kBFloat16), weight = gamma.to(at::kBFloat16);
+  EXPECT_TRUE(
+      at::equal(rms_norm(half, weight), rms_norm(half.to(at::kFloat), weight.to(at::kFloat)).to(at::kBFloat16)));
+}
+
 TEST_P(RmsNorms, PassNanOn) {
   const at::Tensor broken = x.clone(), out = at::empty_like(x);
   broken[0][0][1][channels - 1] = std::numeric_limits<float>::quiet_NaN();

@@ -107,11 +107,11 @@ TEST(StreamedEncoder, GivesWhatTheLoadedOneGives) {
     const T5Encoder encoder = T5Encoder::load(component, at::kCPU, dtype);
     const T5Encoder streamed = T5Encoder::load(component, at::kCPU, dtype, Residence::file);
     for (int prompt = 0; prompt < 2; ++prompt) EXPECT_TRUE(streamed.forward(ids).equal(encoder.forward(ids)));
-    uint64_t bytes = encoder.shared.nbytes() + encoder.relative_bias.nbytes() + encoder.final_norm.weight.nbytes();
+    uint64_t bytes = encoder.shared.nbytes() + encoder.relative_bias.nbytes() + encoder.final_norm.nbytes();
     for (const T5Layer& layer : encoder.layers)
-      for (const at::Tensor* weight : {&layer.attention_norm.weight, &layer.q.weight, &layer.k.weight, &layer.v.weight,
-                                       &layer.attention_out.weight, &layer.feed_forward_norm.weight, &layer.wi_0.weight,
-                                       &layer.wi_1.weight, &layer.wo.weight})
+      for (const at::Tensor* weight :
+           {&layer.attention_norm, &layer.q.weight, &layer.k.weight, &layer.v.weight, &layer.attention_out.weight,
+            &layer.feed_forward_norm, &layer.wi_0.weight, &layer.wi_1.weight, &layer.wo.weight})
         bytes += weight->nbytes();
     EXPECT_EQ(T5Encoder::weight_bytes(encoder.config, dtype), bytes);
   }
