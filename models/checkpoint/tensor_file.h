@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-namespace sparsereel::models {
+#include "models/files/dtype.h"
 
-enum class Dtype { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, f8_e4m3, f8_e5m2 };
+namespace sparsereel::models {
 
 size_t size_of(Dtype dtype);
 std::string_view name(Dtype dtype);  // "F32", as safetensors writes it

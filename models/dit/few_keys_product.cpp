@@ -19,7 +19,7 @@ int64_t padded_keys(const at::Tensor& v) {
 
 /// layer's weight [out, heads, head_dim] in v's dtype.
 at::Tensor weight_of_heads(const Linear& layer, const at::Tensor& v) {
-  at::Tensor weight = layer.weight.to(v.scalar_type());
+  at::Tensor weight = layer.in(v.scalar_type()).weight.to(v.scalar_type());
   if (layer.is_fp8()) weight.mul_(layer.scale.unsqueeze(1));
   return weight.view({weight.size(0), v.size(-2), v.size(-1)});
 }

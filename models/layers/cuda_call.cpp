@@ -140,8 +140,8 @@ bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> laye
       layers.size() > static_cast<size_t>(cuda::kMaxProjections) || !x.is_contiguous() || !on_16_bytes(x))
     return false;
   for (const Linear* layer : layers) {
-    const bool fits = layer->weight.scalar_type() == x.scalar_type() && layer->weight.is_contiguous() &&
-                      on_16_bytes(layer->weight) &&
+    const bool fits = layer->rows.empty() && layer->weight.scalar_type() == x.scalar_type() &&
+                      layer->weight.is_contiguous() && on_16_bytes(layer->weight) &&
                       (!layer->bias.defined() || layer->bias.scalar_type() == x.scalar_type());
     if (!fits) return false;
   }
@@ -166,6 +166,21 @@ std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const 
   }
   check_launch(cuda::project_few_rows(call, current_stream(x.device())), "projection");
   return results;
+}
+
+void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out) {
+  const c10::DeviceGuard guard(bytes.device());
+  const at::ScalarType to = out.scalar_type();
+  const cuda::UnpackRows call = {.from = stored.dtype,
+                                 .to = to == at::kFloat  ? cuda::Unpacked::fp32
+                                       : to == at::kHalf ? cuda::Unpacked::fp16
+                                                         : cuda::Unpacked::bf16,
+                                 .rows = stored.rows,
+                                 .columns = stored.columns,
+                                 .packed = bytes.const_data_ptr(),
+                                 .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
+                                 .out = out.mutable_data_ptr()};
+  check_launch(cuda::unpack_rows(call, current_stream(bytes.device())), "unpacking weights");
 }
 
 }  // namespace sparsereel::models

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "models/layers/unpack.h"
+
 #ifdef SPARSEREEL_CUDA
 #include "models/layers/cuda_call.h"
 #endif
@@ -59,29 +61,40 @@ void Linear::weights(const Visit& visit, const std::string& name, int64_t out, i
                      std::vector<int64_t> stored_weight) {
   const std::vector<int64_t> shape = {out, in};
   if (stored_weight.empty()) stored_weight = shape;
-  visit(weight, {.names = {name + ".weight"}, .stored = std::move(stored_weight), .shape = shape, .scale = &scale});
+  visit(weight, {.names = {name + ".weight"},
+                 .stored = std::move(stored_weight),
+                 .shape = shape,
+                 .scale = &scale,
+                 .rows = &rows});
   if (has_bias) visit(bias, parameter(name + ".bias", {out}));
 }
 
 void Linear::packed_weights(const Visit& visit, const std::vector<std::string>& names, int64_t out, int64_t in,
                             bool has_bias) {
-  const int64_t rows = static_cast<int64_t>(names.size()) * out;
+  const int64_t all = static_cast<int64_t>(names.size()) * out;
   const auto named = [&](const char* part) {
     std::vector<std::string> parts;
     for (const std::string& name : names) parts.push_back(name + part);
     return parts;
   };
-  visit(weight, {.names = named(".weight"), .stored = {out, in}, .shape = {rows, in}, .scale = &scale});
-  if (has_bias) visit(bias, {.names = named(".bias"), .stored = {out}, .shape = {rows}});
+  visit(weight, {.names = named(".weight"), .stored = {out, in}, .shape = {all, in}, .scale = &scale, .rows = &rows});
+  if (has_bias) visit(bias, {.names = named(".bias"), .stored = {out}, .shape = {all}});
+}
+
+Linear Linear::in(at::ScalarType dtype) const {
+  if (rows.empty()) return *this;
+  return {.weight = unpack(weight, rows, scale, dtype), .bias = bias};
 }
 
 at::Tensor linear(const Activation& x, const Linear& layer) {
+  if (!layer.rows.empty()) return linear(x, layer.in(x.dtype));
   if (layer.is_fp8())
     return fp8_product(x.is_fp8() ? x : quantize_rows(x.values), layer.weight, layer.scale, layer.bias);
   return use_onednn(x.values, layer) ? run_onednn(x.values, layer, "none", "") : run_torch(x.values, layer);
 }
 
 at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer) {
+  if (!layer.rows.empty()) return linear_gelu_tanh(x, layer.in(x.dtype));
   if (!layer.is_fp8() && use_onednn(x.values, layer)) return run_onednn(x.values, layer, "gelu", "tanh");
   if (!layer.is_fp8() && x.values.is_cuda() && layer.bias.defined()) return run_gelu_epilogue(x.values, layer);
   at::Tensor y = linear(x, layer);

@@ -13,11 +13,15 @@ namespace sparsereel::models {
 
 /// What a matrix product needs beside its input.
 struct Linear {
-  at::Tensor weight{};  // [out, in]
-  at::Tensor bias{};    // [out]; undefined: none
-  at::Tensor scale{};   // fp32 [out], of the rows of an e4m3 weight; undefined: the weight is in the run's dtype
+  at::Tensor weight{};             // [out, in] in the run's dtype or in e4m3; bytes where `rows` says so
+  at::Tensor bias{};               // [out]; undefined: none
+  at::Tensor scale{};              // fp32 [out], of the rows of an 8-bit weight
+  std::vector<StoredRows> rows{};  // of a weight that is unpacked for each product
 
-  bool is_fp8() const { return scale.defined(); }
+  /// Whether the product is one of 8 bits.
+  bool is_fp8() const { return rows.empty() && scale.defined(); }
+  /// Itself, or with the weight unpacked.
+  Linear in(at::ScalarType dtype) const;
 
   /// Stored as `name`.weight and `name`.bias; stored_weight: in another shape than [out, in], such as a convolution's.
   void weights(const Visit& visit, const std::string& name, int64_t out, int64_t in, bool has_bias = true,

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/files/dtype.h"
+
 namespace sparsereel::models {
 
 /// In what the weights of a module are kept.
@@ -19,6 +21,13 @@ struct WeightFormat {
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
 };
 
+/// Rows of a matrix as a file has them, in a tensor of bytes.
+struct StoredRows {
+  Dtype dtype;
+  int64_t rows, columns;
+  int64_t offset;  // of the first one, in bytes; on 16
+};
+
 /// One tensor of a module, as a checkpoint holds it.
 struct Parameter {
   std::vector<std::string> names;  // one; several lie below each other in the tensor: q, k and v of one projection
@@ -26,7 +35,10 @@ struct Parameter {
   std::vector<int64_t> shape;      // the tensor's, of the same elements
   bool fp32 = false;               // in fp32 whatever the run's dtype is
   bool fp8 = false;                // in 8 bits where the run asks for that
-  at::Tensor* scale = nullptr;  // where the scales of its rows go then; only a linear layer's weight has such a place
+  // Only a linear layer's weight has these places. Where scales of its rows go; and how its rows lie in the tensor,
+  // bytes then, where it stays as the file has it.
+  at::Tensor* scale = nullptr;
+  std::vector<StoredRows>* rows = nullptr;
 
   bool is_fp8(const WeightFormat& format) const { return fp8 && format.fp8; }
 };

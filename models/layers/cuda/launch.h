@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "attention/cuda/launch.h"
+#include "models/files/dtype.h"
 
 namespace sparsereel::models::cuda {
 
@@ -101,5 +102,20 @@ struct FewRows {
 };
 
 const char* project_few_rows(const FewRows& p, Stream stream);
+
+enum class Unpacked { fp32, fp16, bf16 };
+
+/// A weight as a file packs it (layers/packed_blocks.h) -> elements.
+struct UnpackRows {
+  Dtype from = Dtype::q8_0;  // packed, or of 8 bits
+  Unpacked to = Unpacked::bf16;
+  int64_t rows = 0;
+  int64_t columns = 0;           // a multiple of a block's elements
+  const void* packed = nullptr;  // on 16 bytes
+  const float* scale = nullptr;  // [rows], by which each row is multiplied; null: none
+  void* out = nullptr;           // [rows, columns], on 16 bytes
+};
+
+const char* unpack_rows(const UnpackRows& p, Stream stream);
 
 }  // namespace sparsereel::models::cuda

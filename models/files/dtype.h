@@ -1,0 +1,36 @@
+// In what a file stores a tensor's elements. No torch, C++17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace sparsereel::models {
+
+/// Numbers, or blocks of ggml's packed formats (layers/packed_blocks.h), which run along a matrix's rows.
+enum class Dtype {
+  f64,
+  f32,
+  f16,
+  bf16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8,
+  boolean,
+  f8_e4m3,
+  f8_e5m2,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,236 @@
+// How ggml's formats pack weights: blocks of 32 or 256 consecutive elements of a row share scales. One description for
+// processors and GPUs. Formulas: ggml's reference code (ggml-quants.c, ggml-common.h); the tests compare them with the
+// gguf package. No torch, C++17.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "models/files/dtype.h"
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#define SPARSEREEL_BOTH __host__ __device__
+#else
+#define SPARSEREEL_BOTH
+#endif
+
+namespace sparsereel::models {
+
+constexpr int kUnpackedAtOnce = 8;  // elements; what a thread of a GPU stores with one instruction
+
+namespace packed {
+
+/// An IEEE half from its bits.
+SPARSEREEL_BOTH inline float half_of(uint16_t bits) {
+#ifdef __CUDA_ARCH__
+  return __half2float(__ushort_as_half(bits));
+#else
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  if (exponent == 0) {  // zero or subnormal: a multiple of 2^-24
+    const float value = static_cast<float>(mantissa) * 0x1p-24F;
+    return sign != 0 ? -value : value;
+  }
+  float value = 0;
+  const uint32_t wide = sign | (exponent == 31 ? 0xFFU : exponent + 112) << 23 | mantissa << 13;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+#endif
+}
+
+/// Little-endian, at any address.
+SPARSEREEL_BOTH inline float half_at(const uint8_t* p) {
+  return half_of(static_cast<uint16_t>(p[0] | p[1] << 8));
+}
+
+SPARSEREEL_BOTH inline float float_at(const uint8_t* p) {
+  const uint32_t bits = p[0] | p[1] << 8 | p[2] << 16 | static_cast<uint32_t>(p[3]) << 24;
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+SPARSEREEL_BOTH inline float bfloat_at(const uint8_t* p) {
+  const uint8_t wide[] = {0, 0, p[0], p[1]};
+  return float_at(wide);
+}
+
+/// The low or the high four bits of a byte.
+SPARSEREEL_BOTH inline int nibble(uint8_t byte, bool high) {
+  return high ? byte >> 4 : byte & 15;
+}
+
+/// Scale and minimum `j` of eight, 6 bits each in 12 bytes.
+struct SixBits {
+  int scale, minimum;
+};
+SPARSEREEL_BOTH inline SixBits six_bits(const uint8_t* s, int j) {
+  if (j < 4) return {s[j] & 63, s[j + 4] & 63};
+  return {(s[j + 4] & 15) | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4};
+}
+
+}  // namespace packed
+
+/// For each packed dtype: elements and bytes of a block, and at() which unpacks eight elements from `first` on, a
+/// multiple of eight.
+template <Dtype kDtype>
+struct Block;
+
+/// Four or five bits and a scale, for 32; element j and j + 16 share a byte. kMinimum: of the smallest value; else the
+/// values are centred.
+template <int kBits, bool kMinimum>
+struct SmallBlock {
+  static constexpr int elements = 32, header = kMinimum ? 4 : 2, bytes = header + (kBits == 5 ? 4 : 0) + 16;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const float scale = packed::half_at(block);
+    const float minimum = kMinimum ? packed::half_at(block + 2) : -scale * static_cast<float>(1 << (kBits - 1));
+    const uint8_t* values = block + header + (kBits == 5 ? 4 : 0);
+    for (int i = 0; i < kUnpackedAtOnce; ++i) {
+      const int j = first + i;
+      int value = packed::nibble(values[j % 16], j >= 16);
+      if (kBits == 5) value |= (block[header + j / 8] >> j % 8 & 1) << 4;
+      out[i] = kMinimum ? scale * static_cast<float>(value) + minimum
+                        : scale * static_cast<float>(value - (1 << (kBits - 1)));
+    }
+  }
+};
+template <>
+struct Block<Dtype::q4_0> : SmallBlock<4, false> {};
+template <>
+struct Block<Dtype::q4_1> : SmallBlock<4, true> {};
+template <>
+struct Block<Dtype::q5_0> : SmallBlock<5, false> {};
+template <>
+struct Block<Dtype::q5_1> : SmallBlock<5, true> {};
+
+template <>
+struct Block<Dtype::q8_0> {
+  static constexpr int elements = 32, bytes = 34;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const float scale = packed::half_at(block);
+    for (int i = 0; i < kUnpackedAtOnce; ++i)
+      out[i] = scale * static_cast<float>(static_cast<int8_t>(block[2 + first + i]));
+  }
+};
+
+/// Four or five bits, for 256 in groups of 32 with a scale and a minimum each; two groups share bytes.
+template <int kBits>
+struct MiddleBlock {
+  static constexpr int elements = 256, bytes = 16 + (kBits == 5 ? 32 : 0) + 128;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const int group = first / 32, l = first % 32;
+    const packed::SixBits six = packed::six_bits(block + 4, group);
+    const float scale = packed::half_at(block) * static_cast<float>(six.scale);
+    const float minimum = packed::half_at(block + 2) * static_cast<float>(six.minimum);
+    const uint8_t* values = block + 16 + (kBits == 5 ? 32 : 0) + group / 2 * 32 + l;
+    for (int i = 0; i < kUnpackedAtOnce; ++i) {
+      int value = packed::nibble(values[i], group % 2 == 1);
+      if (kBits == 5) value |= (block[16 + l + i] >> group & 1) << 4;
+      out[i] = scale * static_cast<float>(value) - minimum;
+    }
+  }
+};
+template <>
+struct Block<Dtype::q4_k> : MiddleBlock<4> {};
+template <>
+struct Block<Dtype::q5_k> : MiddleBlock<5> {};
+
+/// Six bits, for 256 in groups of 16 with a scale each; the low four and the high two lie apart.
+template <>
+struct Block<Dtype::q6_k> {
+  static constexpr int elements = 256, bytes = 210;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const int half = first / 128, quarter = first % 128 / 32, l = first % 32;
+    const uint8_t* low = block + 64 * half + (quarter % 2) * 32 + l;
+    const uint8_t* high = block + 128 + 32 * half + l;
+    const auto group = static_cast<int8_t>(block[192 + first / 16]);
+    const float scale = packed::half_at(block + 208) * static_cast<float>(group);
+    for (int i = 0; i < kUnpackedAtOnce; ++i) {
+      const int value = packed::nibble(low[i], quarter >= 2) | (high[i] >> 2 * quarter & 3) << 4;
+      out[i] = scale * static_cast<float>(value - 32);
+    }
+  }
+};
+
+/// Three bits, for 256 in groups of 16 with a scale of 6 bits each; the third bit lies apart.
+template <>
+struct Block<Dtype::q3_k> {
+  static constexpr int elements = 256, bytes = 110;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const int half = first / 128, pair = first % 128 / 32, l = first % 32, group = first / 16;
+    const uint8_t* s = block + 96;
+    const int six = (s[group % 8] >> 4 * (group / 8) & 15) | (s[8 + group % 4] >> 2 * (group / 4) & 3) << 4;
+    const float scale = packed::half_at(block + 108) * static_cast<float>(six - 32);
+    for (int i = 0; i < kUnpackedAtOnce; ++i) {
+      const int low = block[32 + 32 * half + l + i] >> 2 * pair & 3;
+      out[i] = scale * static_cast<float>(low - ((block[l + i] >> (4 * half + pair) & 1) != 0 ? 0 : 4));
+    }
+  }
+};
+
+/// Two bits, for 256 in groups of 16 with a scale and a minimum of 4 bits each.
+template <>
+struct Block<Dtype::q2_k> {
+  static constexpr int elements = 256, bytes = 84;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
+    const int half = first / 128, pair = first % 128 / 32, l = first % 32;
+    const uint8_t group = block[first / 16];
+    const float scale = packed::half_at(block + 80) * static_cast<float>(group & 15);
+    const float minimum = packed::half_at(block + 82) * static_cast<float>(group >> 4);
+    for (int i = 0; i < kUnpackedAtOnce; ++i)
+      out[i] = scale * static_cast<float>(block[16 + 32 * half + l + i] >> 2 * pair & 3) - minimum;
+  }
+};
+
+/// Eight-bit numbers, whose scales lie apart.
+template <>
+struct Block<Dtype::i8> {
+  static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = static_cast<float>(static_cast<int8_t>(block[i]));
+  }
+};
+template <>
+struct Block<Dtype::f8_e5m2> {  // the upper half of an fp16
+  static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = packed::half_of(static_cast<uint16_t>(block[i] << 8));
+  }
+};
+template <>
+struct Block<Dtype::f8_e4m3> {  // an fp16 whose exponent is 8 too small, without infinity
+  static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
+    for (int i = 0; i < kUnpackedAtOnce; ++i) {
+      const int bits = block[i] & 0x7F, sign = block[i] & 0x80;
+      const int half = bits == 0x7F ? 0x7E00 : bits << 7;
+      out[i] = packed::half_of(static_cast<uint16_t>(sign << 8 | half)) * 256;
+    }
+  }
+};
+
+/// Numbers as they are: a fused layer may have some beside packed rows.
+template <int kBytes, float (*kRead)(const uint8_t*)>
+struct Numbers {
+  static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce * kBytes;
+
+  SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = kRead(block + i * kBytes);
+  }
+};
+template <>
+struct Block<Dtype::f32> : Numbers<4, packed::float_at> {};
+template <>
+struct Block<Dtype::f16> : Numbers<2, packed::half_at> {};
+template <>
+struct Block<Dtype::bf16> : Numbers<2, packed::bfloat_at> {};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,120 @@
+// On a CPU block by block, in fp32; on a GPU by the kernels of layers/cuda/unpack.cu.
+#include "models/layers/unpack.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "models/layers/packed_blocks.h"
+
+#ifdef SPARSEREEL_CUDA
+#include "models/layers/cuda_call.h"
+#endif
+
+namespace sparsereel::models {
+namespace {
+
+struct Format {
+  int64_t elements = 0, bytes = 0;  // of a block; 0: not packed
+  void (*eight)(const uint8_t* block, int first, float* out) = nullptr;
+};
+
+template <Dtype kDtype>
+Format format() {
+  return {Block<kDtype>::elements, Block<kDtype>::bytes, Block<kDtype>::at};
+}
+
+Format format_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32:
+      return format<Dtype::f32>();
+    case Dtype::f16:
+      return format<Dtype::f16>();
+    case Dtype::bf16:
+      return format<Dtype::bf16>();
+    case Dtype::i8:
+      return format<Dtype::i8>();
+    case Dtype::f8_e4m3:
+      return format<Dtype::f8_e4m3>();
+    case Dtype::f8_e5m2:
+      return format<Dtype::f8_e5m2>();
+    case Dtype::q4_0:
+      return format<Dtype::q4_0>();
+    case Dtype::q4_1:
+      return format<Dtype::q4_1>();
+    case Dtype::q5_0:
+      return format<Dtype::q5_0>();
+    case Dtype::q5_1:
+      return format<Dtype::q5_1>();
+    case Dtype::q8_0:
+      return format<Dtype::q8_0>();
+    case Dtype::q2_k:
+      return format<Dtype::q2_k>();
+    case Dtype::q3_k:
+      return format<Dtype::q3_k>();
+    case Dtype::q4_k:
+      return format<Dtype::q4_k>();
+    case Dtype::q5_k:
+      return format<Dtype::q5_k>();
+    case Dtype::q6_k:
+      return format<Dtype::q6_k>();
+    default:
+      return {};
+  }
+}
+
+void unpack_row(const uint8_t* bytes, const Format& format, int64_t columns, float* out) {
+  for (int64_t i = 0; i < columns; i += kUnpackedAtOnce)
+    format.eight(bytes + i / format.elements * format.bytes, static_cast<int>(i % format.elements), out + i);
+}
+
+void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out) {
+  const Format format = format_of(stored.dtype);
+  const int64_t columns = stored.columns, row_bytes = packed_bytes(stored.dtype, columns);
+  constexpr int64_t kAtOnce = int64_t{1} << 16;  // elements in fp32 before they are rounded
+  at::parallel_for(0, stored.rows, std::max<int64_t>(1, kAtOnce / columns), [&](int64_t first, int64_t last) {
+    at::Tensor rows = at::empty({last - first, columns}, at::kFloat);
+    auto* to = rows.mutable_data_ptr<float>();
+    for (int64_t row = first; row < last; ++row)
+      unpack_row(bytes + row * row_bytes, format, columns, to + (row - first) * columns);
+    if (scale.defined()) rows.mul_(scale.narrow(0, first, last - first).unsqueeze(1));
+    out.narrow(0, first, last - first).copy_(rows);
+  });
+}
+
+}  // namespace
+
+bool can_unpack(Dtype dtype, int64_t columns) {
+  const Format format = format_of(dtype);
+  return format.eight != nullptr && columns % format.elements == 0;
+}
+
+int64_t packed_bytes(Dtype dtype, int64_t columns) {
+  const Format format = format_of(dtype);
+  return columns / format.elements * format.bytes;
+}
+
+at::Tensor unpack(const at::Tensor& bytes, const std::vector<StoredRows>& stored, const at::Tensor& scale,
+                  at::ScalarType dtype) {
+  int64_t rows = 0;
+  for (const StoredRows& part : stored) rows += part.rows;
+  at::Tensor result = at::empty({rows, stored.front().columns}, bytes.options().dtype(dtype));
+  int64_t row = 0;
+  for (const StoredRows& part : stored) {
+    at::Tensor out = result.narrow(0, row, part.rows);
+    const at::Tensor from = bytes.narrow(0, part.offset, part.rows * packed_bytes(part.dtype, part.columns));
+    const at::Tensor scales = scale.defined() ? scale.narrow(0, row, part.rows) : scale;
+    row += part.rows;
+#ifdef SPARSEREEL_CUDA
+    if (bytes.is_cuda()) {
+      unpack_on_cuda(from, part, scales, out);
+      continue;
+    }
+#endif
+    unpack_on_cpu(from.const_data_ptr<uint8_t>(), part, scales, out);
+  }
+  return result;
+}
+
+}  // namespace sparsereel::models
