@@ -14,6 +14,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/residual.h"
+#include "models/layers/unpack.h"
 #include "models/weights/device.h"
 #include "tests/support/golden.h"
 
@@ -267,6 +268,24 @@ TEST_F(LayersOnGpu, ThePrologueByItselfIsThatOfTheCpu) {
           EXPECT_TRUE(close_to(gpu.q, cpu.q, 0.02));
           EXPECT_TRUE(close_to(gpu.k, cpu.k, 0.02));
         }
+      }
+    }
+  }
+}
+
+/// The same bits, whatever bytes, but for what NaN is made of.
+TEST_F(LayersOnGpu, WeightsAreUnpackedAsOnACpu) {
+  for (const Dtype dtype :
+       {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::i8, Dtype::f8_e4m3, Dtype::f8_e5m2, Dtype::q4_0, Dtype::q4_1,
+        Dtype::q5_0, Dtype::q5_1, Dtype::q8_0, Dtype::q2_k, Dtype::q3_k, Dtype::q4_k, Dtype::q5_k, Dtype::q6_k}) {
+    const int64_t rows = 37, columns = 768;  // no whole number of a block's shares
+    const at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
+    const std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};
+    for (const at::Tensor& scale : {at::Tensor(), at::rand({rows})}) {
+      for (const at::ScalarType to : {at::kFloat, at::kHalf, at::kBFloat16}) {
+        const at::Tensor cpu = unpack(bytes, stored, scale, to);
+        const at::Tensor gpu = unpack(bytes.cuda(), stored, scale.defined() ? scale.cuda() : scale, to).cpu();
+        EXPECT_TRUE(at::allclose(gpu, cpu, 0, 0, /*equal_nan=*/true)) << static_cast<int>(dtype) << " to " << to;
       }
     }
   }
