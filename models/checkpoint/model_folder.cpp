@@ -152,7 +152,7 @@ std::map<std::string, std::string> parse_weight_map(const json& index, const std
 
 uint64_t Component::parameter_count() const {
   uint64_t count = 0;
-  for (const auto& [tensor, place] : tensors) count += place.second->bytes / size_of(place.second->dtype);
+  for (const auto& [tensor, place] : tensors) count += place.second->elements();
   return count;
 }
 

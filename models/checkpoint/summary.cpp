@@ -22,7 +22,7 @@ ComponentSummary summarize_component(const ModelFolder& folder, const std::strin
   summary.bytes = component.bytes();
   for (const auto& [tensor, place] : component.tensors) {
     const TensorEntry& entry = *place.second;
-    summary.dtypes[std::string(models::name(entry.dtype))] += entry.bytes / size_of(entry.dtype);
+    summary.dtypes[std::string(models::name(entry.dtype))] += entry.elements();
   }
   for (const auto& file : component.files)
     summary.files.push_back({file->path().filename().string(), fs::file_size(file->path())});

@@ -16,13 +16,20 @@
 
 namespace sparsereel::models {
 
-size_t size_of(Dtype dtype);
-std::string_view name(Dtype dtype);  // "F32", as safetensors writes it
-std::optional<Dtype> dtype_of(std::string_view name);
-std::string dtype_names();  // all of them, with commas between
+/// What lies together: an element, or of packed tensors a block of a row.
+struct Block {
+  int64_t elements;
+  size_t bytes;
+};
+Block block_of(Dtype dtype);
+inline bool is_packed(Dtype dtype) {
+  return block_of(dtype).elements > 1;
+}
+size_t size_of(Dtype dtype);         // bytes of an element; of a block where it is packed
+std::string_view name(Dtype dtype);  // "F32", as the formats write it
 
-/// Bytes of a contiguous tensor; nothing where they do not fit into 63 bits. Zero dimensions do not hide an overflow of
-/// the others: strides are made of them.
+/// Bytes of a contiguous tensor; nothing where they do not fit into 63 bits, or the elements are no whole blocks. Zero
+/// dimensions do not hide an overflow of the others: strides are made of them.
 std::optional<uint64_t> byte_count(const std::vector<int64_t>& shape, Dtype dtype);
 
 struct TensorEntry {
@@ -31,6 +38,8 @@ struct TensorEntry {
   std::vector<int64_t> shape;
   size_t offset = 0;  // bytes from the start of the file
   size_t bytes = 0;
+
+  uint64_t elements() const { return bytes / block_of(dtype).bytes * static_cast<uint64_t>(block_of(dtype).elements); }
 };
 
 /// What a file says of its tensors. Every entry lies inside of it.

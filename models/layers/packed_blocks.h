@@ -73,7 +73,7 @@ SPARSEREEL_BOTH inline SixBits six_bits(const uint8_t* s, int j) {
 /// For each packed dtype: elements and bytes of a block, and at() which unpacks eight elements from `first` on, a
 /// multiple of eight.
 template <Dtype kDtype>
-struct Block;
+struct PackedBlock;
 
 /// Four or five bits and a scale, for 32; element j and j + 16 share a byte. kMinimum: of the smallest value; else the
 /// values are centred.
@@ -95,16 +95,16 @@ struct SmallBlock {
   }
 };
 template <>
-struct Block<Dtype::q4_0> : SmallBlock<4, false> {};
+struct PackedBlock<Dtype::q4_0> : SmallBlock<4, false> {};
 template <>
-struct Block<Dtype::q4_1> : SmallBlock<4, true> {};
+struct PackedBlock<Dtype::q4_1> : SmallBlock<4, true> {};
 template <>
-struct Block<Dtype::q5_0> : SmallBlock<5, false> {};
+struct PackedBlock<Dtype::q5_0> : SmallBlock<5, false> {};
 template <>
-struct Block<Dtype::q5_1> : SmallBlock<5, true> {};
+struct PackedBlock<Dtype::q5_1> : SmallBlock<5, true> {};
 
 template <>
-struct Block<Dtype::q8_0> {
+struct PackedBlock<Dtype::q8_0> {
   static constexpr int elements = 32, bytes = 34;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
@@ -133,13 +133,13 @@ struct MiddleBlock {
   }
 };
 template <>
-struct Block<Dtype::q4_k> : MiddleBlock<4> {};
+struct PackedBlock<Dtype::q4_k> : MiddleBlock<4> {};
 template <>
-struct Block<Dtype::q5_k> : MiddleBlock<5> {};
+struct PackedBlock<Dtype::q5_k> : MiddleBlock<5> {};
 
 /// Six bits, for 256 in groups of 16 with a scale each; the low four and the high two lie apart.
 template <>
-struct Block<Dtype::q6_k> {
+struct PackedBlock<Dtype::q6_k> {
   static constexpr int elements = 256, bytes = 210;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
@@ -157,7 +157,7 @@ struct Block<Dtype::q6_k> {
 
 /// Three bits, for 256 in groups of 16 with a scale of 6 bits each; the third bit lies apart.
 template <>
-struct Block<Dtype::q3_k> {
+struct PackedBlock<Dtype::q3_k> {
   static constexpr int elements = 256, bytes = 110;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
@@ -174,7 +174,7 @@ struct Block<Dtype::q3_k> {
 
 /// Two bits, for 256 in groups of 16 with a scale and a minimum of 4 bits each.
 template <>
-struct Block<Dtype::q2_k> {
+struct PackedBlock<Dtype::q2_k> {
   static constexpr int elements = 256, bytes = 84;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int first, float* out) {
@@ -189,7 +189,7 @@ struct Block<Dtype::q2_k> {
 
 /// Eight-bit numbers, whose scales lie apart.
 template <>
-struct Block<Dtype::i8> {
+struct PackedBlock<Dtype::i8> {
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
@@ -197,7 +197,7 @@ struct Block<Dtype::i8> {
   }
 };
 template <>
-struct Block<Dtype::f8_e5m2> {  // the upper half of an fp16
+struct PackedBlock<Dtype::f8_e5m2> {  // the upper half of an fp16
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
@@ -205,7 +205,7 @@ struct Block<Dtype::f8_e5m2> {  // the upper half of an fp16
   }
 };
 template <>
-struct Block<Dtype::f8_e4m3> {  // an fp16 whose exponent is 8 too small, without infinity
+struct PackedBlock<Dtype::f8_e4m3> {  // an fp16 whose exponent is 8 too small, without infinity
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
@@ -227,10 +227,10 @@ struct Numbers {
   }
 };
 template <>
-struct Block<Dtype::f32> : Numbers<4, packed::float_at> {};
+struct PackedBlock<Dtype::f32> : Numbers<4, packed::float_at> {};
 template <>
-struct Block<Dtype::f16> : Numbers<2, packed::half_at> {};
+struct PackedBlock<Dtype::f16> : Numbers<2, packed::half_at> {};
 template <>
-struct Block<Dtype::bf16> : Numbers<2, packed::bfloat_at> {};
+struct PackedBlock<Dtype::bf16> : Numbers<2, packed::bfloat_at> {};
 
 }  // namespace sparsereel::models

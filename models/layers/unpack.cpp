@@ -22,7 +22,7 @@ struct Format {
 
 template <Dtype kDtype>
 Format format() {
-  return {Block<kDtype>::elements, Block<kDtype>::bytes, Block<kDtype>::at};
+  return {PackedBlock<kDtype>::elements, PackedBlock<kDtype>::bytes, PackedBlock<kDtype>::at};
 }
 
 Format format_of(Dtype dtype) {

@@ -83,6 +83,81 @@ def safetensors_files():
     yield "metadata_nested", safetensors({"__metadata__": {"a": {"b": "c"}}})
 
 
+def gguf_text(text):
+    text = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def gguf_value(key, kind, content):
+    return gguf_text(key) + struct.pack("<I", kind) + content
+
+
+def gguf_tensor(name, dims, kind=0, offset=0):
+    return gguf_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+
+
+def gguf(values=(), tensors=(), data=b"", version=3, counts=None, alignment=32):
+    """A file's bytes; counts overrides the right ones."""
+    start = b"GGUF" + struct.pack("<IQQ", version, *(counts or (len(tensors), len(values)))) + b"".join(values) + b"".join(tensors)
+    return start + bytes(-len(start) % alignment) + data
+
+
+def gguf_files():
+    u8, u32, f32, boolean, text, array, u64 = 0, 4, 6, 7, 8, 9, 10
+    architecture = gguf_value("general.architecture", text, gguf_text("wan"))
+    one = gguf_tensor("a", [4])
+    valid = gguf([architecture, gguf_value("tokenizer.ggml.tokens", array, struct.pack("<IQ", text, 2) + gguf_text("a") + gguf_text("")),
+                  gguf_value("tokenizer.ggml.scores", array, struct.pack("<IQff", f32, 2, 1, -float("inf"))), gguf_value("flag", boolean, b"\1"),
+                  gguf_value("general.size", u64, bytes(8)), gguf_value("comfy.gguf.orig_shape.a", array, struct.pack("<IQII", u32, 2, 2, 2))],
+                 [one, gguf_tensor("five", [1, 2, 1, 1, 2], 1, 32), gguf_tensor("packed", [256, 2], 14, 64)], bytes(64 + 420))
+    yield "valid", valid
+    yield "valid_empty", gguf()
+    yield "valid_version_2", gguf([], [one], bytes(16), version=2)
+    yield "valid_alignment", gguf([gguf_value("general.alignment", u32, struct.pack("<I", 64))], [gguf_tensor("a", [4])], bytes(16), alignment=64)
+    yield "valid_zero_size", gguf([], [gguf_tensor("a", [0, 7])])
+    yield "valid_scalar", gguf([], [gguf_tensor("a", [])], bytes(4))
+    for length in (0, 3, 4, 8, 23, 30, 60, 100, 200, 300, 400, 500, len(valid) - 1):
+        yield f"cut_{length}", valid[:length]
+    for version in (0, 1, 4, 3 << 24):
+        yield f"version_{version}", gguf(version=version)
+    yield "tensors_many", gguf(counts=(2**60, 0))
+    yield "tensors_negative", gguf(counts=(2**64 - 1, 0))
+    yield "values_many", gguf(counts=(0, 2**61))
+    yield "name_long", gguf(counts=(1, 0))[:24] + struct.pack("<Q", 2**63)
+    yield "name_not_utf8", gguf([], [gguf_tensor(b"\xff\xfe", [4])], bytes(16))
+    yield "key_not_utf8", gguf([gguf_value(b"\xc3\x28", u8, b"\0")])
+    yield "architecture_not_utf8", gguf([gguf_value("general.architecture", text, gguf_text(b"\xff"))])
+    yield "key_twice", gguf([architecture, architecture])
+    yield "tensor_twice", gguf([], [one, gguf_tensor("a", [4], 0, 32)], bytes(64))
+    for kind in (11, 13, 2**31):
+        yield f"value_type_{kind}", gguf([gguf_value("a", kind, bytes(8))])
+    for kind in (9, 13, 2**32 - 1):
+        yield f"array_type_{kind}", gguf([gguf_value("a", array, struct.pack("<IQ", kind, 1) + bytes(12))])
+    for count in (2, 2**61, 2**64 - 1):
+        yield f"array_count_{count}", gguf([gguf_value("tokenizer.ggml.tokens", array, struct.pack("<IQ", text, count) + gguf_text(""))])
+        yield f"array_unused_{count}", gguf([gguf_value("a", array, struct.pack("<IQ", u64, count) + bytes(8))])
+    for alignment in (0, 3, 2**31):
+        yield f"alignment_{alignment}", gguf([gguf_value("general.alignment", u32, struct.pack("<I", alignment))], [one], bytes(16))
+    yield "alignment_text", gguf([gguf_value("general.alignment", text, gguf_text("32"))], [one], bytes(16))
+    yield "rank_6", gguf([], [gguf_tensor("a", [1] * 6)], bytes(16))
+    yield "rank_max", gguf([], [gguf_text("a") + struct.pack("<I", 2**32 - 1)], bytes(16))
+    yield "shape_overflow", gguf([], [gguf_tensor("a", [2**32, 2**32])])
+    yield "shape_overflow_by_type", gguf([], [gguf_tensor("a", [2**62])])
+    yield "shape_zero_hides_overflow", gguf([], [gguf_tensor("a", [2**40, 2**40, 0])])
+    yield "shape_negative", gguf([], [gguf_tensor("a", [2**64 - 4])], bytes(16))
+    yield "blocks_not_whole", gguf([], [gguf_tensor("a", [48, 2], 8)], bytes(102))
+    yield "blocks_of_a_scalar", gguf([], [gguf_tensor("a", [], 8)], bytes(34))
+    for kind in (4, 5, 9, 16, 20, 24, 29, 35, 39, 40, 2**32 - 1):
+        yield f"type_{kind}", gguf([], [gguf_tensor("a", [256], kind)], bytes(256))
+    yield "offset_uneven", gguf([], [gguf_tensor("a", [4], 0, 8)], bytes(64))
+    yield "offset_huge", gguf([], [gguf_tensor("a", [4], 0, 2**64 - 32)], bytes(64))
+    yield "overlap", gguf([], [gguf_tensor("a", [16]), gguf_tensor("b", [4], 0, 32)], bytes(64))
+    yield "same_place", gguf([], [one, gguf_tensor("b", [4])], bytes(16))
+    yield "orig_shape_size", gguf([gguf_value("comfy.gguf.orig_shape.a", array, struct.pack("<IQI", u32, 1, 5))], [one], bytes(16))
+    yield "orig_shape_text", gguf([gguf_value("comfy.gguf.orig_shape.a", text, gguf_text("4"))], [one], bytes(16))
+    yield "orig_shape_overflow", gguf([gguf_value("comfy.gguf.orig_shape.a", array, struct.pack("<IQ3I", u32, 3, *[2**31 - 1] * 3))], [one], bytes(16))
+
+
 T5 = {"model_type": "t5", "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new", "is_gated_act": True, "vocab_size": 119, "d_model": 32,
       "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128,
       "layer_norm_epsilon": 1e-6}
@@ -345,7 +420,7 @@ def profile_files():
 
 
 def main():
-    for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("config", ".json", config_files()),
+    for kind, suffix, files in (("safetensors", ".safetensors", safetensors_files()), ("gguf", ".gguf", gguf_files()), ("config", ".json", config_files()),
                                 ("tokenizer", ".model", tokenizer_files()), ("prompt_set", "", prompt_set_files()),
                                 ("manifest", ".jsonl", manifest_files()), ("profile", ".yaml", profile_files())):
         folder = pathlib.Path(sys.argv[1]) / kind

@@ -15,6 +15,7 @@
 #include "app/commands/batch/prompt_set.h"
 #include "attention/policies/profile.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/gguf.h"
 #include "models/checkpoint/model_folder.h"
 #include "models/checkpoint/safetensors.h"
 #include "models/families/cogvideox.h"
@@ -29,15 +30,24 @@
 
 namespace sparsereel::test {
 
-/// Parses a header and aborts if an accepted one points outside of the file.
-inline void parse_header(std::span<const std::byte> file, uint64_t file_size) {
+/// Calls a parser and aborts if a list that is accepted points outside of the file.
+template <typename Parse>
+void parse_tensor_list(uint64_t file_size, const Parse& parse) {
   try {
-    for (const auto& entry : models::parse_safetensors_header(file, file_size, "fuzz.safetensors").entries) {
+    for (const models::TensorEntry& entry : parse().entries) {
       if (entry.offset > file_size || entry.bytes > file_size - entry.offset) std::abort();
     }
   } catch (const Error&) {
     // The expected end of most inputs.
   }
+}
+
+inline void parse_header(std::span<const std::byte> file, uint64_t file_size) {
+  parse_tensor_list(file_size, [&] { return models::parse_safetensors_header(file, file_size, "fuzz.safetensors"); });
+}
+
+inline void fuzz_gguf(std::span<const std::byte> bytes) {
+  parse_tensor_list(bytes.size(), [&] { return models::parse_gguf(bytes, "fuzz.gguf"); });
 }
 
 /// The bytes as a whole file, and as the JSON of a header with a right length before it (which a fuzzer would seldom

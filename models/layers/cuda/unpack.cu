@@ -25,7 +25,7 @@ __device__ inline void store_eight(T* to, const float (&x)[kUnpackedAtOnce]) {
 
 template <Dtype kDtype, typename T>
 __global__ void __launch_bounds__(kUnpackThreads) unpack_kernel(const __grid_constant__ UnpackRows p) {
-  using Packing = Block<kDtype>;
+  using Packing = PackedBlock<kDtype>;
   constexpr int tile_bytes = kTile / Packing::elements * Packing::bytes;
   static_assert(kTile % Packing::elements == 0 && tile_bytes % 16 == 0);
   __shared__ alignas(16) uint8_t tile[tile_bytes];

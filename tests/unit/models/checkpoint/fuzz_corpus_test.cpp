@@ -15,6 +15,7 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
     SCOPED_TRACE(entry.path().string());
     const std::string bytes = test::read_text(entry.path());
     if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "gguf") test::fuzz_gguf(std::as_bytes(std::span(bytes)));
     if (GetParam() == "config") test::fuzz_config(std::as_bytes(std::span(bytes)));
     if (GetParam() == "profile") test::fuzz_profile(std::as_bytes(std::span(bytes)));
     if (GetParam() == "tokenizer") test::fuzz_tokenizer(std::as_bytes(std::span(bytes)));
@@ -26,7 +27,8 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus,
-                         ::testing::Values("safetensors", "config", "tokenizer", "prompt_set", "manifest", "profile"),
+                         ::testing::Values("safetensors", "gguf", "config", "tokenizer", "prompt_set", "manifest",
+                                           "profile"),
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
@@ -34,6 +36,9 @@ TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   EXPECT_NO_THROW(attention::parse_profile(test::read_text(folder + "profile/valid.yaml"), "valid.yaml"));
   for (const char* name : {"valid", "valid_empty", "valid_padding", "valid_zero_size"})
     EXPECT_NO_THROW(models::TensorFile(folder + "safetensors/" + name + ".safetensors")) << name;
+  for (const char* name :
+       {"valid", "valid_empty", "valid_version_2", "valid_alignment", "valid_zero_size", "valid_scalar"})
+    EXPECT_NO_THROW(models::TensorFile(folder + "gguf/" + name + ".gguf")) << name;
   for (const char* name : {"valid", "valid_no_table", "valid_white_space", "valid_word_starts"}) {
     const std::string file = folder + "tokenizer/" + name + ".model";
     EXPECT_NO_THROW(models::Tokenizer(models::read_spiece(file), {}, file)) << name;

@@ -66,7 +66,6 @@ std::vector<Malformed> malformed_files() {
        length_only(std::numeric_limits<uint64_t>::max()) + "{}",
        {"header length 18446744073709551615"}},
       {"LengthAboveTheFormatsLimit", length_only(100'000'001) + "{}", {"header length 100000001"}},
-      {"GitLfsPointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", {"Git LFS pointer"}},
       {"ZeroLengthHeader", whole, {"header", "not valid JSON"}},
       {"NotJson", file_of("{\"w\":", 0), {"header", "not valid JSON", "line 1"}},
       {"Array", file_of("[1,2]", 0), {"header", "not a JSON object"}},
@@ -118,7 +117,9 @@ std::vector<Malformed> malformed_files() {
       {"OffsetIsAString", file_of(one(f32, "[1]", R"(["0",4])"), 4), {"\"w\"", "data_offsets holds"}},
       {"NegativeOffset", file_of(one(f32, "[1]", "[-4,0]"), 4), {"\"w\"", "data_offsets holds", "-4"}},
       {"OffsetsRunBackwards", file_of(one(f32, "[1]", "[4,0]"), 4), {"\"w\"", "[4, 0]", "backwards"}},
-      {"OffsetsBeyondTheFile", file_of(one(f32, "[2]", "[0,8]"), 4), {"\"w\"", "[0, 8]", "outside of the file"}},
+      {"OffsetsBeyondTheFile",
+       file_of(one(f32, "[2]", "[0,8]"), 4),
+       {"\"w\"", "truncated", "[0, 8]", "outside of the file"}},
       {"HugeOffsets",
        file_of(one(f32, "[1]", "[9223372036854775803,9223372036854775807]"), 4),
        {"\"w\"", "outside of the file"}},
@@ -197,6 +198,14 @@ TEST(TensorFile, MissingFileFolderAndEmptyFileAreErrors) {
   const TemporaryFolder folder;
   EXPECT_TRUE(throws_error([&] { TensorFile(folder / "none.safetensors"); }, {"none.safetensors", "No such file"}));
   EXPECT_TRUE(throws_error([&] { TensorFile(folder.path()); }, {folder.path().string(), "not an ordinary file"}));
+}
+
+TEST(TensorFile, GitLfsPointerIsNamedWhateverTheFormat) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.safetensors", "a.gguf", "a.pth"}) {
+    write_text(folder / name, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
+    EXPECT_TRUE(throws_error([&] { TensorFile(folder / name); }, {name, "Git LFS pointer"}));
+  }
 }
 
 TEST(TensorFile, FileCutShortAnywhereIsAnError) {
@@ -284,6 +293,16 @@ TEST(WriteSafetensors, RefusesDataThatDoesNotFitItsShapeAndRepeatedNames) {
       },
       {"a.safetensors", "__metadata__"}));
   EXPECT_TRUE(names_in(folder.path()).empty());
+}
+
+TEST(WriteSafetensors, RefusesPackedTensors) {
+  const TemporaryFolder folder;
+  const std::array<std::byte, 34> block = {};
+  EXPECT_TRUE(throws_error(
+      [&] {
+        write_safetensors(folder / "a.safetensors", {{"w", Dtype::q8_0, {32}, block}});
+      },
+      {"a.safetensors", "\"w\"", "no Q8_0"}));
 }
 
 TEST(WriteSafetensors, FullDiskLeavesTheOldFileAndNothingElse) {
