@@ -1,10 +1,13 @@
-// Weights that are unpacked for each product. What ggml's blocks hold is compared with the gguf package elsewhere; here
-// is what a layer makes of rows, and 8-bit numbers against torch's.
+// Weights that are unpacked for each product: ggml's blocks as the package gguf unpacks them (parity/make_gguf.py),
+// 8-bit numbers as torch does.
 #include "models/layers/unpack.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "models/checkpoint/tensor_file.h"
 #include "models/layers/linear.h"
 
 namespace sparsereel::models {
@@ -13,6 +16,26 @@ namespace {
 at::Tensor random_bytes(int64_t count) {
   at::Tensor bytes = at::randint(0, 256, {count}, at::kByte);
   return bytes.masked_fill_(bytes.bitwise_and(0x7C).eq(0x7C), 0x33);  // no half of it is NaN or Inf
+}
+
+TEST(Unpack, GivesWhatGgufGives) {
+  const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/gguf/";
+  const TensorFile packed(folder + "blocks.gguf"), golden(folder + "blocks.safetensors");
+  EXPECT_EQ(packed.metadata().at("general.architecture"), "wan");
+  EXPECT_EQ(packed.entries().size(), 13U);
+  for (const TensorEntry& from : packed.entries()) {
+    const TensorEntry& to = *golden.find(from.name);
+    ASSERT_EQ(name(from.dtype), from.name);
+    ASSERT_EQ(from.shape, to.shape);
+    const auto elements = static_cast<int64_t>(from.elements()), rows = is_packed(from.dtype) ? from.shape[0] : 1;
+    EXPECT_EQ(from.bytes, static_cast<size_t>(rows * packed_bytes(from.dtype, elements / rows)));
+    const auto data = packed.data(from), expected = golden.data(to);
+    const at::Tensor bytes = at::empty({std::ssize(data)}, at::kByte), values = at::empty({elements}, at::kFloat);
+    std::memcpy(bytes.mutable_data_ptr(), data.data(), data.size());
+    std::memcpy(values.mutable_data_ptr(), expected.data(), expected.size());
+    const at::Tensor found = unpack(bytes, {{from.dtype, rows, elements / rows, 0}}, {}, at::kFloat);
+    EXPECT_TRUE(at::equal(found.view(-1), values)) << from.name;
+  }
 }
 
 TEST(Unpack, EveryByteOfAnEightBitFloatIsWhatTorchSays) {
