@@ -36,7 +36,7 @@ void bench_pipeline(const Settings& settings, const bench::PipelineOptions& opti
   if (!plan.options.heat_map.empty()) check_png("--heat-map", plan.options.heat_map);
   TableOutput output(options.table);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::ModelFolder folder = open_model(plan.run);
+  const models::Checkpoint folder = open_model(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request);
   choose_steps(pipeline->spec(), plan);
   begin_report(settings, plan, folder, *pipeline, report);

@@ -7,7 +7,7 @@
 #include "app/counted.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 
 namespace sparsereel::app {
 namespace {

@@ -87,7 +87,7 @@ std::string full_summary(const nlohmann::json& full) {
 }
 
 /// Whose weights are in the run's dtype.
-std::shared_ptr<models::Pipeline> open_reference(models::Request request, const models::ModelFolder& folder,
+std::shared_ptr<models::Pipeline> open_reference(models::Request request, const models::Checkpoint& folder,
                                                  const std::shared_ptr<models::Pipeline>& pipeline) {
   if (!pipeline->fp8_weights() && !pipeline->fp8_text_weights()) return pipeline;
   request.weights = request.text_weights = "auto";
@@ -118,7 +118,7 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   TableOutput output(options.table);
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::ModelFolder folder = open_model(plan.run);
+  const models::Checkpoint folder = open_model(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request),
              reference = open_reference(plan.request, folder, pipeline);
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);

@@ -53,7 +53,7 @@ void print_component(const models::ComponentSummary& component) {
 }
 
 /// What the components with layers for 8 bits take in a run in bf16.
-std::map<std::string, uint64_t> fp8_bytes(const models::ModelFolder& folder) {
+std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   std::vector<std::string> roles = {kTextEncoder};
   for (const models::ExpertSpec& expert : models::describe(folder).experts) roles.push_back(expert.role);
   std::map<std::string, uint64_t> bytes;
@@ -78,7 +78,7 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   Settings settings;
   collect_settings(settings, {{"model", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
-  const models::ModelFolder folder = models::ModelFolder::open(path);
+  const models::Checkpoint folder = models::Checkpoint::open(path);
   models::CheckpointSummary summary = models::summarize(folder, made_for, fp8_bytes(folder));
   const models::ModelSpec spec = models::describe(folder);
   summary.memory =

@@ -262,7 +262,7 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   if (!plan.heat_map.empty()) check_png("--heat-map", plan.heat_map);
   check_profile_outputs(plan);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
-  const models::ModelFolder folder = open_model(plan.run);
+  const models::Checkpoint folder = open_model(plan.run);
   const auto pipeline = models::Pipeline::open(folder, plan.request);
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change

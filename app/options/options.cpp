@@ -15,8 +15,8 @@
 #include "app/options/tiny_model.h"
 #include "attention/attention.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
-#include "models/checkpoint/model_folder.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
 #include "models/engine/request.h"
@@ -71,9 +71,9 @@ std::string named(const Settings& settings, const char* key, std::string_view va
   return settings.has(key) ? settings.describe(key) : settings.describe(key) + " " + std::string(value);
 }
 
-models::ModelFolder folder_of(const models::Architecture& architecture) {
-  return models::ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
-                                                  architecture.components);
+models::Checkpoint folder_of(const models::Architecture& architecture) {
+  return models::Checkpoint::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                                 architecture.components);
 }
 
 /// Its defaults, with those of the preset that the settings name on top.
@@ -161,8 +161,8 @@ fs::path model_path(const Settings& settings) {
                   "name a folder in diffusers' layout with -m");
 }
 
-models::ModelFolder open_model(const RunOptions& run) {
-  if (!run.random_weights) return models::ModelFolder::open(run.model);
+models::Checkpoint open_model(const RunOptions& run) {
+  if (!run.random_weights) return models::Checkpoint::open(run.model);
   return folder_of(models::read_architecture(run.model));
 }
 
@@ -180,7 +180,7 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
     settings.set_fallbacks(models::describe(folder_of(architecture)).defaults);
     return;
   }
-  const models::ModelSpec model = models::describe(models::ModelFolder::open(model_path(settings)));
+  const models::ModelSpec model = models::describe(models::Checkpoint::open(model_path(settings)));
   settings.set_fallbacks(model.defaults);
   const fs::path configs = models::data_folder() / "configs";
   const auto matched = models::find_model_config(configs, model);

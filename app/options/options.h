@@ -68,7 +68,7 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
 std::filesystem::path model_path(const Settings& settings);
 
 /// The folder, or the architecture that stands for one.
-models::ModelFolder open_model(const RunOptions& run);
+models::Checkpoint open_model(const RunOptions& run);
 
 /// Nothing says what to show. Random weights understand no prompt, and need none.
 bool lacks_prompt(const Settings& settings);

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 
@@ -24,15 +24,15 @@ const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::s
   return *std::ranges::find(samplers, class_name, &SamplerSpec::class_name);
 }
 
-ModelSpec describe(const ModelFolder& folder) {
-  const Family& family = *find_family(folder.pipeline_class());
-  ModelSpec spec = family.describe(folder);
-  spec.transformer_class = folder.component_class(spec.experts.front().role);
+ModelSpec describe(const Checkpoint& checkpoint) {
+  const Family& family = *find_family(checkpoint.pipeline_class());
+  ModelSpec spec = family.describe(checkpoint);
+  spec.transformer_class = checkpoint.component_class(spec.experts.front().role);
   spec.samplers = family.samplers;
   spec.prompt = family.prompt;
-  spec.defaults.sampler = folder.component_class("scheduler");
+  spec.defaults.sampler = checkpoint.component_class("scheduler");
   std::string file;
-  const nlohmann::json scheduler = folder.config("scheduler", &file);
+  const nlohmann::json scheduler = checkpoint.config("scheduler", &file);
   spec.scheduler = find_sampler(family.samplers, spec.defaults.sampler).parse(scheduler, file);
   return spec;
 }

@@ -4,28 +4,36 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "models/checkpoint/checkpoint.h"
 #include "models/video/spec.h"
 
 namespace sparsereel::models {
 
-class ModelFolder;
+/// Sizes that a component's config says and its tensors show: {"num_layers", 30}. What they do not show is left out.
+using Sizes = std::map<std::string, int64_t>;
 
-/// A component of a pipeline folder.
+/// A component of a pipeline.
 struct Part {
   std::string role;                  // "transformer", as its folder is called
   std::vector<std::string> classes;  // that are supported; random weights take the first
   bool optional = false;             // model_index.json may leave it out, or name [null, null]
+  StoredNames names{};               // of its tensors, in files that are not diffusers'
+  /// By its config.json, and by its tensors under diffusers' names: none where these are another component's. Null: not
+  /// known of this one.
+  Sizes (*sizes_by_config)(const nlohmann::json& config, const std::string& file) = nullptr;
+  Sizes (*sizes_by_tensors)(const TensorTable& tensors) = nullptr;
 };
 
-/// How LoRA files name the layers of a family's transformers.
+/// The layers of a family's transformers that LoRA files change, by diffusers' names.
 struct LoraNames {
-  std::string blocks;                                   // "blocks.", what a block's number follows
-  std::vector<std::string> layers;                      // matrices of a block; the first takes the block's width
-  std::string (*original)(std::string name) = nullptr;  // as the authors of the model name it; null: alike
+  std::string blocks;               // "blocks.", what a block's number follows
+  std::vector<std::string> layers;  // matrices of a block; the first takes the block's width
 };
 
 struct Family {
@@ -39,7 +47,7 @@ struct Family {
   std::vector<SamplerSpec> samplers;  // one of each class of the part "scheduler"
   /// Reads the configs of all parts but the scheduler's, and nothing else; describe() adds what the row says. Throws
   /// Error naming file and field where one is impossible, or where two do not fit each other.
-  ModelSpec (*describe)(const ModelFolder& folder);
+  ModelSpec (*describe)(const Checkpoint& checkpoint);
   /// The repository that has a checkpoint in diffusers' layout, of which path is a file or folder in another one; empty
   /// where it is none of the family's. Null: no other layout is known.
   std::string (*repository_of)(const std::filesystem::path& path) = nullptr;
@@ -59,10 +67,10 @@ const Family* find_family(std::string_view pipeline_class);
 /// The one of this class, which is among them.
 const SamplerSpec& find_sampler(const std::vector<SamplerSpec>& samplers, std::string_view class_name);
 
-/// What the folder's family says of it.
-ModelSpec describe(const ModelFolder& folder);
+/// What the checkpoint's family says of it.
+ModelSpec describe(const Checkpoint& checkpoint);
 
-/// What an architecture that stands for a checkpoint may hold (ModelFolder::with_random_weights), of all families:
+/// What an architecture that stands for a checkpoint may hold (Checkpoint::with_random_weights), of all families:
 /// components and scalars, each once.
 std::vector<std::string> architecture_keys();
 

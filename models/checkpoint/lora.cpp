@@ -25,9 +25,8 @@ std::string underscored(std::string name) {
 }
 
 /// As diffusers names it, and as the model's authors do.
-std::vector<std::string> spellings(const std::string& name, const LoraNames& names) {
-  if (names.original == nullptr) return {name};
-  return {name, names.original(name)};
+std::vector<std::string> spellings(const std::string& name, const Part& part) {
+  return {name, part.names.original.second(name)};
 }
 
 std::string layer_of(const std::string& tensor) {
@@ -39,10 +38,10 @@ std::string layer_of(const std::string& tensor) {
 /// The names of a component's layers in every spelling.
 class Layers {
  public:
-  Layers(const Component& component, const LoraNames& names) : component_(component) {
+  Layers(const Component& component, const Part& part) : component_(component) {
     for (const auto& [tensor, place] : component.tensors) {
       const std::string layer = layer_of(tensor);
-      for (const std::string& spelled : spellings(layer, names)) {
+      for (const std::string& spelled : spellings(layer, part)) {
         dotted_.emplace(spelled, layer);
         flat_.emplace(underscored(spelled), layer);
       }
@@ -87,10 +86,11 @@ std::optional<int64_t> take_block(std::string& name, const std::string& blocks) 
 /// How a family spells a layer of its first block -> which of LoraNames::layers it is, and the naming's.
 using Spelled = std::map<std::string, std::pair<size_t, const char*>>;
 
-Spelled spelled_layers(const LoraNames& names) {
+Spelled spelled_layers(const Family& family) {
+  const LoraNames& names = family.lora;
   Spelled all;
   for (size_t i = 0; i < names.layers.size(); ++i) {
-    const std::vector<std::string> both = spellings(names.blocks + "0." + names.layers[i], names);
+    const std::vector<std::string> both = spellings(names.blocks + "0." + names.layers[i], family.part("transformer"));
     for (size_t form = 0; form < both.size(); ++form) {
       all.emplace(both[form], std::pair(i, form == 0 ? "diffusers" : "original"));
       all.emplace(underscored(both[form]), std::pair(i, "kohya"));
@@ -101,7 +101,7 @@ Spelled spelled_layers(const LoraNames& names) {
 
 /// How many of the file's layers are the family's, and what they tell.
 size_t count_known(const LoraFile& lora, const Family& family, LoraOrigin& origin) {
-  const Spelled known = spelled_layers(family.lora);
+  const Spelled known = spelled_layers(family);
   origin.family = &family;
   size_t count = 0;
   for (const LoraLayer& layer : lora.layers) {
@@ -162,12 +162,12 @@ bool names_another_expert(const LoraFile& lora, const ModelSpec& spec) {
   });
 }
 
-/// One file's way into the folder.
+/// One file's way into the checkpoint.
 class Adding {
  public:
-  Adding(ModelFolder& folder, const ModelSpec& spec, const LoraChoice& choice)
-      : folder_(folder),
-        family_(*find_family(folder.pipeline_class())),
+  Adding(Checkpoint& checkpoint, const ModelSpec& spec, const LoraChoice& choice)
+      : checkpoint_(checkpoint),
+        family_(*find_family(checkpoint.pipeline_class())),
         spec_(spec),
         choice_(choice),
         lora_(read_lora(choice.file)),
@@ -189,7 +189,7 @@ class Adding {
     }
     refuse_if_any();
     if (choice_.scale == 0) return false;
-    for (const auto& [role, deltas] : deltas_) folder_.add(role, deltas);
+    for (const auto& [role, deltas] : deltas_) checkpoint_.add(role, deltas);
     return deltas_.contains(kTextEncoder);
   }
 
@@ -209,7 +209,7 @@ class Adding {
   }
 
   void add(const LoraLayer& layer, const std::string& role) {
-    const auto found = layers_.try_emplace(role, folder_.component(role), family_.lora).first;
+    const auto found = layers_.try_emplace(role, checkpoint_.component(role), family_.part(role)).first;
     const Layers& layers = found->second;
     const auto take = [&](const TensorEntry* entry, const TensorEntry* down, const char* kind, double strength) {
       if (entry == nullptr) return;
@@ -247,7 +247,7 @@ class Adding {
                    "use a LoRA that was trained on this model; 'sparsereel inspect' shows what one is for");
   }
 
-  ModelFolder& folder_;
+  Checkpoint& checkpoint_;
   const Family& family_;
   const ModelSpec& spec_;
   const LoraChoice& choice_;
@@ -291,14 +291,14 @@ LoraOrigin origin_of(const LoraFile& lora) {
   return best;
 }
 
-void add_loras(ModelFolder& folder, const ModelSpec& spec, const std::vector<LoraChoice>& loras) {
+void add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras) {
   if (loras.empty()) return;
-  if (folder.has_random_weights())
+  if (checkpoint.component(spec.experts.front().role).random_seed)
     throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
   std::map<std::filesystem::path, std::string> experts;  // of files that change the text encoder too
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);
-    if (!Adding(folder, spec, choice).run()) continue;
+    if (!Adding(checkpoint, spec, choice).run()) continue;
     const auto [before, is_new] = experts.emplace(std::filesystem::weakly_canonical(choice.file), choice.expert);
     if (!is_new && before->second + choice.expert != "")
       throw bad_option("lora",

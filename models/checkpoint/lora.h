@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
 #include "models/checkpoint/lora_file.h"
-#include "models/checkpoint/model_folder.h"
 #include "models/video/lora_choice.h"
 #include "models/video/spec.h"
 
@@ -25,8 +25,8 @@ struct LoraOrigin {
 };
 LoraOrigin origin_of(const LoraFile& lora);
 
-/// Lets the folder's weights be read with the LoRAs added. Only headers are read. Throws one Error a file that lists
-/// all layers that the checkpoint has not, or has in another shape, and says what the file seems to be made for.
-void add_loras(ModelFolder& folder, const ModelSpec& spec, const std::vector<LoraChoice>& loras);
+/// Lets the checkpoint's weights be read with the LoRAs added. Only headers are read. Throws one Error a file that
+/// lists all layers that the checkpoint has not, or has in another shape, and says what the file seems to be made for.
+void add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras);
 
 }  // namespace sparsereel::models

@@ -26,7 +26,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
-ModelFiles::ModelFiles(const ModelFolder& folder) {
+ModelFiles::ModelFiles(const Checkpoint& folder) {
   std::error_code ignored;
   const auto add = [&](const fs::path& file) {
     if (const auto identity = file_identity(file)) files_.insert(*identity);

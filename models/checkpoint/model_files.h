@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 
 class ModelFiles {
  public:
   ModelFiles() = default;  // no model's: none
-  explicit ModelFiles(const ModelFolder& folder);
+  explicit ModelFiles(const Checkpoint& folder);
 
   /// Whether a file that is written to `path` would replace one of the model's, behind links or by another name too, or
   /// lie in a component's folder, where it might be taken for one. The rest of the model's folder is free.

@@ -26,19 +26,19 @@ void add(Sha256& hash, const TensorFile& file) {
 
 }  // namespace
 
-std::string model_hash(const ModelFolder& folder) {
+std::string model_hash(const Checkpoint& checkpoint) {
   Sha256 hash;
-  add(hash, folder.pipeline_class());
-  for (const std::string& setting : find_family(folder.pipeline_class())->settings) {
-    const nlohmann::json value = folder.setting(setting);
+  add(hash, checkpoint.pipeline_class());
+  for (const std::string& setting : find_family(checkpoint.pipeline_class())->settings) {
+    const nlohmann::json value = checkpoint.setting(setting);
     if (!value.is_null()) add(hash, setting + " " + value.dump());
   }
-  for (const std::string& name : folder.roles()) {
-    add(hash, name + " " + folder.component_class(name));
+  for (const std::string& name : checkpoint.roles()) {
+    add(hash, name + " " + checkpoint.component_class(name));
     if (name == "tokenizer") continue;  // it has no config.json of its own
-    add(hash, folder.config(name).dump());
+    add(hash, checkpoint.config(name).dump());
     if (name == "scheduler") continue;
-    const Component component = folder.component(name);
+    const Component component = checkpoint.component(name);
     if (component.random_seed) add(hash, "random weights of seed " + std::to_string(*component.random_seed));
     for (const auto& file : component.files) add(hash, *file);
   }

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
-#include "models/checkpoint/model_folder.h"
 
 namespace sparsereel::models {
 namespace {
@@ -13,10 +13,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-ComponentSummary summarize_component(const ModelFolder& folder, const std::string& name) {
-  ComponentSummary summary{.name = name, .class_name = folder.component_class(name)};
+ComponentSummary summarize_component(const Checkpoint& checkpoint, const std::string& name) {
+  ComponentSummary summary{.name = name, .class_name = checkpoint.component_class(name)};
   if (name == "scheduler" || name == "tokenizer") return summary;
-  const Component component = folder.component(name);
+  const Component component = checkpoint.component(name);
   summary.tensors = component.tensors.size();
   summary.parameters = component.parameter_count();
   summary.bytes = component.bytes();
@@ -48,19 +48,19 @@ uint64_t CheckpointSummary::bytes() const {
   return sum;
 }
 
-CheckpointSummary summarize(const ModelFolder& folder, const VideoSize& made_for,
+CheckpointSummary summarize(const Checkpoint& checkpoint, const VideoSize& made_for,
                             const std::map<std::string, uint64_t>& fp8_bytes) {
-  const Family& family = *find_family(folder.pipeline_class());
+  const Family& family = *find_family(checkpoint.pipeline_class());
   CheckpointSummary summary;
-  summary.path = folder.path().string();
+  summary.path = checkpoint.path().string();
   summary.family = family.name;
   summary.pipeline_class = family.pipeline_class;
-  for (const std::string& name : folder.roles()) {
-    summary.components.push_back(summarize_component(folder, name));
+  for (const std::string& name : checkpoint.roles()) {
+    summary.components.push_back(summarize_component(checkpoint, name));
     if (fp8_bytes.contains(name)) summary.components.back().fp8_bytes = fp8_bytes.at(name);
   }
 
-  const ModelSpec spec = describe(folder);
+  const ModelSpec spec = describe(checkpoint);
   summary.variant = spec.variant;
   summary.width = made_for.width.value_or(spec.defaults.width);
   summary.height = made_for.height.value_or(spec.defaults.height);

@@ -11,7 +11,7 @@
 
 namespace sparsereel::models {
 
-class ModelFolder;
+class Checkpoint;
 
 struct FileSummary {
   std::string name;  // within the component's folder
@@ -58,8 +58,8 @@ struct VideoSize {
   std::optional<int64_t> width = {}, height = {}, frames = {};  // pixels, frames
 };
 
-/// fp8_bytes: of the components for which that is known. Throws Error as ModelFolder and the config parsers do.
-CheckpointSummary summarize(const ModelFolder& folder, const VideoSize& made_for = {},
+/// fp8_bytes: of the components for which that is known. Throws Error as Checkpoint and the config parsers do.
+CheckpointSummary summarize(const Checkpoint& checkpoint, const VideoSize& made_for = {},
                             const std::map<std::string, uint64_t>& fp8_bytes = {});
 
 /// The same as JSON, keys named as the members; always valid UTF-8.

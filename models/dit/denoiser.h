@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/dit/attend.h"
 #include "models/dit/step_cache.h"
 #include "models/layers/parameters.h"

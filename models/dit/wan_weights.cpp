@@ -9,7 +9,7 @@ void WanBlock::weights(const Visit& visit, const std::string& name, const WanCon
   const auto rms_norm = [&](at::Tensor& weight, const std::string& norm) {
     visit(weight, parameter(norm + ".weight", {channels}, /*fp32=*/true));
   };
-  visit(modulation, parameter(name + ".scale_shift_table", {1, 6, channels}, /*fp32=*/true));
+  in_any_shape(visit)(modulation, parameter(name + ".scale_shift_table", {1, 6, channels}, /*fp32=*/true));
   qkv.packed_weights(in_fp8(visit), {self + "to_q", self + "to_k", self + "to_v"}, channels, channels);
   rms_norm(norm_q, self + "norm_q");
   rms_norm(norm_k, self + "norm_k");
@@ -28,14 +28,14 @@ void WanEnds::weights(const Visit& visit, const WanConfig& config) {
   const int64_t channels = config.width();
   const auto& [t, h, w] = config.patch_size;
   const std::string condition = "condition_embedder.";
-  patch.weights(visit, "patch_embedding", channels, config.in_channels * t * h * w, /*has_bias=*/true,
+  patch.weights(in_any_shape(visit), "patch_embedding", channels, config.in_channels * t * h * w, /*has_bias=*/true,
                 {channels, config.in_channels, t, h, w});
   time_embedding.linear_1.weights(in_fp32(visit), condition + "time_embedder.linear_1", channels, config.freq_dim);
   time_embedding.linear_2.weights(in_fp32(visit), condition + "time_embedder.linear_2", channels, channels);
   time_projection.weights(visit, condition + "time_proj", 6 * channels, channels);
   text_in.weights(visit, condition + "text_embedder.linear_1", channels, config.text_dim);
   text_out.weights(visit, condition + "text_embedder.linear_2", channels, channels);
-  visit(modulation, parameter("scale_shift_table", {1, 2, channels}, /*fp32=*/true));
+  in_any_shape(visit)(modulation, parameter("scale_shift_table", {1, 2, channels}, /*fp32=*/true));
   out.weights(visit, "proj_out", config.out_channels * t * h * w, channels);
 }
 

@@ -15,25 +15,25 @@ std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device
 namespace {
 
 /// By its config alone: asks for no files.
-Component described(const ModelFolder& folder, const std::string& role) {
+Component described(const Checkpoint& checkpoint, const std::string& role) {
   Component component;
-  component.class_name = folder.component_class(role);
+  component.class_name = checkpoint.component_class(role);
   component.random_seed = 0;
-  component.config = folder.config(role, &component.config_file);
+  component.config = checkpoint.config(role, &component.config_file);
   return component;
 }
 
 }  // namespace
 
-uint64_t weight_bytes(const ModelFolder& folder, const std::string& role, WeightFormat format) {
-  const Component component = described(folder, role);
+uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
+  const Component component = described(checkpoint, role);
   if (component_loaders().transformers.contains(component.class_name))
     return load_dit(component, at::kMeta, format)->weight_bytes();
   return load_text_encoder(component, at::kMeta, format)->weight_bytes();
 }
 
-std::unique_ptr<VaeDecoder> describe_vae(const ModelFolder& folder, at::ScalarType dtype) {
-  return load_vae(described(folder, "vae"), at::kMeta, dtype);
+std::unique_ptr<VaeDecoder> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype) {
+  return load_vae(described(checkpoint, "vae"), at::kMeta, dtype);
 }
 
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype) {

@@ -38,10 +38,10 @@ std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device
                                    bool offload = false);
 
 /// Bytes of the weights of a transformer or the text encoder in this format, by its config alone.
-uint64_t weight_bytes(const ModelFolder& folder, const std::string& role, WeightFormat format);
+uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
 /// The decoder without weights, to ask what it needs.
-std::unique_ptr<VaeDecoder> describe_vae(const ModelFolder& folder, at::ScalarType dtype);
+std::unique_ptr<VaeDecoder> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);
 
 std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype);
 

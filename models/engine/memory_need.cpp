@@ -115,21 +115,21 @@ bool fits(const WeightNeed& need, c10::Device device) {
 
 }  // namespace
 
-WeightNeed weight_need(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading) {
+WeightNeed weight_need(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading) {
   WeightNeed need;
   for (const ExpertSpec& expert : spec.experts) {
-    const auto bytes = static_cast<double>(weight_bytes(folder, expert.role, loading.format));
-    need.parameters =
-        std::max(need.parameters, static_cast<double>(weight_bytes(folder, expert.role, at::kFloat)) / sizeof(float));
+    const auto bytes = static_cast<double>(weight_bytes(checkpoint, expert.role, loading.format));
+    need.parameters = std::max(need.parameters,
+                               static_cast<double>(weight_bytes(checkpoint, expert.role, at::kFloat)) / sizeof(float));
     if (loading.device.is_cpu())
-      need.host = std::max(need.host, bytes - mapped_bytes(folder.component(expert.role), loading.format));
+      need.host = std::max(need.host, bytes - mapped_bytes(checkpoint.component(expert.role), loading.format));
     else
       (loading.offload ? need.host : need.device) = std::max(loading.offload ? need.host : need.device, bytes);
   }
   return need;
 }
 
-std::vector<std::string> lighter_loadings(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading) {
+std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading) {
   std::vector<std::pair<std::string, Loading>> ways;
   const auto add = [&](const std::string& words, const auto& change) {
     ways.emplace_back(words, loading);
@@ -146,7 +146,7 @@ std::vector<std::string> lighter_loadings(const ModelFolder& folder, const Model
     add("offload with weights fp8", [&](Loading& way) { offloaded(way), in_fp8(way); });
   std::vector<std::string> words;
   for (const auto& [each, way] : ways)
-    if (fits(weight_need(folder, spec, way), loading.device)) words.push_back(each);
+    if (fits(weight_need(checkpoint, spec, way), loading.device)) words.push_back(each);
   return words;
 }
 
@@ -177,42 +177,43 @@ namespace {
 /// What the program and libtorch's libraries take before anything is loaded, on a CPU.
 constexpr uint64_t kProcess = 190 << 20;
 
-MemoryEstimate likely_in(const ModelFolder& folder, const ModelSpec& spec, const LatentSize& size,
+MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size,
                          const std::string& name, const WeightFormat& format) {
   const uint64_t element = c10::elementSize(format.dtype);
   uint64_t transformer = 0;
   for (const ExpertSpec& expert : spec.experts)
-    transformer = std::max(transformer, weight_bytes(folder, expert.role, format));
+    transformer = std::max(transformer, weight_bytes(checkpoint, expert.role, format));
   // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
   // width.
   constexpr double kWidths = 10, kPasses = 2;
   const double block = kPasses * token_count(spec, size, spec.text_length) * kWidths *
                        static_cast<double>(spec.heads * spec.head_dim) * static_cast<double>(element);
   const at::ScalarType vae_dtype = spec.vae == Precision::fp32 ? at::kFloat : format.dtype;
-  const auto vae = describe_vae(folder, vae_dtype);
+  const auto vae = describe_vae(checkpoint, vae_dtype);
   const double frames = 3.0 * static_cast<double>(decoded_frames(spec, size.frames)) *
                         static_cast<double>(size.height * spec.stride[1] * size.width * spec.stride[2]) * sizeof(float);
   const double decoding = static_cast<double>(vae->untiled_bytes(size.frames, size.height, size.width)) + frames;
-  const uint64_t vae_weights = folder.component("vae").parameter_count() * c10::elementSize(vae_dtype);
+  const uint64_t vae_weights = checkpoint.component("vae").parameter_count() * c10::elementSize(vae_dtype);
   MemoryEstimate video = {.dtype = name,
                           .weights = transformer + vae_weights,
                           .activations = static_cast<uint64_t>(std::min(std::max(block, decoding), 1e18)),
                           .process = kProcess};
-  const uint64_t text = weight_bytes(folder, "text_encoder", format);
+  const uint64_t text = weight_bytes(checkpoint, "text_encoder", format);
   if (text <= video.weights + video.activations) return video;
   return {.dtype = name, .weights = text, .activations = 0, .process = kProcess};
 }
 
 }  // namespace
 
-std::vector<MemoryEstimate> likely_memory(const ModelFolder& folder, const ModelSpec& spec, const LatentSize& size) {
-  std::vector<MemoryEstimate> all = {likely_in(folder, spec, size, "bf16", at::kBFloat16),
-                                     likely_in(folder, spec, size, "fp32", at::kFloat)};
+std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size) {
+  std::vector<MemoryEstimate> all = {likely_in(checkpoint, spec, size, "bf16", at::kBFloat16),
+                                     likely_in(checkpoint, spec, size, "fp32", at::kFloat)};
   const auto shrinks = [&](const std::string& role) {
-    return weight_bytes(folder, role, {at::kBFloat16, /*in_fp8=*/true}) < weight_bytes(folder, role, at::kBFloat16);
+    return weight_bytes(checkpoint, role, {at::kBFloat16, /*in_fp8=*/true}) <
+           weight_bytes(checkpoint, role, at::kBFloat16);
   };
   const bool any = shrinks("text_encoder") || std::ranges::any_of(spec.experts, shrinks, &ExpertSpec::role);
-  if (any) all.push_back(likely_in(folder, spec, size, "fp8", {at::kBFloat16, /*in_fp8=*/true}));
+  if (any) all.push_back(likely_in(checkpoint, spec, size, "fp8", {at::kBFloat16, /*in_fp8=*/true}));
   return all;
 }
 

@@ -30,10 +30,10 @@ struct WeightNeed {
   double device = 0;  // 0 where the device is the host
   double parameters = 0;
 };
-WeightNeed weight_need(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading);
+WeightNeed weight_need(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading);
 
 /// Other ways to load the model, by their fields ("dtype bf16", "offload"), for which there is memory.
-std::vector<std::string> lighter_loadings(const ModelFolder& folder, const ModelSpec& spec, const Loading& loading);
+std::vector<std::string> lighter_loadings(const Checkpoint& checkpoint, const ModelSpec& spec, const Loading& loading);
 
 /// Bytes; doubles, which no size overflows.
 struct MemoryNeed {
@@ -55,6 +55,6 @@ void check_memory(const Plan& plan, const MemoryNeed& need, c10::Device device,
 
 /// What a run takes that has the memory which it asks for, nothing in tiles: in bf16, in fp32, and in bf16 with what
 /// fits in 8 bits, where anything does. Both passes of guidance at once.
-std::vector<MemoryEstimate> likely_memory(const ModelFolder& folder, const ModelSpec& spec, const LatentSize& size);
+std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size);
 
 }  // namespace sparsereel::models

@@ -25,6 +25,7 @@
 #include "models/engine/text_stage.h"
 #include "models/layers/fp8.h"
 #include "models/weights/device.h"
+#include "models/weights/tensor_source.h"
 
 namespace sparsereel::models {
 
@@ -78,7 +79,7 @@ at::Tensor host_frames(const at::Tensor& video) {
 
 }  // namespace
 
-Pipeline::Pipeline(ModelFolder folder, const Request& request)
+Pipeline::Pipeline(Checkpoint folder, const Request& request)
     : folder_(std::move(folder)),
       device_(resolve_device(request.device)),
       fp8_weights_(wants_fp8("weights", request.weights, device_)),
@@ -94,7 +95,7 @@ Pipeline::Pipeline(ModelFolder folder, const Request& request)
         return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, transformer_format(), offload_));
       },
       [this](const std::string& role) { return fits_beside(role); });
-  dtype_ = resolve_dtype(request.dtype, device_, stored_dtype());
+  dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_.component(spec_.experts.front().role)));
   vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
   // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
@@ -193,27 +194,6 @@ void Pipeline::load_vae() {
   if (vae_) return;
   vae_component_ = folder_.component("vae");
   vae_ = models::load_vae(vae_component_, device_, vae_dtype_);
-}
-
-at::ScalarType Pipeline::stored_dtype() const {
-  if (folder_.has_random_weights()) return at::kBFloat16;
-  at::ScalarType stored = at::kFloat;
-  for (const auto& [name, place] : folder_.component(spec_.experts.front().role).tensors) {
-    switch (place.second->dtype) {
-      case Dtype::f16:
-        return at::kHalf;
-      case Dtype::bf16:
-        return at::kBFloat16;
-      case Dtype::f32:
-        return at::kFloat;
-      case Dtype::f8_e4m3:
-        stored = at::kBFloat16;  // unless something else is stored in 16 bits or more
-        break;
-      default:
-        break;
-    }
-  }
-  return stored;
 }
 
 void Pipeline::check_weights() const {
@@ -353,13 +333,13 @@ Decoded Pipeline::decode(const at::Tensor& latents, VaeTiling tiling, const Run&
   return result;
 }
 
-std::shared_ptr<Pipeline> Pipeline::open(ModelFolder folder, const Request& request) {
+std::shared_ptr<Pipeline> Pipeline::open(Checkpoint folder, const Request& request) {
   return std::make_shared<Pipeline>(std::move(folder), request);
 }
 
 std::shared_ptr<Pipeline> Pipeline::open(const std::string& folder, const std::string& device,
                                          const std::string& dtype) {
-  return open(ModelFolder::open(folder), {.device = device, .dtype = dtype});
+  return open(Checkpoint::open(folder), {.device = device, .dtype = dtype});
 }
 
 }  // namespace sparsereel::models

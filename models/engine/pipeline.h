@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/dit/attend.h"
 #include "models/layers/parameters.h"
 #include "models/video/plan.h"
@@ -98,9 +98,9 @@ class VaeDecoder;
 class Pipeline {
  public:
   /// Opens a diffusers folder; weights are loaded stage by stage. Of the request counts what decides the pipeline.
-  static std::shared_ptr<Pipeline> open(ModelFolder folder, const Request& request);
+  static std::shared_ptr<Pipeline> open(Checkpoint folder, const Request& request);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
-  Pipeline(ModelFolder folder, const Request& request);
+  Pipeline(Checkpoint folder, const Request& request);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -156,7 +156,6 @@ class Pipeline {
 
  private:
   void drop_idle_fp8();
-  at::ScalarType stored_dtype() const;
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
   at::Tensor encode_stage(const Plan& plan, StageMeter& meter, Outcome& outcome);
@@ -167,7 +166,7 @@ class Pipeline {
   void check_latents(const at::Tensor& latents) const;
   bool use_tiling(VaeTiling tiling, at::IntArrayRef latents) const;
 
-  ModelFolder folder_;
+  Checkpoint folder_;
   at::Device device_;
   at::ScalarType dtype_ = at::kFloat, vae_dtype_ = at::kFloat;
   bool fp8_weights_ = false, fp8_text_weights_ = false;

@@ -40,7 +40,7 @@ at::Tensor encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds
   return rules.encodes_padding ? encoder.forward(at::cat(rows)) : at::cat(rows);
 }
 
-TextStage::TextStage(const ModelFolder& folder, const ModelSpec& spec, at::Device device, WeightFormat format,
+TextStage::TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format,
                      bool offload)
     : folder_(folder), spec_(spec), device_(device), format_(format), offload_(offload) {}
 
@@ -84,15 +84,15 @@ at::Tensor TextStage::encode(const Plan& plan, std::vector<std::string>* warning
 }
 
 void TextStage::load_tokenizer() {
-  if (!tokenizer_ && !folder_.has_random_weights())
-    tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(folder_.path() / "tokenizer"));
+  const auto folder = folder_.tokenizer();
+  if (!tokenizer_ && folder) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(*folder));
 }
 
 /// `name`: the prompt's, for the warning.
 TokenIds TextStage::token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
                               std::vector<std::string>* warnings) {
-  if (folder_.has_random_weights()) return random_tokens(text, length, vocab_size);
   load_tokenizer();
+  if (!tokenizer_) return random_tokens(text, length, vocab_size);
   TokenIds tokens = tokenizer_->encode(spec_.prompt.cleaned ? clean_prompt(text) : text, length);
   if (tokens.truncated && warnings != nullptr) {
     warnings->push_back(std::string("the ") + name + " was cut to " + std::to_string(length) + " tokens: \"" +

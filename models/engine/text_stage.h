@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/layers/parameters.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/text/tokenizer.h"
@@ -25,7 +25,7 @@ at::Tensor encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds
 class TextStage {
  public:
   /// offload: the encoder passes through the device layer by layer. Folder and spec must outlive the stage.
-  TextStage(const ModelFolder& folder, const ModelSpec& spec, at::Device device, WeightFormat format, bool offload);
+  TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format, bool offload);
 
   /// Throws Error where the encoder's weights do not fit its config, by their headers, or the tokenizer is damaged.
   void check();
@@ -37,8 +37,8 @@ class TextStage {
   void load();
   void release();
   /// [B, L, C] in the run's dtype: of the negative prompt, where guidance runs, and of the prompt. An encoder that is
-  /// not loaded is streamed. With random weights there is no tokenizer: the ids are random too, drawn from a generator
-  /// that the prompt seeds.
+  /// not loaded is streamed. Where there is no tokenizer the ids are random, drawn from a generator that the prompt
+  /// seeds.
   at::Tensor encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
 
  private:
@@ -46,7 +46,7 @@ class TextStage {
   TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
                      std::vector<std::string>* warnings);
 
-  const ModelFolder& folder_;
+  const Checkpoint& folder_;
   const ModelSpec& spec_;
   at::Device device_;
   WeightFormat format_;

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/families/cogvideox_config.h"
 #include "models/families/cogvideox_vae_config.h"
 #include "models/families/t5_config.h"
@@ -23,13 +23,14 @@ std::string variant_of(const CogVideoXConfig& config) {
   return config.use_rotary_positional_embeddings ? "5b layout (rotary positions)" : "2b layout (sine-cosine positions)";
 }
 
-ModelSpec describe_cogvideox(const ModelFolder& folder) {
+ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
   std::string file, vae_file;
-  const nlohmann::json transformer = folder.config("transformer", &file), vae_json = folder.config("vae", &vae_file);
+  const nlohmann::json transformer = checkpoint.config("transformer", &file),
+                       vae_json = checkpoint.config("vae", &vae_file);
   const CogVideoXConfig config = parse_cogvideox_config(transformer, file);
   const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
   const auto frames_a_latent = static_cast<int64_t>(vae.temporal_compression_ratio);
-  check_text_encoder(folder, "t5", "text_embed_dim", config.text_embed_dim);
+  check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
   check_fits(vae_file, "latent_channels", vae.latent_channels, "in_channels", config.in_channels);
   check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
   if (transformer.contains("temporal_compression_ratio"))  // else it is only diffusers' default

@@ -10,7 +10,7 @@
 
 namespace sparsereel::models {
 
-class ModelFolder;
+class Checkpoint;
 
 /// diffusers' CogVideoXTransformer3DModel.
 struct CogVideoXConfig {

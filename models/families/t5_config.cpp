@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/files/config_fields.h"
 
 namespace sparsereel::models {
@@ -34,10 +34,10 @@ T5Config parse_t5_config(const nlohmann::json& json, const std::string& file) {
   return config;
 }
 
-void check_text_encoder(const ModelFolder& folder, const std::string& model_type, const std::string& field,
+void check_text_encoder(const Checkpoint& checkpoint, const std::string& model_type, const std::string& field,
                         int64_t width) {
   std::string file;
-  const nlohmann::json json = folder.config("text_encoder", &file);
+  const nlohmann::json json = checkpoint.config("text_encoder", &file);
   const T5Config config = parse_t5_config(json, file);
   ConfigFields(json, file).choice("model_type", "t5", {model_type});
   check_fits(file, "d_model", config.d_model, field, width);

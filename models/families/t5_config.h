@@ -8,7 +8,7 @@
 
 namespace sparsereel::models {
 
-class ModelFolder;
+class Checkpoint;
 
 /// transformers' T5Config or UMT5Config of an encoder; feed_forward_proj must be gated-gelu (T5 v1.1).
 struct T5Config {
@@ -28,9 +28,9 @@ struct T5Config {
 /// wrong JSON type or impossible value, or a feature that is not supported, throws Error naming `file` and the field.
 T5Config parse_t5_config(const nlohmann::json& json, const std::string& file);
 
-/// Throws Error naming file and field where the folder's text encoder is not of this model_type ("umt5"), or not as
+/// Throws Error naming file and field where the checkpoint's text encoder is not of this model_type ("umt5"), or not as
 /// wide as the transformer's `field`.
-void check_text_encoder(const ModelFolder& folder, const std::string& model_type, const std::string& field,
+void check_text_encoder(const Checkpoint& checkpoint, const std::string& model_type, const std::string& field,
                         int64_t width);
 
 }  // namespace sparsereel::models

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/families/t5_config.h"
 #include "models/families/wan_config.h"
 #include "models/families/wan_vae_config.h"
@@ -21,37 +21,37 @@ constexpr double kWanGuidance = 5;
 constexpr const char* kSecond = "transformer_2";
 
 [[noreturn]] void refuse(
-    const ModelFolder& folder, const std::string& cause,
+    const Checkpoint& checkpoint, const std::string& cause,
     const char* remedy = "a model of two experts has boundary_ratio and transformer_2, all others neither") {
-  throw bad_file(folder.has_random_weights() ? folder.path() : folder.path() / "model_index.json", cause, remedy);
+  throw bad_file(checkpoint.index_file(), cause, remedy);
 }
 
 /// Version 2.2's small model alone has it, with a VAE of its own. Text to video has one timestep with it as without.
-void check_expand_timesteps(const ModelFolder& folder, const WanVaeConfig& vae) {
-  const nlohmann::json expand = folder.setting("expand_timesteps");
+void check_expand_timesteps(const Checkpoint& checkpoint, const WanVaeConfig& vae) {
+  const nlohmann::json expand = checkpoint.setting("expand_timesteps");
   if (!expand.is_null() && !expand.is_boolean())
-    refuse(folder, "expand_timesteps is " + expand.dump(), "write true or false, or download the file again");
+    refuse(checkpoint, "expand_timesteps is " + expand.dump(), "write true or false, or download the file again");
   if (expand == true && !vae.is_residual)
-    refuse(folder, "expand_timesteps is true, but is_residual of the vae is false, as version 2.1 has it",
+    refuse(checkpoint, "expand_timesteps is true, but is_residual of the vae is false, as version 2.1 has it",
            "use components of one checkpoint");
 }
 
-std::vector<ExpertSpec> read_experts(const ModelFolder& folder) {
-  const nlohmann::json boundary = folder.setting("boundary_ratio");
-  const bool second = std::ranges::count(folder.roles(), kSecond) > 0;
-  if (boundary.is_null() && second) refuse(folder, "transformer_2 is there, but boundary_ratio is missing");
+std::vector<ExpertSpec> read_experts(const Checkpoint& checkpoint) {
+  const nlohmann::json boundary = checkpoint.setting("boundary_ratio");
+  const bool second = std::ranges::count(checkpoint.roles(), kSecond) > 0;
+  if (boundary.is_null() && second) refuse(checkpoint, "transformer_2 is there, but boundary_ratio is missing");
   if (boundary.is_null()) return {ExpertSpec{}};
-  if (!second) refuse(folder, "boundary_ratio is " + boundary.dump() + ", but transformer_2 is missing");
+  if (!second) refuse(checkpoint, "boundary_ratio is " + boundary.dump() + ", but transformer_2 is missing");
   if (!boundary.is_number() || boundary.get<double>() <= 0 || boundary.get<double>() >= 1)
-    refuse(folder, "boundary_ratio is " + boundary.dump() + ", which is no number between 0 and 1");
+    refuse(checkpoint, "boundary_ratio is " + boundary.dump() + ", which is no number between 0 and 1");
   return {{.role = "transformer", .name = "high", .from_share = boundary.get<double>()},
           {.role = kSecond, .name = "low"}};
 }
 
 /// Both experts take the same latents, text and positions.
-void check_second(const ModelFolder& folder, const WanConfig& first, const std::string& file) {
+void check_second(const Checkpoint& checkpoint, const WanConfig& first, const std::string& file) {
   std::string second_file;
-  const nlohmann::json config = folder.config(kSecond, &second_file);
+  const nlohmann::json config = checkpoint.config(kSecond, &second_file);
   const WanConfig second = parse_wan_config(config, second_file);
   check_fits(second_file, "num_layers", second.num_layers, file + ": num_layers", first.num_layers);
   check_fits(second_file, "num_attention_heads", second.num_attention_heads, file + ": num_attention_heads",
@@ -66,20 +66,21 @@ std::string variant_of(const ModelSpec& spec, const WanVaeConfig& vae) {
   return vae.is_residual ? "2.2 layout (latents of 16 x 16 pixels)" : "2.1 layout";
 }
 
-ModelSpec describe_wan(const ModelFolder& folder) {
+ModelSpec describe_wan(const Checkpoint& checkpoint) {
   std::string file, vae_file;
-  const nlohmann::json transformer = folder.config("transformer", &file), vae_json = folder.config("vae", &vae_file);
+  const nlohmann::json transformer = checkpoint.config("transformer", &file),
+                       vae_json = checkpoint.config("vae", &vae_file);
   const WanConfig config = parse_wan_config(transformer, file);
   const WanVaeConfig vae = parse_wan_vae_config(vae_json, vae_file);
-  check_text_encoder(folder, "umt5", "text_dim", config.text_dim);
+  check_text_encoder(checkpoint, "umt5", "text_dim", config.text_dim);
   check_fits(vae_file, "z_dim", vae.z_dim, "in_channels", config.in_channels);
   check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
   ModelSpec spec;
-  check_expand_timesteps(folder, vae);
-  spec.experts = read_experts(folder);
-  if (spec.experts.size() > 1) check_second(folder, config, file);
+  check_expand_timesteps(checkpoint, vae);
+  spec.experts = read_experts(checkpoint);
+  if (spec.experts.size() > 1) check_second(checkpoint, config, file);
   spec.variant = variant_of(spec, vae);
-  spec.marks = {{"boundary_ratio", folder.setting("boundary_ratio").dump()}};
+  spec.marks = {{"boundary_ratio", checkpoint.setting("boundary_ratio").dump()}};
   spec.layers = config.num_layers;
   spec.heads = config.num_attention_heads;
   spec.head_dim = config.attention_head_dim;
@@ -101,21 +102,28 @@ ModelSpec describe_wan(const ModelFolder& folder) {
 }  // namespace
 
 Family wan_family() {
+  const auto transformer = [](const char* role, bool optional) {
+    return Part{.role = role,
+                .classes = {"WanTransformer3DModel"},
+                .optional = optional,
+                .names = wan_transformer_names(),
+                .sizes_by_config = wan_sizes,
+                .sizes_by_tensors = wan_sizes};
+  };
   return {.pipeline_class = "WanPipeline",
           .name = "Wan",
           .parts = {{"scheduler", {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"}},
                     {"text_encoder", {"UMT5EncoderModel"}},
                     {"tokenizer", {"T5TokenizerFast", "T5Tokenizer"}},
-                    {"transformer", {"WanTransformer3DModel"}},
-                    {kSecond, {"WanTransformer3DModel"}, /*optional=*/true},
+                    transformer("transformer", /*optional=*/false),
+                    transformer(kSecond, /*optional=*/true),
                     {"vae", {"AutoencoderKLWan"}}},
           .settings = {"boundary_ratio", "expand_timesteps"},
           .marks = {"boundary_ratio"},
           .prompt = {.cleaned = true, .encodes_padding = false},
           .lora = {.blocks = "blocks.",
                    .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "attn2.to_q", "attn2.to_k",
-                              "attn2.to_v", "attn2.to_out.0", "ffn.net.0.proj", "ffn.net.2"},
-                   .original = wan_original_name},
+                              "attn2.to_v", "attn2.to_out.0", "ffn.net.0.proj", "ffn.net.2"}},
           .samplers = {{.name = "unipc",
                         .class_name = "UniPCMultistepScheduler",
                         .kind = SamplerKind::unipc,

@@ -13,7 +13,11 @@ Family wan_family();
 /// Family::repository_of.
 std::string wan_repository(const std::filesystem::path& path);
 
-/// LoraNames::original.
-std::string wan_original_name(std::string name);
+/// Part::names of a transformer.
+StoredNames wan_transformer_names();
+
+/// Part::sizes_by_config and sizes_by_tensors of a transformer.
+Sizes wan_sizes(const nlohmann::json& json, const std::string& file);
+Sizes wan_sizes(const TensorTable& tensors);
 
 }  // namespace sparsereel::models

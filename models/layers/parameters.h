@@ -34,6 +34,7 @@ struct Parameter {
   std::vector<int64_t> stored;     // the shape under each name
   std::vector<int64_t> shape;      // the tensor's, of the same elements
   bool fp32 = false;               // in fp32 whatever the run's dtype is
+  bool reshaped = false;           // may be stored in another shape of the same elements
   bool fp8 = false;                // in 8 bits where the run asks for that
   // Only a linear layer's weight has these places. Where scales of its rows go; and how its rows lie in the tensor,
   // bytes then, where it stays as the file has it.
@@ -51,6 +52,15 @@ inline Visit in_fp32(const Visit& visit) {
   return [&visit](at::Tensor& tensor, const Parameter& parameter) {
     Parameter kept = parameter;
     kept.fp32 = true;
+    visit(tensor, kept);
+  };
+}
+
+/// The visit for tensors that some programs store in another shape of the same elements.
+inline Visit in_any_shape(const Visit& visit) {
+  return [&visit](at::Tensor& tensor, const Parameter& parameter) {
+    Parameter kept = parameter;
+    kept.reshaped = true;
     visit(tensor, kept);
   };
 }

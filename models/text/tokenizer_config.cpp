@@ -5,7 +5,7 @@
 #include <map>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
 

@@ -1,10 +1,11 @@
-// Weights from the mapping onto the device: aliased where dtype and device allow it, copied and converted once
-// otherwise.
+// What a module asks for becomes what it holds: merged, scaled and in 8 bits as far as that is asked for.
 #include "models/weights/weights.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -15,42 +16,16 @@
 #include "models/files/json_text.h"
 #include "models/layers/fp8.h"
 #include "models/weights/device.h"
-#include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 namespace {
 
 constexpr int64_t kMergedAtOnce = 1 << 21;  // elements: 8 MiB of fp32
 
-/// Parameters are floating point.
-std::optional<at::ScalarType> readable(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::f64:
-      return at::kDouble;
-    case Dtype::f32:
-      return at::kFloat;
-    case Dtype::f16:
-      return at::kHalf;
-    case Dtype::bf16:
-      return at::kBFloat16;
-    case Dtype::f8_e4m3:
-      return at::kFloat8_e4m3fn;
-    default:
-      return std::nullopt;
-  }
-}
-
 std::string text_of(const std::vector<int64_t>& shape) {
   std::ostringstream text;
   text << at::IntArrayRef(shape);
   return text.str();
-}
-
-/// A tensor over the mapping's own bytes; it keeps the mapping alive. Read-only memory.
-at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::ScalarType stored) {
-  void* data = const_cast<std::byte*>(file.data(entry).data());
-  return at::from_blob(
-      data, entry.shape, [mapping = file.mapping()](void*) {}, at::TensorOptions().dtype(stored));
 }
 
 /// "x.weight" -> where its scale may be. Those in use: ComfyUI's and its successors' (both), and that of exporters
@@ -62,9 +37,10 @@ std::vector<std::string> scale_names(const std::string& name) {
   return {stem + ".scale_weight", stem + ".weight_scale"};
 }
 
-/// What such files say of activations, whose scales are made anew for each token here.
-bool is_about_fp8_activations(const std::string& name) {
-  return name.ends_with(".scale_input") || name.ends_with(".input_scale") || name == "scaled_fp8";
+/// What such files say of themselves, and of activations, whose scales are made anew for each token here.
+bool is_about_fp8(const std::string& name) {
+  return name.ends_with(".scale_input") || name.ends_with(".input_scale") || name.ends_with(".comfy_quant") ||
+         name == "scaled_fp8";
 }
 
 /// What quantize_rows() would give, without memory.
@@ -75,6 +51,10 @@ Activation stand_in_fp8(const at::Tensor& like) {
   };
   return {stand_in(at::kFloat8_e4m3fn, like.sizes().vec()), stand_in(at::kFloat, {like.size(0), 1}),
           like.scalar_type()};
+}
+
+int64_t count(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
 bool holds_numbers(const at::Tensor& tensor) {
@@ -98,10 +78,14 @@ at::Tensor laid_out(const at::Tensor& tensor, at::MemoryFormat format) {
 }
 
 WeightReader::WeightReader(const Component& component, at::Device device, WeightFormat format)
-    : component_(component), device_(device), format_(format), uploader_(device) {}
+    : component_(component),
+      device_(device),
+      format_(format),
+      source_(open_source(component, device, format.dtype)),
+      uploader_(device) {}
 
 at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64_t>& shape) {
-  return read_named(name, shape, format_.dtype);
+  return read_named(name, parameter(name, shape), format_.dtype);
 }
 
 at::Tensor WeightReader::read(const Parameter& parameter) {
@@ -115,8 +99,7 @@ void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
     return;
   }
   if (is_stored_fp8(parameter)) return load_stored_fp8(tensor, parameter);
-  // Random weights are drawn as without 8 bits: the same model, rounded.
-  const at::Tensor whole = read(parameter, component_.random_seed ? format_.dtype : at::kFloat);
+  const at::Tensor whole = read(parameter, at::kFloat);
   const Activation rows = is_stand_in(whole) || whole.is_meta() ? stand_in_fp8(whole) : quantize_rows(whole);
   tensor = rows.values;
   *parameter.scale = rows.scale.view({parameter.shape[0]});
@@ -124,7 +107,7 @@ void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
 
 at::Tensor WeightReader::read(const Parameter& parameter, at::ScalarType dtype) {
   std::vector<at::Tensor> parts;
-  for (const std::string& name : parameter.names) parts.push_back(read_named(name, parameter.stored, dtype));
+  for (const std::string& name : parameter.names) parts.push_back(read_named(name, parameter, dtype));
   if (parts.size() == 1) return parts[0].view(parameter.shape);
   if (std::any_of(parts.begin(), parts.end(), is_stand_in))
     return at::zeros({}, parts[0].options()).expand(parameter.shape);
@@ -132,57 +115,42 @@ at::Tensor WeightReader::read(const Parameter& parameter, at::ScalarType dtype) 
 }
 
 bool WeightReader::contains(const std::string& name) const {
-  return component_.random_seed.has_value() || component_.tensors.contains(name);
+  return source_->find(name, {}).has_value();
 }
 
 void WeightReader::ignore_prefix(const std::string& prefix) {
   ignored_prefixes_.push_back(prefix);
 }
 
-std::optional<WeightReader::Stored> WeightReader::find(const std::string& name, const std::vector<int64_t>& shape) {
+std::optional<StoredTensor> WeightReader::find(const std::string& name, const Parameter& parameter) {
   const bool first_time = used_.insert(name).second;
   const auto unusable = [&](std::vector<std::string>& list, const std::string& complaint) {
-    if (first_time) list.push_back(complaint);
+    if (first_time) list.push_back(in_quotes(component_.name_in_file(name)) + " " + complaint);
     return std::nullopt;
   };
-  const auto found = component_.tensors.find(name);
-  if (found == component_.tensors.end()) return unusable(missing_, in_quotes(name) + " " + text_of(shape));
-  const TensorEntry& entry = *found->second.second;
-  if (entry.shape != shape)
-    return unusable(misshaped_, in_quotes(name) + " is " + text_of(entry.shape) + ", expected " + text_of(shape));
-  const auto stored = readable(entry.dtype);
-  if (!stored)
-    return unusable(misshaped_, in_quotes(name) + " is stored as " + std::string(models::name(entry.dtype)) +
-                                    ", not as F32, F16, BF16 or F8_E4M3");
-  return Stored{component_.files[found->second.first].get(), &entry, *stored};
+  const auto stored = source_->find(name, parameter.stored);
+  if (!stored) return unusable(missing_, text_of(parameter.stored));
+  const bool fits =
+      parameter.reshaped ? count(stored->shape) == count(parameter.stored) : stored->shape == parameter.stored;
+  if (!fits) return unusable(misshaped_, "is " + text_of(stored->shape) + ", expected " + text_of(parameter.stored));
+  if (!readable(stored->dtype))
+    return unusable(misshaped_,
+                    "is stored as " + std::string(models::name(stored->dtype)) + ", not as F32, F16, BF16 or F8_E4M3");
+  return stored;
 }
 
-/// On the device, and there converted: converting first would make a second copy on the host.
-at::Tensor WeightReader::bytes_as(const Stored& stored, at::ScalarType dtype) {
-  const auto& [file, entry, stored_dtype] = stored;
-  const at::Tensor source = alias(*file, *entry, stored_dtype);
-  const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry->dtype) == 0;
-  file->prefetch(*entry);
-  if (device_.is_cpu() && stored_dtype == dtype && aligned) return source;
-  at::Tensor result = device_.is_cpu()
-                          ? at::empty(entry->shape, dtype).copy_(source)
-                          : uploader_.upload(file->data(*entry)).view(stored_dtype).view(entry->shape).to(dtype);
-  file->release(*entry);
-  return result;
-}
-
-at::Tensor WeightReader::read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype) {
-  if (component_.random_seed) return random_weight(name, shape, device_, dtype, *component_.random_seed);
-  const auto stored = find(name, shape);
+at::Tensor WeightReader::read_named(const std::string& name, const Parameter& parameter, at::ScalarType dtype) {
+  const std::vector<int64_t>& shape = parameter.stored;
+  const auto stored = find(name, parameter);
   // One element seen as the whole shape: a wrong config must not cost memory before check_complete() reports it.
   if (!stored) return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(shape);
   at::Tensor scales;
-  if (stored->dtype == at::kFloat8_e4m3fn) scales = row_scales(name, shape.empty() ? 1 : shape[0]);
+  if (stored->dtype == Dtype::f8_e4m3) scales = row_scales(name, shape.empty() ? 1 : shape[0]);
   if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
   const auto changed = component_.deltas.find(name);
   const bool merges = changed != component_.deltas.end();
-  if (!scales.defined() && !merges) return bytes_as(*stored, dtype);
-  return merged(*stored, scales, merges ? changed->second : std::vector<WeightDelta>(), dtype);
+  if (!scales.defined() && !merges) return source_->read(*stored, dtype).view(shape);
+  return merged(*stored, scales, merges ? changed->second : std::vector<WeightDelta>(), dtype).view(shape);
 }
 
 struct WeightReader::Addend {
@@ -198,11 +166,11 @@ struct WeightReader::Addend {
 
 /// In fp32: of many small changes bf16 would lose some. A few rows at a time: on a CPU a whole tensor in fp32 costs
 /// more in fresh memory than the products do.
-at::Tensor WeightReader::merged(const Stored& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
-                                at::ScalarType dtype) {
+at::Tensor WeightReader::merged(const StoredTensor& stored, const at::Tensor& scales,
+                                const std::vector<WeightDelta>& deltas, at::ScalarType dtype) {
   std::vector<Addend> addends;
   for (const WeightDelta& delta : deltas) addends.push_back(addend(delta));
-  const at::Tensor weight = bytes_as(stored, stored.dtype);
+  const at::Tensor weight = source_->read(stored, *readable(stored.dtype));
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
@@ -216,16 +184,16 @@ at::Tensor WeightReader::merged(const Stored& stored, const at::Tensor& scales, 
     if (!deltas.empty()) are_numbers.logical_and_(at::isfinite(to.narrow(0, row, count)).all());
   }
   if (!deltas.empty() && !are_numbers.item<bool>() && holds_numbers(weight)) blame(stored, deltas, dtype);
-  stored.file->release(*stored.entry);
+  source_->release(stored);
   return result;
 }
 
 /// Throws Error of the deltas that make a good weight NaN or Inf: one that holds such numbers itself, else the one of
 /// the largest scale.
-void WeightReader::blame(const Stored& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype) {
+void WeightReader::blame(const StoredTensor& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype) {
   for (const WeightDelta& delta : deltas) {
     for (const TensorEntry* entry : {delta.up, delta.down})
-      if (entry != nullptr && !holds_numbers(bytes_as({delta.file.get(), entry, *readable(entry->dtype)}, at::kFloat)))
+      if (entry != nullptr && !holds_numbers(in_fp32(delta, entry)))
         throw bad_file(delta.file->path().string(), in_quotes(entry->name) + " holds NaN or Inf",
                        "download or export the LoRA again");
   }
@@ -233,23 +201,23 @@ void WeightReader::blame(const Stored& stored, const std::vector<WeightDelta>& d
       *std::ranges::max_element(deltas, {}, [](const WeightDelta& delta) { return std::abs(delta.scale); });
   throw bad_file(largest.file->path().string(),
                  "with the scale " + exact_text(largest.scale) + " (alpha over rank is part of it) it makes " +
-                     in_quotes(stored.entry->name) + " larger than " + dtype_name(dtype) + " holds",
+                     in_quotes(component_.name_in_file(stored.name)) + " larger than " + dtype_name(dtype) + " holds",
                  "give the LoRA a smaller scale");
 }
 
+at::Tensor WeightReader::in_fp32(const WeightDelta& delta, const TensorEntry* entry) {
+  return entry == nullptr ? at::Tensor() : read_tensor(*delta.file, *entry, at::kFloat, device_, uploader_);
+}
+
 WeightReader::Addend WeightReader::addend(const WeightDelta& delta) {
-  const auto fp32 = [&](const TensorEntry* entry) {
-    if (entry == nullptr) return at::Tensor();
-    return bytes_as({delta.file.get(), entry, *readable(entry->dtype)}, at::kFloat);
-  };
-  return {fp32(delta.up), fp32(delta.down), delta.scale};
+  return {in_fp32(delta, delta.up), in_fp32(delta, delta.down), delta.scale};
 }
 
 bool WeightReader::is_stored_fp8(const Parameter& parameter) const {
-  return !component_.random_seed && std::ranges::all_of(parameter.names, [&](const std::string& name) {
-    const auto found = component_.tensors.find(name);
-    return found != component_.tensors.end() && found->second.second->dtype == Dtype::f8_e4m3 &&
-           found->second.second->shape == parameter.stored && !component_.deltas.contains(name);
+  return std::ranges::all_of(parameter.names, [&](const std::string& name) {
+    const auto stored = source_->find(name, parameter.stored);
+    return stored && stored->dtype == Dtype::f8_e4m3 && stored->shape == parameter.stored &&
+           !component_.deltas.contains(name);
   });
 }
 
@@ -257,11 +225,11 @@ void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& paramete
   const int64_t rows = parameter.shape[0] / static_cast<int64_t>(parameter.names.size());
   std::vector<at::Tensor> values, scales;
   for (const std::string& name : parameter.names) {
-    const auto stored = find(name, parameter.stored);
+    const auto stored = find(name, parameter);
     scales.push_back(row_scales(name, rows));
     values.push_back(device_.is_meta()
                          ? at::empty(parameter.stored, at::TensorOptions().dtype(at::kByte).device(device_))
-                         : bytes_as(*stored, at::kFloat8_e4m3fn).view(at::kByte));
+                         : source_->read(*stored, at::kFloat8_e4m3fn).view(at::kByte));
   }
   tensor = at::cat(values).view(at::kFloat8_e4m3fn).view(parameter.shape);
   *parameter.scale = at::cat(scales);
@@ -271,32 +239,32 @@ void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& paramete
 at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
   const at::Tensor ones = at::ones({rows}, at::TensorOptions().dtype(at::kFloat).device(device_));
   for (const std::string& place : scale_names(name)) {
-    const auto found = component_.tensors.find(place);
-    if (found == component_.tensors.end()) continue;
-    const std::vector<int64_t>& shape = found->second.second->shape;
-    const bool fits = shape.empty() || shape == std::vector<int64_t>{1} || shape == std::vector<int64_t>{rows} ||
-                      shape == std::vector<int64_t>{rows, 1};
-    const auto stored = find(place, fits ? shape : std::vector<int64_t>{rows});
+    const auto found = source_->find(place, {rows});
+    if (!found) continue;
+    const bool is_one = found->shape.empty() || found->shape == std::vector<int64_t>{1};
+    Parameter wanted = parameter(place, is_one ? found->shape : std::vector<int64_t>{rows});
+    if (found->shape == std::vector<int64_t>{rows, 1}) wanted.reshaped = true;
+    const auto stored = find(place, wanted);
     if (!stored || device_.is_meta()) return ones;
-    return ones * bytes_as(*stored, at::kFloat).view({-1});
+    return ones * source_->read(*stored, at::kFloat).view({-1});
   }
   return ones;
 }
 
 void WeightReader::check_complete() const {
   std::vector<std::string> unexpected;
-  for (const auto& [name, place] : component_.tensors) {
-    const bool ignored = is_about_fp8_activations(name) ||
-                         std::any_of(ignored_prefixes_.begin(), ignored_prefixes_.end(),
-                                     [&name = name](const std::string& prefix) { return name.starts_with(prefix); });
-    if (!ignored && !used_.contains(name)) unexpected.push_back(in_quotes(name) + " " + text_of(place.second->shape));
+  for (const StoredTensor& tensor : source_->list()) {
+    const auto begins = [&](const std::string& prefix) { return tensor.name.starts_with(prefix); };
+    const bool ignored = is_about_fp8(tensor.name) || std::ranges::any_of(ignored_prefixes_, begins);
+    if (!ignored && !used_.contains(tensor.name))
+      unexpected.push_back(in_quotes(component_.name_in_file(tensor.name)) + " " + text_of(tensor.shape));
   }
   std::string lists;
   append_list(lists, "missing", missing_);
   append_list(lists, "unexpected", unexpected);
   append_list(lists, "misshaped", misshaped_);
   if (lists.empty()) return;
-  throw bad_file(component_.folder,
+  throw bad_file(component_.origin,
                  "the weights do not fit " + component_.config_file + " (" + component_.class_name + "): " + lists,
                  "use weights and config.json of one checkpoint; 'sparsereel inspect' lists what a folder holds");
 }

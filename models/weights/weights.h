@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/layers/parameters.h"
+#include "models/weights/tensor_source.h"
 #include "models/weights/upload.h"
 
 namespace sparsereel::models {
@@ -26,9 +27,8 @@ class WeightReader {
  public:
   /// Tensors come back on `device` in the format's dtype (converted from fp32, fp16 or bf16 while they are copied; no
   /// second host copy), the component's deltas added in fp32 before. On a CPU a tensor that is stored in that dtype and
-  /// not changed is the file's mapping itself: read-only memory, kept alive by the tensor. Random weights are made on
-  /// the device (random_weights.h). On the meta device nothing is read but the headers: what a check of names and
-  /// shapes needs. `component` must outlive this.
+  /// not changed is the file's mapping itself: read-only memory, kept alive by the tensor. On the meta device nothing
+  /// is read but the headers: what a check of names and shapes needs. `component` must outlive this.
   ///
   /// NAME.weight may be stored as F8_E4M3, its scale beside it as NAME.weight_scale or NAME.scale_weight (one for all,
   /// or one a row), or without a scale, which is 1 then.
@@ -54,32 +54,28 @@ class WeightReader {
   at::ScalarType dtype() const { return format_.dtype; }
 
  private:
-  /// Where a tensor lies, in a dtype that can be read.
-  struct Stored {
-    const TensorFile* file;
-    const TensorEntry* entry;
-    at::ScalarType dtype;
-  };
   struct Addend;  // a WeightDelta on the device, in fp32
 
   at::Tensor read(const Parameter& parameter, at::ScalarType dtype);
-  at::Tensor read_named(const std::string& name, const std::vector<int64_t>& shape, at::ScalarType dtype);
+  /// One of the parameter's names.
+  at::Tensor read_named(const std::string& name, const Parameter& parameter, at::ScalarType dtype);
   /// Nothing, after a note for check_complete(), where it is missing or does not fit.
-  std::optional<Stored> find(const std::string& name, const std::vector<int64_t>& shape);
-  at::Tensor bytes_as(const Stored& stored, at::ScalarType dtype);
+  std::optional<StoredTensor> find(const std::string& name, const Parameter& parameter);
   bool is_stored_fp8(const Parameter& parameter) const;
   void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
   at::Tensor row_scales(const std::string& name, int64_t rows);
+  at::Tensor in_fp32(const WeightDelta& delta, const TensorEntry* entry);
   Addend addend(const WeightDelta& delta);
   /// What is stored, times the scale of its row (undefined: 1), plus the deltas.
-  at::Tensor merged(const Stored& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
+  at::Tensor merged(const StoredTensor& stored, const at::Tensor& scales, const std::vector<WeightDelta>& deltas,
                     at::ScalarType dtype);
-  [[noreturn]] void blame(const Stored& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
+  [[noreturn]] void blame(const StoredTensor& stored, const std::vector<WeightDelta>& deltas, at::ScalarType dtype);
 
   const Component& component_;
   at::Device device_;
   WeightFormat format_;
-  Uploader uploader_;
+  std::unique_ptr<TensorSource> source_;
+  Uploader uploader_;  // of deltas
   std::set<std::string> used_;
   std::vector<std::string> ignored_prefixes_;
   std::vector<std::string> missing_;

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
 #include "tests/bench/program.h"
 
@@ -25,7 +25,7 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
   const at::Tensor latents = bench::read_tensor(file, "latents", at::kFloat),
                    text = bench::read_tensor(file, "text", at::kFloat),
                    timesteps = bench::read_tensor(file, "timesteps", at::kLong);
-  const models::Component component = models::ModelFolder::open(arguments[0]).component("transformer");
+  const models::Component component = models::Checkpoint::open(arguments[0]).component("transformer");
   const auto dit = models::load_dit(component, at::kCPU, at::kFloat);
   at::Tensor prediction =
       dit->forward(latents, text, timesteps, attention);  // warms up: position tables, code generation

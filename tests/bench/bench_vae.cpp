@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
 #include "tests/bench/program.h"
 
@@ -30,7 +30,7 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
 
   const c10::InferenceMode inference;
   const at::Tensor latents = bench::read_tensor(models::TensorFile(arguments[1]), "latents", at::kFloat);
-  models::Component component = models::ModelFolder::open(arguments[0]).component("vae");
+  models::Component component = models::Checkpoint::open(arguments[0]).component("vae");
   component.config["scaling_factor"] = 1;  // the input is what diffusers' decode() takes
   const auto vae = models::load_vae(component, at::kCPU, at::kFloat);
   const uint64_t before = process_memory("VmRSS");

@@ -8,7 +8,7 @@
 
 #include "app/measure/captured.h"
 #include "attention/prologue.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/engine/pipeline.h"
 #include "tests/bench/program.h"
 
@@ -30,7 +30,7 @@ std::vector<int64_t> parse_list(const std::string& text, int64_t count, const st
 }
 
 int64_t count_layers(const std::string& model) {
-  return models::ModelFolder::open(model).config("transformer").at("num_layers").get<int64_t>();
+  return models::Checkpoint::open(model).config("transformer").at("num_layers").get<int64_t>();
 }
 
 int run(const std::vector<std::string>& arguments) {

@@ -4,7 +4,7 @@
 // it.
 #include <c10/core/InferenceMode.h>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
 #include "models/weights/device.h"
 #include "tests/bench/program.h"
@@ -30,7 +30,7 @@ int run(const std::vector<std::string>& arguments) {
   const bool fp8 = arguments[5] == "fp8";
   const models::WeightFormat format(models::resolve_dtype(fp8 ? "bf16" : arguments[5], device, at::kFloat), fp8);
   at::globalContext().setAllowTF32CuDNN(false);  // as the pipeline has it
-  models::Component component = models::ModelFolder::open(arguments[1]).component(arguments[0]);
+  models::Component component = models::Checkpoint::open(arguments[1]).component(arguments[0]);
   component.config["scaling_factor"] = 1;  // the VAE's: the input is what diffusers' decode() takes
   const at::Tensor output = run_component(arguments[0], component, models::TensorFile(arguments[2]), device, format);
   bench::write_tensor(arguments[3], "output", output.to(at::kCPU, at::kFloat));

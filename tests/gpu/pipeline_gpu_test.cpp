@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/engine/denoising.h"
 #include "models/engine/pipeline.h"
 #include "models/weights/device.h"
@@ -91,9 +91,9 @@ TEST_F(PipelineOnGpu, QuantizedAttentionStaysNearFullAttention) {
 
 TEST_F(PipelineOnGpu, OffloadedBlocksComputeTheSame) {
   Request wanted = request();
-  const auto resident = Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16"});
+  const auto resident = Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16"});
   const auto offloaded =
-      Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = true});
+      Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = true});
   const Outcome first = resident->generate(wanted, {.decode = false}),
                 second = offloaded->generate(wanted, {.decode = false});
   EXPECT_TRUE(second.latents.equal(first.latents));
@@ -105,7 +105,7 @@ TEST_F(PipelineOnGpu, BlocksThatAreLeftOutDoNotDisturbTheirStreaming) {
   for (const CacheKind kind : {CacheKind::first_block, CacheKind::forecast}) {
     wanted.cache = {.kind = kind, .threshold = 1.2};
     const auto run = [&](bool offload) {
-      return Pipeline::open(ModelFolder::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = offload})
+      return Pipeline::open(Checkpoint::open(folder()), {.device = "cuda", .dtype = "bf16", .offload = offload})
           ->generate(wanted, {.decode = false});
     };
     const Outcome resident = run(false), offloaded = run(true);
@@ -120,7 +120,7 @@ TEST_F(PipelineOnGpu, LorasAreMergedAlikeHoweverTheWeightsArrive) {
   Request wanted = request();
   const auto run = [&](const char* device, const char* dtype, bool offload, const std::string& loras) {
     const Request options{.device = device, .dtype = dtype, .offload = offload, .loras = parse_loras(loras)};
-    return Pipeline::open(ModelFolder::open(folder()), options)->generate(wanted, {.decode = false}).latents;
+    return Pipeline::open(Checkpoint::open(folder()), options)->generate(wanted, {.decode = false}).latents;
   };
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/lora/";
   const std::string loras = data + "metadata.safetensors:0.8," + data + "text.safetensors:-0.5";
@@ -131,12 +131,12 @@ TEST_F(PipelineOnGpu, LorasAreMergedAlikeHoweverTheWeightsArrive) {
 }
 
 TEST_F(PipelineOnGpu, RandomWeightsAreTheSameEveryTimeAndReportPeakMemory) {
-  const ModelFolder files = ModelFolder::open(folder());
+  const Checkpoint files = Checkpoint::open(folder());
   nlohmann::json architecture;
   for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[name] = files.config(name);
   const auto run = [&](bool offload) {
     const auto pipeline = Pipeline::open(
-        ModelFolder::with_random_weights("small.yaml", files.component_class("transformer"), architecture),
+        Checkpoint::with_random_weights("small.yaml", files.component_class("transformer"), architecture),
         {.device = "cuda", .dtype = "bf16", .offload = offload});
     return pipeline->generate(request());
   };

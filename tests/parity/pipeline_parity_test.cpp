@@ -51,7 +51,7 @@ std::shared_ptr<Pipeline> open(const test::ParityFamily& family, const nlohmann:
   const std::string data = std::string(SPARSEREEL_TEST_DATA) + "/" + family.folder;
   Request request{.device = "cpu", .dtype = "fp32", .loras = parse_loras(content.value("lora", ""))};
   for (LoraChoice& lora : request.loras) lora.file = data + lora.file.string();
-  return Pipeline::open(ModelFolder::open(data + content.value("folder", "pipeline")), request);
+  return Pipeline::open(Checkpoint::open(data + content.value("folder", "pipeline")), request);
 }
 
 class PipelineParity : public ::testing::TestWithParam<test::ParityCase> {};

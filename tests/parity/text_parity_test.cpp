@@ -87,10 +87,10 @@ TEST_P(TokenizerParity, PaddingAndTruncationMatchTransformers) {
 INSTANTIATE_TEST_SUITE_P(Folders, TokenizerParity, ::testing::ValuesIn(tokenizer_folders()),
                          [](const auto& test) { return test.param["name"].template get<std::string>(); });
 
-/// config.json and model.safetensors of a folder, as ModelFolder would open them.
+/// config.json and model.safetensors of a folder, as Checkpoint would open them.
 Component open_component(const fs::path& folder) {
   Component component;
-  component.folder = folder;
+  component.origin = folder;
   component.config_file = (folder / "config.json").string();
   component.config = read_json(component.config_file);
   component.files = {std::make_shared<TensorFile>(folder / "model.safetensors")};

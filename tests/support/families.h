@@ -81,7 +81,7 @@ inline models::Component dit_component(const ParityCase& one) {
   const auto file = std::make_shared<models::TensorFile>(std::string(SPARSEREEL_TEST_DATA) + "/" + one.family->folder +
                                                          "dit_golden.safetensors");
   models::Component component{.class_name = one.family->dit_class,
-                              .folder = "golden",
+                              .origin = "golden",
                               .config = one.content["config"],
                               .config_file = "golden/config.json",
                               .files = {file},
@@ -96,12 +96,12 @@ inline models::Component dit_component(const ParityCase& one) {
 inline models::Component vae_component(const ParityFamily& family, const std::string& name) {
   models::Component component;
   component.class_name = family.vae_class;
-  component.folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / (family.folder + name);
-  component.config_file = (component.folder / "config.json").string();
+  component.origin = std::filesystem::path(SPARSEREEL_TEST_DATA) / (family.folder + name);
+  component.config_file = (component.origin / "config.json").string();
   component.config = models::read_json(component.config_file);
   component.config["scaling_factor"] = 1;
   component.files.push_back(
-      std::make_shared<models::TensorFile>(component.folder / "diffusion_pytorch_model.safetensors"));
+      std::make_shared<models::TensorFile>(component.origin / "diffusion_pytorch_model.safetensors"));
   for (const models::TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
   return component;
 }

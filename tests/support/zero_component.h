@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
 
 namespace sparsereel::test {
@@ -31,7 +31,7 @@ class ZeroComponent {
   /// block's number.
   ZeroComponent(const std::string& class_name, const std::string& blocks, const nlohmann::json& model) {
     component.class_name = class_name;
-    component.folder = "zeros";
+    component.origin = "zeros";
     component.config = model.at("config");
     component.config_file = "zeros/config.json";
     for (const auto& [name, shape] : model.at("rest").items()) add(name, shape);

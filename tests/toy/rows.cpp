@@ -1,5 +1,5 @@
 // The program's families, and the toy's row.
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/families/t5_config.h"
 #include "models/samplers/flow_config.h"
 #include "tests/toy/toy_config.h"
@@ -7,11 +7,11 @@
 namespace sparsereel::test {
 namespace {
 
-models::ModelSpec describe_toy(const models::ModelFolder& folder) {
+models::ModelSpec describe_toy(const models::Checkpoint& checkpoint) {
   std::string file, vae_file, text_file;
-  const ToyConfig config = parse_toy_config(folder.config("transformer", &file), file);
-  const ToyVaeConfig vae = parse_toy_vae_config(folder.config("vae", &vae_file), vae_file);
-  const auto text = models::parse_t5_config(folder.config("text_encoder", &text_file), text_file);
+  const ToyConfig config = parse_toy_config(checkpoint.config("transformer", &file), file);
+  const ToyVaeConfig vae = parse_toy_vae_config(checkpoint.config("vae", &vae_file), vae_file);
+  const auto text = models::parse_t5_config(checkpoint.config("text_encoder", &text_file), text_file);
   models::check_fits(text_file, "d_model", text.d_model, "text_dim", config.text_dim);
   models::check_fits(vae_file, "latent_channels", vae.channels, "in_channels", config.channels);
   models::ModelSpec spec;
@@ -28,7 +28,7 @@ models::ModelSpec describe_toy(const models::ModelFolder& folder) {
   spec.noise = spec.latents = spec.vae = models::Precision::fp32;
   spec.defaults = {
       .width = 64, .height = 64, .frames = 7, .steps = 4, .guidance = 3, .fps = 8, .negative_prompt = "grey"};
-  if (const nlohmann::json boundary = folder.setting("boundary_ratio"); !boundary.is_null())
+  if (const nlohmann::json boundary = checkpoint.setting("boundary_ratio"); !boundary.is_null())
     spec.experts = {{.role = "transformer", .from_share = boundary.get<double>()},
                     {.role = "transformer_2", .guidance = 2}};
   return spec;

@@ -6,7 +6,7 @@
 #include "app/commands/bench/judge.h"
 #include "app/commands/bench/sections.h"
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 
 namespace sparsereel::app::bench {
 namespace {

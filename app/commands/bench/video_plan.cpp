@@ -15,7 +15,7 @@ namespace sparsereel::app::bench {
 namespace {
 
 /// The config of each component.
-nlohmann::json architecture_of(const models::ModelFolder& folder) {
+nlohmann::json architecture_of(const models::Checkpoint& folder) {
   nlohmann::json architecture;
   for (const std::string& name : folder.roles()) {
     if (name != "tokenizer") architecture[name] = folder.config(name);
@@ -86,7 +86,7 @@ VideoPlan make_video_plan(const GenerateOptions& given, const Lists& lists) {
   return plan;
 }
 
-void begin_report(const Settings& settings, VideoPlan& plan, const models::ModelFolder& folder,
+void begin_report(const Settings& settings, VideoPlan& plan, const models::Checkpoint& folder,
                   const models::Pipeline& pipeline, RunReport& report) {
   for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
   plan.video = pipeline.resolve(plan.request, plan.decode);

@@ -11,8 +11,8 @@
 
 #include "app/options/settings.h"
 #include "hilbert/error.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
-#include "models/checkpoint/model_folder.h"
 #include "models/configs/data_folder.h"
 #include "models/video/cache_rule.h"
 #include "tests/fuzz/yaml_target.h"
@@ -49,7 +49,7 @@ nlohmann::json to_json(const YAML::Node& node) {
 ModelSpec model_of(const std::string& name) {
   const YAML::Node node = YAML::LoadFile((kConfigs / name).string());
   return describe(
-      ModelFolder::with_random_weights(name, node["match"]["class"].Scalar(), to_json(node["architecture"])));
+      Checkpoint::with_random_weights(name, node["match"]["class"].Scalar(), to_json(node["architecture"])));
 }
 
 class ModelConfigs : public ::testing::TestWithParam<const char*> {};
@@ -87,8 +87,8 @@ TEST_P(ModelConfigs, TheirArchitectureStandsForAFolder) {
   EXPECT_EQ(architecture.config.defaults.at("steps"), "50");
   const YAML::Node yaml = YAML::LoadFile((kConfigs / GetParam()).string());
   EXPECT_EQ(architecture.components, to_json(yaml["architecture"]));
-  const auto folder = ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
-                                                       architecture.components);
+  const auto folder = Checkpoint::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                                      architecture.components);
   EXPECT_EQ(folder.config("vae")["block_out_channels"], nlohmann::json({128, 256, 256, 512}));
 }
 

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/families/cogvideox.h"
 #include "models/families/cogvideox_config.h"
 #include "models/families/cogvideox_vae_config.h"
@@ -315,7 +315,7 @@ TEST(Configs, ReadsTheThreePublishedLayouts) {
 }
 
 TEST(Configs, ReadsTheTestPipelinesConfigs) {
-  const auto folder = ModelFolder::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
+  const auto folder = Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
   std::string file;
   const json text = folder.config("text_encoder", &file);
   EXPECT_EQ(parse_t5_config(text, file).d_model, 32);

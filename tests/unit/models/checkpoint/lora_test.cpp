@@ -52,7 +52,7 @@ class Lora : public ::testing::Test {
   }
   /// What is added to the checkpoint's component.
   static WeightDeltas added(const std::string& model, const std::string& loras, const std::string& component) {
-    ModelFolder folder = ModelFolder::open(kData / model);
+    Checkpoint folder = Checkpoint::open(kData / model);
     add_loras(folder, describe(folder), parse_loras(loras));
     return folder.component(component).deltas;
   }
@@ -199,7 +199,7 @@ TEST_F(Lora, ThePartOfTheTextEncoderIsItsOwn) {
 
 TEST_F(Lora, LayersOfTheTextEncoderAreForEveryExpert) {
   const std::string model = "wan/pipeline_two_experts", query = "encoder.block.0.layer.0.SelfAttention.q";
-  const ModelFolder folder = ModelFolder::open(kData / model);
+  const Checkpoint folder = Checkpoint::open(kData / model);
   const std::vector<int64_t> shape = folder.component("text_encoder").tensors.at(query + ".weight").second->shape;
   const std::string file = write({{"text_encoder." + query + ".lora_A.weight", {2, shape[1]}},
                                   {"text_encoder." + query + ".lora_B.weight", {shape[0], 2}},
@@ -309,7 +309,7 @@ TEST_F(Lora, AFileTellsWhatItIsFor) {
 
 TEST_F(Lora, TheRowsNameLayersThatTheCheckpointsHave) {
   for (const char* model : {"pipeline", "wan/pipeline"}) {
-    const ModelFolder folder = ModelFolder::open(kData / model);
+    const Checkpoint folder = Checkpoint::open(kData / model);
     const LoraNames& names = find_family(folder.pipeline_class())->lora;
     for (const std::string& layer : names.layers)
       EXPECT_TRUE(folder.component("transformer").tensors.contains(names.blocks + "1." + layer + ".weight")) << layer;

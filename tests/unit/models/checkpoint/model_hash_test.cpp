@@ -31,19 +31,26 @@ TEST(Sha256, DoesNotDependOnThePieces) {
 class ModelHash : public ::testing::Test {
  protected:
   ModelHash() { fs::copy(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", model_, fs::copy_options::recursive); }
-  std::string hash() const { return model_hash(ModelFolder::open(model_)); }
+  std::string hash() const { return model_hash(Checkpoint::open(model_)); }
 
   test::TemporaryFolder folder_;
   fs::path model_ = folder_ / "model";
 };
 
 TEST_F(ModelHash, IsThatOfACopyAndOfReformattedConfigs) {
-  const std::string original = model_hash(ModelFolder::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline"));
+  const std::string original = model_hash(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline"));
   EXPECT_EQ(original.size(), 64U);
   EXPECT_EQ(hash(), original);
   const fs::path config = model_ / "transformer" / "config.json";
   test::write_text(config, read_json(config).dump());
   EXPECT_EQ(hash(), original);
+}
+
+/// Recipes and profiles know their model by it.
+TEST_F(ModelHash, OfFoldersIsWhatItWasInEveryVersion) {
+  EXPECT_EQ(hash(), "686884aaf7977dd1adf7d4907c04343aedb0af38a816b162152172978d165298");
+  EXPECT_EQ(model_hash(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline_two_experts")),
+            "22471451d8219f2dfa145de82e38496a98199d98c4e7e2e98dac01406e86820a");
 }
 
 TEST_F(ModelHash, ChangesWithAConfig) {

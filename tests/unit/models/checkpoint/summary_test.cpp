@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
-#include "models/checkpoint/model_folder.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -19,7 +19,7 @@ using test::write_text;
 const fs::path kPipeline = std::string(SPARSEREEL_TEST_DATA) + "/pipeline";
 
 TEST(Summary, AddsUpTheComponents) {
-  const CheckpointSummary summary = summarize(ModelFolder::open(kPipeline));
+  const CheckpointSummary summary = summarize(Checkpoint::open(kPipeline));
   EXPECT_EQ(summary.family, "CogVideoX");
   EXPECT_EQ(summary.pipeline_class, "CogVideoXPipeline");
   ASSERT_EQ(summary.components.size(), 5U);
@@ -40,15 +40,15 @@ TEST(Summary, AddsUpTheComponents) {
 
 TEST(Summary, CountsWhatFitsInEightBitsWhereThatIsKnown) {
   const uint64_t transformer = 1000;
-  const CheckpointSummary summary = summarize(ModelFolder::open(kPipeline), {}, {{"transformer", transformer}});
+  const CheckpointSummary summary = summarize(Checkpoint::open(kPipeline), {}, {{"transformer", transformer}});
   const json components = to_json(summary)["components"];
   for (const json& component : components)
     EXPECT_EQ(component.value("fp8_bytes", 0), component["name"] == "transformer" ? 1000 : 0);
 }
 
 TEST(Summary, TakesASizeThatIsKnownBetter) {
-  const CheckpointSummary usual = summarize(ModelFolder::open(kPipeline)),
-                          larger = summarize(ModelFolder::open(kPipeline), {.width = 128, .frames = 17});
+  const CheckpointSummary usual = summarize(Checkpoint::open(kPipeline)),
+                          larger = summarize(Checkpoint::open(kPipeline), {.width = 128, .frames = 17});
   EXPECT_EQ(larger.width, 128);
   EXPECT_EQ(larger.height, usual.height);
   EXPECT_EQ(larger.frames, 17);
@@ -62,7 +62,7 @@ TEST(Summary, TellsTheLayoutsApart) {
     config["use_rotary_positional_embeddings"] = rotary;
     config["patch_size_t"] = patch_size_t;
     write_text(folder / "transformer/config.json", config.dump());
-    return summarize(ModelFolder::open(folder.path())).variant;
+    return summarize(Checkpoint::open(folder.path())).variant;
   };
   EXPECT_EQ(variant(false, nullptr).substr(0, 2), "2b");
   EXPECT_EQ(variant(true, nullptr).substr(0, 2), "5b");
@@ -73,7 +73,7 @@ TEST(Summary, JsonIsValidWhateverThePathHolds) {
   const TemporaryFolder folder;
   const fs::path odd = folder / "\xff\xfe";
   fs::copy(kPipeline, odd, fs::copy_options::recursive);
-  const json parsed = json::parse(to_json(summarize(ModelFolder::open(odd))).dump());
+  const json parsed = json::parse(to_json(summarize(Checkpoint::open(odd))).dump());
   EXPECT_EQ(parsed["family"], "CogVideoX");
   EXPECT_EQ(parsed["components"].size(), 5U);
 }

@@ -8,7 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
@@ -29,7 +29,7 @@ class WanFamily : public ::testing::Test {
     change(content);
     std::ofstream(folder_ / "model" / file) << content;
   }
-  ModelSpec spec() const { return describe(ModelFolder::open(folder_ / "model")); }
+  ModelSpec spec() const { return describe(Checkpoint::open(folder_ / "model")); }
   testing::AssertionResult refused(const std::vector<std::string>& parts) const {
     return throws_error([this] { spec(); }, parts);
   }
@@ -139,7 +139,7 @@ TEST_F(WanFamily, FilesOfComfyUiAreRefusedWithTheRepositoryThatFits) {
   const fs::path file = model / "wan2.1_t2v_1.3B_fp16.safetensors";
   std::ofstream(file) << "x";
   EXPECT_TRUE(refused({"Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
-  EXPECT_TRUE(throws_error([&] { ModelFolder::open(file); }, {file.string(), "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
+  EXPECT_TRUE(throws_error([&] { Checkpoint::open(file); }, {file.string(), "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
   EXPECT_EQ(wan_repository("wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors"), "Wan-AI/Wan2.2-T2V-A14B-Diffusers");
   EXPECT_EQ(wan_repository("wan2.2_ti2v_5B_fp16.safetensors"), "Wan-AI/Wan2.2-TI2V-5B-Diffusers");
   EXPECT_EQ(wan_repository("wan2.1_i2v_480p_14B_fp16.safetensors"), "") << "another task";

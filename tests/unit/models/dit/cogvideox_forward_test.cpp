@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/dit/cogvideox.h"
 
 namespace sparsereel::models {
@@ -16,7 +16,7 @@ class CogVideoXForward : public ::testing::Test {
  protected:
   CogVideoXForward() {
     dit_ =
-        load_cogvideox_dit(ModelFolder::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline").component("transformer"),
+        load_cogvideox_dit(Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline").component("transformer"),
                            at::kCPU, at::kFloat);
   }
 

@@ -167,14 +167,14 @@ TEST(MemoryNeed, ThereIsWhatIsFreeAndWhatThisProcessHolds) {
   EXPECT_GT(static_cast<double>(obtainable), static_cast<double>(free) + 0.5 * static_cast<double>(held.nbytes()));
 }
 
-ModelFolder random_model(const std::string& name) {
+Checkpoint random_model(const std::string& name) {
   const auto architecture = read_architecture(fs::path(SPARSEREEL_SOURCE_DIR) / "configs" / name);
-  return ModelFolder::with_random_weights(architecture.config.file, architecture.transformer_class,
-                                          architecture.components);
+  return Checkpoint::with_random_weights(architecture.config.file, architecture.transformer_class,
+                                         architecture.components);
 }
 
 TEST(MemoryNeed, WeightsAreThoseOfTheLargestTransformer) {
-  const ModelFolder folder = random_model("wan-2.1-14b.yaml");
+  const Checkpoint folder = random_model("wan-2.1-14b.yaml");
   const ModelSpec spec = describe(folder);
   const auto need = [&](at::Device device, const WeightFormat& format, bool offload) {
     return weight_need(folder, spec, {.device = device, .format = format, .offload = offload});
@@ -192,7 +192,7 @@ TEST(MemoryNeed, WeightsAreThoseOfTheLargestTransformer) {
 }
 
 TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
-  const ModelFolder folder = ModelFolder::open(SPARSEREEL_TINY_MODEL);
+  const Checkpoint folder = Checkpoint::open(SPARSEREEL_TINY_MODEL);
   const ModelSpec spec = describe(folder);
   const auto host = [&](const WeightFormat& format) {
     return weight_need(folder, spec, {.device = at::kCPU, .format = format}).host;
@@ -283,7 +283,7 @@ TEST(MemoryNeed, TheEstimateIsNearToWhatMakingTheVideoTakes) {
     pipeline->generate(plan);
     const auto taken = static_cast<double>(status_bytes("VmHWM:") - before);
     const MemoryEstimate estimate =
-        likely_memory(ModelFolder::open(SPARSEREEL_TINY_MODEL), pipeline->spec(), plan.latent).at(1);
+        likely_memory(Checkpoint::open(SPARSEREEL_TINY_MODEL), pipeline->spec(), plan.latent).at(1);
     const auto expected = static_cast<double>(estimate.total() - estimate.process);
     EXPECT_LT(expected, 1.6 * taken) << side;
     EXPECT_GT(expected, taken / 1.6) << side;

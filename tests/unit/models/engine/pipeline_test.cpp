@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/engine/components.h"
 #include "models/engine/text_stage.h"
 #include "tests/support/temporary_folder.h"
@@ -26,7 +26,7 @@ std::shared_ptr<Pipeline> open(const json& transformer, const json& vae) {
                              {"vae", vae},
                              {"text_encoder", {{"d_model", 4096}, {"feed_forward_proj", "gated-gelu"}}},
                              {"scheduler", {{"_class_name", "CogVideoXDDIMScheduler"}}}};
-  return Pipeline::open(ModelFolder::with_random_weights("some.yaml", "CogVideoXTransformer3DModel", architecture),
+  return Pipeline::open(Checkpoint::with_random_weights("some.yaml", "CogVideoXTransformer3DModel", architecture),
                         {.device = "cpu"});
 }
 
@@ -139,7 +139,7 @@ std::shared_ptr<Pipeline> open_in_fp8(int64_t head_dim) {
                               {{"_class_name", "UniPCMultistepScheduler"},
                                {"prediction_type", "flow_prediction"},
                                {"use_flow_sigmas", true}}}};
-  return Pipeline::open(ModelFolder::with_random_weights("some.yaml", "WanTransformer3DModel", architecture),
+  return Pipeline::open(Checkpoint::with_random_weights("some.yaml", "WanTransformer3DModel", architecture),
                         {.device = "cpu", .weights = "fp8", .text_weights = "fp8"});
 }
 
@@ -158,7 +158,7 @@ TEST(Pipeline, LeavesEightBitsOutThatNoLayerTakes) {
 }
 
 TEST(Pipeline, CountsWeightsByConfigsAlone) {
-  const ModelFolder folder = ModelFolder::open(SPARSEREEL_TINY_MODEL);
+  const Checkpoint folder = Checkpoint::open(SPARSEREEL_TINY_MODEL);
   for (const char* role : {"transformer", "text_encoder"}) {
     const uint64_t whole = weight_bytes(folder, role, at::kFloat);
     EXPECT_EQ(whole, 2 * folder.component(role).bytes()) << role;  // stored in fp16

@@ -37,7 +37,7 @@ class Fp8Weights : public ::testing::Test {
     write_safetensors(folder_ / "model.safetensors", views);
     component_ = {};
     component_.class_name = "CogVideoXTransformer3DModel";
-    component_.folder = folder_.path();
+    component_.origin = folder_.path();
     component_.config_file = (folder_ / "config.json").string();
     component_.files.push_back(std::make_shared<TensorFile>(folder_ / "model.safetensors"));
     for (const TensorEntry& entry : component_.files[0]->entries()) component_.tensors[entry.name] = {0, &entry};

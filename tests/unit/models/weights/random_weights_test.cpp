@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hilbert/error.h"
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 #include "models/text/encoder/t5_encoder.h"
 #include "models/weights/weights.h"
 #include "tests/support/temporary_folder.h"
@@ -54,8 +54,8 @@ TEST(RandomWeights, KeepUnitScaleAtAnyWidth) {
 }
 
 TEST(RandomWeights, AnArchitectureStandsForAFolder) {
-  const ModelFolder folder = ModelFolder::with_random_weights("some.yaml", kClass, architecture());
-  EXPECT_TRUE(folder.has_random_weights());
+  const Checkpoint folder = Checkpoint::with_random_weights("some.yaml", kClass, architecture());
+  EXPECT_FALSE(folder.tokenizer());
   EXPECT_EQ(folder.pipeline_class(), "CogVideoXPipeline");
   EXPECT_EQ(folder.component_class("scheduler"), "CogVideoXDPMScheduler");
   const Component component = folder.component("text_encoder");
@@ -73,14 +73,14 @@ TEST(RandomWeights, ArchitecturesThatLackAPartAreNamed) {
   for (const char* name : {"transformer", "vae", "text_encoder", "scheduler"}) {
     nlohmann::json without = architecture();
     without.erase(name);
-    EXPECT_TRUE(test::throws_error([&] { ModelFolder::with_random_weights("some.yaml", kClass, without); },
+    EXPECT_TRUE(test::throws_error([&] { Checkpoint::with_random_weights("some.yaml", kClass, without); },
                                    {"some.yaml", std::string("architecture.") + name}));
   }
   EXPECT_TRUE(test::throws_error(
-      [&] { ModelFolder::with_random_weights("some.yaml", "OtherTransformer", architecture()); }, {"some.yaml"}));
+      [&] { Checkpoint::with_random_weights("some.yaml", "OtherTransformer", architecture()); }, {"some.yaml"}));
   nlohmann::json other = architecture();
   other["scheduler"]["_class_name"] = "EulerDiscreteScheduler";
-  EXPECT_TRUE(test::throws_error([&] { ModelFolder::with_random_weights("some.yaml", kClass, other); },
+  EXPECT_TRUE(test::throws_error([&] { Checkpoint::with_random_weights("some.yaml", kClass, other); },
                                  {"some.yaml", "EulerDiscreteScheduler"}));
 }
 
@@ -101,7 +101,7 @@ TEST(RandomIds, AreAsManyAsATextOfThatLengthHas) {
 
 TEST(StreamedEncoder, GivesWhatTheLoadedOneGives) {
   const Component component =
-      ModelFolder::with_random_weights("some.yaml", kClass, architecture()).component("text_encoder");
+      Checkpoint::with_random_weights("some.yaml", kClass, architecture()).component("text_encoder");
   const at::Tensor ids = at::stack({random_token_ids("one", 9, 50), random_token_ids("two", 9, 50)});
   for (const auto dtype : {at::kFloat, at::kHalf}) {
     const T5Encoder encoder = T5Encoder::load(component, at::kCPU, dtype);

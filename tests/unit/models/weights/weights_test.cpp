@@ -24,7 +24,7 @@ using test::write_text;
 Component open_component(const std::filesystem::path& folder) {
   Component component;
   component.class_name = "CogVideoXTransformer3DModel";
-  component.folder = folder;
+  component.origin = folder;
   component.config_file = (folder / "config.json").string();
   component.files.push_back(std::make_shared<TensorFile>(folder / "model.safetensors"));
   for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
@@ -158,7 +158,7 @@ TEST(Weights, PublishedDifferencesAreAddedToNormsBiasesAndTables) {
       {"patch_embedding.diff_b", "patch_embedding.bias"},
       {"time_embedding.0.diff", "condition_embedder.time_embedder.linear_1.weight"},
       {"time_projection.1.diff_b", "condition_embedder.time_proj.bias"}};
-  ModelFolder model = ModelFolder::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const Component plain = model.component("transformer");
   const auto shape = [&](const std::string& name) { return plain.tensors.at(name).second->shape; };
   std::vector<std::pair<std::string, at::Tensor>> diffs;
@@ -274,7 +274,7 @@ TEST(Weights, StandInsOfHugeShapesCostNothing) {
 }
 
 TEST(Weights, EveryTensorOfTheTestPipelineIsReadable) {
-  const auto folder = ModelFolder::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
+  const auto folder = Checkpoint::open(std::string(SPARSEREEL_TEST_DATA) + "/pipeline");
   for (const char* name : {"transformer", "vae", "text_encoder"}) {
     const Component component = folder.component(name);
     WeightReader weights(component, at::kCPU, at::kFloat);

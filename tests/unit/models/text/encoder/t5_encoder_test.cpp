@@ -20,7 +20,7 @@ class T5EncoderTest : public ::testing::Test {
   T5EncoderTest() {
     const fs::path folder = fs::path(SPARSEREEL_TEST_DATA) / "t5";
     component_.class_name = "T5EncoderModel";
-    component_.folder = folder;
+    component_.origin = folder;
     component_.config_file = (folder / "config.json").string();
     component_.config = read_json(component_.config_file);
     component_.files = {std::make_shared<TensorFile>(folder / "model.safetensors")};

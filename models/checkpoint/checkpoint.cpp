@@ -1,5 +1,5 @@
-// Opens a diffusers-layout folder: model_index.json, configs, weights in one file or in shards.
-#include "models/checkpoint/model_folder.h"
+// Opens checkpoints: model_index.json, configs, weights in one file or in shards.
+#include "models/checkpoint/checkpoint.h"
 
 #include <algorithm>
 #include <set>
@@ -19,6 +19,7 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxJsonBytes = 100 << 20;
 constexpr size_t kListed = 20;  // names of each kind in one error
+constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer";
 constexpr const char* kDownloadAgain =
     "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
 // diffusers' name, then transformers'.
@@ -47,9 +48,28 @@ class Disagreements {
   std::map<std::string, std::pair<size_t, std::string>> kinds_;
 };
 
-void map_single(Component& component, const fs::path& file) {
+/// Of `prefixes` the one with which all names of the file begin; empty: none.
+std::string prefix_of(const std::vector<TensorEntry>& entries, const std::vector<std::string>& prefixes) {
+  const auto is_on_all = [&](const std::string& prefix) {
+    return std::ranges::all_of(entries, [&](const TensorEntry& entry) { return entry.name.starts_with(prefix); });
+  };
+  const auto found = std::ranges::find_if(prefixes, is_on_all);
+  return found == prefixes.end() || entries.empty() ? "" : *found;
+}
+
+void map_single(Component& component, const fs::path& file, const StoredNames& names) {
   component.files.push_back(std::make_shared<TensorFile>(file));
-  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+  const std::vector<TensorEntry>& entries = component.files[0]->entries();
+  component.prefix = prefix_of(entries, names.prefixes);
+  for (const TensorEntry& entry : entries) {
+    const std::string bare = entry.name.substr(component.prefix.size()), name = names.original.first(bare);
+    if (std::ranges::count(names.no_weights, bare) > 0) continue;
+    if (name != bare) component.original = &names.original;
+    const auto [place, is_new] = component.tensors.emplace(name, std::pair(0, &entry));
+    if (!is_new)
+      throw bad_file(file, in_quotes(place->second.second->name) + " and " + in_quotes(entry.name) + " are one tensor",
+                     "export the file again under the names of one program");
+  }
 }
 
 void map_shards(Component& component, const fs::path& index_file) {
@@ -59,7 +79,7 @@ void map_shards(Component& component, const fs::path& index_file) {
   Disagreements disagreements;
   std::set<std::string> missing_shards;
   for (const std::string& shard : shards) {
-    const fs::path file = component.folder / shard;
+    const fs::path file = component.origin / shard;
     if (!fs::exists(file)) {
       disagreements.add("missing shards", in_quotes(shard));
       missing_shards.insert(shard);
@@ -108,6 +128,33 @@ Error no_weights(const fs::path& folder) {
 bool names(const json& index, const std::string& component) {
   const auto entry = index.find(component);
   return entry != index.end() && *entry != json::array({nullptr, nullptr});
+}
+
+/// A few names of its file's tensors.
+std::string examples(const Component& component) {
+  std::vector<std::string> names;
+  for (const auto& [name, place] : component.tensors)
+    if (names.size() < 3) names.push_back(in_quotes(place.second->name));
+  return names.empty() ? "nothing" : first_of(names);
+}
+
+/// Throws where the tensors show other sizes than the config says.
+void check_sizes(const Component& component, const Part& part) {
+  if (part.sizes_by_tensors == nullptr) return;
+  const Sizes found = part.sizes_by_tensors(component.tensors);
+  if (found.empty())
+    throw bad_file(component.origin, "holds no " + component.class_name + ", but for example " + examples(component),
+                   "name a file with the weights of a " + part.role);
+  std::string differences;
+  for (const auto& [name, size] : part.sizes_by_config(component.config, component.config_file)) {
+    const auto there = found.find(name);
+    if (there == found.end() || there->second == size) continue;
+    differences += (differences.empty() ? "" : ", ") + name + " is " + std::to_string(there->second) + ", not " +
+                   std::to_string(size);
+  }
+  if (!differences.empty())
+    throw bad_file(component.origin, "does not fit " + component.config_file + ": " + differences,
+                   "use the weights of this model's " + part.role + ", or the folder of the model that they are for");
 }
 
 /// Throws where a family knows this checkpoint in another layout.
@@ -162,63 +209,73 @@ uint64_t Component::bytes() const {
   return sum;
 }
 
-ModelFolder ModelFolder::open(const fs::path& path) {
+std::string Component::name_in_file(const std::string& name) const {
+  return prefix + (original == nullptr ? name : original->second(name));
+}
+
+Checkpoint Checkpoint::open(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::exists(path / "model_index.json", error)) refuse_other_layouts(path);
   if (!fs::is_directory(path, error))
     throw bad_file(path, "is not a folder",
                    "give a diffusers-layout folder; one comes with 'hf download <repository> --local-dir <folder>'");
-  const fs::path index_file = path / "model_index.json";
-  ModelFolder folder;
-  folder.path_ = path;
-  folder.index_ = read_json(index_file);
-  folder.pipeline_class_ = check_model_index(folder.index_, index_file.string());
-  return folder;
+  Checkpoint checkpoint;
+  checkpoint.path_ = path;
+  checkpoint.index_file_ = path / "model_index.json";
+  checkpoint.index_ = read_json(checkpoint.index_file_);
+  checkpoint.pipeline_class_ = check_model_index(checkpoint.index_, checkpoint.index_file_.string());
+  checkpoint.places_ = {checkpoint.index_file_};
+  for (const auto& [name, entry] : checkpoint.index_.items())
+    if (entry.is_array() && fs::path(name).filename() == name && name != ".." && name != ".")
+      checkpoint.places_.push_back(path / name);
+  for (const std::string& role : checkpoint.roles()) {
+    const char* config = role == kScheduler ? "scheduler_config.json" : "config.json";
+    checkpoint.sources_[role] = {.class_name = checkpoint.index_[role][1].get<std::string>(),
+                                 .config_file = (path / role / config).string(),
+                                 .weights = path / role};
+  }
+  return checkpoint;
 }
 
-ModelFolder ModelFolder::with_random_weights(const fs::path& file, const std::string& transformer_class,
-                                             const json& architecture, uint64_t seed) {
-  ModelFolder folder;
-  folder.path_ = file;
-  folder.architecture_ = architecture;
-  folder.random_seed_ = seed;
+Checkpoint Checkpoint::with_random_weights(const fs::path& file, const std::string& transformer_class,
+                                           const json& architecture, uint64_t seed) {
+  Checkpoint checkpoint;
+  checkpoint.path_ = checkpoint.index_file_ = file;
+  checkpoint.places_ = {file};
+  json& index = checkpoint.index_;
   for (const Family& family : families()) {
     const std::vector<std::string>& known = family.part("transformer").classes;
     if (std::find(known.begin(), known.end(), transformer_class) == known.end()) continue;
-    folder.index_["_class_name"] = family.pipeline_class;
+    index["_class_name"] = family.pipeline_class;
     for (const std::string& setting : family.settings) {
       if (!architecture.contains(setting)) continue;
       if (!architecture[setting].is_primitive())
         throw bad_file(file, "architecture." + setting + " is not a single value", "write the value alone");
-      folder.index_[setting] = architecture[setting];
+      index[setting] = architecture[setting];
     }
-    for (const auto& [name, classes, optional] : family.parts) {
-      const bool described = architecture.contains(name) && architecture[name].is_object();
-      if (!described && optional) continue;
-      if (!described && name != "tokenizer")
-        throw bad_file(file, "architecture." + name + " is missing",
+    for (const Part& part : family.parts) {
+      const bool described = architecture.contains(part.role) && architecture[part.role].is_object();
+      if (!described && part.optional) continue;
+      if (!described && part.role != kTokenizer)
+        throw bad_file(file, "architecture." + part.role + " is missing",
                        "give the content of the component's config.json below that key");
-      const json found = described ? architecture[name].value("_class_name", json()) : json();
-      folder.index_[name] = {"", found.is_string() ? found : json(classes.front())};
+      const json found = described ? architecture[part.role].value("_class_name", json()) : json();
+      index[part.role] = {"", found.is_string() ? found : json(part.classes.front())};
     }
   }
-  if (folder.index_.is_null())
+  if (index.is_null())
     throw bad_file(file, "no model has the transformer " + in_quotes(transformer_class),
                    "use the class that 'sparsereel inspect' shows of a checkpoint's transformer");
-  folder.pipeline_class_ = check_model_index(folder.index_, file.string());
-  return folder;
+  checkpoint.pipeline_class_ = check_model_index(index, file.string());
+  for (const std::string& role : checkpoint.roles())
+    checkpoint.sources_[role] = {.class_name = index[role][1].get<std::string>(),
+                                 .config_file = file.string() + ": architecture." + role,
+                                 .config = architecture.value(role, json::object()),
+                                 .random_seed = seed};
+  return checkpoint;
 }
 
-std::vector<fs::path> ModelFolder::places() const {
-  if (has_random_weights()) return {path_};
-  std::vector<fs::path> places = {path_ / "model_index.json"};
-  for (const auto& [name, entry] : index_.items())
-    if (entry.is_array() && fs::path(name).filename() == name && name != ".." && name != ".")
-      places.push_back(path_ / name);
-  return places;
-}
-
-std::vector<std::string> ModelFolder::roles() const {
+std::vector<std::string> Checkpoint::roles() const {
   std::vector<std::string> roles;
   for (const Part& part : find_family(pipeline_class_)->parts) {
     if (names(index_, part.role)) roles.push_back(part.role);
@@ -226,58 +283,78 @@ std::vector<std::string> ModelFolder::roles() const {
   return roles;
 }
 
-json ModelFolder::setting(const std::string& name) const {
+json Checkpoint::setting(const std::string& name) const {
   const auto found = index_.find(name);
   return found != index_.end() && found->is_primitive() ? *found : json();
 }
 
-std::string ModelFolder::component_class(const std::string& name) const {
-  const auto found = index_.find(name);
-  if (found == index_.end())
-    throw bad_file(path_ / "model_index.json", "names no component " + in_quotes(name), kDownloadAgain);
-  return found->at(1).get<std::string>();
+const Checkpoint::Source& Checkpoint::source_of(const std::string& role) const {
+  const auto found = sources_.find(role);
+  if (found == sources_.end()) throw bad_file(index_file_, "names no component " + in_quotes(role), kDownloadAgain);
+  return found->second;
 }
 
-json ModelFolder::config(const std::string& name, std::string* file) const {
-  const std::string class_name = component_class(name);
-  if (has_random_weights()) {
-    if (file != nullptr) *file = path_.string() + ": architecture." + name;
-    return architecture_.at(name);
-  }
-  const bool scheduler = name == "scheduler";
-  const fs::path path = path_ / name / (scheduler ? "scheduler_config.json" : "config.json");
-  if (file != nullptr) *file = path.string();
-  json config = read_json(path);
+std::string Checkpoint::component_class(const std::string& role) const {
+  return source_of(role).class_name;
+}
+
+std::optional<fs::path> Checkpoint::tokenizer() const {
+  const fs::path& folder = source_of(kTokenizer).weights;
+  return folder.empty() ? std::nullopt : std::optional(folder);
+}
+
+json Checkpoint::config(const std::string& role, std::string* file) const {
+  const Source& source = source_of(role);
+  if (file != nullptr) *file = source.config_file;
+  if (!source.config.is_null()) return source.config;
+  json config = read_json(source.config_file);
   // diffusers builds the class that model_index.json names, whichever scheduler wrote the config.
-  if (scheduler && config.is_object()) config["_class_name"] = class_name;
+  if (role == kScheduler && config.is_object()) config["_class_name"] = source.class_name;
   return config;
 }
 
-const Component& ModelFolder::component(const std::string& name) const {
-  const auto found = opened_.find(name);
-  return found != opened_.end() ? found->second : opened_.emplace(name, open_component(name)).first->second;
+const Component& Checkpoint::component(const std::string& role) const {
+  const auto found = opened_.find(role);
+  return found != opened_.end() ? found->second : opened_.emplace(role, open_component(role)).first->second;
 }
 
-void ModelFolder::add(const std::string& name, const WeightDeltas& deltas) {
-  component(name);
+void Checkpoint::add(const std::string& role, const WeightDeltas& deltas) {
+  component(role);
   for (const auto& [tensor, added] : deltas) {
-    std::vector<WeightDelta>& all = opened_.at(name).deltas[tensor];
+    std::vector<WeightDelta>& all = opened_.at(role).deltas[tensor];
     all.insert(all.end(), added.begin(), added.end());
   }
 }
 
-Component ModelFolder::open_component(const std::string& name) const {
+void Checkpoint::replace(const std::string& role, const fs::path& file) {
+  if (!sources_.contains(role))
+    throw bad_option(role, file.string() + ": this model has no " + role, "leave " + role + " out");
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) throw bad_file(file, "is a folder", "name the one file of the weights in it");
+  sources_[role].weights = file;
+  sources_[role].random_seed.reset();
+  opened_.erase(role);
+  check_sizes(component(role), find_family(pipeline_class_)->part(role));
+}
+
+Component Checkpoint::open_component(const std::string& role) const {
+  const Source& source = source_of(role);
   Component component;
-  component.class_name = component_class(name);
-  component.folder = path_ / name;
-  component.config = config(name, &component.config_file);
-  component.random_seed = random_seed_;
-  if (has_random_weights()) return component;
+  component.class_name = source.class_name;
+  component.origin = source.weights;
+  component.random_seed = source.random_seed;
+  component.config = config(role, &component.config_file);
+  const StoredNames& names = find_family(pipeline_class_)->part(role).names;
+  if (source.weights.empty()) return component;
+  if (!fs::is_directory(source.weights)) {
+    map_single(component, source.weights, names);
+    return component;
+  }
   for (const char* weights : kWeightFiles) {
-    const fs::path single = component.folder / weights;
+    const fs::path single = source.weights / weights;
     const fs::path index_file = single.string() + ".index.json";
     if (fs::exists(single)) {
-      map_single(component, single);
+      map_single(component, single, names);
       return component;
     }
     if (fs::exists(index_file)) {
@@ -285,7 +362,7 @@ Component ModelFolder::open_component(const std::string& name) const {
       return component;
     }
   }
-  throw no_weights(component.folder);
+  throw no_weights(source.weights);
 }
 
 std::string check_model_index(const json& index, const std::string& file) {
@@ -301,16 +378,17 @@ std::string check_model_index(const json& index, const std::string& file) {
     throw bad_file(file, "_class_name " + in_quotes(pipeline_class) + " is not supported",
                    "use a checkpoint of " + list_of(known));
   }
-  for (const auto& [name, classes, optional] : family->parts) {
-    if (optional && !names(index, name)) continue;
-    const auto entry = index.find(name);
-    if (entry == index.end()) throw fail("names no component " + in_quotes(name));
+  for (const Part& part : family->parts) {
+    const std::string& role = part.role;
+    if (part.optional && !names(index, role)) continue;
+    const auto entry = index.find(role);
+    if (entry == index.end()) throw fail("names no component " + in_quotes(role));
     if (!entry->is_array() || entry->size() != 2 || !entry->at(1).is_string())
-      throw fail(name + " is not a pair [library, class]");
+      throw fail(role + " is not a pair [library, class]");
     const auto& class_name = entry->at(1).get_ref<const std::string&>();
-    if (std::find(classes.begin(), classes.end(), class_name) != classes.end()) continue;
-    throw bad_file(file, name + ": " + in_quotes(class_name) + " is not supported",
-                   "use a checkpoint whose " + name + " is " + list_of(classes));
+    if (std::ranges::count(part.classes, class_name) > 0) continue;
+    throw bad_file(file, role + ": " + in_quotes(class_name) + " is not supported",
+                   "use a checkpoint whose " + role + " is " + list_of(part.classes));
   }
   return pipeline_class;
 }

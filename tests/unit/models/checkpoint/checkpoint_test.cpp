@@ -1,5 +1,5 @@
 // A checkpoint folder opens whole, or one error says what is wrong with which file.
-#include "models/checkpoint/model_folder.h"
+#include "models/checkpoint/checkpoint.h"
 
 #include <functional>
 #include <iterator>
@@ -19,13 +19,13 @@ using test::write_text;
 constexpr const char* kIndex = "transformer/diffusion_pytorch_model.safetensors.index.json";
 
 /// A copy of the test pipeline that a test may damage.
-class ModelFolderTest : public ::testing::Test {
+class CheckpointTest : public ::testing::Test {
  protected:
-  ModelFolderTest() {
+  CheckpointTest() {
     fs::copy(std::string(SPARSEREEL_TEST_DATA) + "/pipeline", folder_.path(), fs::copy_options::recursive);
   }
 
-  ModelFolder open() const { return ModelFolder::open(folder_.path()); }
+  Checkpoint open() const { return Checkpoint::open(folder_.path()); }
   void edit(const std::string& file, const std::function<void(json&)>& change) const {
     json content = read_json(folder_ / file);
     change(content);
@@ -41,8 +41,8 @@ class ModelFolderTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ModelFolderTest, OpensShardsAndSingleFiles) {
-  const ModelFolder model = open();
+TEST_F(CheckpointTest, OpensShardsAndSingleFiles) {
+  const Checkpoint model = open();
   EXPECT_EQ(model.pipeline_class(), "CogVideoXPipeline");
   const Component transformer = model.component("transformer");
   EXPECT_EQ(transformer.class_name, "CogVideoXTransformer3DModel");
@@ -62,16 +62,16 @@ TEST_F(ModelFolderTest, OpensShardsAndSingleFiles) {
   EXPECT_EQ(transformer.bytes(), read_json(folder_ / kIndex)["metadata"]["total_size"].get<uint64_t>());
 }
 
-TEST_F(ModelFolderTest, MissingFolderIsRefused) {
-  EXPECT_TRUE(throws_error([&] { ModelFolder::open(folder_ / "nowhere"); }, {"nowhere", "not a folder"}));
+TEST_F(CheckpointTest, MissingFolderIsRefused) {
+  EXPECT_TRUE(throws_error([&] { Checkpoint::open(folder_ / "nowhere"); }, {"nowhere", "not a folder"}));
 }
 
-TEST_F(ModelFolderTest, MissingModelIndexIsRefused) {
+TEST_F(CheckpointTest, MissingModelIndexIsRefused) {
   fs::remove(folder_ / "model_index.json");
   EXPECT_TRUE(opening_fails({"model_index.json", "no such file"}));
 }
 
-TEST_F(ModelFolderTest, MalformedModelIndexIsRefusedWithTheLine) {
+TEST_F(CheckpointTest, MalformedModelIndexIsRefusedWithTheLine) {
   write_text(folder_ / "model_index.json", "{\n \"_class_name\": \n}");
   EXPECT_TRUE(opening_fails({"model_index.json", "line 3"}));
   write_text(folder_ / "model_index.json", "[]");
@@ -82,14 +82,14 @@ TEST_F(ModelFolderTest, MalformedModelIndexIsRefusedWithTheLine) {
   EXPECT_TRUE(opening_fails({"model_index.json"}));
 }
 
-TEST_F(ModelFolderTest, UnsupportedPipelineIsRefusedByName) {
+TEST_F(CheckpointTest, UnsupportedPipelineIsRefusedByName) {
   edit("model_index.json", [](json& index) { index["_class_name"] = "AllegroPipeline"; });
   EXPECT_TRUE(opening_fails({"model_index.json", "_class_name", "\"AllegroPipeline\" is not supported"}));
   edit("model_index.json", [](json& index) { index["_class_name"] = 1; });
   EXPECT_TRUE(opening_fails({"model_index.json", "_class_name"}));
 }
 
-TEST_F(ModelFolderTest, UnsupportedOrMissingComponentIsRefusedByName) {
+TEST_F(CheckpointTest, UnsupportedOrMissingComponentIsRefusedByName) {
   edit("model_index.json", [](json& index) { index["scheduler"][1] = "EulerDiscreteScheduler"; });
   EXPECT_TRUE(opening_fails({"model_index.json", "scheduler", "\"EulerDiscreteScheduler\" is not supported"}));
   edit("model_index.json", [](json& index) { index["scheduler"] = {nullptr, nullptr}; });
@@ -98,7 +98,7 @@ TEST_F(ModelFolderTest, UnsupportedOrMissingComponentIsRefusedByName) {
   EXPECT_TRUE(opening_fails({"model_index.json", "\"scheduler\""}));
 }
 
-TEST_F(ModelFolderTest, FastTokenizerAndDpmSchedulerAreSupported) {
+TEST_F(CheckpointTest, FastTokenizerAndDpmSchedulerAreSupported) {
   edit("model_index.json", [](json& index) {
     index["tokenizer"][1] = "T5TokenizerFast";
     index["scheduler"][1] = "CogVideoXDPMScheduler";
@@ -108,21 +108,21 @@ TEST_F(ModelFolderTest, FastTokenizerAndDpmSchedulerAreSupported) {
       << "model_index.json names the class, as in diffusers";
 }
 
-TEST_F(ModelFolderTest, UnknownComponentNameIsRefused) {
+TEST_F(CheckpointTest, UnknownComponentNameIsRefused) {
   EXPECT_TRUE(throws_error([&] { open().component("unet"); }, {"model_index.json", "\"unet\""}));
 }
 
-TEST_F(ModelFolderTest, MissingConfigIsRefused) {
+TEST_F(CheckpointTest, MissingConfigIsRefused) {
   fs::remove(folder_ / "transformer/config.json");
   EXPECT_TRUE(transformer_fails({"transformer/config.json", "no such file"}));
 }
 
-TEST_F(ModelFolderTest, MissingShardIsNamed) {
+TEST_F(CheckpointTest, MissingShardIsNamed) {
   fs::remove(folder_ / "transformer/diffusion_pytorch_model-00002-of-00002.safetensors");
   EXPECT_TRUE(transformer_fails({kIndex, "missing shards (1)", "diffusion_pytorch_model-00002-of-00002.safetensors"}));
 }
 
-TEST_F(ModelFolderTest, EveryDisagreementOfIndexAndShardsIsInOneError) {
+TEST_F(CheckpointTest, EveryDisagreementOfIndexAndShardsIsInOneError) {
   std::string moved, dropped;
   edit(kIndex, [&](json& index) {
     json& map = index["weight_map"];
@@ -141,7 +141,7 @@ TEST_F(ModelFolderTest, EveryDisagreementOfIndexAndShardsIsInOneError) {
                                  "tensors in a shard that the index does not name for them (1)"}));
 }
 
-TEST_F(ModelFolderTest, LongListsAreCut) {
+TEST_F(CheckpointTest, LongListsAreCut) {
   edit(kIndex, [&](json& index) {
     for (int i = 0; i < 1000; ++i)
       index["weight_map"]["invented." + std::to_string(i)] = "diffusion_pytorch_model-00001-of-00002.safetensors";
@@ -149,7 +149,7 @@ TEST_F(ModelFolderTest, LongListsAreCut) {
   EXPECT_TRUE(transformer_fails({"tensors that their shard lacks (1000)", ", ..."}));
 }
 
-TEST_F(ModelFolderTest, IndexOfWrongTypesIsRefused) {
+TEST_F(CheckpointTest, IndexOfWrongTypesIsRefused) {
   const auto fails = [&](const json& content, const std::vector<std::string>& parts) {
     write_text(folder_ / kIndex, content.dump());
     return transformer_fails(parts);
@@ -162,13 +162,13 @@ TEST_F(ModelFolderTest, IndexOfWrongTypesIsRefused) {
   EXPECT_TRUE(fails({{"weight_map", {{"a", "/etc/passwd"}}}}, {kIndex, "\"a\"", "/etc/passwd"}));
 }
 
-TEST_F(ModelFolderTest, TruncatedShardIsNamed) {
+TEST_F(CheckpointTest, TruncatedShardIsNamed) {
   const fs::path shard = folder_ / "transformer/diffusion_pytorch_model-00001-of-00002.safetensors";
   fs::resize_file(shard, fs::file_size(shard) - 10);
   EXPECT_TRUE(transformer_fails({"diffusion_pytorch_model-00001-of-00002.safetensors", "outside of the file"}));
 }
 
-TEST_F(ModelFolderTest, OtherWeightFormatsAreNamedInTheError) {
+TEST_F(CheckpointTest, OtherWeightFormatsAreNamedInTheError) {
   fs::remove_all(folder_ / "vae");
   write_text(folder_ / "vae/config.json", "{}");
   EXPECT_TRUE(throws_error([&] { open().component("vae"); }, {"vae", "no diffusion_pytorch_model.safetensors"}));

@@ -1,0 +1,45 @@
+#include "models/checkpoint/name_map.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+namespace sparsereel::models {
+namespace {
+
+/// `name` with `to` for `from`, where it is, or begins with, that.
+std::optional<std::string> rewritten(std::string_view name, std::string_view from, std::string_view to) {
+  std::vector<std::string_view> numbers;
+  for (const char c : from) {
+    const size_t digits = c == '*' ? std::min(name.find_first_not_of("0123456789"), name.size()) : 0;
+    if (c == '*' ? digits == 0 : !name.starts_with(c)) return std::nullopt;
+    if (c == '*') numbers.push_back(name.substr(0, digits));
+    name.remove_prefix(c == '*' ? digits : 1);
+  }
+  if (!name.empty() && name.front() != '.') return std::nullopt;
+  std::string result;
+  size_t used = 0;
+  for (const char c : to) {
+    if (c == '*')
+      result += numbers.at(used++);
+    else
+      result += c;
+  }
+  return result.append(name);
+}
+
+}  // namespace
+
+std::string NameMap::second(const std::string& first) const {
+  for (const auto& [ours, theirs] : pairs_)
+    if (const auto name = rewritten(first, ours, theirs)) return *name;
+  return first;
+}
+
+std::string NameMap::first(const std::string& second) const {
+  for (const auto& [ours, theirs] : pairs_)
+    if (const auto name = rewritten(second, theirs, ours)) return *name;
+  return second;
+}
+
+}  // namespace sparsereel::models
