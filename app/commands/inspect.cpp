@@ -57,10 +57,9 @@ std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   std::vector<std::string> roles = {kTextEncoder};
   for (const models::ExpertSpec& expert : models::describe(folder).experts) roles.push_back(expert.role);
   std::map<std::string, uint64_t> bytes;
-  for (const std::string& role : roles) {
-    const uint64_t reduced = models::weight_bytes(folder, role, {at::kBFloat16, /*in_fp8=*/true});
-    if (reduced < models::weight_bytes(folder, role, at::kBFloat16)) bytes[role] = reduced;
-  }
+  for (const std::string& role : roles)
+    if (models::has_fp8_layers(folder, role))
+      bytes[role] = models::weight_bytes(folder, role, {at::kBFloat16, /*in_fp8=*/true});
   return bytes;
 }
 

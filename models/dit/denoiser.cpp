@@ -97,11 +97,11 @@ std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Componen
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
   dit->weights(reader->loads());
-  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { dit->weights(visit); }), format);
+  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { dit->weights(visit); }), *reader);
   std::vector<Slots> layers;
   for (size_t layer = 0; layer < dit->layers(); ++layer) {
     layers.push_back(slots_of([&](const Visit& visit) { dit->weights(layer, visit); }));
-    bytes += bytes_of(layers.back(), format);
+    bytes += bytes_of(layers.back(), *reader);
   }
   auto weights = load_layers(reader, std::move(layers), offload ? Residence::host : Residence::device);
   reader->check_complete();

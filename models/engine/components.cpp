@@ -23,13 +23,25 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
   return component;
 }
 
-}  // namespace
-
-uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
-  const Component component = described(checkpoint, role);
+uint64_t bytes_in(const Component& component, WeightFormat format) {
   if (component_loaders().transformers.contains(component.class_name))
     return load_dit(component, at::kMeta, format)->weight_bytes();
   return load_text_encoder(component, at::kMeta, format)->weight_bytes();
+}
+
+}  // namespace
+
+uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
+  return bytes_in(checkpoint.component(role), format);
+}
+
+double weight_count(const Checkpoint& checkpoint, const std::string& role) {
+  return static_cast<double>(bytes_in(described(checkpoint, role), at::kFloat)) / sizeof(float);
+}
+
+bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role) {
+  const Component component = described(checkpoint, role);
+  return bytes_in(component, {at::kFloat, /*in_fp8=*/true}) < bytes_in(component, at::kFloat);
 }
 
 std::unique_ptr<VaeDecoder> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype) {

@@ -37,8 +37,13 @@ std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::D
 std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format,
                                    bool offload = false);
 
-/// Bytes of the weights of a transformer or the text encoder in this format, by its config alone.
+/// Bytes of the weights of a transformer or the text encoder that is loaded in this format: of what stays packed, those
+/// of its files. Throws as loading does.
 uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
+
+/// By its config alone: how many weights it has, and whether any of them can be in 8 bits.
+double weight_count(const Checkpoint& checkpoint, const std::string& role);
+bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
 /// The decoder without weights, to ask what it needs.
 std::unique_ptr<VaeDecoder> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);

@@ -119,8 +119,7 @@ WeightNeed weight_need(const Checkpoint& checkpoint, const ModelSpec& spec, cons
   WeightNeed need;
   for (const ExpertSpec& expert : spec.experts) {
     const auto bytes = static_cast<double>(weight_bytes(checkpoint, expert.role, loading.format));
-    need.parameters = std::max(need.parameters,
-                               static_cast<double>(weight_bytes(checkpoint, expert.role, at::kFloat)) / sizeof(float));
+    need.parameters = std::max(need.parameters, weight_count(checkpoint, expert.role));
     if (loading.device.is_cpu())
       need.host = std::max(need.host, bytes - mapped_bytes(checkpoint.component(expert.role), loading.format));
     else
@@ -208,10 +207,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
 std::vector<MemoryEstimate> likely_memory(const Checkpoint& checkpoint, const ModelSpec& spec, const LatentSize& size) {
   std::vector<MemoryEstimate> all = {likely_in(checkpoint, spec, size, "bf16", at::kBFloat16),
                                      likely_in(checkpoint, spec, size, "fp32", at::kFloat)};
-  const auto shrinks = [&](const std::string& role) {
-    return weight_bytes(checkpoint, role, {at::kBFloat16, /*in_fp8=*/true}) <
-           weight_bytes(checkpoint, role, at::kBFloat16);
-  };
+  const auto shrinks = [&](const std::string& role) { return has_fp8_layers(checkpoint, role); };
   const bool any = shrinks("text_encoder") || std::ranges::any_of(spec.experts, shrinks, &ExpertSpec::role);
   if (any) all.push_back(likely_in(checkpoint, spec, size, "fp8", {at::kBFloat16, /*in_fp8=*/true}));
   return all;

@@ -105,9 +105,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
 Pipeline::~Pipeline() = default;
 
 void Pipeline::drop_idle_fp8() {
-  const auto changes = [this](const std::string& role) {
-    return weight_bytes(folder_, role, {at::kFloat, /*in_fp8=*/true}) < weight_bytes(folder_, role, at::kFloat);
-  };
+  const auto changes = [this](const std::string& role) { return has_fp8_layers(folder_, role); };
   const auto changes_expert = [&](const ExpertSpec& expert) { return changes(expert.role); };
   if (fp8_weights_ && std::ranges::none_of(spec_.experts, changes_expert)) {
     fp8_weights_ = false;

@@ -48,14 +48,9 @@ std::vector<at::Tensor*> tensors_of(const Slots& slots) {
   return tensors;
 }
 
-uint64_t bytes_of(const Slots& slots, const WeightFormat& format) {
+uint64_t bytes_of(const Slots& slots, const WeightReader& reader) {
   uint64_t bytes = 0;
-  for (const auto& [tensor, parameter] : slots) {
-    const bool fp8 = parameter.is_fp8(format);
-    uint64_t size = c10::elementSize(fp8 ? at::kFloat8_e4m3fn : parameter.fp32 ? at::kFloat : format.dtype);
-    for (const int64_t length : parameter.shape) size *= static_cast<uint64_t>(length);
-    bytes += size + (fp8 ? sizeof(float) * static_cast<uint64_t>(parameter.shape[0]) : 0);
-  }
+  for (const Slot& slot : slots) bytes += reader.bytes(slot.parameter);
   return bytes;
 }
 

@@ -28,8 +28,8 @@ std::vector<at::Tensor*> tensors_of(const Slots& slots);
 /// What `list` lists. The tensors must stay where they are.
 Slots slots_of(const std::function<void(const Visit&)>& list);
 
-/// What a module takes that is loaded in this format.
-uint64_t bytes_of(const Slots& slots, const WeightFormat& format);
+/// What a module takes that is loaded by this reader.
+uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
 
 enum class Residence {
   device,  // all layers, throughout

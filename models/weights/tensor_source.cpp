@@ -4,16 +4,30 @@
 
 #include <ATen/ATen.h>
 
+#include "models/layers/unpack.h"
 #include "models/weights/random_weights.h"
 
 namespace sparsereel::models {
 namespace {
 
 /// A tensor over the mapping's own bytes; it keeps the mapping alive. Read-only memory.
-at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::ScalarType stored) {
+at::Tensor alias(const TensorFile& file, const TensorEntry& entry, at::IntArrayRef shape, at::ScalarType stored) {
   void* data = const_cast<std::byte*>(file.data(entry).data());
   return at::from_blob(
-      data, entry.shape, [mapping = file.mapping()](void*) {}, at::TensorOptions().dtype(stored));
+      data, shape, [mapping = file.mapping()](void*) {}, at::TensorOptions().dtype(stored));
+}
+
+at::Tensor bytes_of(const TensorFile& file, const TensorEntry& entry, at::Device device, Uploader& uploader) {
+  file.prefetch(entry);
+  if (device.is_cpu()) return alias(file, entry, {static_cast<int64_t>(entry.bytes)}, at::kByte);
+  at::Tensor bytes = uploader.upload(file.data(entry));
+  file.release(entry);
+  return bytes;
+}
+
+/// The numbers that lie in one block.
+int64_t last_of(at::IntArrayRef shape) {
+  return shape.empty() ? 1 : shape.back();
 }
 
 class MappedTensors final : public TensorSource {
@@ -35,6 +49,10 @@ class MappedTensors final : public TensorSource {
   at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
     return read_tensor(*component_.files[file], *entry, dtype, device_, uploader_);
+  }
+  at::Tensor bytes(const StoredTensor& tensor) override {
+    const auto& [file, entry] = component_.tensors.at(tensor.name);
+    return bytes_of(*component_.files[file], *entry, device_, uploader_);
   }
   void release(const StoredTensor& tensor) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
@@ -61,6 +79,10 @@ class RandomTensors final : public TensorSource {
     return random_weight(tensor.name, tensor.shape, device_, dtype_, seed_).to(dtype);
   }
 
+  at::Tensor bytes(const StoredTensor& tensor) override {
+    return random_weight(tensor.name, tensor.shape, device_, dtype_, seed_).view(-1).view(at::kByte);
+  }
+
  private:
   uint64_t seed_;
   at::Device device_;
@@ -74,7 +96,7 @@ std::unique_ptr<TensorSource> open_source(const Component& component, at::Device
   return std::make_unique<MappedTensors>(component, device);
 }
 
-std::optional<at::ScalarType> readable(Dtype dtype) {
+std::optional<at::ScalarType> scalar_type(Dtype dtype) {
   switch (dtype) {
     case Dtype::f64:
       return at::kDouble;
@@ -86,15 +108,30 @@ std::optional<at::ScalarType> readable(Dtype dtype) {
       return at::kBFloat16;
     case Dtype::f8_e4m3:
       return at::kFloat8_e4m3fn;
+    case Dtype::f8_e5m2:
+      return at::kFloat8_e5m2;
+    case Dtype::i8:
+      return at::kChar;
     default:
       return std::nullopt;
   }
 }
 
+bool is_readable(const StoredTensor& tensor) {
+  return scalar_type(tensor.dtype).has_value() || can_unpack(tensor.dtype, last_of(tensor.shape));
+}
+
+bool is_small(Dtype dtype) {
+  const auto type = scalar_type(dtype);
+  return !type || c10::elementSize(*type) == 1;
+}
+
 at::ScalarType stored_dtype(const Component& component) {
   at::ScalarType stored = at::kBFloat16;
+  for (const auto& [name, place] : component.tensors)
+    if (is_small(place.second->dtype) && is_readable({name, place.second->shape, place.second->dtype})) return stored;
   for (const auto& [name, place] : component.tensors) {
-    const auto dtype = readable(place.second->dtype);
+    const auto dtype = scalar_type(place.second->dtype);
     if (dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat) return *dtype;
     if (dtype == at::kDouble) stored = at::kFloat;
   }
@@ -104,8 +141,13 @@ at::ScalarType stored_dtype(const Component& component) {
 /// On the device, and there converted: converting first would make a second copy on the host.
 at::Tensor read_tensor(const TensorFile& file, const TensorEntry& entry, at::ScalarType dtype, at::Device device,
                        Uploader& uploader) {
-  const at::ScalarType stored = *readable(entry.dtype);
-  const at::Tensor source = alias(file, entry, stored);
+  if (!scalar_type(entry.dtype)) {
+    const at::Tensor bytes = bytes_of(file, entry, device, uploader);
+    const int64_t columns = last_of(entry.shape), rows = c10::multiply_integers(entry.shape) / columns;
+    return unpack(bytes, {{entry.dtype, rows, columns, 0}}, {}, dtype).view(entry.shape);
+  }
+  const at::ScalarType stored = *scalar_type(entry.dtype);
+  const at::Tensor source = alias(file, entry, entry.shape, stored);
   const bool aligned = reinterpret_cast<uintptr_t>(source.const_data_ptr()) % size_of(entry.dtype) == 0;
   file.prefetch(entry);
   if (device.is_cpu() && stored == dtype && aligned) return source;

@@ -32,6 +32,8 @@ class TensorSource {
   /// One that find() knows, on the source's device, in its shape and this dtype. On a CPU one that is stored in it is
   /// the file's mapping itself: read-only memory, kept alive by the tensor.
   virtual at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) = 0;
+  /// One that find() knows as its file has it: uint8, on the source's device.
+  virtual at::Tensor bytes(const StoredTensor& tensor) = 0;
   /// Hint: it will not be read again soon.
   virtual void release(const StoredTensor& /*tensor*/) {}
 };
@@ -39,11 +41,15 @@ class TensorSource {
 /// The component must outlive it. `run`: the dtype of those that are made.
 std::unique_ptr<TensorSource> open_source(const Component& component, at::Device device, at::ScalarType run);
 
-/// Torch's name of a dtype that weights may be stored in; nothing for any other.
-std::optional<at::ScalarType> readable(Dtype dtype);
+/// Torch's name of a dtype that weights may be stored in; nothing for any other, such as packed ones.
+std::optional<at::ScalarType> scalar_type(Dtype dtype);
+/// Whether TensorSource::read() can make numbers of it: of packed ones whole blocks.
+bool is_readable(const StoredTensor& tensor);
+/// Whether it takes less than 16 bits a number.
+bool is_small(Dtype dtype);
 
-/// The dtype of a run that takes the weights as they are: that of most files' first tensor, bf16 for 8 bits, and where
-/// nothing is stored, as published weights mostly are.
+/// The dtype of a run that takes the weights as they are: that of most files' first tensor; bf16 where any of them is
+/// of 8 bits or packed, whatever the others, and where nothing is stored, as published weights mostly are.
 at::ScalarType stored_dtype(const Component& component);
 
 /// A tensor of a mapped file on `device`: TensorSource::read() of it. The uploader is that device's.

@@ -15,6 +15,7 @@
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/layers/fp8.h"
+#include "models/layers/unpack.h"
 #include "models/weights/device.h"
 
 namespace sparsereel::models {
@@ -57,6 +58,11 @@ int64_t count(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
+/// Of 8-bit numbers, which may have scales beside them.
+bool has_scale(Dtype dtype) {
+  return dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2 || dtype == Dtype::i8;
+}
+
 bool holds_numbers(const at::Tensor& tensor) {
   return at::isfinite(tensor.to(at::kFloat)).all().item<bool>();
 }
@@ -94,11 +100,13 @@ at::Tensor WeightReader::read(const Parameter& parameter) {
 
 /// Here a tensor that was read becomes what the module holds.
 void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
-  if (!parameter.is_fp8(format_)) {
+  const bool fp8 = parameter.is_fp8(format_);
+  if (fp8 && is_stored_fp8(parameter)) return load_stored_fp8(tensor, parameter);
+  if (stays_stored(parameter)) return load_stored(tensor, parameter);
+  if (!fp8) {
     tensor = read(parameter);
     return;
   }
-  if (is_stored_fp8(parameter)) return load_stored_fp8(tensor, parameter);
   const at::Tensor whole = read(parameter, at::kFloat);
   const Activation rows = is_stand_in(whole) || whole.is_meta() ? stand_in_fp8(whole) : quantize_rows(whole);
   tensor = rows.values;
@@ -112,6 +120,24 @@ at::Tensor WeightReader::read(const Parameter& parameter, at::ScalarType dtype) 
   if (std::any_of(parts.begin(), parts.end(), is_stand_in))
     return at::zeros({}, parts[0].options()).expand(parameter.shape);
   return at::cat(parts).view(parameter.shape);
+}
+
+uint64_t WeightReader::bytes(const Parameter& parameter) const {
+  const auto elements = static_cast<uint64_t>(count(parameter.shape));
+  const uint64_t scales = sizeof(float) * static_cast<uint64_t>(parameter.shape.empty() ? 1 : parameter.shape[0]);
+  if (stays_stored(parameter)) {
+    uint64_t bytes = 0;
+    bool scaled = false;
+    for (const std::string& name : parameter.names) {
+      const Dtype dtype = source_->find(name, parameter.stored)->dtype;
+      bytes += elements / parameter.names.size() / static_cast<uint64_t>(parameter.shape[1]) *
+               static_cast<uint64_t>(packed_bytes(dtype, parameter.shape[1]));
+      scaled = scaled || has_scale(dtype);
+    }
+    return bytes + (scaled ? scales : 0);
+  }
+  if (parameter.is_fp8(format_)) return elements + scales;
+  return elements * c10::elementSize(parameter.fp32 ? at::kFloat : format_.dtype);
 }
 
 bool WeightReader::contains(const std::string& name) const {
@@ -133,9 +159,9 @@ std::optional<StoredTensor> WeightReader::find(const std::string& name, const Pa
   const bool fits =
       parameter.reshaped ? count(stored->shape) == count(parameter.stored) : stored->shape == parameter.stored;
   if (!fits) return unusable(misshaped_, "is " + text_of(stored->shape) + ", expected " + text_of(parameter.stored));
-  if (!readable(stored->dtype))
-    return unusable(misshaped_,
-                    "is stored as " + std::string(models::name(stored->dtype)) + ", not as F32, F16, BF16 or F8_E4M3");
+  if (!is_readable(*stored))
+    return unusable(misshaped_, "is stored as " + std::string(models::name(stored->dtype)) +
+                                    ", which no weight of its shape can be read from");
   return stored;
 }
 
@@ -145,7 +171,7 @@ at::Tensor WeightReader::read_named(const std::string& name, const Parameter& pa
   // One element seen as the whole shape: a wrong config must not cost memory before check_complete() reports it.
   if (!stored) return at::zeros({}, at::TensorOptions().dtype(dtype).device(device_)).expand(shape);
   at::Tensor scales;
-  if (stored->dtype == Dtype::f8_e4m3) scales = row_scales(name, shape.empty() ? 1 : shape[0]);
+  if (has_scale(stored->dtype)) scales = row_scales(name, shape.empty() ? 1 : shape[0]);
   if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
   const auto changed = component_.deltas.find(name);
   const bool merges = changed != component_.deltas.end();
@@ -170,7 +196,7 @@ at::Tensor WeightReader::merged(const StoredTensor& stored, const at::Tensor& sc
                                 const std::vector<WeightDelta>& deltas, at::ScalarType dtype) {
   std::vector<Addend> addends;
   for (const WeightDelta& delta : deltas) addends.push_back(addend(delta));
-  const at::Tensor weight = source_->read(stored, *readable(stored.dtype));
+  const at::Tensor weight = source_->read(stored, scalar_type(stored.dtype).value_or(at::kFloat));
   at::Tensor result = at::empty(weight.sizes(), weight.options().dtype(dtype));
   const int64_t rows = weight.size(0), step = std::max<int64_t>(1, kMergedAtOnce * rows / weight.numel());
   const at::Tensor from = weight.view({rows, -1}), to = result.view({rows, -1});
@@ -221,6 +247,48 @@ bool WeightReader::is_stored_fp8(const Parameter& parameter) const {
   });
 }
 
+/// A product of 8 bits takes e4m3 alone, and what is packed is quantised for it.
+bool WeightReader::stays_stored(const Parameter& parameter) const {
+  if (parameter.rows == nullptr) return false;
+  const auto part = [&](const std::string& name) {
+    const auto stored = source_->find(name, parameter.stored);
+    return stored && !component_.deltas.contains(name) ? stored : std::nullopt;
+  };
+  const auto can_stay = [&](const std::string& name) {
+    const auto stored = part(name);
+    return stored && count(stored->shape) == count(parameter.stored) && can_unpack(stored->dtype, parameter.shape[1]) &&
+           (!parameter.is_fp8(format_) || has_scale(stored->dtype));
+  };
+  return std::ranges::all_of(parameter.names, can_stay) &&
+         std::ranges::any_of(parameter.names, [&](const std::string& name) { return is_small(part(name)->dtype); });
+}
+
+void WeightReader::load_stored(at::Tensor& tensor, const Parameter& parameter) {
+  constexpr int64_t kAlignment = 16;
+  const int64_t rows = parameter.shape[0] / std::ssize(parameter.names), columns = parameter.shape[1];
+  const at::TensorOptions as_bytes = at::TensorOptions().dtype(at::kByte).device(device_);
+  std::vector<at::Tensor> parts, scales;
+  bool scaled = false;
+  int64_t offset = 0;
+  parameter.rows->clear();
+  for (const std::string& name : parameter.names) {
+    const auto stored = find(name, parameter);
+    if (!stored) {  // in another shape: check_complete() says so
+      tensor = read(parameter, format_.dtype);
+      return parameter.rows->clear();
+    }
+    const int64_t bytes = rows * packed_bytes(stored->dtype, columns), padding = -bytes & (kAlignment - 1);
+    parameter.rows->push_back({stored->dtype, rows, columns, offset});
+    offset += bytes + padding;
+    parts.push_back(device_.is_meta() ? at::empty({bytes}, as_bytes) : source_->bytes(*stored));
+    if (padding > 0) parts.push_back(at::zeros({padding}, as_bytes));
+    scaled = scaled || has_scale(stored->dtype);
+    scales.push_back(has_scale(stored->dtype) ? row_scales(name, rows) : at::ones({rows}, as_bytes.dtype(at::kFloat)));
+  }
+  tensor = parts.size() == 1 ? parts[0] : at::cat(parts);
+  if (scaled) *parameter.scale = at::cat(scales);
+}
+
 void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& parameter) {
   const int64_t rows = parameter.shape[0] / static_cast<int64_t>(parameter.names.size());
   std::vector<at::Tensor> values, scales;
@@ -235,7 +303,7 @@ void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& paramete
   *parameter.scale = at::cat(scales);
 }
 
-/// fp32 [rows], of a tensor that is stored as F8_E4M3.
+/// fp32 [rows], of a tensor that is stored in 8 bits.
 at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
   const at::Tensor ones = at::ones({rows}, at::TensorOptions().dtype(at::kFloat).device(device_));
   for (const std::string& place : scale_names(name)) {

@@ -30,19 +30,22 @@ class WeightReader {
   /// not changed is the file's mapping itself: read-only memory, kept alive by the tensor. On the meta device nothing
   /// is read but the headers: what a check of names and shapes needs. `component` must outlive this.
   ///
-  /// NAME.weight may be stored as F8_E4M3, its scale beside it as NAME.weight_scale or NAME.scale_weight (one for all,
-  /// or one a row), or without a scale, which is 1 then.
+  /// NAME.weight may be stored as F8_E4M3, F8_E5M2 or I8, its scale beside it as NAME.weight_scale or NAME.scale_weight
+  /// (one for all, or one a row), or without a scale, which is 1 then.
   WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);
   /// In fp32 or the format's dtype.
   at::Tensor read(const Parameter& parameter);
-  /// As the format says: what is in 8 bits has its scales at parameter.scale.
+  /// As the format says: what is in 8 bits has its scales at parameter.scale. What the file has packed or in 8 bits,
+  /// and the product does not take so, stays as it is where the parameter has a place for its rows.
   void load(at::Tensor& tensor, const Parameter& parameter);
   /// Fills in what a module lists. Refers to this.
   Visit loads() {
     return [this](at::Tensor& tensor, const Parameter& parameter) { load(tensor, parameter); };
   }
+  /// What load() makes of it takes.
+  uint64_t bytes(const Parameter& parameter) const;
   bool contains(const std::string& name) const;
   /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
   void ignore_prefix(const std::string& prefix);
@@ -62,6 +65,8 @@ class WeightReader {
   /// Nothing, after a note for check_complete(), where it is missing or does not fit.
   std::optional<StoredTensor> find(const std::string& name, const Parameter& parameter);
   bool is_stored_fp8(const Parameter& parameter) const;
+  bool stays_stored(const Parameter& parameter) const;
+  void load_stored(at::Tensor& tensor, const Parameter& parameter);
   void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
   at::Tensor row_scales(const std::string& name, int64_t rows);
   at::Tensor in_fp32(const WeightDelta& delta, const TensorEntry* entry);

@@ -113,9 +113,12 @@ T5Encoder T5Encoder::load(const Component& component, at::Device device, WeightF
   const auto reader = std::make_shared<WeightReader>(component, device, format);
   T5Encoder encoder;
   encoder.config = parse_t5_config(component.config, component.config_file);
-  encoder.fp8 = format.fp8;
-  list_ends(encoder, reader->loads(), embedding_name(*reader));
-  encoder.layer_weights = load_layers(reader, list_layers(encoder, format.dtype), residence);
+  const std::string embedding = embedding_name(*reader);
+  list_ends(encoder, reader->loads(), embedding);
+  encoder.bytes = bytes_of(slots_of([&](const Visit& visit) { list_ends(encoder, visit, embedding); }), *reader);
+  std::vector<Slots> layers = list_layers(encoder, format.dtype);
+  for (const Slots& layer : layers) encoder.bytes += bytes_of(layer, *reader);
+  encoder.layer_weights = load_layers(reader, std::move(layers), residence);
   if (residence != Residence::file) reader->check_complete();
   return encoder;
 }
@@ -144,14 +147,6 @@ at::Tensor T5Encoder::forward(const at::Tensor& ids) const {
 std::unique_ptr<TextEncoder> load_t5_encoder(const Component& component, at::Device device, WeightFormat format,
                                              Residence residence) {
   return std::make_unique<T5Encoder>(T5Encoder::load(component, device, format, residence));
-}
-
-uint64_t T5Encoder::weight_bytes(const T5Config& config, WeightFormat format) {
-  T5Encoder encoder;
-  encoder.config = config;
-  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { list_ends(encoder, visit, kShared); }), format);
-  for (const Slots& layer : list_layers(encoder, format.dtype)) bytes += bytes_of(layer, format);
-  return bytes;
 }
 
 }  // namespace sparsereel::models

@@ -35,7 +35,7 @@ struct T5Encoder : TextEncoder {
   std::vector<T5Layer> layers;
   at::Tensor final_norm;                        // [d_model]
   std::unique_ptr<LayerWeights> layer_weights;  // brings those of `layers`
-  bool fp8 = false;                             // so are the layers' matrices
+  uint64_t bytes = 0;                           // of all weights, wherever they wait
 
   /// Throws Error naming config.json's field, or listing every weight that does not fit. With Residence::file, for an
   /// encoder that is used once and need not or cannot be kept, forward() reads the layers and lists; the component must
@@ -47,10 +47,7 @@ struct T5Encoder : TextEncoder {
   /// to like text, so who wants it masked gives the real tokens only. Throws Error on ids beyond vocab_size.
   at::Tensor forward(const at::Tensor& ids) const override;
   int64_t vocab_size() const override { return config.vocab_size; }
-  uint64_t weight_bytes() const override { return weight_bytes(config, {shared.scalar_type(), fp8}); }
-
-  /// All weights in this format.
-  static uint64_t weight_bytes(const T5Config& config, WeightFormat format);
+  uint64_t weight_bytes() const override { return bytes; }
 };
 
 /// T5Encoder::load() for the table of loaders.

@@ -157,7 +157,7 @@ TEST(Pipeline, LeavesEightBitsOutThatNoLayerTakes) {
   EXPECT_EQ(usual->why_idle_weights() + usual->why_idle_text_weights(), "");
 }
 
-TEST(Pipeline, CountsWeightsByConfigsAlone) {
+TEST(Pipeline, CountsWeightsInTheFormatOfTheRun) {
   const Checkpoint folder = Checkpoint::open(SPARSEREEL_TINY_MODEL);
   for (const char* role : {"transformer", "text_encoder"}) {
     const uint64_t whole = weight_bytes(folder, role, at::kFloat);

@@ -24,10 +24,9 @@ class Fp8Weights : public ::testing::Test {
   Fp8Weights() { at::manual_seed(5); }
 
   void write(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
-    static const std::map<at::ScalarType, Dtype> kStored = {{at::kFloat, Dtype::f32},
-                                                            {at::kBFloat16, Dtype::bf16},
-                                                            {at::kFloat8_e4m3fn, Dtype::f8_e4m3},
-                                                            {at::kFloat8_e5m2, Dtype::f8_e5m2}};
+    static const std::map<at::ScalarType, Dtype> kStored = {
+        {at::kFloat, Dtype::f32},           {at::kBFloat16, Dtype::bf16}, {at::kFloat8_e4m3fn, Dtype::f8_e4m3},
+        {at::kFloat8_e5m2, Dtype::f8_e5m2}, {at::kChar, Dtype::i8},       {at::kByte, Dtype::u8}};
     std::vector<TensorView> views;
     for (const auto& [name, tensor] : tensors)
       views.push_back({name,
@@ -122,9 +121,10 @@ TEST_F(Fp8Weights, StoredInEightBitsAreReadAsTheyAre) {
     const Linear fp8 = load(kFp8);
     EXPECT_TRUE(fp8.weight.view(at::kByte).equal(at::cat({q8_.view(at::kByte), k8_.view(at::kByte)})));
     EXPECT_TRUE(fp8.scale.equal(at::cat({scale_of(scale), at::ones({16})})));  // without a scale it is 1
-    const Linear bf16 = load(at::kBFloat16);
+    const Linear bf16 = load(at::kBFloat16);  // stays in 8 bits and is expanded for each product
     EXPECT_FALSE(bf16.is_fp8());
-    EXPECT_TRUE(bf16.weight.equal(back(fp8).to(at::kBFloat16)));
+    EXPECT_EQ(bf16.weight.nbytes(), fp8.weight.nbytes());
+    EXPECT_TRUE(bf16.in(at::kBFloat16).weight.equal(back(fp8).to(at::kBFloat16)));
     EXPECT_EQ(load(kFp8, at::kMeta).weight.sizes(), at::IntArrayRef({32, 32}));
   }
 }
@@ -135,10 +135,29 @@ TEST_F(Fp8Weights, WhatIsOnlyPartlyStoredInEightBitsIsMadeAnew) {
   EXPECT_TRUE(load(kFp8).weight.view(at::kByte).equal(expected.values.view(at::kByte)));
 }
 
+/// No product takes them: whatever the run asks for, they are expanded.
+TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAre) {
+  const at::Tensor scale = at::rand({16}) + 0.1;
+  const std::pair<at::Tensor, at::Tensor> pairs[] = {
+      {q_.to(at::kFloat8_e5m2), k_.to(at::kFloat8_e5m2)},
+      {at::randint(-127, 128, {16, 32}, at::kChar), at::randint(-127, 128, {16, 32}, at::kChar)}};
+  for (const auto& [q, k] : pairs) {
+    write({{"q.weight", q}, {"q.weight_scale", scale}, {"k.weight", k}, {"k.weight_scale", scale.view({16, 1})}});
+    const at::Tensor scales = scale.unsqueeze(1);
+    const at::Tensor expected = at::cat({q.to(at::kFloat) * scales, k.to(at::kFloat) * scales});
+    for (const WeightFormat& format : {kFp8, WeightFormat(at::kBFloat16)}) {
+      const Linear layer = load(format);
+      EXPECT_FALSE(layer.is_fp8());
+      EXPECT_EQ(layer.weight.nbytes(), 32U * 32);
+      EXPECT_TRUE(layer.in(at::kBFloat16).weight.equal(expected.to(at::kBFloat16)));
+      EXPECT_EQ(load(format, at::kMeta).weight.nbytes(), 32U * 32);
+    }
+  }
+}
+
 TEST_F(Fp8Weights, OtherLayoutsAreRefusedByName) {
-  write({{"q.weight", q_.to(at::kFloat8_e5m2)}, {"k.weight", k_}});
-  EXPECT_NE(complaint().find("\"q.weight\" is stored as F8_E5M2, not as F32, F16, BF16 or F8_E4M3"), std::string::npos)
-      << complaint();
+  write({{"q.weight", q8_.view(at::kByte)}, {"k.weight", k_}});
+  EXPECT_NE(complaint().find("\"q.weight\" is stored as U8"), std::string::npos) << complaint();
   write({{"q.weight", q8_}, {"q.weight_scale", at::ones({2, 2})}, {"k.weight", k_}});
   EXPECT_NE(complaint().find("\"q.weight_scale\" is [2, 2], expected [16]"), std::string::npos) << complaint();
   write({{"q.weight", q8_}, {"q.weight_scale_inv", at::ones({1, 1})}, {"k.weight", k_}});
@@ -162,8 +181,8 @@ TEST_F(Fp8Weights, AreCountedWithTheirScalesAndLeaveWithThem) {
   for (size_t i = 0; i < layers.size(); ++i)
     slots.push_back(
         slots_of([&](const Visit& visit) { layers[i].weights(in_fp8(visit), "layer." + std::to_string(i), 32, 48); }));
-  EXPECT_EQ(bytes_of(slots[0], kFp8), 32U * 48 + 4U * 32 + 2U * 32);
-  EXPECT_EQ(bytes_of(slots[0], at::kBFloat16), 2U * (32 * 48 + 32));
+  EXPECT_EQ(bytes_of(slots[0], WeightReader(component_, at::kMeta, kFp8)), 32U * 48 + 4U * 32 + 2U * 32);
+  EXPECT_EQ(bytes_of(slots[0], WeightReader(component_, at::kMeta, at::kBFloat16)), 2U * (32 * 48 + 32));
   const auto weights = load_layers(std::make_shared<WeightReader>(component_, at::kCPU, kFp8), slots, Residence::file);
   weights->visit(0);
   EXPECT_TRUE(layers[0].is_fp8());

@@ -32,10 +32,11 @@ class Layers : public ::testing::Test {
 };
 
 TEST_F(Layers, AreCountedByWhatTheyList) {
-  EXPECT_EQ(bytes_of(slots_[0], at::kBFloat16), 2U * (3 * 5 + 3));
-  EXPECT_EQ(bytes_of(slots_[2], at::kFloat), 4U * 7 * 5);
+  const WeightReader bf16(component_, at::kMeta, at::kBFloat16), fp32(component_, at::kMeta, at::kFloat);
+  EXPECT_EQ(bytes_of(slots_[0], bf16), 2U * (3 * 5 + 3));
+  EXPECT_EQ(bytes_of(slots_[2], fp32), 4U * 7 * 5);
   slots_[0][1].parameter.fp32 = true;
-  EXPECT_EQ(bytes_of(slots_[0], at::kBFloat16), 2U * 3 * 5 + 4U * 3);
+  EXPECT_EQ(bytes_of(slots_[0], bf16), 2U * 3 * 5 + 4U * 3);
 }
 
 TEST_F(Layers, FromAFileAreThereOneAtATime) {

@@ -113,7 +113,8 @@ TEST(StreamedEncoder, GivesWhatTheLoadedOneGives) {
            {&layer.attention_norm, &layer.q.weight, &layer.k.weight, &layer.v.weight, &layer.attention_out.weight,
             &layer.feed_forward_norm, &layer.wi_0.weight, &layer.wi_1.weight, &layer.wo.weight})
         bytes += weight->nbytes();
-    EXPECT_EQ(T5Encoder::weight_bytes(encoder.config, dtype), bytes);
+    EXPECT_EQ(encoder.weight_bytes(), bytes);
+    EXPECT_EQ(streamed.weight_bytes(), bytes);
   }
 }
 

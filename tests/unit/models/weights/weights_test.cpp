@@ -35,7 +35,7 @@ Dtype stored_as(at::ScalarType dtype) {
   if (dtype == at::kHalf) return Dtype::f16;
   if (dtype == at::kBFloat16) return Dtype::bf16;
   if (dtype == at::kDouble) return Dtype::f64;
-  return dtype == at::kChar ? Dtype::i8 : Dtype::f32;
+  return dtype == at::kByte ? Dtype::u8 : Dtype::f32;
 }
 
 void write(const std::filesystem::path& folder, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
@@ -238,7 +238,7 @@ TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
   write(folder.path(), {{"good", at::ones({2})},
                         {"extra.weight", at::ones({2})},
                         {"bad", at::ones({2, 3})},
-                        {"eight_bit", at::ones({2}, at::kChar)},
+                        {"eight_bit", at::ones({2}, at::kByte)},
                         {"encoder.w", at::ones({1})}});
   const Component component = open_component(folder.path());
   WeightReader weights(component, at::kCPU, at::kFloat);
@@ -251,7 +251,7 @@ TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
   EXPECT_TRUE(throws_error([&] { weights.check_complete(); },
                            {folder.path().string(), "config.json", "CogVideoXTransformer3DModel",
                             "1 missing: \"absent\" [5, 6]", "1 unexpected: \"extra.weight\" [2]",
-                            "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as I8"}));
+                            "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
 }
 
 TEST(Weights, LongListsAreCutAndCounted) {
@@ -308,6 +308,39 @@ TEST(Weights, MetaDeviceChecksNamesAndShapesAlone) {
   EXPECT_NO_THROW(reader.check_complete());
   reader.tensor("b", {2});
   EXPECT_TRUE(throws_error([&] { reader.check_complete(); }, {"missing", "b"}));
+}
+
+/// Of the package gguf's file (parity/make_gguf.py).
+TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
+  const std::filesystem::path folder = std::filesystem::path(SPARSEREEL_TEST_DATA) / "gguf";
+  Component component;
+  component.files.push_back(std::make_shared<TensorFile>(folder / "blocks.gguf"));
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+  const TensorFile golden(folder / "blocks.safetensors");
+  const auto expected = [&](const char* name) {
+    const auto* numbers = reinterpret_cast<const float*>(golden.data(*golden.find(name)).data());
+    return at::from_blob(const_cast<float*>(numbers), {2, 256}, at::kFloat).clone();
+  };
+  const at::Tensor both = at::cat({expected("Q4_K"), expected("Q6_K")});
+  Linear layer;
+  const Parameter parameter = {.names = {"Q4_K", "Q6_K"},
+                               .stored = {2, 256},
+                               .shape = {4, 256},
+                               .fp8 = true,
+                               .scale = &layer.scale,
+                               .rows = &layer.rows};
+  WeightReader reader(component, at::kCPU, at::kFloat);
+  reader.load(layer.weight, parameter);
+  EXPECT_EQ(layer.weight.nbytes(), 2U * 144 + 2U * 210 + 12);  // the second part begins on 16 bytes, and is filled up
+  EXPECT_TRUE(layer.in(at::kFloat).weight.equal(both));
+  EXPECT_TRUE(reader.tensor("Q4_K", {2, 256}).equal(expected("Q4_K")));  // where nothing unpacks it later
+
+  Linear eight_bits;
+  Parameter quantised = parameter;
+  quantised.scale = &eight_bits.scale, quantised.rows = &eight_bits.rows;
+  WeightReader(component, at::kCPU, {at::kFloat, /*in_fp8=*/true}).load(eight_bits.weight, quantised);
+  EXPECT_TRUE(eight_bits.is_fp8());
+  EXPECT_TRUE(eight_bits.weight.view(at::kByte).equal(quantize_rows(both).values.view(at::kByte)));
 }
 
 }  // namespace
