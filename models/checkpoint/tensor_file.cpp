@@ -16,6 +16,7 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/gguf.h"
 #include "models/checkpoint/safetensors.h"
+#include "models/checkpoint/torch_zip.h"
 #include "models/files/json_text.h"
 
 namespace sparsereel::models {
@@ -63,6 +64,7 @@ TensorList parse_tensors(std::span<const std::byte> file, const std::string& pat
     throw bad_file(path, "is a Git LFS pointer, the weights themselves were not downloaded",
                    "run 'git lfs pull' in that folder");
   if (is_gguf(file)) return parse_gguf(file, path);
+  if (is_zip(file)) return parse_torch_zip(file, path);
   return parse_safetensors_header(file, file.size(), path);
 }
 

@@ -17,7 +17,9 @@
 #include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/gguf.h"
+#include "models/checkpoint/pickle.h"
 #include "models/checkpoint/safetensors.h"
+#include "models/checkpoint/torch_zip.h"
 #include "models/families/cogvideox.h"
 #include "models/families/cogvideox_config.h"
 #include "models/families/cogvideox_vae_config.h"
@@ -48,6 +50,16 @@ inline void parse_header(std::span<const std::byte> file, uint64_t file_size) {
 
 inline void fuzz_gguf(std::span<const std::byte> bytes) {
   parse_tensor_list(bytes.size(), [&] { return models::parse_gguf(bytes, "fuzz.gguf"); });
+}
+
+/// The bytes as a whole file, and as the pickle in one.
+inline void fuzz_torch_zip(std::span<const std::byte> bytes) {
+  parse_tensor_list(bytes.size(), [&] { return models::parse_torch_zip(bytes, "fuzz.pth"); });
+  try {
+    models::read_pickle(bytes, "data.pkl");
+  } catch (const Error&) {
+    // The expected end of most inputs.
+  }
 }
 
 /// The bytes as a whole file, and as the JSON of a header with a right length before it (which a fuzzer would seldom

@@ -16,6 +16,7 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
     const std::string bytes = test::read_text(entry.path());
     if (GetParam() == "safetensors") test::fuzz_safetensors(std::as_bytes(std::span(bytes)));
     if (GetParam() == "gguf") test::fuzz_gguf(std::as_bytes(std::span(bytes)));
+    if (GetParam() == "torch_zip") test::fuzz_torch_zip(std::as_bytes(std::span(bytes)));
     if (GetParam() == "config") test::fuzz_config(std::as_bytes(std::span(bytes)));
     if (GetParam() == "profile") test::fuzz_profile(std::as_bytes(std::span(bytes)));
     if (GetParam() == "tokenizer") test::fuzz_tokenizer(std::as_bytes(std::span(bytes)));
@@ -27,8 +28,8 @@ TEST_P(FuzzCorpus, IsAcceptedOrRefusedWithAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoint, FuzzCorpus,
-                         ::testing::Values("safetensors", "gguf", "config", "tokenizer", "prompt_set", "manifest",
-                                           "profile"),
+                         ::testing::Values("safetensors", "gguf", "torch_zip", "config", "tokenizer", "prompt_set",
+                                           "manifest", "profile"),
                          [](const auto& each) { return each.param; });
 
 TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {

@@ -1,0 +1,20 @@
+// Files of torch.save() (.pth, .pt, .bin): a zip of one pickle and raw storages. Nothing in them is run. No torch.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "models/checkpoint/tensor_file.h"
+
+namespace sparsereel::models {
+
+/// True where the file's first bytes say that it is a zip.
+bool is_zip(std::span<const std::byte> file);
+
+/// Parses and checks a whole file: a dictionary of contiguous tensors in F32, F16 or BF16, or one dictionary that holds
+/// such a one ({"state_dict": ...}). The pickle (pickle.h) may name torch's tensors and storages and OrderedDict, and
+/// nothing else. Tensors may share a storage. Throws Error naming `path` and the tensor. The fuzz entry.
+TensorList parse_torch_zip(std::span<const std::byte> file, const std::string& path);
+
+}  // namespace sparsereel::models
