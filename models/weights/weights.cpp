@@ -12,6 +12,7 @@
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
+#include "models/checkpoint/quantization.h"
 #include "models/files/config_fields.h"
 #include "models/files/json_text.h"
 #include "models/layers/fp8.h"
@@ -88,7 +89,9 @@ WeightReader::WeightReader(const Component& component, at::Device device, Weight
       device_(device),
       format_(format),
       source_(open_source(component, device, format.dtype)),
-      uploader_(device) {}
+      uploader_(device) {
+  for (const auto& file : component.files) check_quantization(*file);
+}
 
 at::Tensor WeightReader::tensor(const std::string& name, const std::vector<int64_t>& shape) {
   return read_named(name, parameter(name, shape), format_.dtype);
@@ -162,6 +165,9 @@ std::optional<StoredTensor> WeightReader::find(const std::string& name, const Pa
   if (!is_readable(*stored))
     return unusable(misshaped_, "is stored as " + std::string(models::name(stored->dtype)) +
                                     ", which no weight of its shape can be read from");
+  const auto is_there = [&](const std::string& place) { return contains(place); };
+  if (stored->dtype == Dtype::i8 && std::ranges::none_of(scale_names(name), is_there))
+    return unusable(misshaped_, "is stored as I8 without a scale");
   return stored;
 }
 
@@ -309,6 +315,11 @@ at::Tensor WeightReader::row_scales(const std::string& name, int64_t rows) {
   for (const std::string& place : scale_names(name)) {
     const auto found = source_->find(place, {rows});
     if (!found) continue;
+    if (found->shape.size() > 1 && found->shape.front() == rows && count(found->shape) > rows)
+      throw bad_file(
+          component_.origin,
+          in_quotes(component_.name_in_file(name)) + " has a scale for each block of a row, which is not supported",
+          "use a variant with one scale a layer or a row (fp8_scaled), or one in 16 bits");
     const bool is_one = found->shape.empty() || found->shape == std::vector<int64_t>{1};
     Parameter wanted = parameter(place, is_one ? found->shape : std::vector<int64_t>{rows});
     if (found->shape == std::vector<int64_t>{rows, 1}) wanted.reshaped = true;

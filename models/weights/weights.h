@@ -31,7 +31,8 @@ class WeightReader {
   /// is read but the headers: what a check of names and shapes needs. `component` must outlive this.
   ///
   /// NAME.weight may be stored as F8_E4M3, F8_E5M2 or I8, its scale beside it as NAME.weight_scale or NAME.scale_weight
-  /// (one for all, or one a row), or without a scale, which is 1 then.
+  /// (one for all, or one a row); without a scale, which is 1 then, as F8. Throws Error where a file says that it is
+  /// quantised in another way (quantization.h).
   WeightReader(const Component& component, at::Device device, WeightFormat format);
 
   at::Tensor tensor(const std::string& name, const std::vector<int64_t>& shape);

@@ -158,6 +158,10 @@ TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAre) {
 TEST_F(Fp8Weights, OtherLayoutsAreRefusedByName) {
   write({{"q.weight", q8_.view(at::kByte)}, {"k.weight", k_}});
   EXPECT_NE(complaint().find("\"q.weight\" is stored as U8"), std::string::npos) << complaint();
+  write({{"q.weight", q_.to(at::kChar)}, {"k.weight", k_}});
+  EXPECT_NE(complaint().find("\"q.weight\" is stored as I8 without a scale"), std::string::npos) << complaint();
+  write({{"q.weight", q8_}, {"q.scale_weight", at::ones({16, 2, 1})}, {"k.weight", k_}});
+  EXPECT_NE(complaint().find("\"q.weight\" has a scale for each block of a row"), std::string::npos) << complaint();
   write({{"q.weight", q8_}, {"q.weight_scale", at::ones({2, 2})}, {"k.weight", k_}});
   EXPECT_NE(complaint().find("\"q.weight_scale\" is [2, 2], expected [16]"), std::string::npos) << complaint();
   write({{"q.weight", q8_}, {"q.weight_scale_inv", at::ones({1, 1})}, {"k.weight", k_}});

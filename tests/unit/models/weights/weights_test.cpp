@@ -343,5 +343,42 @@ TEST(Weights, PackedOnesStayPackedWhereALayerUnpacksThem) {
   EXPECT_TRUE(eight_bits.weight.view(at::kByte).equal(quantize_rows(both).values.view(at::kByte)));
 }
 
+TEST(PackedWeights, AreWhatThePackageGgufMakesOfThem) {
+  const std::string folder = std::string(SPARSEREEL_TEST_DATA) + "/gguf/";
+  const TensorFile golden(folder + "blocks.safetensors");
+  Component component;
+  component.files.push_back(std::make_shared<TensorFile>(folder + "blocks.gguf"));
+  for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+  EXPECT_EQ(stored_dtype(component), at::kBFloat16) << "not that of a bias beside them";
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    WeightReader reader(component, at::kCPU, dtype), meta(component, at::kMeta, dtype);
+    for (const TensorEntry& entry : golden.entries()) {
+      const at::Tensor expected =
+          at::empty(entry.shape, at::kFloat)
+              .copy_(at::from_blob(const_cast<std::byte*>(golden.data(entry).data()), entry.shape, at::kFloat));
+      const at::Tensor weight = reader.tensor(entry.name, entry.shape);
+      EXPECT_TRUE(weight.equal(expected.to(dtype))) << entry.name;
+      EXPECT_EQ(meta.tensor(entry.name, entry.shape).sizes(), at::IntArrayRef(entry.shape));
+    }
+    reader.check_complete();
+  }
+}
+
+TEST(PackedWeights, TakeALorasChangesInFp32) {
+  const test::TemporaryFolder folder;
+  const std::string gguf = std::string(SPARSEREEL_TEST_DATA) + "/gguf/blocks.gguf";
+  const std::vector<float> up = {1, 2}, down(256, 0.001F);
+  write_safetensors(folder / "lora.safetensors", {{"up", Dtype::f32, {2, 1}, std::as_bytes(std::span(up))},
+                                                  {"down", Dtype::f32, {1, 256}, std::as_bytes(std::span(down))}});
+  Component component;
+  component.files.push_back(std::make_shared<TensorFile>(gguf));
+  component.tensors["Q4_K"] = {0, component.files[0]->find("Q4_K")};
+  const at::Tensor before = WeightReader(component, at::kCPU, at::kFloat).tensor("Q4_K", {2, 256});
+  const auto lora = std::make_shared<TensorFile>(folder / "lora.safetensors");
+  component.deltas["Q4_K"] = {{.file = lora, .up = lora->find("up"), .down = lora->find("down"), .scale = 2}};
+  const at::Tensor after = WeightReader(component, at::kCPU, at::kFloat).tensor("Q4_K", {2, 256});
+  EXPECT_LT((after - before - at::tensor({0.002F, 0.004F}).unsqueeze(1)).abs().max().item<float>(), 1e-6);
+}
+
 }  // namespace
 }  // namespace sparsereel::models
