@@ -125,9 +125,17 @@ std::string expert_in(std::string file) {
   return {};
 }
 
-/// What is wrong with a file's layers, all of it in one error.
+/// Whether a convolution differs in its input channels alone: those of a model that takes an image beside the video.
+bool takes_other_channels(const std::vector<int64_t>& shape, const std::vector<int64_t>& wanted) {
+  if (shape.size() < 3 || shape.size() != wanted.size()) return false;
+  std::vector<int64_t> same = shape;
+  same[1] = wanted[1];
+  return same == wanted;
+}
+
+/// What of a file's layers cannot be added, all of it in one text.
 struct Complaints {
-  std::vector<std::string> unknown, misshaped;
+  std::vector<std::string> unknown, other_channels, misshaped;
 
   std::string text() const {
     std::string all;
@@ -135,7 +143,8 @@ struct Complaints {
       if (list.empty()) return;
       all += (all.empty() ? "" : "; ") + std::to_string(list.size()) + kind + first_of(list);
     };
-    add(unknown, " layers that this model has not: ");
+    add(unknown, unknown.size() == 1 ? " layer that this model has not: " : " layers that this model has not: ");
+    add(other_channels, " of other input channels: ");
     add(misshaped, " of another shape: ");
     return all;
   }
@@ -165,14 +174,16 @@ bool names_another_expert(const LoraFile& lora, const ModelSpec& spec) {
 /// One file's way into the checkpoint.
 class Adding {
  public:
-  Adding(Checkpoint& checkpoint, const ModelSpec& spec, const LoraChoice& choice)
+  Adding(Checkpoint& checkpoint, const ModelSpec& spec, const LoraChoice& choice, bool strict)
       : checkpoint_(checkpoint),
         family_(*find_family(checkpoint.pipeline_class())),
         spec_(spec),
         choice_(choice),
         lora_(read_lora(choice.file)),
+        strict_(strict),
         names_experts_(names_another_expert(lora_, spec)) {}
 
+  const std::vector<std::string>& warnings() const { return warnings_; }
   /// True where the text encoder changes.
   bool run() {
     const std::string expert = expert_in(choice_.file.filename().string());
@@ -187,7 +198,7 @@ class Adding {
       if (roles.empty()) complaints_.unknown.push_back(in_quotes(layer.part + "." + layer.name));
       for (const std::string& role : roles) add(layer, role);
     }
-    refuse_if_any();
+    refuse_or_warn();
     if (choice_.scale == 0) return false;
     for (const auto& [role, deltas] : deltas_) checkpoint_.add(role, deltas);
     return deltas_.contains(kTextEncoder);
@@ -217,9 +228,12 @@ class Adding {
       if (tensor.empty()) return note(complaints_.unknown, in_quotes(entry->name));
       std::vector<int64_t> shape = entry->shape;
       if (down != nullptr) shape = {entry->shape[0], down->shape[1]};
-      if (shape != layers.shape(tensor))
-        note(complaints_.misshaped, in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) +
-                                        " is " + shape_text(layers.shape(tensor)));
+      if (shape != layers.shape(tensor)) {
+        const bool other_channels = takes_other_channels(shape, layers.shape(tensor));
+        return note(other_channels ? complaints_.other_channels : complaints_.misshaped,
+                    in_quotes(entry->name) + " is for " + shape_text(shape) + ", " + in_quotes(tensor) + " is " +
+                        shape_text(layers.shape(tensor)));
+      }
       const double scale = choice_.scale * strength;
       if (!fits_float(scale))
         throw bad_option("lora",
@@ -239,10 +253,19 @@ class Adding {
     if (std::ranges::find(list, complaint) == list.end()) list.push_back(complaint);
   }
 
-  void refuse_if_any() const {
-    const std::string listed = complaints_.text();
+  /// What the model has not is left out, as long as the file is for such a model.
+  void refuse_or_warn() {
+    const std::string listed = complaints_.text(), file = choice_.file.string();
+    if (lora_.guesses_alpha)
+      warnings_.push_back(file + ": has PEFT's names and no alpha, which is taken to be the rank");
     if (listed.empty()) return;
-    const std::string why = difference(origin_of(lora_), family_, spec_);
+    const LoraOrigin origin = origin_of(lora_);
+    const std::string why = difference(origin, family_, spec_);
+    const bool other_model = origin.family != nullptr && !why.empty();
+    if (!strict_ && !deltas_.empty() && complaints_.misshaped.empty() && !other_model) {
+      warnings_.push_back(file + ": left out: " + listed);
+      return;
+    }
     throw bad_file(choice_.file, (why.empty() ? "does not fit this model" : why) + ": " + listed,
                    "use a LoRA that was trained on this model; 'sparsereel inspect' shows what one is for");
   }
@@ -252,10 +275,12 @@ class Adding {
   const ModelSpec& spec_;
   const LoraChoice& choice_;
   LoraFile lora_;
+  bool strict_;
   bool names_experts_;                          // another than the first
   std::map<std::string, Layers> layers_;        // by role
   std::map<std::string, WeightDeltas> deltas_;  // likewise
   Complaints complaints_;
+  std::vector<std::string> warnings_;
 };
 
 void check_expert(const LoraChoice& choice, const ModelSpec& spec) {
@@ -291,14 +316,19 @@ LoraOrigin origin_of(const LoraFile& lora) {
   return best;
 }
 
-void add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras) {
-  if (loras.empty()) return;
+std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
+                                   bool strict) {
+  std::vector<std::string> warnings;
+  if (loras.empty()) return warnings;
   if (checkpoint.component(spec.experts.front().role).random_seed)
     throw bad_option("lora", "has no effect on random weights, which nothing was trained on", "name a checkpoint");
   std::map<std::filesystem::path, std::string> experts;  // of files that change the text encoder too
   for (const LoraChoice& choice : loras) {
     check_expert(choice, spec);
-    if (!Adding(checkpoint, spec, choice).run()) continue;
+    Adding adding(checkpoint, spec, choice, strict);
+    const bool changes_text = adding.run();
+    warnings.insert(warnings.end(), adding.warnings().begin(), adding.warnings().end());
+    if (!changes_text) continue;
     const auto [before, is_new] = experts.emplace(std::filesystem::weakly_canonical(choice.file), choice.expert);
     if (!is_new && before->second + choice.expert != "")
       throw bad_option("lora",
@@ -306,6 +336,7 @@ void add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<
                            "would be added twice",
                        "give the file once; without an expert's name it changes all transformers");
   }
+  return warnings;
 }
 
 }  // namespace sparsereel::models

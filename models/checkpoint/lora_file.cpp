@@ -21,6 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kMetadata = "lora_adapter_metadata";  // diffusers' key
+constexpr std::string_view kPeftPrefix = "base_model.model.";
 constexpr const char* kExportAgain =
     "export the LoRA again: each layer has lora_A and lora_B, or lora_down and lora_up, and may have an alpha";
 
@@ -41,18 +42,28 @@ constexpr Suffix kSuffixes[] = {{".lora_A.weight", Piece::down},
                                 {".lora_up.weight", Piece::up},
                                 {".lora.down.weight", Piece::down},
                                 {".lora.up.weight", Piece::up},
+                                {"_lora.down.weight", Piece::down},
+                                {"_lora.up.weight", Piece::up},
+                                {".lora_linear_layer.down.weight", Piece::down},
+                                {".lora_linear_layer.up.weight", Piece::up},
+                                {".lora_A", Piece::down},
+                                {".lora_B", Piece::up},
+                                {".lora_down", Piece::down},
+                                {".lora_up", Piece::up},
                                 {".alpha", Piece::alpha},
                                 {".diff", Piece::diff},
                                 {".diff_b", Piece::diff_bias},
                                 {".diff_m", Piece::diff, ".modulation"}};
 
 /// What else is trained and published under the same name.
-constexpr std::pair<std::string_view, const char*> kOthers[] = {{"dora_scale", "DoRA"},
+constexpr std::pair<std::string_view, const char*> kOthers[] = {{"lycoris_", "LyCORIS"},
+                                                                {"dora_scale", "DoRA"},
                                                                 {"lora_magnitude_vector", "DoRA"},
                                                                 {"hada_w", "LoHa"},
                                                                 {"lokr_w", "LoKr"},
                                                                 {"oft_blocks", "OFT"},
                                                                 {"oft_R", "OFT"},
+                                                                {"oft_diag", "OFT"},
                                                                 {"lora_mid", "LoCon, a LoRA of convolutions"},
                                                                 {"lora_embedding_", "a LoRA of an embedding"}};
 
@@ -71,7 +82,9 @@ bool take_prefix(std::string& name, std::string_view prefix) {
 
 /// Strips what says which part of the model the layer is of.
 void take_part(Place& place) {
-  if (take_prefix(place.layer, "model.diffusion_model.") || take_prefix(place.layer, "diffusion_model.")) return;
+  take_prefix(place.layer, kPeftPrefix);
+  for (const char* prefix : {"pipe.dit.", "model.diffusion_model.", "diffusion_model."})
+    if (take_prefix(place.layer, prefix)) return;
   const std::pair<const char*, const char*> kUnderscored[] = {
       {"lora_unet_", ""}, {"lora_transformer_", ""}, {"lora_te_", "text_encoder"}, {"lora_te1_", "text_encoder"}};
   for (const auto& [prefix, part] : kUnderscored) {
@@ -163,6 +176,7 @@ class Reader {
       result_.layers.push_back(layer);
     }
     if (result_.layers.empty()) fail("holds no layer", kExportAgain);
+    result_.guesses_alpha = peft_names_ && alphas_.empty() && metadata_.empty();
     return std::move(result_);
   }
 
@@ -189,11 +203,9 @@ class Reader {
       if (entry.name.find(mark) != std::string::npos)
         fail(in_quotes(entry.name) + " makes it " + kind + ", which is not supported",
              "use a plain LoRA, or a checkpoint into which this was merged");
-    if (entry.name.starts_with("base_model.model."))
-      fail(in_quotes(entry.name) + " is PEFT's own name, and the alpha that belongs to it is not in this file",
-           "save it with save_lora_weights() of diffusers' pipeline, whose files hold the alpha");
     const auto place = place_of(entry.name);
     if (!place) return strangers_.push_back(in_quotes(entry.name));
+    peft_names_ = peft_names_ || entry.name.starts_with(kPeftPrefix);
     LoraLayer& layer = layers_[{place->part, place->layer, place->underscores}];
     layer.part = place->part;
     layer.name = place->layer;
@@ -289,6 +301,7 @@ class Reader {
   std::map<Key, LoraLayer> layers_;
   std::map<Key, double> alphas_;
   std::vector<std::string> strangers_;
+  bool peft_names_ = false;
 };
 
 }  // namespace

@@ -30,12 +30,14 @@ struct LoraLayer {
 struct LoraFile {
   std::shared_ptr<const TensorFile> file;
   std::vector<LoraLayer> layers;  // by their names
+  bool guesses_alpha = false;     // its alphas are in PEFT's adapter_config.json, and not here
 };
 
 /// The names of diffusers and PEFT ("transformer.x.lora_A.weight", with alphas in the file's metadata), kohya's
 /// ("lora_unet_x.lora_down.weight"), and "diffusion_model.x.lora_down.weight" with "x.diff" and "x.diff_b" as
-/// distilled models have them. Throws Error naming file and tensor where it is something else: another kind of
-/// adapter, an A without its B, ranks or shapes that do not fit each other, an impossible alpha.
+/// distilled models have them; "base_model.model." and "pipe.dit." may stand before. Throws Error naming file and
+/// tensor where it is something else: another kind of adapter, an A without its B, ranks or shapes that do not fit each
+/// other, an impossible alpha.
 LoraFile read_lora(const std::filesystem::path& path);
 
 }  // namespace sparsereel::models

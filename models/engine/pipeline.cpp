@@ -88,7 +88,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       loras_(request.loras),
       spec_(describe(folder_)) {
   drop_idle_fp8();
-  add_loras(folder_, spec_, loras_);
+  lora_warnings_ = add_loras(folder_, spec_, loras_);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {

@@ -113,6 +113,7 @@ class Pipeline {
   /// without.
   const std::string& why_idle_weights() const { return why_idle_weights_; }
   const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
+  const std::vector<std::string>& lora_warnings() const { return lora_warnings_; }  // of what was left out
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h: the LoRAs are no part of it
@@ -173,6 +174,7 @@ class Pipeline {
   std::string why_idle_weights_, why_idle_text_weights_;
   bool offload_ = false;
   std::vector<LoraChoice> loras_;
+  std::vector<std::string> lora_warnings_;
   mutable std::string model_hash_, lora_hash_;
   mutable bool weights_checked_ = false;
   mutable std::shared_ptr<const WeightNeed> weight_need_;  // null: not asked for yet

@@ -56,6 +56,10 @@ class Lora : public ::testing::Test {
     add_loras(folder, describe(folder), parse_loras(loras));
     return folder.component(component).deltas;
   }
+  static std::vector<std::string> warnings(const std::string& model, const fs::path& file, bool strict = false) {
+    Checkpoint folder = Checkpoint::open(kData / model);
+    return add_loras(folder, describe(folder), {{.file = file}}, strict);
+  }
   static testing::AssertionResult does_not_fit(const std::string& model, const std::string& loras,
                                                const std::vector<std::string>& parts) {
     return throws_error([&] { added(model, loras, "transformer"); }, parts);
@@ -115,11 +119,18 @@ TEST_F(Lora, AlphasMayBeStoredInHalf) {
 TEST_F(Lora, NamesInEverySpelling) {
   for (const char* base :
        {"transformer.blocks.0.attn1.to_q", "blocks.0.self_attn.q", "diffusion_model.blocks.0.self_attn.q",
+        "base_model.model.blocks.0.self_attn.q", "base_model.model.transformer.blocks.0.attn1.to_q",
+        "base_model.model.diffusion_model.blocks.0.self_attn.q", "pipe.dit.blocks.0.self_attn.q",
         "lora_unet_blocks_0_self_attn_q", "lora_unet__blocks_0_attn1_to_q"}) {
     const std::string name = base;
     for (const auto& [down, up] : {std::pair{".lora_A.weight", ".lora_B.weight"},
                                    {".lora_down.weight", ".lora_up.weight"},
-                                   {".lora_A.default.weight", ".lora_B.default.weight"}}) {
+                                   {".lora_A.default.weight", ".lora_B.default.weight"},
+                                   {".lora.down.weight", ".lora.up.weight"},
+                                   {"_lora.down.weight", "_lora.up.weight"},
+                                   {".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight"},
+                                   {".lora_A", ".lora_B"},
+                                   {".lora_down", ".lora_up"}}) {
       const fs::path file = write({{name + down, {2, 32}}, {name + up, {32, 2}}});
       EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").count("blocks.0.attn1.to_q.weight"), 1U) << name;
     }
@@ -228,6 +239,68 @@ TEST_F(Lora, WhatFitsNothingIsListedOnce) {
                             "25 layers that this model has not", "transformer_blocks.29.attn1.to_q", ", ..."}));
 }
 
+std::vector<Tensor> image_to_video(const std::vector<Tensor>& others) {
+  std::vector<Tensor> all = {{"diffusion_model.patch_embedding.diff", {32, 36, 1, 2, 2}},
+                             {"diffusion_model.blocks.0.cross_attn.norm_k_img.diff", {32}},
+                             {"diffusion_model.img_emb.proj.1.diff_b", {32}}};
+  for (const char* layer : {"k_img", "v_img"}) {
+    const std::string name = "diffusion_model.blocks.1.cross_attn." + std::string(layer);
+    all.push_back({name + ".lora_down.weight", {2, 32}});
+    all.push_back({name + ".lora_up.weight", {32, 2}});
+    all.push_back({name + ".alpha", {}});
+  }
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
+TEST_F(Lora, LayersForAnImageAreLeftOutWithAWarning) {
+  const std::string query = "diffusion_model.blocks.0.self_attn.q";
+  const fs::path file = write(image_to_video({{query + ".lora_down.weight", {2, 32}},
+                                              {query + ".lora_up.weight", {32, 2}},
+                                              {"diffusion_model.head.head.diff_b", {16}}}));
+  const std::vector<std::string> warned = warnings("wan/pipeline", file);
+  ASSERT_EQ(warned.size(), 1U);
+  for (const char* part :
+       {"a.safetensors: left out: 4 layers that this model has not: ", "cross_attn.k_img.lora_up",
+        "cross_attn.v_img.lora_up", "norm_k_img.diff", "img_emb.proj.1.diff_b",
+        "1 of other input channels: \"diffusion_model.patch_embedding.diff\" is for [32, 36, 1, 2, 2]"})
+    EXPECT_NE(warned[0].find(part), std::string::npos) << part << "\n" << warned[0];
+  const WeightDeltas deltas = added("wan/pipeline", file.string(), "transformer");
+  EXPECT_EQ(deltas.size(), 2U);
+  EXPECT_EQ(deltas.count("blocks.0.attn1.to_q.weight"), 1U);
+  EXPECT_TRUE(throws_error([&] { warnings("wan/pipeline", file, /*strict=*/true); },
+                           {"does not fit this model", "4 layers", "other input channels"}));
+}
+
+TEST_F(Lora, AFileOfWhichNothingOrTooLittleFitsIsRefused) {
+  EXPECT_TRUE(does_not_fit("wan/pipeline", write(image_to_video({})).string(), {"4 layers that this model has not"}));
+  const std::string query = "diffusion_model.blocks.0.self_attn.q";
+  EXPECT_TRUE(does_not_fit("wan/pipeline", write(image_to_video({{query + ".diff", {32, 31}}})).string(),
+                           {"1 of another shape: \"" + query, "4 layers"}));
+  const std::string deep = "diffusion_model.blocks.7.self_attn.q";
+  EXPECT_TRUE(does_not_fit("wan/pipeline",
+                           write({{query + ".lora_down.weight", {2, 32}},
+                                  {query + ".lora_up.weight", {32, 2}},
+                                  {deep + ".lora_down.weight", {2, 32}},
+                                  {deep + ".lora_up.weight", {32, 2}}})
+                               .string(),
+                           {"made for 8 blocks, and this transformer has", "1 layer that this model has not"}));
+}
+
+TEST_F(Lora, PeftsNamesWithoutAnAlphaAreWarnedOf) {
+  const std::string query = "base_model.model.blocks.0.self_attn.q";
+  const std::vector<Tensor> pair = {{query + ".lora_A.weight", {2, 32}}, {query + ".lora_B.weight", {32, 2}}};
+  const std::vector<std::string> warned = warnings("wan/pipeline", write(pair));
+  ASSERT_EQ(warned.size(), 1U);
+  EXPECT_NE(warned[0].find("a.safetensors: has PEFT's names and no alpha, which is taken to be the rank"),
+            std::string::npos)
+      << warned[0];
+  std::vector<Tensor> with_alpha = pair;
+  with_alpha.push_back({query + ".alpha", {}, 1});
+  EXPECT_TRUE(warnings("wan/pipeline", write(with_alpha)).empty());
+  EXPECT_TRUE(warnings("wan/pipeline", kData / "wan/lora/original_peft.safetensors").empty());
+}
+
 TEST_F(Lora, AFileForAnotherModelSaysSo) {
   const fs::path wide = write({{kQuery + ".lora_A.weight", {2, 1920}}, {kQuery + ".lora_B.weight", {1920, 2}}});
   EXPECT_TRUE(does_not_fit("pipeline", wide.string(),
@@ -282,7 +355,8 @@ TEST_F(Lora, OtherAdaptersAreRefusedByTheirNames) {
   EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {2, 4, 2, 2}}, {kQuery + ".lora_B.weight", {32, 2, 1, 1}}},
                       {"a LoRA of convolutions"}));
   EXPECT_TRUE(refused({down, up}, {"use_dora"}, {{"lora_adapter_metadata", R"({"transformer.use_dora": true})"}}));
-  EXPECT_TRUE(refused({{"base_model.model.blocks.0.lora_A.weight", {2, 2}}}, {"PEFT's own"}));
+  EXPECT_TRUE(refused({{"lycoris_blocks_0_self_attn_q.lokr_w1", {2, 2}}}, {"LyCORIS", "not supported"}));
+  EXPECT_TRUE(refused({{kQuery + ".oft_diag", {2, 2}}}, {"OFT"}));
   EXPECT_TRUE(refused({{"transformer_blocks.0.attn1.to_q.weight", {2, 2}}}, {"1 of 1 tensors are no LoRA's"}));
 }
 
