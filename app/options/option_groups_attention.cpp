@@ -36,12 +36,11 @@ std::string topk_help() {
 }
 
 std::string dropped_help() {
-  return "in place of a dropped block: means of its keys and values, for 1/cell of full attention, or nothing" +
-         default_text(std::string(name(Policy{}.dropped)));
+  return "dropped blocks count by their means or not" + default_text(std::string(name(Policy{}.dropped)));
 }
 
 std::string select_help() {
-  return "blocks to compute: where means would err most, or that hold most of the attention" +
+  return "blocks to compute: where means would err, or of most attention" +
          default_text(std::string(name(usual_ranking(Dropped::mean))) + " with means, " +
                       std::string(name(usual_ranking(Dropped::none))) + " without");
 }
@@ -70,12 +69,10 @@ std::vector<OptionSpec> selection() {
   return {
       {.names = "--topk", .help = topk_help(), .commands = {tune}},
       {.names = "--cdf",
-       .help = "in place of --topk: the blocks that hold this share of the attention" + default_of(Selection::cdf),
+       .help = "in place of --topk: blocks of this share of attention" + default_of(Selection::cdf),
        .commands = {tune}},
       {.names = "--error",
-       .help = "in place of --topk: most that the others' means may err by, as predicted: give some four times the "
-               "error that you want" +
-               default_of(Selection::error),
+       .help = "in place of --topk: predicted error of means, 4 times what you want" + default_of(Selection::error),
        .commands = {tune}},
       {.names = "--dropped", .help = dropped_help(), .commands = {tune}},
       {.names = "--select", .help = select_help(), .commands = {tune}},

@@ -85,9 +85,12 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
       fp8_weights_(wants_fp8("weights", request.weights, device_)),
       fp8_text_weights_(wants_fp8("text_weights", request.text_weights, device_)),
       offload_(request.offload && !device_.is_cpu()),
+      files_(request.files),
       loras_(request.loras),
       spec_(describe(folder_)) {
   drop_idle_fp8();
+  for (const auto& [role, file] : files_)
+    if (!file.empty()) folder_.replace(role, file);
   lora_warnings_ = add_loras(folder_, spec_, loras_);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
@@ -134,6 +137,7 @@ Plan Pipeline::resolve_anywhere(const Request& request) const {
   plan.vae_dtype = dtype_name(vae_dtype_);
   plan.fp8_weights = fp8_weights_;
   plan.fp8_text_weights = fp8_text_weights_;
+  plan.files = files_;
   plan.loras = loras_;
   plan.attention_mode = choose_attention_mode(request.attention_mode, device_, dtype_);
   return plan;

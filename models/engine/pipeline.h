@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,7 +98,7 @@ class VaeDecoder;
 
 class Pipeline {
  public:
-  /// Opens a diffusers folder; weights are loaded stage by stage. Of the request counts what decides the pipeline.
+  /// Weights are loaded stage by stage. Of the request counts what decides the pipeline.
   static std::shared_ptr<Pipeline> open(Checkpoint folder, const Request& request);
   static std::shared_ptr<Pipeline> open(const std::string& folder, const std::string& device, const std::string& dtype);
   Pipeline(Checkpoint folder, const Request& request);
@@ -116,7 +117,7 @@ class Pipeline {
   const std::vector<std::string>& lora_warnings() const { return lora_warnings_; }  // of what was left out
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
-  const std::string& model_hash() const;  // of checkpoint/model_hash.h: the LoRAs are no part of it
+  const std::string& model_hash() const;  // of checkpoint/model_hash.h, with the request's files: the LoRAs are no part
   const std::string& lora_hash() const;   // hash_of() the LoRAs
   /// Checks the request against the checkpoint and the device and fills in what is unset. Throws Error (bad input)
   /// naming the field and, for impossible sizes, the two nearest possible values; also for a video, or weights, that
@@ -173,6 +174,7 @@ class Pipeline {
   bool fp8_weights_ = false, fp8_text_weights_ = false;
   std::string why_idle_weights_, why_idle_text_weights_;
   bool offload_ = false;
+  std::map<std::string, std::string> files_;
   std::vector<LoraChoice> loras_;
   std::vector<std::string> lora_warnings_;
   mutable std::string model_hash_, lora_hash_;

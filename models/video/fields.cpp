@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -293,6 +294,24 @@ std::vector<Field> selection() {
             {.name = "dense_layers", .idle = {Idle::every_block}})};
 }
 
+/// The file of a role's weights.
+Field weights_file(const std::string& role) {
+  const auto of = [role](const std::map<std::string, std::string>& files) {
+    const auto found = files.find(role);
+    return found == files.end() ? std::string() : found->second;
+  };
+  return {.name = role,
+          .kind = ValueKind::file,
+          .recipe = InRecipe::file,
+          .read = [role](Request& request, const std::string& text) { request.files[role] = text; },
+          .text = [of](const Request& request) { return of(request.files); },
+          .save =
+              [of](const Plan& plan) {
+                const std::string file = std::filesystem::path(of(plan.files)).filename().string();
+                return saved(only(!file.empty(), file));
+              }};
+}
+
 std::vector<Field> pipeline() {
   const auto fp8 = [](bool Plan::*member) {
     return [member](const Plan& plan) { return only(plan.*member, std::string("fp8")); };
@@ -309,6 +328,8 @@ std::vector<Field> pipeline() {
             {.name = "text_weights", .choices = {"auto", "fp8"}, .idle = {Idle::narrow_layers}}),
       field(&Request::offload, [](const Plan&) { return nlohmann::json(); },
             {.name = "offload", .recipe = InRecipe::nothing, .idle = {Idle::on_a_cpu}}),
+      weights_file("transformer"),
+      weights_file("transformer_2"),
       field(&Request::loras,
             [](const Plan& plan) { return only(!plan.loras.empty(), text_of(plan.loras, /*whole_paths=*/false)); },
             {.name = "lora", .recipe = InRecipe::file})};

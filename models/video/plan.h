@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct Plan {
   std::string device;            // "cpu", "cuda"
   std::string dtype, vae_dtype;  // "fp32", "bf16", "fp16"
   bool fp8_weights = false, fp8_text_weights = false;
+  std::map<std::string, std::string> files;  // of weights, as in the request
   std::vector<LoraChoice> loras;
 
   std::string prompt, negative_prompt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ struct Request {
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
   /// host while it computes; automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
+  /// Files of weights in place of the checkpoint's, by role ("transformer"); see Checkpoint::replace().
+  std::map<std::string, std::string> files = {};
   std::vector<LoraChoice> loras = {};  // added to the weights in this order
 
   std::string prompt = {};  // UTF-8, as the negative prompt

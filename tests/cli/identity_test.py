@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from batch_support import BatchTest
-from support import PROMPT, ROOT
+from support import PROMPT, ROOT, read_weights, write_safetensors
 
 GOLDEN = Path(__file__).with_name('identities.json')
 DATA = ROOT / 'tests' / 'parity' / 'data'
@@ -46,6 +46,7 @@ ROWS = [
     {'lora': 'style.safetensors:0.8'}, {'from': 'recipe.json'}, {'model': 'two_experts'}, {'model': 'two_experts', 'cfg_scale_2': 2.5},
     {'model': 'two_experts', 'flow_shift': 7}, {'model': 'two_experts', 'sigmas': '1,0.75,0.5'},
     {'model': 'two_experts', 'scheduler': 'euler', 'cfg_scale': 1},
+    {'model': 'two_experts', 'transformer': 'one.safetensors'}, {'model': 'two_experts', 'transformer_2': 'one.safetensors'},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
 NO_ROW = {'batch_count', 'preset', 'threads', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help'}
@@ -63,6 +64,7 @@ class Identity(BatchTest):
         (self.folder / 'latents.safetensors').write_bytes(len(header).to_bytes(8, 'little') + header + bytes(1024))
         recipe = {'version': '0.1.0', 'model': 'tiny', 'prompt': 'a white ring', 'seed': 7, 'steps': 1, 'cfg_scale': 2, 'frames': 1, 'fps': 8, 'topk': 0.4}
         (self.folder / 'recipe.json').write_text(json.dumps(recipe))
+        write_safetensors(self.folder / 'one.safetensors', read_weights(MODELS['two_experts'] / 'transformer'))
         lines = []
         for i, row in enumerate(ROWS):
             row = {**({} if 'from' in row else {'prompt': PROMPT}), **row}

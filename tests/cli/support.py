@@ -40,6 +40,25 @@ def read_safetensors(path):
     return result
 
 
+def read_weights(folder):
+    """Of a component's folder, all shards: {name: (dtype, shape, bytes)}."""
+    tensors = {}
+    for file in sorted(folder.glob('*.safetensors')):
+        tensors |= read_safetensors(file)
+    del tensors['__metadata__']
+    return tensors
+
+
+def write_safetensors(path, tensors):
+    header, body = {}, b''
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack('<Q', len(text)) + text + body)
+    return path
+
+
 def floats(tensor):
     dtype, _, data = tensor
     assert dtype == 'F32', dtype

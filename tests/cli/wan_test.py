@@ -1,11 +1,13 @@
 """Wan's checkpoints: two transformers, and what is wrong with a folder, said by file and field before anything is made."""
 import json
 import os
+import re
 import shutil
+import struct
 import unittest
 from pathlib import Path
 
-from support import FAMILY, MODEL, PROMPT, CommandLineTest
+from support import FAMILY, MODEL, PROMPT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
 PIPELINES = Path(MODEL).parent
 TWO = PIPELINES / 'pipeline_two_experts'
@@ -155,6 +157,122 @@ class BadFolders(CommandLineTest):
         self.refused(model, 'model/tokenizer', 'tokenizer folder is complete')
         self.edit(model / 'model_index.json', tokenizer='none')
         self.refused(model, 'model_index.json: names no component "tokenizer"', 'download')
+
+
+# diffusers' names of layers and their authors', as convert_wan_to_diffusers.py has them.
+LAYERS = {r'attn(1|2)\.to_out\.0': r'attn\1.o', r'attn(1|2)\.to_': r'attn\1.', 'attn1': 'self_attn', 'attn2': 'cross_attn', r'norm2\.': 'norm3.',
+          r'ffn\.net\.0\.proj': 'ffn.0', r'ffn\.net\.2': 'ffn.2', '^scale_shift_table': 'head.modulation', 'scale_shift_table': 'modulation',
+          '^proj_out': 'head.head', r'^condition_embedder\.time_proj': 'time_projection.1', r'^condition_embedder\.(text|time)_embedder\.linear_1': r'\1_embedding.0',
+          r'^condition_embedder\.(text|time)_embedder\.linear_2': r'\1_embedding.2'}
+
+
+def authors_name(name):
+    for pattern, theirs in LAYERS.items():
+        name = re.sub(pattern, theirs, name)
+    return name
+
+
+class OneFile(CommandLineTest):
+    """A transformer in one file, under its authors' names or diffusers', in place of the folder's."""
+
+    def file(self, name, change=lambda tensors: None, spell=authors_name, folder=Path(MODEL) / 'transformer'):
+        tensors = {spell(each): tensor for each, tensor in read_weights(folder).items()}
+        change(tensors)
+        return write_safetensors(self.folder / name, tensors)
+
+    def video(self, *arguments):
+        """Frames and latents."""
+        frames = self.frames('a.safetensors', '--save-latents', 'latents.safetensors', *arguments)
+        return frames, read_safetensors(self.folder / 'latents.safetensors')['latents']
+
+    @staticmethod
+    def other_values(tensors):
+        dtype, shape, data = tensors['head.head.bias']
+        tensors['head.head.bias'] = (dtype, shape, struct.pack('<e', 0.5) * (len(data) // 2))
+
+    def test_makes_the_same_frames_as_the_folder(self):
+        def folded(tensors):
+            for name in tensors:
+                dtype, shape, data = tensors[name]
+                if name == 'patch_embedding.weight':
+                    shape = [shape[0] * shape[1], *shape[2:]]
+                if name.endswith('modulation'):
+                    shape = shape[1:]
+                tensors[name] = (dtype, shape, data)
+            tensors['freqs'] = ('F32', [2], bytes(8))
+        usual = self.video()
+        for name, file in (('bare', self.file('bare.safetensors')), ('folded', self.file('folded.safetensors', folded)),
+                           ('prefixed', self.file('prefixed.safetensors', spell=lambda each: 'model.diffusion_model.' + authors_name(each))),
+                           ('diffusers', self.file('diffusers.safetensors', spell=str))):
+            with self.subTest(name):
+                self.assertEqual(self.video('--transformer', file), usual)
+        self.assertNotEqual(self.video('--transformer', self.file('other.safetensors', self.other_values)), usual)
+
+    def test_each_of_two_experts_has_its_own(self):
+        usual = self.video('-m', TWO)
+        high, low = (self.file(f'{name}.safetensors', folder=TWO / name) for name in ('transformer', 'transformer_2'))
+        self.assertEqual(self.video('-m', TWO, '--transformer', high, '--transformer-2', low), usual)
+        self.assertEqual(self.video('-m', TWO, '--transformer-2', low), usual)
+        self.assertNotEqual(self.video('-m', TWO, '--transformer', low, '--transformer-2', high), usual)
+
+    def test_the_recipe_knows_it(self):
+        self.file('one.safetensors')
+        usual, named = (self.report('-o', f'{name}.mp4', *file)['recipe'] for name, file in (('a', []), ('b', ['--transformer', 'one.safetensors'])))
+        self.assertEqual((usual.get('transformer'), named['transformer']), (None, 'one.safetensors'))
+        self.assertNotEqual(named['model_sha256'], usual['model_sha256'])
+        again = ('generate', '-m', MODEL, '--from', 'b.mp4', '--device', 'cpu', '--quiet', '-o', 'c.mp4')
+        self.fail_with(self.run_program(*again), 2, 'one.safetensors', '--transformer')
+        self.warn_with(self.run_program(*again, '--transformer', 'one.safetensors'))
+        self.assertEqual((self.folder / 'c.mp4').read_bytes(), (self.folder / 'b.mp4').read_bytes())
+        (self.folder / 'two').mkdir()
+        self.file('two/one.safetensors', spell=str)
+        other = self.succeed(self.run_program(*again, '--transformer', 'two/one.safetensors')).stderr
+        self.assertIn('the model is not the one that b.mp4 was made with', other)
+
+    def test_rows_of_a_set_may_name_one(self):
+        self.file('one.safetensors')
+        (self.folder / 'set.jsonl').write_text('\n'.join(json.dumps({'output': f'{name}.y4m', 'seed': 42, **file}) for name, file in (
+            ('a', {}), ('b', {'transformer': 'one.safetensors'}), ('c', {'transformer': 'none.safetensors'}))))
+        result = self.run_program('batch', 'set.jsonl', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--steps', 1, *FAMILY.size, '-o', 'out', '--quiet')
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn('none.safetensors', result.stderr)
+        self.assertEqual((self.folder / 'out' / 'a.y4m').read_bytes(), (self.folder / 'out' / 'b.y4m').read_bytes())
+
+    def refused(self, file, *words, model=MODEL):
+        self.fail_with(self.generate('-m', model, '--transformer', file, '-o', 'clip.mp4'), 2, *words)
+        self.assertFalse((self.folder / 'clip.mp4').exists())
+
+    def test_what_does_not_fit_is_refused_by_its_name(self):
+        def missing(tensors):
+            del tensors['blocks.1.cross_attn.o.weight']
+
+        def misshaped(tensors):
+            dtype, shape, data = tensors['blocks.0.ffn.2.weight']
+            tensors['blocks.0.ffn.2.weight'] = (dtype, shape[::-1], data)
+
+        def unknown(tensors):
+            tensors['blocks.0.self_attn.k_img.weight'] = ('F32', [1], bytes(4))
+
+        def twice(tensors):
+            tensors['proj_out.bias'] = tensors['head.head.bias']
+        for change, words in ((missing, ['1 missing: "blocks.1.cross_attn.o.weight" [32, 32]']), (unknown, ['1 unexpected: "blocks.0.self_attn.k_img.weight"']),
+                              (misshaped, ['1 misshaped: "blocks.0.ffn.2.weight" is [24, 32], expected [32, 24]']),
+                              (twice, ['"head.head.bias"', '"proj_out.bias"', 'one tensor'])):
+            with self.subTest(change.__name__):
+                self.refused(self.file('one.safetensors', change), 'one.safetensors', *words)
+
+    def test_what_is_no_transformer_of_this_model_is_refused_in_one_line(self):
+        def three_blocks(tensors):
+            for name in [name for name in tensors if name.startswith('blocks.1.')]:
+                tensors[name.replace('.1.', '.2.', 1)] = tensors[name]
+        one = self.file('one.safetensors')
+        self.refused(self.file('deep.safetensors', three_blocks), 'deep.safetensors: does not fit', 'transformer/config.json: num_layers is 3, not 2')
+        self.refused(Path(MODEL) / 'vae' / 'diffusion_pytorch_model.safetensors', 'holds no WanTransformer3DModel')
+        self.refused(Path(MODEL) / 'transformer', 'is a folder')
+        self.refused('none.safetensors', 'none.safetensors', 'No such file')
+        self.fail_with(self.generate('--transformer-2', one, '-o', 'clip.mp4'), 2, '--transformer-2', 'this model has no transformer_2')
+        self.fail_with(self.generate('--transformer', one, '-o', one), 2, '--transformer', '--output', 'same file')
+        self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '--transformer', one), 2, '--transformer', '--random-weights')
 
 
 if __name__ == '__main__':

@@ -45,6 +45,16 @@ Failure failure_of(const std::function<void()>& action) {
   return {0, "no failure", ""};
 }
 
+TEST(Library, TakesATransformersFileInPlaceOfTheFolders) {
+  const std::string model = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline";
+  const std::string file = model + "/vae/diffusion_pytorch_model.safetensors";
+  const Failure wrong = failure_of([&] { TextToVideo(model, {.device = "cpu", .transformer = file}); });
+  EXPECT_EQ(wrong.code(), 2);
+  EXPECT_THAT(wrong.cause(), StartsWith(file + ": holds no WanTransformer3DModel"));
+  const Failure none = failure_of([&] { TextToVideo(model, {.device = "cpu", .transformer_2 = file}); });
+  EXPECT_EQ(none.field(), "transformer_2");
+}
+
 TEST(Library, MakesTheSameVideoOfTheSameRequest) {
   TextToVideo model(kModel, {.device = "cpu"});
   const Video a = model.generate(small()), b = model.generate(small());

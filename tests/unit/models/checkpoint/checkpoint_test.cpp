@@ -4,6 +4,8 @@
 #include <functional>
 #include <iterator>
 
+#include "models/checkpoint/family.h"
+#include "models/checkpoint/safetensors.h"
 #include "models/files/json_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -184,6 +186,64 @@ TEST(ParseJson, DepthIsLimitedExactly) {
 
 TEST(ParseJson, SameKeyInDifferentObjectsIsAllowed) {
   EXPECT_NO_THROW(parse_json(R"({"a":{"x":1},"b":{"x":1},"x":[{"x":1},{"x":2}]})", "f", "r"));
+}
+
+/// A file of the tensors of the small transformer, each renamed.
+fs::path write_transformer(const fs::path& path, const std::function<std::string(const std::string&)>& renamed) {
+  const Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const Component& all = model.component("transformer");
+  std::vector<TensorView> views;
+  for (const auto& [name, place] : all.tensors) {
+    const TensorEntry& entry = *place.second;
+    views.push_back({renamed(name), entry.dtype, entry.shape, all.files[place.first]->data(entry)});
+  }
+  write_safetensors(path, views);
+  return path;
+}
+
+TEST(ReplacedWeights, AreFoundUnderDiffusersNamesWhateverTheFileCallsThem) {
+  const TemporaryFolder folder;
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const Component usual = model.component("transformer");
+  const NameMap names = find_family("WanPipeline")->part("transformer").names.original;
+  const fs::path file = write_transformer(
+      folder / "a.safetensors", [&](const std::string& name) { return "model.diffusion_model." + names.second(name); });
+  model.replace("transformer", file);
+  const Component& now = model.component("transformer");
+  EXPECT_EQ(now.config, usual.config);
+  EXPECT_EQ(now.origin, file);
+  ASSERT_EQ(now.tensors.size(), usual.tensors.size());
+  for (const auto& [name, place] : usual.tensors) {
+    EXPECT_EQ(now.tensors.at(name).second->shape, place.second->shape) << name;
+    EXPECT_EQ(now.name_in_file(name), now.tensors.at(name).second->name);
+  }
+  EXPECT_EQ(usual.name_in_file("proj_out.bias"), "proj_out.bias");
+}
+
+TEST(ReplacedWeights, MayStandInAnArchitecture) {
+  const TemporaryFolder folder;
+  const Checkpoint source = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  json architecture;
+  for (const char* role : {"transformer", "vae", "text_encoder", "scheduler"}) architecture[role] = source.config(role);
+  Checkpoint model = Checkpoint::with_random_weights("a.yaml", "WanTransformer3DModel", architecture, 3);
+  model.replace("transformer", write_transformer(folder / "a.safetensors", [](const auto& name) { return name; }));
+  EXPECT_FALSE(model.component("transformer").random_seed);
+  EXPECT_EQ(model.component("transformer").files.size(), 1U);
+  EXPECT_EQ(model.component("vae").random_seed, 3U);
+}
+
+TEST(ReplacedWeights, OfNoRoleOrOfOtherSizesAreRefused) {
+  const TemporaryFolder folder;
+  Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
+  const fs::path deep = write_transformer(folder / "deep.safetensors", [](std::string name) {
+    return name.starts_with("blocks.1.") ? name.replace(7, 1, "8") : name;
+  });
+  EXPECT_TRUE(throws_error([&] { model.replace("transformer", deep); },
+                           {"deep.safetensors: does not fit", "transformer/config.json: num_layers is 9, not 2"}));
+  EXPECT_TRUE(throws_error([&] { model.replace("transformer_2", deep); }, {"transformer_2", "has no transformer_2"}));
+  const fs::path other = write_transformer(folder / "other.safetensors", [](const auto& name) { return "a." + name; });
+  EXPECT_TRUE(
+      throws_error([&] { model.replace("transformer", other); }, {"holds no WanTransformer3DModel", "\"a.blocks."}));
 }
 
 }  // namespace

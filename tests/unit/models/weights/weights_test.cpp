@@ -254,6 +254,36 @@ TEST(Weights, OneErrorListsMissingUnexpectedAndMisshaped) {
                             "2 misshaped: \"bad\" is [2, 3], expected [3, 2], \"eight_bit\" is stored as U8"}));
 }
 
+TEST(Weights, SomeMayBeStoredInAnotherShapeOfTheSameElements) {
+  const TemporaryFolder folder;
+  const at::Tensor values = at::randn({4, 6});
+  write(folder.path(), {{"a", values}, {"b", values}});
+  const Component component = open_component(folder.path());
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  at::Tensor read;
+  weights.load(read, {.names = {"a"}, .stored = {2, 2, 6}, .shape = {2, 12}, .reshaped = true});
+  EXPECT_TRUE(read.equal(values.view({2, 12})));
+  weights.load(read, {.names = {"b"}, .stored = {2, 2, 5}, .shape = {20}, .reshaped = true});
+  EXPECT_TRUE(is_stand_in(read));
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); }, {"1 misshaped: \"b\" is [4, 6], expected [2, 2, 5]"}));
+}
+
+TEST(Weights, ErrorsNameTensorsAsTheFileDoes) {
+  const TemporaryFolder folder;
+  write(folder.path(), {{"model.theirs.weight", at::ones({2})}, {"model.more", at::ones({1})}});
+  Component component = open_component(folder.path());
+  const NameMap names({{"ours", "theirs"}, {"absent", "away"}});
+  component.prefix = "model.";
+  component.original = &names;
+  component.tensors = {{"ours.weight", component.tensors.at("model.theirs.weight")},
+                       {"more", component.tensors.at("model.more")}};
+  WeightReader weights(component, at::kCPU, at::kFloat);
+  weights.tensor("ours.weight", {3});
+  weights.tensor("absent.bias", {1});
+  EXPECT_TRUE(throws_error([&] { weights.check_complete(); },
+                           {"\"model.theirs.weight\" is [2]", "missing: \"model.away.bias\"", "\"model.more\" [1]"}));
+}
+
 TEST(Weights, LongListsAreCutAndCounted) {
   const TemporaryFolder folder;
   write(folder.path(), {{"w", at::ones({1})}});
