@@ -98,12 +98,12 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
-    video.text = pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
+    video.conditioning = pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
     video.text_cost.encode = seconds_since(start);
-    texts.bytes += video.text.nbytes();
+    texts.bytes += video.conditioning.nbytes();
     first = &video;
   } else {
-    video.text = first->text;
+    video.conditioning = first->conditioning;
     warnings = first->warnings;  // there are no others yet
   }
   for (const std::string& warning : warnings) warn(video, warning);
@@ -112,7 +112,7 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
 void Job::run(std::span<Video* const> videos, models::Pipeline& pipeline) {
   try {
     for (Video* video : videos)
-      if (video->text.defined()) make(*video, pipeline);
+      if (video->conditioning.defined()) make(*video, pipeline);
     collect();
   } catch (const models::Cancelled&) {
     collect();  // throws where it was not the user who stopped the run, but a video that could not be written
@@ -124,7 +124,7 @@ void Job::make(Video& video, models::Pipeline& pipeline) {
   const auto kept = std::make_shared<KeptLatents>(video.options.save_latents, video.options.run.output);
   models::Outcome result;
   const auto failure = attempt([&] { result = render(video, pipeline, *kept); });
-  video.text.reset();
+  video.conditioning = {};
   if (failure) return fail(video, *failure, kept->saved());
   collect();
   written_ = std::async(policy_.write_behind ? std::launch::async : std::launch::deferred,
@@ -134,7 +134,7 @@ void Job::make(Video& video, models::Pipeline& pipeline) {
 
 models::Outcome Job::render(Video& video, models::Pipeline& pipeline, KeptLatents& kept) {
   models::Inputs inputs = {
-      .init_latents = video.init_latents, .text = video.text, .keep_transformer = policy_.keep_loaded};
+      .init_latents = video.init_latents, .conditioning = video.conditioning, .keep_transformer = policy_.keep_loaded};
   models::Run run = run_of(video, kept);
   use_checkpoints(video, inputs, run);
   user_.begin(video);

@@ -34,7 +34,7 @@ struct Video {
   std::vector<std::string> told;  // warnings that come before the work
 
   // By its Job.
-  at::Tensor text;  // embeddings on the CPU, while it waits for its turn
+  models::Conditioning conditioning;  // on the CPU, while it waits for its turn
   TextCost text_cost;
   std::vector<std::string> warnings;  // of the work
   std::filesystem::path checkpoint;   // where its denoising is kept while it runs; empty: nowhere

@@ -67,12 +67,12 @@ void check_sparse_runs(const models::Pipeline& pipeline) {
                     "choose another --dtype or --device");
 }
 
-std::vector<at::Tensor> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
-                                     RunProgress& progress, const std::function<void(int64_t done)>& before) {
+std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const std::vector<models::Plan>& plans,
+                                               RunProgress& progress, const std::function<void(int64_t done)>& before) {
   progress.stage("text");
   models::TextStage& text = pipeline.text_stage();
   text.load();
-  std::vector<at::Tensor> texts;
+  std::vector<models::Conditioning> texts;
   for (const models::Plan& plan : plans) {
     before(static_cast<int64_t>(texts.size()));
     texts.push_back(text.encode(plan).to(at::kCPU));

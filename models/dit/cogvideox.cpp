@@ -68,6 +68,7 @@ hilbert::Grid CogVideoX::grid_of(const DitInput& input) const {
                     "check the size of the video, and the saved latents where such are used");
   }
   check_conditions(input, config_.text_embed_dim, "text_embed_dim", config_file_);
+  check_text_alone(input, config_file_);
   return {latents.size(1) / depth, latents.size(3) / side, latents.size(4) / side};
 }
 
@@ -86,13 +87,13 @@ Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
   const at::Tensor time = at::silu(embed_timesteps(sinusoids.to(input.latents.scalar_type()), ends_.time_embedding));
 
   const at::Tensor patches = patchify(input.latents, patch_size(), plan);
-  const int64_t video_tokens = patches.size(1), text_tokens = input.text.size(1);
+  const int64_t video_tokens = patches.size(1), text_tokens = input.conditioning.text.size(1);
   const at::Tensor hidden =
       at::empty({patches.size(0), video_tokens + text_tokens, ends_.text.weight.size(0)}, input.latents.options());
   at::Tensor video = hidden.narrow(1, 0, video_tokens), text = hidden.narrow(1, video_tokens, text_tokens);
   const at::Tensor projected = linear(patches, ends_.patch);
   plan.video_positions.defined() ? at::add_out(video, projected, plan.video_positions) : video.copy_(projected);
-  text.copy_(linear(input.text, ends_.text));
+  text.copy_(linear(input.conditioning.text, ends_.text));
   if (plan.text_positions.defined()) add_text_positions(text, plan.text_positions);
   return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = time};
 }

@@ -21,8 +21,8 @@ class BlockLoop final : public Denoiser {
             const at::TensorOptions& options)
       : dit_(std::move(dit)), layers_(std::move(layers)), weight_bytes_(weight_bytes), options_(options) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps, AttentionRun& run,
-                     StepCache* cache) override;
+  at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
+                     AttentionRun& run, StepCache* cache) override;
   void collect(AttentionRun& run) override;
   uint64_t weight_bytes() const override { return weight_bytes_; }
 
@@ -70,10 +70,11 @@ void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
   cache.remember(rest.neg_().add_(tokens.hidden.value()));
 }
 
-at::Tensor BlockLoop::forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
+at::Tensor BlockLoop::forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                               AttentionRun& run, StepCache* cache) {
-  const DitInput input = {
-      .latents = latents.to(options_), .text = text.to(options_), .timesteps = timesteps.to(options_.device())};
+  const DitInput input = {.latents = latents.to(options_),
+                          .conditioning = conditioning.to(options_),
+                          .timesteps = timesteps.to(options_.device())};
   const TokenPlan& tokens_plan = plan(dit_->grid_of(input), run.token_order);
   run.per_layer.resize(dit_->layers());
   Tokens tokens = dit_->embed(input, tokens_plan);

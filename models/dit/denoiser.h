@@ -8,6 +8,7 @@
 
 #include "models/checkpoint/checkpoint.h"
 #include "models/dit/attend.h"
+#include "models/dit/conditioning.h"
 #include "models/dit/step_cache.h"
 #include "models/layers/parameters.h"
 
@@ -19,10 +20,10 @@ class Denoiser {
  public:
   virtual ~Denoiser() = default;
 
-  /// latents [B, ..], text [B, L, text_dim], timesteps [B], whole or fractional; returns the prediction in the latents'
-  /// shape and dtype. cache: may leave the blocks after the first out, and remembers them where they ran; null: all
-  /// blocks run.
-  virtual at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps,
+  /// latents [B, ..], conditioning of B passes, timesteps [B], whole or fractional; returns the prediction in the
+  /// latents' shape and dtype. cache: may leave the blocks after the first out, and remembers them where they ran;
+  /// null: all blocks run.
+  virtual at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                              AttentionRun& run, StepCache* cache = nullptr) = 0;
   /// Adds what GPU kernels counted since the last collection to the run's statistics; waits for the device.
   virtual void collect(AttentionRun& run) = 0;

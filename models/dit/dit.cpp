@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <sstream>
+#include <utility>
 
 #include "hilbert/error.h"
 
@@ -17,7 +18,8 @@ std::string shape_of(const at::Tensor& tensor) {
 
 void check_conditions(const DitInput& input, int64_t text_dim, const std::string& field,
                       const std::string& config_file) {
-  const auto& [latents, text, timesteps] = input;
+  const auto& [latents, conditioning, timesteps] = input;
+  const at::Tensor& text = conditioning.text;
   if (text.dim() == 3 && text.size(0) == latents.size(0) && text.size(2) == text_dim && timesteps.dim() == 1 &&
       timesteps.size(0) == latents.size(0))
     return;
@@ -25,6 +27,14 @@ void check_conditions(const DitInput& input, int64_t text_dim, const std::string
                       " do not fit latents of shape " + shape_of(latents) + " and " + field + " " +
                       std::to_string(text_dim) + " of " + config_file,
                   "use the text encoder that the checkpoint was published with");
+}
+
+void check_text_alone(const DitInput& input, const std::string& config_file) {
+  const Conditioning& given = input.conditioning;
+  for (const auto& [name, tensor] :
+       {std::pair{"a pooled text", &given.pooled}, std::pair{"image tokens", &given.context},
+        std::pair{"condition latents", &given.latents}})
+    if (tensor->defined()) throw bad_input(config_file + " is of a model that takes no " + name, "leave them out");
 }
 
 }  // namespace sparsereel::models

@@ -9,6 +9,7 @@
 
 #include "hilbert/token_order.h"
 #include "models/dit/attend.h"
+#include "models/dit/conditioning.h"
 #include "models/dit/token_plan.h"
 #include "models/layers/parameters.h"
 #include "models/layers/residual.h"
@@ -17,9 +18,9 @@ namespace sparsereel::models {
 
 /// What one forward is given, on the run's device.
 struct DitInput {
-  at::Tensor latents;    // [B, ..] in the run's dtype, laid out as the family's latents are
-  at::Tensor text;       // [B, L, text_dim] in the run's dtype
-  at::Tensor timesteps;  // [B], whole or fractional
+  at::Tensor latents;         // [B, ..] in the run's dtype, laid out as the family's latents are
+  Conditioning conditioning;  // of B passes, in the run's dtype
+  at::Tensor timesteps;       // [B], whole or fractional
 };
 
 /// "[1, 16, 4]"
@@ -28,6 +29,8 @@ std::string shape_of(const at::Tensor& tensor);
 /// says.
 void check_conditions(const DitInput& input, int64_t text_dim, const std::string& field,
                       const std::string& config_file);
+/// Throws Error where there is more than a text: of a family that takes nothing else.
+void check_text_alone(const DitInput& input, const std::string& config_file);
 
 /// What flows through the blocks.
 struct Tokens {

@@ -89,6 +89,7 @@ hilbert::Grid Wan::grid_of(const DitInput& input) const {
                     "check the size of the video, and the saved latents where such are used");
   }
   check_conditions(input, config_.text_dim, "text_dim", config_file_);
+  check_text_alone(input, config_file_);
   return {latents.size(2) / t, latents.size(3) / h, latents.size(4) / w};
 }
 
@@ -113,7 +114,7 @@ Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
       timestep_sinusoids(input.timesteps, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
   const at::Tensor time = embed_timesteps(sinusoids, ends_.time_embedding).to(dtype);
   const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch_of(config_), plan);
-  const FoldedText text = fold_padding(input.text);
+  const FoldedText text = fold_padding(input.conditioning.text);
   return {
       .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
       .text_tokens = 0,

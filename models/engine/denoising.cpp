@@ -55,9 +55,9 @@ at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
   StepCache* cache = cache_ ? &*cache_ : nullptr;
   if (cache != nullptr) cache->begin_step(plan_.cache.reuses(done_, steps()));
   return guidance_[expert].predict(
-      state_.latents, state_.text, timestep, [&](const at::Tensor& latents, const at::Tensor& text) {
-        const at::Tensor timesteps = at::full({text.size(0)}, timestep, latents.options().dtype(at::kFloat));
-        return denoiser.forward(latents, text, timesteps, run, cache);
+      state_.latents, state_.conditioning, timestep, [&](const at::Tensor& latents, const Conditioning& conditioning) {
+        const at::Tensor timesteps = at::full({conditioning.passes()}, timestep, latents.options().dtype(at::kFloat));
+        return denoiser.forward(latents, conditioning, timesteps, run, cache);
       });
 }
 

@@ -16,7 +16,7 @@ namespace sparsereel::models {
 
 /// What a run starts from, on the device; latents in the dtype in which samplers step them.
 struct DenoisingStart {
-  at::Tensor text;          // [B, L, C]: negative prompt and prompt (B = 2) with guidance, else the prompt
+  Conditioning conditioning;
   at::Tensor latents;       // in the model's layout, F whole groups of the model's patches in time
   at::Generator generator;  // after the latents were drawn
   LatentLayout layout = LatentLayout::frames_first;

@@ -14,17 +14,17 @@ double Guidance::scale(double timestep) const {
   return 1 + scale_ * (1 - std::cos(std::numbers::pi * std::pow((steps - timestep) / steps, 5.0))) / 2;
 }
 
-at::Tensor Guidance::predict(const at::Tensor& latents, const at::Tensor& text, double timestep,
+at::Tensor Guidance::predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
                              const Denoise& denoise) const {
-  if (text.size(0) == 1) return denoise(latents, text).to(at::kFloat);
+  if (conditioning.passes() == 1) return denoise(latents, conditioning).to(at::kFloat);
   at::Tensor unconditional, conditional;
   if (passes_ == GuidancePasses::batched) {
-    const at::Tensor both = denoise(at::cat({latents, latents}), text).to(at::kFloat);
+    const at::Tensor both = denoise(at::cat({latents, latents}), conditioning).to(at::kFloat);
     unconditional = both.narrow(0, 0, 1);
     conditional = both.narrow(0, 1, 1);
   } else {
-    unconditional = denoise(latents, text.narrow(0, 0, 1)).to(at::kFloat);
-    conditional = denoise(latents, text.narrow(0, 1, 1)).to(at::kFloat);
+    unconditional = denoise(latents, conditioning.pass(0)).to(at::kFloat);
+    conditional = denoise(latents, conditioning.pass(1)).to(at::kFloat);
   }
   return unconditional + scale(timestep) * (conditional - unconditional);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "models/dit/conditioning.h"
 #include "models/video/request.h"
 
 namespace sparsereel::models {
@@ -17,12 +18,13 @@ class Guidance {
   Guidance(double scale, bool dynamic, int64_t num_inference_steps, GuidancePasses passes)
       : scale_(scale), dynamic_(dynamic), num_inference_steps_(num_inference_steps), passes_(passes) {}
 
-  /// A forward of the denoiser: latents [B, ..], text [B, L, C] -> predictions [B, ..].
-  using Denoise = std::function<at::Tensor(const at::Tensor& latents, const at::Tensor& text)>;
+  /// A forward of the denoiser: latents [B, ..] and B passes -> predictions [B, ..].
+  using Denoise = std::function<at::Tensor(const at::Tensor& latents, const Conditioning& conditioning)>;
 
-  /// latents [1, ..]; text [2, L, C]: of the negative prompt and the prompt, or [1, L, C]: the prompt's alone, whose
+  /// latents [1, ..]; conditioning of the passes of the negative prompt and the prompt, or of the prompt's alone, whose
   /// prediction is then the result. fp32 [1, ..].
-  at::Tensor predict(const at::Tensor& latents, const at::Tensor& text, double timestep, const Denoise& denoise) const;
+  at::Tensor predict(const at::Tensor& latents, const Conditioning& conditioning, double timestep,
+                     const Denoise& denoise) const;
   double scale(double timestep) const;
 
  private:

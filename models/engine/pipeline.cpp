@@ -207,17 +207,17 @@ void Pipeline::check_weights() const {
   weights_checked_ = true;
 }
 
-at::Tensor Pipeline::encode_stage(const Plan& plan, StageMeter& meter, Outcome& outcome) {
+Conditioning Pipeline::encode_stage(const Plan& plan, StageMeter& meter, Outcome& outcome) {
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
-  at::Tensor text = text_->encode(plan, &outcome.warnings);
+  Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
   outcome.seconds.text = meter.lap();
   outcome.memory.text = meter.take_peak();
-  return text;
+  return conditioning;
 }
 
-std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const at::Tensor& text,
+std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Conditioning& conditioning,
                                                      const at::Tensor& init_latents) {
   const c10::InferenceMode guard;
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
@@ -226,7 +226,7 @@ std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const at:
   };
   const at::Tensor latents = init_latents.defined() ? init_latents : noise();
   return std::make_unique<Denoising>(experts_, scheduler_config(plan, spec_), plan,
-                                     DenoisingStart{.text = text,
+                                     DenoisingStart{.conditioning = conditioning.to(device_),
                                                     .latents = latents.to(device_, dtype_of(spec_.latents)),
                                                     .generator = generator,
                                                     .layout = spec_.layout});
@@ -261,10 +261,11 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
     if (run.stage) run.stage(stage);
   };
   StageMeter meter(device_);
-  if (!inputs.text.defined()) announce("text");
-  const at::Tensor text = inputs.text.defined() ? inputs.text.to(device_) : encode_stage(plan, meter, outcome);
+  if (!inputs.conditioning.defined()) announce("text");
+  const Conditioning conditioning =
+      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, meter, outcome);
   announce("load");
-  auto denoising = start_denoising(plan, text, inputs.init_latents);
+  auto denoising = start_denoising(plan, conditioning, inputs.init_latents);
   if (inputs.resume) denoising->resume(*inputs.resume);
   denoising->load_expert();
   outcome.seconds.load_transformer = meter.lap();

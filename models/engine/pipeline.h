@@ -13,6 +13,7 @@
 
 #include "models/checkpoint/checkpoint.h"
 #include "models/dit/attend.h"
+#include "models/dit/conditioning.h"
 #include "models/layers/parameters.h"
 #include "models/video/plan.h"
 #include "models/video/request.h"
@@ -25,7 +26,7 @@ struct DenoisingState;
 /// What is given beside a plan.
 struct Inputs {
   at::Tensor init_latents = {};                       // in the model's layout, in place of noise; consumes no draw
-  at::Tensor text = {};                               // of text_stage(), for this plan; undefined: it is encoded
+  Conditioning conditioning = {};                     // of text_stage(), for this plan; undefined: it is encoded
   std::shared_ptr<const DenoisingState> resume = {};  // go on from here; null: from the first step
   bool decode = true;                                 // false: stop at the latents
   /// The next video follows at once: the denoiser stays beside the decoder, which needs its memory otherwise.
@@ -152,7 +153,7 @@ class Pipeline {
   bool has_transformer() const;  // any of them is loaded
   void release_transformer();
   /// It must not outlive the pipeline. Loads nothing.
-  std::unique_ptr<Denoising> start_denoising(const Plan& plan, const at::Tensor& text,
+  std::unique_ptr<Denoising> start_denoising(const Plan& plan, const Conditioning& conditioning,
                                              const at::Tensor& init_latents = {});
   void load_vae();
 
@@ -160,7 +161,7 @@ class Pipeline {
   void drop_idle_fp8();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
-  at::Tensor encode_stage(const Plan& plan, StageMeter& meter, Outcome& outcome);
+  Conditioning encode_stage(const Plan& plan, StageMeter& meter, Outcome& outcome);
   Loading loading() const;
   const WeightNeed& transformer_need() const;
   bool fits_beside(const std::string& role) const;

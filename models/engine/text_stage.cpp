@@ -26,18 +26,18 @@ TokenIds random_tokens(const std::string& text, int64_t length, int64_t vocab_si
 
 }  // namespace
 
-at::Tensor encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules) {
-  std::vector<at::Tensor> rows;
+Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts,
+                            const PromptRules& rules) {
+  std::vector<Conditioning> passes;
   for (const TokenIds& prompt : prompts) {
     const auto length = static_cast<int64_t>(prompt.ids.size());
-    if (rules.encodes_padding) {
-      rows.push_back(ids_of(prompt, length));
-    } else {
-      const at::Tensor encoded = encoder.forward(ids_of(prompt, prompt.token_count));
-      rows.push_back(at::constant_pad_nd(encoded, {0, 0, 0, length - prompt.token_count}));
-    }
+    at::Tensor row = ids_of(prompt, rules.encodes_padding ? length : prompt.token_count);
+    if (!rules.encodes_padding) row = at::constant_pad_nd(encoder.forward(row), {0, 0, 0, length - prompt.token_count});
+    passes.push_back({.text = row, .text_lengths = {prompt.token_count}});
   }
-  return rules.encodes_padding ? encoder.forward(at::cat(rows)) : at::cat(rows);
+  Conditioning all = join(passes);
+  if (rules.encodes_padding) all.text = encoder.forward(all.text);
+  return all;
 }
 
 TextStage::TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format,
@@ -69,7 +69,7 @@ void TextStage::release() {
     for (const TensorEntry& entry : file->entries()) file->release(entry);
 }
 
-at::Tensor TextStage::encode(const Plan& plan, std::vector<std::string>* warnings) {
+Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warnings) {
   const c10::InferenceMode guard;
   std::unique_ptr<TextEncoder> streamed;
   if (!encoder_) streamed = load_text_encoder(folder_.component("text_encoder"), device_, format_, Residence::file);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/checkpoint/checkpoint.h"
+#include "models/dit/conditioning.h"
 #include "models/layers/parameters.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/text/tokenizer.h"
@@ -18,9 +19,9 @@ namespace sparsereel::models {
 
 struct Plan;
 
-/// prompts: token ids of one length L, padded. [B, L, C] in the encoder's dtype. With padding in one batch, without it
-/// prompt by prompt.
-at::Tensor encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
+/// prompts: token ids of one length L, padded. A pass for each, in the encoder's dtype. With padding in one batch,
+/// without it prompt by prompt.
+Conditioning encode_prompts(const TextEncoder& encoder, const std::vector<TokenIds>& prompts, const PromptRules& rules);
 
 class TextStage {
  public:
@@ -36,10 +37,9 @@ class TextStage {
   /// The encoder then stays until it is released. Nothing where it streams.
   void load();
   void release();
-  /// [B, L, C] in the run's dtype: of the negative prompt, where guidance runs, and of the prompt. An encoder that is
-  /// not loaded is streamed. Where there is no tokenizer the ids are random, drawn from a generator that the prompt
-  /// seeds.
-  at::Tensor encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
+  /// In the run's dtype. An encoder that is not loaded is streamed. Where there is no tokenizer the ids are random, drawn
+  /// from a generator that the prompt seeds.
+  Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
 
  private:
   void load_tokenizer();

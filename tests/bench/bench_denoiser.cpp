@@ -28,10 +28,10 @@ nlohmann::json run(const std::vector<std::string>& arguments) {
   const models::Component component = models::Checkpoint::open(arguments[0]).component("transformer");
   const auto dit = models::load_dit(component, at::kCPU, at::kFloat);
   at::Tensor prediction =
-      dit->forward(latents, text, timesteps, attention);  // warms up: position tables, code generation
+      dit->forward(latents, {text}, timesteps, attention);  // warms up: position tables, code generation
   attention.per_layer.clear();
   const std::vector<double> seconds =
-      bench::timed(count, [&] { prediction = dit->forward(latents, text, timesteps, attention); });
+      bench::timed(count, [&] { prediction = dit->forward(latents, {text}, timesteps, attention); });
   bench::write_tensor(arguments[2], "prediction", prediction);
   return {{"seconds", seconds},
           {"attention_seconds", attention.statistics.seconds / count},

@@ -21,7 +21,7 @@ at::Tensor run_component(const std::string& name, const models::Component& compo
   const at::Tensor text = bench::read_tensor(inputs, "text", at::kFloat).to(device, dtype),
                    timesteps = bench::read_tensor(inputs, "timesteps", at::kLong).to(device);
   models::AttentionRun attention;
-  return models::load_dit(component, device, format)->forward(latents, text, timesteps, attention);
+  return models::load_dit(component, device, format)->forward(latents, {text}, timesteps, attention);
 }
 
 int run(const std::vector<std::string>& arguments) {

@@ -26,7 +26,7 @@ class DitOnGpu : public ::testing::Test {
     AttentionRun how;
     how.token_order = order;
     return dit
-        ->forward(tensor(one, "latents").to(at::kCUDA, dtype), tensor(one, "text").to(at::kCUDA, dtype),
+        ->forward(tensor(one, "latents").to(at::kCUDA, dtype), {tensor(one, "text").to(at::kCUDA, dtype)},
                   tensor(one, "timesteps").to(at::kCUDA), how)
         .to(at::kCPU, at::kFloat);
   }

@@ -192,7 +192,8 @@ TEST_F(Fp8OnGpu, WholeForwardsErrAsTheEmulationDoes) {
       const auto dit = load_dit(test::dit_component(one), device, {at::kBFloat16, /*in_fp8=*/true});
       AttentionRun how;
       const auto there = [&](const char* key) { return golden[one.name + "/" + key].to(device); };
-      return dit->forward(there("latents").to(at::kBFloat16), there("text").to(at::kBFloat16), there("timesteps"), how)
+      return dit
+          ->forward(there("latents").to(at::kBFloat16), {there("text").to(at::kBFloat16)}, there("timesteps"), how)
           .to(at::kCPU, at::kDouble);
     };
     const at::Tensor exact = golden[one.name + "/output"].to(at::kDouble);

@@ -36,7 +36,7 @@ class DitParity : public ::testing::TestWithParam<test::ParityCase> {
     run_.policy.defaults.topk = 1.0;
     run_.policy.defaults.pv_threshold = 50;  // never skips
     const at::Tensor text = how.text.defined() ? how.text : tensor("text");
-    return dit->forward(tensor("latents").to(how.dtype), text.to(how.dtype), tensor("timesteps"), run_);
+    return dit->forward(tensor("latents").to(how.dtype), {text.to(how.dtype)}, tensor("timesteps"), run_);
   }
   static double relative_l1(const at::Tensor& output, const at::Tensor& exact) {
     return ((output.to(at::kFloat) - exact).abs().sum() / exact.abs().sum()).item<double>();
@@ -104,7 +104,7 @@ TEST_P(DitParity, EightBitWeightsMatchTheSameInTorch) {
 TEST_P(DitParity, CountsStatisticsOfEveryLayerAndForward) {
   const auto dit = load(at::kFloat);
   run_.mode = attention::Mode::sparse;
-  for (int step = 0; step < 2; ++step) dit->forward(tensor("latents"), tensor("text"), tensor("timesteps"), run_);
+  for (int step = 0; step < 2; ++step) dit->forward(tensor("latents"), {tensor("text")}, tensor("timesteps"), run_);
   const auto layers = GetParam().content["config"]["num_layers"].get<size_t>();
   ASSERT_EQ(run_.per_layer.size(), layers);
   attention::Statistics sum;

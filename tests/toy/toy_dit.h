@@ -50,7 +50,7 @@ class ToyDit final : public models::Dit {
     return {.hidden = models::Residual(video, video.size(1)),
             .text_tokens = 0,
             .time = at::sin(input.timesteps).view({-1, 1}),
-            .context = input.text};
+            .context = input.conditioning.text};
   }
   void block(size_t layer, models::Tokens& tokens, models::Attend& attend) const override {
     const Block& block = blocks_[layer];

@@ -50,7 +50,7 @@ class PipelineStages {
     progress_.stage("text");
     models::reset_peak_memory(pipeline_.device());
     models::TextStage& stage = pipeline_.text_stage();
-    const auto encode = [&] { text_ = stage.encode(plan_.video); };
+    const auto encode = [&] { conditioning_ = stage.encode(plan_.video); };
     if (stage.streams()) {
       before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
       return;
@@ -189,7 +189,7 @@ class PipelineStages {
   }
 
   void restart(Entry& entry) {
-    entry.denoising = pipeline_.start_denoising(entry.video, text_);
+    entry.denoising = pipeline_.start_denoising(entry.video, conditioning_);
   }
 
   void warm_up(Entry& entry) {
@@ -303,7 +303,7 @@ class PipelineStages {
   RunProgress& progress_;
   int64_t warmup_, repetitions_;
   int64_t rounds_ = 0;  // of steps
-  at::Tensor text_;
+  models::Conditioning conditioning_;
   std::vector<Entry> entries_;
   Rows before_, after_;  // stages that all share, before and after the steps
   std::string decode_note_;

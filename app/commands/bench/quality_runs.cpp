@@ -89,8 +89,7 @@ void QualityRuns::begin(const std::string& stage, const Side& side) {
 
 std::unique_ptr<models::Denoising> QualityRuns::start(const Side& side, const Entry& entry, size_t prompt,
                                                       attention::Mode mode) {
-  return side.pipeline.start_denoising(plan_.video_of(prompt, entry.combination, mode),
-                                       side.texts[prompt].to(side.pipeline.device()));
+  return side.pipeline.start_denoising(plan_.video_of(prompt, entry.combination, mode), side.texts[prompt]);
 }
 
 void QualityRuns::run(const Side& side, Entry& entry, size_t prompt) {

@@ -62,7 +62,7 @@ class QualityRuns {
   /// A pipeline, and what its text encoder made of the prompts.
   struct Side {
     models::Pipeline& pipeline;
-    std::vector<at::Tensor> texts = {};  // CPU, one a prompt
+    std::vector<models::Conditioning> texts = {};  // CPU, one a prompt
   };
 
   void begin(const std::string& stage, const Side& side);

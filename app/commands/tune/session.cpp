@@ -97,7 +97,7 @@ bool Session::sample_prompt(int64_t prompt, const std::vector<int64_t>& steps, b
                   std::to_string(plan_.prompts.size()));
   models::Plan plan = plan_of(prompt);
   plan.attention_mode = attention::Mode::full;
-  const auto denoising = pipeline_.start_denoising(plan, texts_[static_cast<size_t>(prompt)].to(pipeline_.device()));
+  const auto denoising = pipeline_.start_denoising(plan, texts_[static_cast<size_t>(prompt)]);
   HeadTrials trials(untuned_.attention_policy, selection_rows_, [this] { poll(); });
   const HeadSearch fresh(untuned_.attention_policy.defaults, plan_.bounds);
   const int64_t end = to_the_end || steps.empty() ? untuned_.num_inference_steps : steps.back() + 1;
@@ -165,7 +165,7 @@ VideoCheck Session::check_videos(const Found& found, const DenseStart& start, in
       models::Plan plan = plan_of(prompt);
       plan.attention_mode = attention::Mode::sparse;
       plan.attention_policy = policy;
-      runs.push_back(pipeline_.start_denoising(plan, texts_[static_cast<size_t>(prompt)].to(pipeline_.device())));
+      runs.push_back(pipeline_.start_denoising(plan, texts_[static_cast<size_t>(prompt)]));
     }
     for (int64_t step = 0; step < untuned_.num_inference_steps; ++step) {
       progress_.round(prompt * untuned_.num_inference_steps + step, videos * untuned_.num_inference_steps);

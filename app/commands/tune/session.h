@@ -83,7 +83,7 @@ class Session {
   const std::filesystem::path& state_file_;
   TuneState& state_;
   int64_t selection_rows_;
-  std::vector<at::Tensor> texts_;
+  std::vector<models::Conditioning> texts_;
   std::map<int64_t, at::Tensor> references_;  // prompt -> frames of full attention
   double decode_seconds_ = 0;
 };

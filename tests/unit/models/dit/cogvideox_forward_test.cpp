@@ -21,7 +21,7 @@ class CogVideoXForward : public ::testing::Test {
   }
 
   at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps) {
-    return dit_->forward(latents, text, timesteps, run_);
+    return dit_->forward(latents, {text}, timesteps, run_);
   }
 
   std::string cause_of(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps) {

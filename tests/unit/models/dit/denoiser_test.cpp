@@ -24,7 +24,7 @@ class Loop : public ::testing::Test {
     component.random_seed = 5;
     return component;
   }
-  at::Tensor forward(const at::Tensor& latents) { return denoiser_->forward(latents, text_, times_, run_); }
+  at::Tensor forward(const at::Tensor& latents) { return denoiser_->forward(latents, {text_}, times_, run_); }
 
   c10::InferenceMode inference_;
   Component component_ = random_component();

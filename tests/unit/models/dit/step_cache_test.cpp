@@ -292,7 +292,7 @@ class CachedLoop : public ::testing::Test {
   at::Tensor forward(const at::Tensor& latents, double time, StepCache* cache) {
     run_ = {};
     if (cache != nullptr) cache->begin_step();
-    return denoiser_->forward(latents, text_, at::full({2}, time), run_, cache);
+    return denoiser_->forward(latents, {text_}, at::full({2}, time), run_, cache);
   }
   std::vector<int64_t> calls() const {
     std::vector<int64_t> counts;

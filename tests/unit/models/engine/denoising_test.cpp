@@ -29,7 +29,7 @@ class FaultyDenoiser final : public Denoiser {
   FaultyDenoiser(int64_t faulty_step, float fault, bool full_fails = false)
       : faulty_step_(faulty_step), fault_(fault), full_fails_(full_fails) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+  at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
     run.per_layer.resize(2);
     run.kernel = "of the test";
@@ -51,7 +51,7 @@ class FaultyDenoiser final : public Denoiser {
 /// Counts on the device as GPU kernels do, and fails once in the middle of a step.
 class BreakingDenoiser final : public Denoiser {
  public:
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+  at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
                      StepCache*) override {
     run.per_layer.resize(1);
     run.per_layer[0].total_blocks += 10;
@@ -75,9 +75,9 @@ class MisshapenDenoiser final : public Denoiser {
  public:
   explicit MisshapenDenoiser(int64_t faulty_step) : sound_(faulty_step, std::nanf("")), faulty_step_(faulty_step) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor& text, const at::Tensor& timesteps, AttentionRun& run,
-                     StepCache* cache) override {
-    const at::Tensor prediction = sound_.forward(latents, text, timesteps, run, cache);
+  at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
+                     AttentionRun& run, StepCache* cache) override {
+    const at::Tensor prediction = sound_.forward(latents, conditioning, timesteps, run, cache);
     const bool now = run.step == faulty_step_ && run.mode == Mode::full && !std::exchange(broken_, true);
     return now ? at::cat({prediction, prediction, prediction}, 2) : prediction;
   }
@@ -97,7 +97,7 @@ class CachingDenoiser final : public Denoiser {
   enum class Fault { none, nan, exception };
   CachingDenoiser(Fault fault, int64_t faulty_step) : fault_(fault), faulty_step_(faulty_step) {}
 
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun& run,
+  at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun& run,
                      StepCache* cache) override {
     run.per_layer.resize(2);
     ++run.per_layer[0].calls;
@@ -147,7 +147,7 @@ std::unique_ptr<Denoising> start(std::shared_ptr<Experts> experts, SamplerKind s
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
   return std::make_unique<Denoising>(
       std::move(experts), config, plan,
-      DenoisingStart{.text = at::zeros({2, 3, 4}), .latents = latents, .generator = generator});
+      DenoisingStart{.conditioning = {at::zeros({2, 3, 4})}, .latents = latents, .generator = generator});
 }
 
 std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,

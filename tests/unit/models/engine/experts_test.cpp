@@ -22,7 +22,7 @@ using ::testing::Optional;
 class Constant final : public Denoiser {
  public:
   explicit Constant(double value) : value_(value) {}
-  at::Tensor forward(const at::Tensor& latents, const at::Tensor&, const at::Tensor&, AttentionRun&,
+  at::Tensor forward(const at::Tensor& latents, const Conditioning&, const at::Tensor&, AttentionRun&,
                      StepCache*) override {
     const at::Tensor scale = at::arange(1, latents.size(0) + 1, at::kFloat).view({-1, 1, 1, 1, 1});
     return at::full_like(latents, value_) * scale;
@@ -58,7 +58,7 @@ class ExpertsTest : public ::testing::Test {
   std::unique_ptr<Denoising> start(const std::shared_ptr<Experts>& experts) const {
     const Plan plan = resolve_request(request_, spec_);
     return std::make_unique<Denoising>(experts, scheduler_config(plan, spec_), plan,
-                                       DenoisingStart{.text = at::zeros({2, 1, 1}),
+                                       DenoisingStart{.conditioning = {at::zeros({2, 1, 1})},
                                                       .latents = at::zeros({1, 1, 1, 8, 8}),
                                                       .generator = at::make_generator<at::CPUGeneratorImpl>(1)});
   }

@@ -18,21 +18,21 @@ class Guided : public ::testing::Test {
  protected:
   /// The mean of a row's text, added to its latents; remembers the batch of each forward.
   Guidance::Denoise denoise() {
-    return [this](const at::Tensor& latents, const at::Tensor& text) {
+    return [this](const at::Tensor& latents, const Conditioning& conditioning) {
       batches_.push_back(latents.size(0));
-      return latents + text.mean({1, 2}).view({-1, 1, 1});
+      return latents + conditioning.text.mean({1, 2}).view({-1, 1, 1});
     };
   }
 
   c10::InferenceMode inference_;
   at::Tensor latents_ = at::randn({1, 2, 3});
-  at::Tensor text_ = at::stack({at::full({4, 5}, 2.0F), at::full({4, 5}, 3.0F)});
+  Conditioning conditioning_ = {at::stack({at::full({4, 5}, 2.0F), at::full({4, 5}, 3.0F)})};
   std::vector<int64_t> batches_;
 };
 
 TEST_F(Guided, AddsTheScaledDifferenceToTheNegativePrompt) {
   for (const auto passes : {GuidancePasses::batched, GuidancePasses::in_turn}) {
-    const at::Tensor prediction = Guidance(6, false, 50, passes).predict(latents_, text_, 999, denoise());
+    const at::Tensor prediction = Guidance(6, false, 50, passes).predict(latents_, conditioning_, 999, denoise());
     EXPECT_TRUE(test::close_to(prediction, latents_ + 2 + 6, 1e-6));
   }
   EXPECT_THAT(batches_, ElementsAre(2, 1, 1));
@@ -40,7 +40,7 @@ TEST_F(Guided, AddsTheScaledDifferenceToTheNegativePrompt) {
 
 TEST_F(Guided, OnePromptAloneIsOneForward) {
   const at::Tensor prediction =
-      Guidance(6, false, 50, GuidancePasses::batched).predict(latents_, text_.narrow(0, 1, 1), 999, denoise());
+      Guidance(6, false, 50, GuidancePasses::batched).predict(latents_, conditioning_.pass(1), 999, denoise());
   EXPECT_TRUE(prediction.equal(latents_ + 3));
   EXPECT_THAT(batches_, ElementsAre(1));
 }

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace sparsereel::models {
 namespace {
 
@@ -27,22 +29,30 @@ class Counting final : public TextEncoder {
 const std::vector<TokenIds> kPrompts = {{.ids = {7, 1, 0, 0}, .token_count = 2},
                                         {.ids = {5, 6, 1, 0}, .token_count = 3}};
 
+std::pair<at::Tensor, std::vector<int64_t>> encoded(const TextEncoder& encoder, const std::vector<TokenIds>& prompts,
+                                                    const PromptRules& rules) {
+  Conditioning conditioning = encode_prompts(encoder, prompts, rules);
+  return {conditioning.text, conditioning.text_lengths};
+}
+
 at::Tensor channel(const at::Tensor& text, int64_t index) {
   return text.select(2, index);
 }
 
 TEST(EncodePrompts, PaddingThatIsEncodedPassesInOneBatch) {
   const Counting encoder;
-  const at::Tensor text = encode_prompts(encoder, kPrompts, {.encodes_padding = true});
+  const auto [text, lengths] = encoded(encoder, kPrompts, {.encodes_padding = true});
   EXPECT_THAT(encoder.batches, ElementsAre(2));
+  EXPECT_THAT(lengths, ElementsAre(2, 3));
   EXPECT_TRUE(channel(text, 0).equal(at::full({2, 4}, 4.0)));
   EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
 }
 
 TEST(EncodePrompts, ElseZerosStandBehindWhatEachPromptBecame) {
   const Counting encoder;
-  const at::Tensor text = encode_prompts(encoder, kPrompts, {.encodes_padding = false});
+  const auto [text, lengths] = encoded(encoder, kPrompts, {.encodes_padding = false});
   EXPECT_THAT(encoder.batches, ElementsAre(1, 1));
+  EXPECT_THAT(lengths, ElementsAre(2, 3));
   EXPECT_TRUE(channel(text, 0).equal(at::tensor({2, 2, 0, 0, 3, 3, 3, 0}, at::kFloat).view({2, 4})));
   EXPECT_TRUE(channel(text, 1).equal(at::tensor({7, 1, 0, 0, 5, 6, 1, 0}, at::kFloat).view({2, 4})));
 }

@@ -1,0 +1,33 @@
+// What a video is denoised towards: texts, images, and what of the video is known beforehand.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace sparsereel::models {
+
+struct Conditioning {
+  // A row for each pass of guidance: of the negative prompt, where guidance runs, and of the prompt.
+  at::Tensor text{};                    // [B, L, C]
+  std::vector<int64_t> text_lengths{};  // tokens of each row, behind which there is padding; empty: all L
+  at::Tensor pooled{};                  // [B, C], of the whole text; undefined: none
+  at::Tensor context{};                 // [B, L, C], tokens of images; undefined: none
+  // Of the video, whatever the pass.
+  at::Tensor latents{};  // [1, ..] in the model's layout, at the scale of its latents; undefined: none
+  at::Tensor mask{};     // [1, ..], spread over the latents: 0 where they are the video's and stay, else 1; undefined:
+                         // they only go with the video's into the transformer
+
+  bool defined() const { return text.defined(); }
+  int64_t passes() const { return text.size(0); }
+  /// Of one pass.
+  Conditioning pass(int64_t index) const;
+  Conditioning to(const at::TensorOptions& options) const;
+  uint64_t nbytes() const;
+};
+
+/// The passes, which have the same parts, as one; what is the video's is the first one's.
+Conditioning join(const std::vector<Conditioning>& passes);
+
+}  // namespace sparsereel::models
