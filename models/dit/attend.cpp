@@ -17,8 +17,10 @@ Activation rows_of(const attention::Result& result, at::ScalarType dtype) {
 
 }  // namespace
 
-Attend::Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace)
+Attend::Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace,
+               const at::Tensor& key_lengths)
     : run_(run), plan_(plan), workspace_(workspace) {
+  context_.key_lengths = key_lengths;
   context_.mode = run.mode;
   context_.text_tokens = text_tokens;
   begin_layer(0);

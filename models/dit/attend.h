@@ -45,7 +45,9 @@ struct AttentionRun {
 /// The attention of one forward's blocks, layer after layer. What it refers to must outlive it.
 class Attend {
  public:
-  Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace);
+  /// key_lengths: int64 [B], keys behind which there is padding; undefined: none.
+  Attend(AttentionRun& run, const TokenPlan& plan, int64_t text_tokens, attention::Workspace& workspace,
+         const at::Tensor& key_lengths = {});
 
   void begin_layer(size_t layer);
   /// q, k, v [B, N, heads, head_dim]: video tokens in the plan's order, then text; any strides with contiguous

@@ -126,7 +126,7 @@ void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
 at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {
   const std::vector<at::Tensor> v = linear_few_rows(tokens.time, {&ends_.norm_out_modulation})[0].chunk(2, 1);
   const JointModulation modulation = {.video = {.shift = v[0], .scale = v[1], .gate = {}}, .text = {}};
-  const at::Tensor video = tokens.hidden.value().narrow(1, 0, plan.grid.size());
+  const at::Tensor video = tokens.hidden.video();
   const at::Tensor x = layer_norm(video, ends_.norm_final, config_.norm_eps);
   const at::Tensor patches =
       linear(layer_norm_modulate(x, ends_.norm_out, config_.norm_eps, x.size(1), modulation), ends_.out);

@@ -55,15 +55,13 @@ void BlockLoop::run_blocks(size_t first, size_t end, Tokens& tokens, Attend& att
   }
 }
 
-/// What the first block adds to the video's tokens decides; what the others add is remembered of all tokens.
+/// What the first block adds to the video's tokens decides; what the others add is remembered of all tokens. Text of a
+/// width of its own ends with the blocks.
 void BlockLoop::run_blocks(Tokens& tokens, Attend& attend, StepCache& cache) {
-  const auto video = [&] {
-    return tokens.hidden.value().narrow(1, 0, tokens.hidden.value().size(1) - tokens.text_tokens);
-  };
   at::Tensor first;
-  if (cache.undecided()) first = video().clone();  // the blocks change it in place
+  if (cache.undecided()) first = tokens.hidden.video().clone();  // the blocks change it in place
   run_blocks(0, 1, tokens, attend);
-  if (cache.undecided()) cache.decide(first.neg_().add_(video()));
+  if (cache.undecided()) cache.decide(first.neg_().add_(tokens.hidden.video()));
   if (cache.reuses()) return tokens.hidden.add(cache.recall());
   at::Tensor rest = tokens.hidden.value().clone();
   run_blocks(1, dit_->layers(), tokens, attend);
@@ -78,7 +76,7 @@ at::Tensor BlockLoop::forward(const at::Tensor& latents, const Conditioning& con
   const TokenPlan& tokens_plan = plan(dit_->grid_of(input), run.token_order);
   run.per_layer.resize(dit_->layers());
   Tokens tokens = dit_->embed(input, tokens_plan);
-  Attend attend(run, tokens_plan, tokens.text_tokens, workspace_);
+  Attend attend(run, tokens_plan, tokens.text_tokens, workspace_, tokens.key_lengths);
   cache != nullptr ? run_blocks(tokens, attend, *cache) : run_blocks(0, dit_->layers(), tokens, attend);
   at::Tensor prediction = dit_->head(tokens, tokens_plan).to(latents.scalar_type());
   if (run.collects) collect(run);

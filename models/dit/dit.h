@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "hilbert/token_order.h"
@@ -34,10 +35,13 @@ void check_text_alone(const DitInput& input, const std::string& config_file);
 
 /// What flows through the blocks.
 struct Tokens {
-  Residual hidden;            // [B, N, C]: video tokens in the plan's order, then the text that attends along with them
-  int64_t text_tokens;        // how many of N are text
-  at::Tensor time;            // the embedding of the timesteps [B, T]
-  at::Tensor modulation{};    // what all blocks' modulation starts from, where the model has such a thing
+  Residual hidden;  // [B, N, C]: video tokens in the plan's order, and behind them text of the same width
+  std::optional<Residual> text{};  // [B, L, C']: or text of a width of its own; unset: there is none
+  int64_t text_tokens;             // that attend along with the video's, of one or the other
+  at::Tensor key_lengths{};   // int64 [B]: how many of the video's and text's tokens are no padding; undefined: all
+  at::Tensor time;            // the embeddings of the timesteps [R, T]
+  at::Tensor row_of_token{};  // int64 [B, N]: of time and modulation, for each token of hidden; undefined: its entry's
+  at::Tensor modulation{};    // [R, ..]: what all blocks' modulation starts from, where the model has such a thing
   at::Tensor context{};       // [B, L, C]: text for cross-attention
   at::Tensor context_bias{};  // fp32 [B, L], added to the context's scores; undefined: none
 };

@@ -31,4 +31,11 @@ at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const T
       .contiguous();
 }
 
+at::Tensor known_tokens(const at::Tensor& mask, const PatchSize& patch, const TokenPlan& plan) {
+  const hilbert::Grid& grid = plan.grid;
+  const at::Tensor latents =
+      mask.expand({1, grid.frames * patch.frames, 1, grid.height * patch.height, grid.width * patch.width});
+  return patchify(latents, patch, plan)[0].eq(0).any(1).to(at::kLong);
+}
+
 }  // namespace sparsereel::models

@@ -20,4 +20,8 @@ at::Tensor patchify(const at::Tensor& latents, const PatchSize& patch, const Tok
 /// The inverse, for patches of any number of channels.
 at::Tensor unpatchify(const at::Tensor& patches, const PatchSize& patch, const TokenPlan& plan);
 
+/// int64 [N video], in the plan's order: 1 for tokens whose latents are known, even some of them, else 0. mask: of a
+/// Conditioning with axes [1, F, 1, H, W], where those are 1 or the latents'.
+at::Tensor known_tokens(const at::Tensor& mask, const PatchSize& patch, const TokenPlan& plan);
+
 }  // namespace sparsereel::models

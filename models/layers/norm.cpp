@@ -29,50 +29,78 @@ at::Tensor to_fp32(const at::Tensor& x) {
   return x.defined() ? x.to(at::kFloat) : x;
 }
 
+#ifdef SPARSEREEL_CUDA
+// The kernels know one row of vectors for all tokens of a batch entry.
+bool is_for_kernels(const at::Tensor& x, const JointModulation& modulation, const JointModulation& gates = {}) {
+  return has_norm_kernel(x) && !modulation.row_of_token.defined() && !gates.row_of_token.defined();
+}
+#endif
+
 struct TokenRange {
   int64_t first, count;
   const Modulation* modulation;
+  at::Tensor rows;  // int64 [B, count], contiguous: of the vectors, for each token; undefined: the batch entry's
 };
 
 std::vector<TokenRange> parts_of(const at::Tensor& x, int64_t video_tokens, const JointModulation& modulation) {
-  std::vector<TokenRange> parts = {{0, video_tokens, &modulation.video}};
-  if (video_tokens < x.size(1)) parts.push_back({video_tokens, x.size(1) - video_tokens, &modulation.text});
+  std::vector<TokenRange> parts = {{0, video_tokens, &modulation.video, {}}};
+  if (video_tokens < x.size(1)) parts.push_back({video_tokens, x.size(1) - video_tokens, &modulation.text, {}});
+  for (TokenRange& part : parts)
+    if (const at::Tensor& rows = modulation.row_of_token; rows.defined())
+      part.rows = rows.narrow(1, part.first, part.count).contiguous();
   return parts;
 }
 
-// Calls body(batch, begin, end) for ranges of the part's rows, on all threads.
-void for_rows(int64_t batch, const TokenRange& part, const std::function<void(int64_t, int64_t, int64_t)>& body) {
+// vectors [R, C] -> [B, count, C] of the part's tokens, or [B, 1, C] of all.
+at::Tensor of_tokens(const at::Tensor& vectors, const TokenRange& part) {
+  if (!part.rows.defined()) return vectors.unsqueeze(1);
+  return vectors.index_select(0, part.rows.view(-1)).unflatten(0, part.rows.sizes());
+}
+
+// Tokens begin to end of a batch entry, and the row of vectors that they share.
+struct SharedRow {
+  int64_t entry, row, begin, end;
+};
+
+// Calls body for the part's tokens, on all threads.
+void for_runs(int64_t batch, const TokenRange& part, const std::function<void(const SharedRow&)>& body) {
   for (int64_t b = 0; b < batch; ++b) {
-    at::parallel_for(part.first, part.first + part.count, kRowGrain,
-                     [&](int64_t begin, int64_t end) { body(b, begin, end); });
+    const int64_t* rows =
+        part.rows.defined() ? part.rows.const_data_ptr<int64_t>() + b * part.count - part.first : nullptr;
+    at::parallel_for(part.first, part.first + part.count, kRowGrain, [&](int64_t begin, int64_t end) {
+      if (rows == nullptr) return body({b, b, begin, end});
+      for (int64_t first = begin, stop = begin; first < end; first = stop) {
+        while (stop < end && rows[stop] == rows[first]) ++stop;
+        body({b, rows[first], first, stop});
+      }
+    });
   }
 }
 
-// norm(x) * (1 + scale) + shift is itself an affine norm: weight (1 + scale), bias (1 + scale) + shift, per batch row.
+// norm(x) * (1 + scale) + shift is itself an affine norm: weight (1 + scale), bias (1 + scale) + shift, per row.
 Norm fold(const Norm& norm, const Modulation& modulation) {
   const at::Tensor scale = modulation.scale + 1;
   if (!norm.weight.defined()) return {scale.contiguous(), modulation.shift.contiguous()};
   return {(scale * norm.weight).contiguous(), (scale * norm.bias + modulation.shift).contiguous()};
 }
 
-void norm_rows(const at::Tensor& x, at::Tensor& out, const Norm& folded, double eps, int64_t b, int64_t begin,
-               int64_t end) {
+void norm_rows(const at::Tensor& x, at::Tensor& out, const Norm& folded, double eps, const SharedRow& run) {
   const int64_t channels = x.size(2);
-  layer_norm_rows({.input = x.const_data_ptr<float>() + b * x.stride(0) + begin * channels,
-                   .output = out.mutable_data_ptr<float>() + b * out.stride(0) + begin * channels,
-                   .weight = folded.weight.const_data_ptr<float>() + b * channels,
-                   .bias = folded.bias.const_data_ptr<float>() + b * channels,
-                   .rows = end - begin,
+  layer_norm_rows({.input = x.const_data_ptr<float>() + run.entry * x.stride(0) + run.begin * channels,
+                   .output = out.mutable_data_ptr<float>() + run.entry * out.stride(0) + run.begin * channels,
+                   .weight = folded.weight.const_data_ptr<float>() + run.row * channels,
+                   .bias = folded.bias.const_data_ptr<float>() + run.row * channels,
+                   .rows = run.end - run.begin,
                    .channels = channels,
                    .eps = static_cast<float>(eps)});
 }
 
-void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, int64_t b, int64_t begin, int64_t end) {
+void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, const SharedRow& run) {
   const int64_t channels = x.size(2);
-  add_gated_rows({.residual = x.mutable_data_ptr<float>() + b * x.stride(0) + begin * channels,
-                  .update = update.const_data_ptr<float>() + b * update.stride(0) + begin * channels,
-                  .gate = gate.const_data_ptr<float>() + b * channels,
-                  .rows = end - begin,
+  add_gated_rows({.residual = x.mutable_data_ptr<float>() + run.entry * x.stride(0) + run.begin * channels,
+                  .update = update.const_data_ptr<float>() + run.entry * update.stride(0) + run.begin * channels,
+                  .gate = gate.const_data_ptr<float>() + run.row * channels,
+                  .rows = run.end - run.begin,
                   .channels = channels});
 }
 
@@ -100,23 +128,23 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 at::Tensor layer_norm_modulate(const at::Tensor& x, const Norm& norm, double eps, int64_t video_tokens,
                                const JointModulation& modulation) {
 #ifdef SPARSEREEL_CUDA
-  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation).values;
+  if (is_for_kernels(x, modulation))
+    return norm_modulate_on_cuda(x, {}, nullptr, norm, eps, video_tokens, &modulation).values;
 #endif
   if (!use_row_kernels(x)) {
     const Norm wide = {to_fp32(norm.weight), to_fp32(norm.bias)};
     at::Tensor out = layer_norm(x.to(at::kFloat), wide, eps);
     for (const TokenRange& part : parts_of(x, video_tokens, modulation)) {
       out.narrow(1, part.first, part.count)
-          .mul_((to_fp32(part.modulation->scale) + 1).unsqueeze(1))
-          .add_(part.modulation->shift.unsqueeze(1));
+          .mul_(of_tokens(to_fp32(part.modulation->scale) + 1, part))
+          .add_(of_tokens(part.modulation->shift, part));
     }
     return out.to(x.scalar_type());
   }
   at::Tensor out = at::empty(x.sizes(), x.options());
   for (const TokenRange& part : parts_of(x, video_tokens, modulation)) {
     const Norm folded = fold(norm, *part.modulation);
-    for_rows(x.size(0), part,
-             [&](int64_t b, int64_t begin, int64_t end) { norm_rows(x, out, folded, eps, b, begin, end); });
+    for_runs(x.size(0), part, [&](const SharedRow& run) { norm_rows(x, out, folded, eps, run); });
   }
   return out;
 }
@@ -127,17 +155,16 @@ void add_gated_(at::Tensor& x, const at::Tensor& update, int64_t video_tokens, c
     return;
   }
 #ifdef SPARSEREEL_CUDA
-  if (has_norm_kernel(x)) return add_gated_on_cuda(x, update, video_tokens, modulation);
+  if (is_for_kernels(x, modulation)) return add_gated_on_cuda(x, update, video_tokens, modulation);
 #endif
   const bool fused = use_row_kernels(x) && use_row_kernels(update);
   for (const TokenRange& part : parts_of(x, video_tokens, modulation)) {
     const at::Tensor gate = to_fp32(part.modulation->gate).contiguous();
     if (!fused) {
-      x.narrow(1, part.first, part.count).add_(gate.unsqueeze(1) * update.narrow(1, part.first, part.count));
+      x.narrow(1, part.first, part.count).add_(of_tokens(gate, part) * update.narrow(1, part.first, part.count));
       continue;
     }
-    for_rows(x.size(0), part,
-             [&](int64_t b, int64_t begin, int64_t end) { gate_rows(x, update, gate, b, begin, end); });
+    for_runs(x.size(0), part, [&](const SharedRow& run) { gate_rows(x, update, gate, run); });
   }
 }
 
@@ -145,9 +172,11 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
                                     const Norm& norm, double eps, int64_t video_tokens,
                                     const JointModulation& modulation) {
 #ifdef SPARSEREEL_CUDA
-  if (has_norm_kernel(x)) return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation).values;
+  if (is_for_kernels(x, modulation, gates))
+    return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation).values;
 #endif
-  if (!use_row_kernels(x) || !use_row_kernels(update) || !gates.video.gate.defined()) {
+  const bool share_rows = gates.row_of_token.is_same(modulation.row_of_token);
+  if (!use_row_kernels(x) || !use_row_kernels(update) || !gates.video.gate.defined() || !share_rows) {
     add_gated_(x, update, video_tokens, gates);
     return layer_norm_modulate(x, norm, eps, video_tokens, modulation);
   }
@@ -156,11 +185,12 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
   for (size_t i = 0; i < parts.size(); ++i) {
     const Norm folded = fold(norm, *parts[i].modulation);
     const at::Tensor gate = gated[i].modulation->gate.contiguous();
-    for_rows(x.size(0), parts[i], [&](int64_t b, int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; row += kRowGrain) {  // so few that they are still in the cache for the norm
-        const int64_t stop = std::min(row + kRowGrain, end);
-        gate_rows(x, update, gate, b, row, stop);
-        norm_rows(x, out, folded, eps, b, row, stop);
+    for_runs(x.size(0), parts[i], [&](const SharedRow& run) {
+      SharedRow few = run;
+      for (; few.begin < run.end; few.begin = few.end) {  // so few that they are still in the cache for the norm
+        few.end = std::min(few.begin + kRowGrain, run.end);
+        gate_rows(x, update, gate, few);
+        norm_rows(x, out, folded, eps, few);
       }
     });
   }
@@ -170,7 +200,7 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
 Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,
                               double eps, int64_t video_tokens, const JointModulation& modulation) {
 #ifdef SPARSEREEL_CUDA
-  if (has_norm_kernel(x))
+  if (is_for_kernels(x, modulation, gates))
     return norm_modulate_on_cuda(x, update, &gates, norm, eps, video_tokens, &modulation, /*fp8=*/true);
 #endif
   if (!update.defined()) return quantize_rows(layer_norm_modulate(x, norm, eps, video_tokens, modulation));

@@ -40,6 +40,9 @@ class Residual {
     return hidden_;
   }
 
+  /// Its video tokens.
+  at::Tensor video() { return value().narrow(1, 0, video_tokens_); }
+
  private:
   void add_pending() {
     if (update_.defined()) add_gated_(hidden_, std::exchange(update_, {}), video_tokens_, gates_);

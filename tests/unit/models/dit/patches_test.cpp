@@ -41,5 +41,15 @@ TEST(Patches, ComeBackAsTheyWere) {
   }
 }
 
+TEST(Patches, AreKnownWhereAnyOfTheirLatentsIs) {
+  const c10::InferenceMode inference;
+  const at::Tensor mask = at::ones({1, 4, 1, 1, 1});
+  mask.select(1, 1).zero_();  // the second of the first patches' two frames
+  const TokenPlan plan = plan_of({2, 3, 4}, hilbert::TokenOrder::hilbert);
+  const at::Tensor known = known_tokens(mask, {.frames = 2}, plan);
+  ASSERT_EQ(known.sizes(), at::IntArrayRef({2 * 3 * 4}));
+  EXPECT_TRUE(known.equal(plan.order.lt(3 * 4).to(at::kLong)));
+}
+
 }  // namespace
 }  // namespace sparsereel::models

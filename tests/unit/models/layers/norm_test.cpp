@@ -142,6 +142,47 @@ TEST_P(NormLayer, AResidualStreamAddsWithoutGates) {
   EXPECT_TRUE(at::equal(stream.value(), x + update + update));
 }
 
+TEST_P(NormLayer, TakesTheRowOfEachToken) {
+  const auto [batch, video, text, channels] = shape_;
+  constexpr int64_t kRows = 3;
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto options = at::TensorOptions().dtype(dtype);
+    const at::Tensor x = at::randn({batch, video + text, channels}, options), update = at::randn(x.sizes(), options);
+    const Norm norm = {at::randn({channels}, options), at::randn({channels}, options)};
+    const JointModulation m = {.video = random_modulation(kRows, channels, dtype),
+                               .text = random_modulation(kRows, channels, dtype),
+                               .row_of_token = at::randint(kRows, {batch, video + text}, at::kLong)};
+    // Each token alone, as a sequence of one.
+    at::Tensor added = x.clone(), expected = at::empty_like(x);
+    for (int64_t b = 0; b < batch; ++b) {
+      for (int64_t n = 0; n < video + text; ++n) {
+        const auto row = m.row_of_token[b][n].item<int64_t>();
+        const auto vector = [&](at::Tensor Modulation::*member) {
+          return ((n < video ? m.video : m.text).*member).narrow(0, row, 1);
+        };
+        const JointModulation own = {
+            .video = {vector(&Modulation::shift), vector(&Modulation::scale), vector(&Modulation::gate)}, .text = {}};
+        at::Tensor token = added.narrow(0, b, 1).narrow(1, n, 1);
+        add_gated_(token, update.narrow(0, b, 1).narrow(1, n, 1), 1, own);
+        expected.narrow(0, b, 1).narrow(1, n, 1).copy_(layer_norm_modulate(token, norm, 1e-5, 1, own));
+      }
+    }
+    at::Tensor apart = x.clone(), together = x.clone();
+    add_gated_(apart, update, video, m);
+    EXPECT_TRUE(apart.equal(added)) << dtype;
+    EXPECT_TRUE(layer_norm_modulate(apart, norm, 1e-5, video, m).equal(expected)) << dtype;
+    EXPECT_TRUE(add_gated_norm_modulate_(together, update, m, norm, 1e-5, video, m).equal(expected)) << dtype;
+    EXPECT_TRUE(together.equal(added)) << dtype;
+    // What is added and what is normed after it need not have the same rows.
+    const JointModulation shared = {random_modulation(batch, channels, dtype),
+                                    random_modulation(batch, channels, dtype)};
+    together = x.clone();
+    EXPECT_TRUE(add_gated_norm_modulate_(together, update, m, norm, 1e-5, video, shared)
+                    .equal(layer_norm_modulate(added, norm, 1e-5, video, shared)))
+        << dtype;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, NormLayer,
                          ::testing::Values(Shape{1, 1, 0, 16}, Shape{2, 37, 5, 48}, Shape{2, 130, 33, 256},
                                            Shape{3, 4, 64, 72}),
