@@ -151,9 +151,11 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
 
 SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec) {
   SchedulerConfig config = spec.scheduler;
-  config.kind = find_sampler(spec.samplers, plan.scheduler).kind;
+  const SamplerSpec& sampler = find_sampler(spec.samplers, plan.scheduler);
+  config.kind = sampler.kind;
   config.flow_shift = plan.flow_shift.value_or(config.flow_shift);
   config.sigmas = plan.sigmas;
+  if (config.sigmas.empty() && sampler.sigmas != nullptr) config.sigmas = sampler.sigmas(plan.num_inference_steps);
   return config;
 }
 

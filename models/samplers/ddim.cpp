@@ -3,18 +3,17 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 namespace sparsereel::models {
 
-DdimSampler::DdimSampler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
-  timesteps_ = schedule_.timesteps(num_inference_steps);
-  stride_ = static_cast<double>(config.num_train_timesteps / num_inference_steps);
-}
+DdimSampler::DdimSampler(NoiseSchedule schedule) : Sampler(schedule.timesteps()), schedule_(std::move(schedule)) {}
 
 at::Tensor DdimSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample, at::Generator) {
   const double timestep = timesteps_.at(index);
   const at::Tensor alpha_t = schedule_.alpha_prod(timestep);
   // The reference looks a fixed stride back even where the rounded timesteps are not equally spaced.
-  const at::Tensor alpha_prev = schedule_.alpha_prod(timestep - stride_);
+  const at::Tensor alpha_prev = schedule_.alpha_prod(timestep - schedule_.stride());
   const at::Tensor original = schedule_.predicted_original(prediction, timestep, sample);
   const at::Tensor sample_weight = ((1 - alpha_prev) / (1 - alpha_t)).sqrt();
   const at::Tensor original_weight = alpha_prev.sqrt() - alpha_t.sqrt() * sample_weight;

@@ -24,20 +24,18 @@ at::Tensor draw_noise(const at::Tensor& sample, const at::Generator& generator) 
 
 }  // namespace
 
-DpmSolverSampler::DpmSolverSampler(const SchedulerConfig& config, int64_t num_inference_steps) : schedule_(config) {
-  timesteps_ = schedule_.timesteps(num_inference_steps);
-  stride_ = static_cast<double>(config.num_train_timesteps / num_inference_steps);
-}
+DpmSolverSampler::DpmSolverSampler(NoiseSchedule schedule)
+    : Sampler(schedule.timesteps()), schedule_(std::move(schedule)) {}
 
 void DpmSolverSampler::draw(int64_t index, const at::Tensor& sample, const at::Generator& generator) {
   drawn_ = draw_noise(sample, generator);
   // The reference throws the first draw of a second-order step away; seeds must agree.
-  if (index > 0 && timesteps_.at(index) >= stride_) drawn_ = draw_noise(sample, generator);
+  if (index > 0 && timesteps_.at(index) >= schedule_.stride()) drawn_ = draw_noise(sample, generator);
 }
 
 at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                                   at::Generator generator) {
-  const double timestep = timesteps_.at(index), previous = timestep - stride_;
+  const double timestep = timesteps_.at(index), previous = timestep - schedule_.stride();
   if (index > 0 && !old_pred_original_sample_.defined()) {
     throw run_failure("step " + std::to_string(index) + " of the DPM sampler lacks the history of the step before",
                       "start at step 0, or resume from a checkpoint that holds " + std::string(kHistory));

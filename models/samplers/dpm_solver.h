@@ -8,7 +8,7 @@ namespace sparsereel::models {
 
 class DpmSolverSampler : public Sampler {
  public:
-  DpmSolverSampler(const SchedulerConfig& config, int64_t num_inference_steps);
+  explicit DpmSolverSampler(NoiseSchedule schedule);
   /// Steps must be taken in order, from 0 or from where restore() left off: each uses the clean sample predicted by the
   /// one before. Draws once in the first step and where a step reaches the clean end, else twice, of which the first
   /// draw is thrown away.
@@ -20,7 +20,6 @@ class DpmSolverSampler : public Sampler {
 
  private:
   NoiseSchedule schedule_;
-  double stride_;                        // timesteps from one step to the next
   at::Tensor old_pred_original_sample_;  // undefined before the first step
   at::Tensor drawn_;                     // noise of the step to come, on the CPU; undefined: not drawn yet
 };

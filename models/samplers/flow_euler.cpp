@@ -7,11 +7,8 @@
 
 namespace sparsereel::models {
 
-FlowEulerSampler::FlowEulerSampler(const SchedulerConfig& config, int64_t num_inference_steps) {
-  FlowSchedule schedule = euler_flow_schedule(config, num_inference_steps);
-  timesteps_ = std::move(schedule.timesteps);
-  sigmas_ = std::move(schedule.sigmas);
-}
+FlowEulerSampler::FlowEulerSampler(FlowSchedule schedule)
+    : Sampler(std::move(schedule.timesteps)), sigmas_(std::move(schedule.sigmas)) {}
 
 at::Tensor FlowEulerSampler::step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                                   at::Generator) {

@@ -8,7 +8,7 @@ namespace sparsereel::models {
 
 class FlowEulerSampler : public Sampler {
  public:
-  FlowEulerSampler(const SchedulerConfig& config, int64_t num_inference_steps);
+  explicit FlowEulerSampler(FlowSchedule schedule);
   /// Draws nothing from the generator. The result is in the prediction's dtype, as the reference's is.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
                   at::Generator generator) override;

@@ -82,27 +82,24 @@ std::vector<int64_t> trailing_timesteps(int64_t train_steps, int64_t count) {
 
 }  // namespace
 
-NoiseSchedule::NoiseSchedule(const SchedulerConfig& config) : config_(config) {
+NoiseSchedule::NoiseSchedule(const SchedulerConfig& config, int64_t num_inference_steps) : config_(config) {
   alphas_cumprod_ = (1.0 - make_betas(config)).cumprod(0);
   const double shift =
       config.snr_shift_scale;  // Stable Diffusion 3's shift of the signal-to-noise ratio, arXiv:2403.03206
   alphas_cumprod_ = alphas_cumprod_ / (shift + (1 - shift) * alphas_cumprod_);
   if (config.rescale_betas_zero_snr) alphas_cumprod_ = rescale_zero_terminal_snr(alphas_cumprod_);
   final_alpha_ = config.set_alpha_to_one ? at::ones({}, at::kFloat) : alphas_cumprod_[0];
+  const std::vector<int64_t> timesteps = spaced(num_inference_steps);
+  check_timesteps(timesteps);
+  timesteps_.assign(timesteps.begin(), timesteps.end());
 }
 
-std::vector<double> NoiseSchedule::timesteps(int64_t num_inference_steps) const {
+std::vector<int64_t> NoiseSchedule::spaced(int64_t num_inference_steps) const {
   const int64_t train_steps = config_.num_train_timesteps;
-  std::vector<int64_t> timesteps;
-  if (config_.timestep_spacing == "linspace") {
-    timesteps = linspace_timesteps(train_steps, num_inference_steps);
-  } else if (config_.timestep_spacing == "leading") {
-    timesteps = leading_timesteps(train_steps, num_inference_steps, config_.steps_offset);
-  } else {
-    timesteps = trailing_timesteps(train_steps, num_inference_steps);
-  }
-  check_timesteps(timesteps);
-  return {timesteps.begin(), timesteps.end()};
+  if (config_.timestep_spacing == "linspace") return linspace_timesteps(train_steps, num_inference_steps);
+  if (config_.timestep_spacing == "leading")
+    return leading_timesteps(train_steps, num_inference_steps, config_.steps_offset);
+  return trailing_timesteps(train_steps, num_inference_steps);
 }
 
 void NoiseSchedule::check_timesteps(const std::vector<int64_t>& timesteps) const {

@@ -1,4 +1,4 @@
-// Kinds of samplers -> their classes.
+// Kinds of samplers -> their classes and schedules.
 #include "models/samplers/sampler.h"
 
 #include <ATen/ATen.h>
@@ -35,15 +35,15 @@ std::unique_ptr<Sampler> make_sampler(const SchedulerConfig& config, int64_t num
   check_steps(config, num_inference_steps);
   switch (config.kind) {
     case SamplerKind::ddim:
-      return std::make_unique<DdimSampler>(config, num_inference_steps);
+      return std::make_unique<DdimSampler>(NoiseSchedule(config, num_inference_steps));
     case SamplerKind::dpm_solver:
-      return std::make_unique<DpmSolverSampler>(config, num_inference_steps);
+      return std::make_unique<DpmSolverSampler>(NoiseSchedule(config, num_inference_steps));
     case SamplerKind::flow_euler:
-      return std::make_unique<FlowEulerSampler>(config, num_inference_steps);
+      return std::make_unique<FlowEulerSampler>(euler_flow_schedule(config, num_inference_steps));
     case SamplerKind::unipc:
       break;
   }
-  return std::make_unique<UniPcSampler>(config, num_inference_steps);
+  return std::make_unique<UniPcSampler>(unipc_flow_schedule(config, num_inference_steps), config.disable_corrector);
 }
 
 }  // namespace sparsereel::models

@@ -1,4 +1,5 @@
-// Samplers: from the model's prediction at one timestep to the latents of the next.
+// Samplers: from the model's prediction at one timestep to the latents of the next. Which timesteps these are is the
+// schedule's (flow_schedule.h, noise_schedule.h) that a sampler is made with.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/samplers/scheduler_config.h"
@@ -15,6 +17,7 @@ namespace sparsereel::models {
 
 class Sampler {
  public:
+  explicit Sampler(std::vector<double> timesteps) : timesteps_(std::move(timesteps)) {}
   virtual ~Sampler() = default;
 
   /// Timesteps of the run, noisiest first; size = num_inference_steps. Real-valued, rounded as the reference rounds

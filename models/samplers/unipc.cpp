@@ -34,13 +34,11 @@ Weights parabola_weights(const at::Tensor& h, const at::Tensor& older) {
 
 }  // namespace
 
-UniPcSampler::UniPcSampler(const SchedulerConfig& config, int64_t num_inference_steps)
-    : disable_corrector_(config.disable_corrector) {
-  FlowSchedule schedule = unipc_flow_schedule(config, num_inference_steps);
-  timesteps_ = std::move(schedule.timesteps);
-  sigmas_ = std::move(schedule.sigmas);
-  half_log_snr_ = (1 - sigmas_).log() - sigmas_.log();
-}
+UniPcSampler::UniPcSampler(FlowSchedule schedule, std::vector<int64_t> disable_corrector)
+    : Sampler(std::move(schedule.timesteps)),
+      disable_corrector_(std::move(disable_corrector)),
+      sigmas_(std::move(schedule.sigmas)),
+      half_log_snr_((1 - sigmas_).log() - sigmas_.log()) {}
 
 /// First order where there is no history, and in the last step, whose span is infinite.
 int64_t UniPcSampler::order(int64_t index) const {

@@ -12,7 +12,8 @@ namespace sparsereel::models {
 
 class UniPcSampler : public Sampler {
  public:
-  UniPcSampler(const SchedulerConfig& config, int64_t num_inference_steps);
+  /// disable_corrector: steps, from 0, whose result stays uncorrected.
+  UniPcSampler(FlowSchedule schedule, std::vector<int64_t> disable_corrector);
   /// Corrects `sample` by what the model predicted there, then predicts the next. Steps must be taken in order, from 0
   /// or from where restore() left off. Draws nothing from the generator. The result is in sample's dtype.
   at::Tensor step(const at::Tensor& prediction, int64_t index, const at::Tensor& sample,
@@ -40,8 +41,8 @@ class UniPcSampler : public Sampler {
   at::Tensor corrected(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const;
   at::Tensor extrapolated(int64_t index, const at::Tensor& clean) const;
 
-  std::vector<int64_t> disable_corrector_;  // steps whose result stays uncorrected
-  at::Tensor sigmas_, half_log_snr_;        // [steps + 1]; the second rises to infinity
+  std::vector<int64_t> disable_corrector_;
+  at::Tensor sigmas_, half_log_snr_;  // [steps + 1]; the second rises to infinity
   History history_;
 };
 

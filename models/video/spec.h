@@ -29,6 +29,8 @@ struct SamplerSpec {
   SamplerKind kind = SamplerKind::ddim;
   /// Reads the scheduler_config.json of a checkpoint whose sampler this is; the kind is not among what it fills in.
   SchedulerConfig (*parse)(const nlohmann::json& json, const std::string& file) = nullptr;
+  /// Of flow matching: the family's own noise levels before the shift, one a step; null: evenly spaced.
+  std::vector<double> (*sigmas)(int64_t steps) = nullptr;
 };
 
 /// A transformer that denoises some of the timesteps.

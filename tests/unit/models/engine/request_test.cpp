@@ -89,12 +89,17 @@ TEST(Request, SamplersWithoutNoiseLevelsOfAFlowHaveNoShift) {
 }
 
 TEST(Request, NoiseLevelsAreAsManyAsTheSteps) {
-  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
+  ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::ddim);
   Request request;
   request.sigmas = {1, 0.5, 0.25};
-  const Plan plan = resolve_request(request, spec);
+  Plan plan = resolve_request(request, spec);
   EXPECT_EQ(plan.num_inference_steps, 3);
   EXPECT_EQ(scheduler_config(plan, spec).sigmas, request.sigmas);
+  spec.samplers[0].sigmas = [](int64_t steps) { return std::vector<double>(static_cast<size_t>(steps), 0.5); };
+  EXPECT_EQ(scheduler_config(plan, spec).sigmas, request.sigmas) << "those of the family stand back";
+  plan.sigmas.clear();
+  EXPECT_EQ(scheduler_config(plan, spec).sigmas, std::vector<double>(3, 0.5));
+  spec.samplers[0].sigmas = nullptr;
   request.num_inference_steps = 4;
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"sigmas are 3, and steps are 4"}));
   request.scheduler = "b";  // has none

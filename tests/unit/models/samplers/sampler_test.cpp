@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
+#include "models/samplers/linear_quadratic.h"
 
 namespace sparsereel::models {
 namespace {
@@ -58,6 +59,26 @@ TEST(Sampler, TimestepsOfFlowMatching) {
   EXPECT_THAT(make_sampler(kUniPc, 1)->timesteps(), ElementsAre(999));
   EXPECT_THAT(make_sampler(kEuler, 3)->timesteps(), ElementsAre(1000, ::testing::DoubleNear(500.5, 1e-4), 1));
   EXPECT_THAT(make_sampler(kEuler, 1)->timesteps(), ElementsAre(1000));
+}
+
+// Of diffusers' linear_quadratic_schedule(steps, 0.025), whose own sums differ in the last bit of a double.
+TEST(LinearQuadratic, SigmasAreTheReferences) {
+  const auto near = [](const std::vector<double>& values) {
+    return ::testing::Pointwise(::testing::DoubleNear(1e-15), values);
+  };
+  EXPECT_THAT(linear_quadratic_sigmas(2, 0.025), near({1, 0.975}));
+  EXPECT_THAT(linear_quadratic_sigmas(3, 0.025), near({1, 0.975, 0.71875}));
+  EXPECT_THAT(linear_quadratic_sigmas(8, 0.025), near({1, 0.99375, 0.9875, 0.98125, 0.975, 0.909375, 0.725, 0.421875}));
+  EXPECT_THAT(linear_quadratic_sigmas(1, 0.025), ElementsAre(1)) << "where the reference divides by zero";
+}
+
+TEST(LinearQuadratic, LevelsFallForEverySampler) {
+  for (SchedulerConfig config : {kEuler, kUniPc}) {
+    for (const int64_t steps : {1, 2, 64, 1000}) {
+      config.sigmas = linear_quadratic_sigmas(steps, 0.025);
+      EXPECT_THAT(make_sampler(config, steps)->timesteps(), SizeIs(steps));
+    }
+  }
 }
 
 TEST(Sampler, ErrorsNameTheField) {
