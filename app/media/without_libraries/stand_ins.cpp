@@ -1,4 +1,5 @@
-// Stands in for the FFmpeg and OpenCV writers in a build without them: each says what such a build can write.
+// Stands in for what needs FFmpeg or OpenCV in a build without them: each says what such a build can do.
+#include "app/media/image.h"
 #include "app/media/plot.h"
 #include "app/media/writers.h"
 #include "hilbert/error.h"
@@ -56,6 +57,11 @@ void check_png_folder(const std::filesystem::path& path) {
 std::string read_comment(const std::filesystem::path& path) {
   require_media_libraries(path);
   return {};
+}
+
+Image read_image(const std::filesystem::path& path) {
+  throw bad_file(path, "this build has no media libraries and reads no images",
+                 "build with FFmpeg and OpenCV (-DSPARSEREEL_MEDIA=ON)");
 }
 
 MediaReport media_report() {
