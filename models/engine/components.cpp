@@ -1,6 +1,8 @@
 // Looks loaders up by class.
 #include "models/engine/components.h"
 
+#include "hilbert/error.h"
+
 namespace sparsereel::models {
 
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
@@ -44,12 +46,15 @@ bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role) {
   return bytes_in(component, {at::kFloat, /*in_fp8=*/true}) < bytes_in(component, at::kFloat);
 }
 
-std::unique_ptr<VaeDecoder> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype) {
+std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype) {
   return load_vae(described(checkpoint, "vae"), at::kMeta, dtype);
 }
 
-std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype) {
-  return component_loaders().vaes.at(component.class_name)(component, device, dtype);
+std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {
+  auto vae = component_loaders().vaes.at(component.class_name)(component, device, dtype, parts);
+  if (parts == VaeParts::both && !vae->encodes())
+    throw bad_input("the encoder of " + component.class_name + " is not supported", "leave the image out");
+  return vae;
 }
 
 }  // namespace sparsereel::models

@@ -1,4 +1,4 @@
-// Loads text encoders, denoisers and decoders by the class that model_index.json names.
+// Loads text encoders, denoisers and VAEs by the class that model_index.json names.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ struct ComponentLoaders {
 
   Map<TextEncoder, WeightFormat, Residence> text_encoders;
   Map<Denoiser, WeightFormat, bool> transformers;
-  Map<VaeDecoder, at::ScalarType> vaes;
+  Map<Vae, at::ScalarType, VaeParts> vaes;
 };
 
 /// Loaders of every class in the rows of families(); listed in loaders.cpp.
@@ -45,9 +45,11 @@ uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, Wei
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);
 
-/// The decoder without weights, to ask what it needs.
-std::unique_ptr<VaeDecoder> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);
+/// The VAE without weights, to ask what its decoder needs.
+std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType dtype);
 
-std::unique_ptr<VaeDecoder> load_vae(const Component& component, at::Device device, at::ScalarType dtype);
+/// Throws Error where the encoder is asked for and there is none.
+std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype,
+                              VaeParts parts = VaeParts::decoder);
 
 }  // namespace sparsereel::models

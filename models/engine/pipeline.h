@@ -95,7 +95,7 @@ class StageMeter;
 class TextStage;
 struct Loading;
 struct WeightNeed;
-class VaeDecoder;
+class Vae;
 
 class Pipeline {
  public:
@@ -185,7 +185,7 @@ class Pipeline {
   ModelSpec spec_;
   std::unique_ptr<TextStage> text_;
   std::shared_ptr<Experts> experts_;
-  std::unique_ptr<VaeDecoder> vae_;
+  std::unique_ptr<Vae> vae_;
 };
 
 }  // namespace sparsereel::models

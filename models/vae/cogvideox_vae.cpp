@@ -1,4 +1,4 @@
-// CogVideoX's VaeDecoder: frame batches, tiles, and what they cost.
+// CogVideoX's VAE: frame batches, tiles, and what they cost.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ int64_t batches_of(int64_t latent_frames) {
   return std::max<int64_t>(1, latent_frames / kFramesPerBatch);
 }
 
-class CogVideoXVae final : public VaeDecoder {
+class CogVideoXVae final : public Vae {
  public:
   CogVideoXVae(const CogVideoXVaeConfig& config, CogVideoXDecoder decoder)
       : config_(config), decoder_(std::move(decoder)) {
@@ -105,7 +105,8 @@ uint64_t CogVideoXVae::untiled_bytes(int64_t latent_frames, int64_t latent_heigh
 
 }  // namespace
 
-std::unique_ptr<VaeDecoder> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype) {
+std::unique_ptr<Vae> load_cogvideox_vae(const Component& component, at::Device device, at::ScalarType dtype,
+                                        VaeParts /*parts: it has no encoder here*/) {
   if (device.is_cpu()) keep_freed_host_memory();
   const CogVideoXVaeConfig config = parse_cogvideox_vae_config(component.config, component.config_file);
   WeightReader reader(component, device, dtype);

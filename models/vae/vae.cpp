@@ -1,4 +1,4 @@
-// What all decoders refuse.
+// What all of them refuse.
 #include "models/vae/vae.h"
 
 #include <ATen/ATen.h>
@@ -15,6 +15,10 @@ void check_latents(const at::Tensor& latents, int64_t channels) {
   cause << "The VAE cannot decode latents of shape " << latents.sizes() << ": [1, " << channels
         << ", frames, height, width] is needed";
   throw bad_input(cause.str(), "Give the latents that this model's transformer made.");
+}
+
+at::Tensor Vae::encode(const at::Tensor&) {
+  throw bad_input("this model's VAE cannot encode", "leave images out, or use a model that takes them");
 }
 
 }  // namespace sparsereel::models

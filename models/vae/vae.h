@@ -1,4 +1,4 @@
-// What the pipeline knows of a VAE decoder, whatever its family.
+// What the pipeline knows of a VAE, whatever its family.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,14 +13,22 @@ namespace sparsereel::models {
 /// Called after each finished piece of a decode: done of total.
 using DecodeProgress = std::function<void(int64_t done, int64_t total)>;
 
-class VaeDecoder {
+/// Whose weights are loaded.
+enum class VaeParts { decoder, both };
+
+class Vae {
  public:
-  virtual ~VaeDecoder() = default;
+  virtual ~Vae() = default;
 
   /// latents [1, C, F, H, W] at the scale in which they are denoised and saved, which the decoder undoes -> frames
   /// [1, 3, F', s H, s W] in about [-1, 1], latents' dtype. tiled: overlapping spatial tiles blended as the reference
   /// does; less memory, slightly different pixels.
   virtual at::Tensor decode(const at::Tensor& latents, bool tiled, const DecodeProgress& progress = {}) = 0;
+  /// Whether there is an encoder, and its weights were asked for.
+  virtual bool encodes() const { return false; }
+  /// frames [1, 3, F', s H, s W] in [-1, 1] -> latents [1, C, F, H, W] as decode() takes them, the mode of the
+  /// encoder's distribution. Throws Error unless encodes().
+  virtual at::Tensor encode(const at::Tensor& frames);
   /// Frames that F latent frames decode to.
   virtual int64_t frames_of(int64_t latent_frames) const = 0;
   /// Estimated peak bytes of an untiled decode of this size beside the weights: the tensors that are alive at the worst

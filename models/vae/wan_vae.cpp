@@ -1,4 +1,4 @@
-// Wan's VaeDecoder: chunks of frames, tiles, patches, and what they cost.
+// Wan's VAE: chunks of frames, tiles, patches, and what they cost.
 #include "models/vae/wan_vae.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ at::Tensor unpatchify(const at::Tensor& frames, int64_t patch) {
   return frames.unflatten(1, {-1, patch, patch}).permute({0, 1, 4, 5, 3, 6, 2}).flatten(5, 6).flatten(3, 4);
 }
 
-class WanVae final : public VaeDecoder {
+class WanVae final : public Vae {
  public:
   WanVae(const WanVaeConfig& config, WanDecoder decoder) : config_(config), decoder_(std::move(decoder)) {
     tiles_.scale = config.pixels_a_latent() / config.patch_size;
@@ -118,7 +118,8 @@ uint64_t WanVae::untiled_bytes(int64_t latent_frames, int64_t latent_height, int
 
 }  // namespace
 
-std::unique_ptr<VaeDecoder> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype) {
+std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype,
+                                  VaeParts /*parts: it has no encoder here*/) {
   if (device.is_cpu()) keep_freed_host_memory();
   const WanVaeConfig config = parse_wan_vae_config(component.config, component.config_file);
   WeightReader reader(component, device, dtype);

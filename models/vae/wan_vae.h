@@ -8,6 +8,7 @@
 namespace sparsereel::models {
 
 /// As load_vae() of components.h.
-std::unique_ptr<VaeDecoder> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype);
+std::unique_ptr<Vae> load_wan_vae(const Component& component, at::Device device, at::ScalarType dtype,
+                                  VaeParts parts = VaeParts::decoder);
 
 }  // namespace sparsereel::models

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 class VaeParity : public ::testing::TestWithParam<test::ParityCase> {
  protected:
-  static std::unique_ptr<VaeDecoder> load(at::ScalarType dtype) {
+  static std::unique_ptr<Vae> load(at::ScalarType dtype) {
     const test::ParityFamily& family = *GetParam().family;
     return load_vae(test::vae_component(family, GetParam().content["vae"]), at::kCPU, dtype);
   }

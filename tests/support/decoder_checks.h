@@ -27,14 +27,14 @@ class AllocatedBytes : public c10::MemoryReportingInfoBase {
 };
 
 /// `vae` takes four channels.
-inline void expect_other_latents_refused(models::VaeDecoder& vae) {
+inline void expect_other_latents_refused(models::Vae& vae) {
   for (const at::Tensor& latents :
        {at::zeros({1, 16, 2, 4, 4}), at::zeros({2, 4, 2, 4, 4}), at::zeros({4, 2, 4, 4}), at::zeros({1, 4, 0, 4, 4})})
     EXPECT_TRUE(throws_error([&] { vae.decode(latents, false); }, {"[1, 4, frames, height, width]"}));
 }
 
 /// Beside what the decoder says beforehand.
-inline void expect_peak_memory(models::VaeDecoder& vae, const at::Tensor& latents) {
+inline void expect_peak_memory(models::Vae& vae, const at::Tensor& latents) {
   const auto allocated = std::make_shared<AllocatedBytes>();
   {
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, allocated);

@@ -1,5 +1,5 @@
-// What loads the toy's components, beside those that the program has; and its decoder, which makes of each latent a
-// block of pixels.
+// What loads the toy's components, beside those that the program has; and its VAE, where each latent is a block of
+// pixels.
 #include "models/engine/components.h"
 #include "models/weights/weights.h"
 #include "tests/toy/toy_dit.h"
@@ -9,11 +9,15 @@ namespace {
 
 using namespace models;
 
-class ToyVae final : public VaeDecoder {
+class ToyVae final : public Vae {
  public:
-  ToyVae(const ToyVaeConfig& config, WeightReader& reader) : config_(config) {
+  ToyVae(const ToyVaeConfig& config, WeightReader& reader, VaeParts parts) : config_(config) {
     const auto& [t, h, w] = config.stride;
     block_.weights(reader.loads(), "decoder.block", 3 * t * h * w, config.channels);
+    if (parts == VaeParts::both)
+      encoder_.weights(reader.loads(), "encoder.block", config.channels, 3 * t * h * w);
+    else
+      reader.ignore_prefix("encoder.");
   }
 
   // Each pixel is that of one latent: tiles make no difference.
@@ -26,6 +30,18 @@ class ToyVae final : public VaeDecoder {
     if (progress) progress(1, 1);
     return video.narrow(2, t - 1, frames_of(latents.size(2)));
   }
+  bool encodes() const override { return encoder_.weight.defined(); }
+  at::Tensor encode(const at::Tensor& frames) override {
+    const auto& [t, h, w] = config_.stride;
+    const at::Tensor first = frames.narrow(2, 0, 1).expand({-1, -1, t - 1, -1, -1});  // stands alone for its latent
+    const at::Tensor blocks = at::cat({first, frames}, 2)
+                                  .unflatten(4, {-1, w})
+                                  .unflatten(3, {-1, h})
+                                  .unflatten(2, {-1, t})  // [1, 3, F, t, H, h, W, w]
+                                  .permute({0, 2, 4, 6, 1, 3, 5, 7})
+                                  .flatten(4);
+    return linear(blocks, encoder_).permute({0, 4, 1, 2, 3}).contiguous();
+  }
   int64_t frames_of(int64_t latent_frames) const override { return config_.stride[0] * (latent_frames - 1) + 1; }
   uint64_t untiled_bytes(int64_t frames, int64_t height, int64_t width) const override {
     const auto& [t, h, w] = config_.stride;
@@ -34,7 +50,7 @@ class ToyVae final : public VaeDecoder {
 
  private:
   ToyVaeConfig config_;
-  Linear block_;
+  Linear block_, encoder_;
 };
 
 std::unique_ptr<Denoiser> load_toy_dit(const Component& component, at::Device device, WeightFormat format,
@@ -43,9 +59,9 @@ std::unique_ptr<Denoiser> load_toy_dit(const Component& component, at::Device de
   return load_denoiser(std::make_unique<ToyDit>(config), component, device, format, offload);
 }
 
-std::unique_ptr<VaeDecoder> load_toy_vae(const Component& component, at::Device device, at::ScalarType dtype) {
+std::unique_ptr<Vae> load_toy_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {
   WeightReader reader(component, device, dtype);
-  auto vae = std::make_unique<ToyVae>(parse_toy_vae_config(component.config, component.config_file), reader);
+  auto vae = std::make_unique<ToyVae>(parse_toy_vae_config(component.config, component.config_file), reader, parts);
   reader.check_complete();
   return vae;
 }

@@ -25,7 +25,7 @@ class WanVae : public ::testing::Test {
     return test::vae_component({.name = "", .folder = "wan/", .dit_class = "", .vae_class = "AutoencoderKLWan"},
                                folder);
   }
-  static std::unique_ptr<VaeDecoder> load(const std::string& folder) {
+  static std::unique_ptr<Vae> load(const std::string& folder) {
     const Component component = component_of(folder);
     return load_wan_vae(component, at::kCPU, at::kFloat);
   }
