@@ -9,6 +9,7 @@
 
 #include "app/clock.h"
 #include "app/job/denoising_checkpoint.h"
+#include "app/job/image.h"
 #include "app/job/report.h"
 #include "models/engine/text_stage.h"
 #include "models/video/fields.h"
@@ -98,7 +99,9 @@ void Job::encode(Video& video, Texts& texts, models::Pipeline& pipeline) {
   std::vector<std::string> warnings;
   if (first == nullptr) {
     const auto start = Clock::now();
-    video.conditioning = pipeline.text_stage().encode(video.plan, &warnings).to(at::kCPU);
+    models::Conditioning conditioning = pipeline.text_stage().encode(video.plan, &warnings);
+    add_image(conditioning, video.plan, pipeline);
+    video.conditioning = conditioning.to(at::kCPU);
     video.text_cost.encode = seconds_since(start);
     texts.bytes += video.conditioning.nbytes();
     first = &video;

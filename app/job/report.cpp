@@ -80,6 +80,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
   recipe["model"] = options.run.model_name;
   recipe["model_sha256"] = pipeline.model_hash();
   if (!plan.loras.empty()) recipe["lora_sha256"] = pipeline.lora_hash();
+  if (!plan.image.empty()) recipe["image_sha256"] = models::sha256_of_file(plan.image);
   if (!options.init_latents.empty()) {
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/job/image.h"
 #include "app/job/interrupt.h"
 #include "app/job/write.h"
 #include "app/machine.h"
@@ -75,7 +76,9 @@ std::vector<models::Conditioning> encode_texts(models::Pipeline& pipeline, const
   std::vector<models::Conditioning> texts;
   for (const models::Plan& plan : plans) {
     before(static_cast<int64_t>(texts.size()));
-    texts.push_back(text.encode(plan).to(at::kCPU));
+    models::Conditioning conditioning = text.encode(plan);
+    add_image(conditioning, plan, pipeline);
+    texts.push_back(conditioning.to(at::kCPU));
   }
   text.release();
   return texts;

@@ -48,7 +48,10 @@ std::vector<OptionSpec> make_table() {
   }
   for (const models::Field& field : models::fields()) {
     if (std::ranges::find(table, field.name, &OptionSpec::key) != table.end()) continue;
-    add_field(table.emplace_back(OptionSpec{.key = field.name, .group = "Video", .names = option_name(field.name)}),
+    add_field(table.emplace_back(OptionSpec{.key = field.name,
+                                            .group = "Video",
+                                            .names = option_name(field.name),
+                                            .commands = {Command::bench_pipeline}}),
               field);
   }
   return table;

@@ -41,12 +41,20 @@ Denoising::Denoising(std::shared_ptr<Experts> experts, const SchedulerConfig& sc
     const double scale = expert == 0 ? plan.guidance_scale : plan.guidance_scale_2.value();
     guidance_.emplace_back(scale, plan.use_dynamic_cfg, plan.num_inference_steps, plan.guidance_passes);
   }
+  Conditioning& conditioning = state_.conditioning;
+  if (conditioning.mask.defined()) conditioning.latents = conditioning.latents.to(state_.latents.options());
+  state_.latents = with_known(std::move(state_.latents));
   sampler_ = make_sampler(scheduler, plan.num_inference_steps);
   attention_.mode = plan.attention_mode;
   attention_.policy = plan.attention_policy;
   attention_.token_order = plan.token_order;
   attention_.collects = false;
   forget_steps();
+}
+
+at::Tensor Denoising::with_known(at::Tensor latents) const {
+  const Conditioning& conditioning = state_.conditioning;
+  return conditioning.mask.defined() ? at::where(conditioning.mask.ne(0), latents, conditioning.latents) : latents;
 }
 
 at::Tensor Denoising::predict(double timestep, AttentionRun& run) {
@@ -117,7 +125,7 @@ void Denoising::take_step() {
   const std::vector<attention::Statistics> before = std::exchange(attention_.per_layer, {});
   const at::Tensor prediction = predict_guarded(timestep());
   at::Tensor next = sampler_->step(prediction, done_, state_.latents, state_.generator);
-  next = next.to(state_.latents.scalar_type());
+  next = with_known(next.to(state_.latents.scalar_type()));
   attention_.per_step.push_back(attention_.per_layer);
   add_layers(attention_.per_layer, before);
   add_up_layers();

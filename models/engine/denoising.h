@@ -61,6 +61,8 @@ class Denoising {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  /// The latents, of which those that are known beforehand stay as they are.
+  at::Tensor with_known(at::Tensor latents) const;
   at::Tensor predict(double timestep, AttentionRun& run);
   at::Tensor predict_guarded(double timestep);
   at::Tensor redo_with_full_attention(double timestep);

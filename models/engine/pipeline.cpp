@@ -20,6 +20,7 @@
 #include "models/engine/denoising.h"
 #include "models/engine/experts.h"
 #include "models/engine/frames.h"
+#include "models/engine/image_stage.h"
 #include "models/engine/memory_need.h"
 #include "models/engine/request.h"
 #include "models/engine/text_stage.h"
@@ -207,11 +208,19 @@ void Pipeline::check_weights() const {
   weights_checked_ = true;
 }
 
-Conditioning Pipeline::encode_stage(const Plan& plan, StageMeter& meter, Outcome& outcome) {
+void Pipeline::add_image(Conditioning& conditioning, const Plan& plan, const at::Tensor& image) const {
+  const c10::InferenceMode guard;
+  const auto vae = models::load_vae(folder_.component("vae"), device_, vae_dtype_, VaeParts::both);
+  const at::Tensor frame = fit_image(image, plan.height, plan.width).to(device_, vae_dtype_);
+  keep_first_frame(conditioning, vae->encode(frame).to(at::kFloat), plan, spec_);
+}
+
+Conditioning Pipeline::encode_stage(const Plan& plan, const at::Tensor& image, StageMeter& meter, Outcome& outcome) {
   text_->load();
   outcome.seconds.load_text_encoder = meter.lap();
   Conditioning conditioning = text_->encode(plan, &outcome.warnings);
   text_->release();
+  if (image.defined()) add_image(conditioning, plan, image);
   outcome.seconds.text = meter.lap();
   outcome.memory.text = meter.take_peak();
   return conditioning;
@@ -220,6 +229,8 @@ Conditioning Pipeline::encode_stage(const Plan& plan, StageMeter& meter, Outcome
 std::unique_ptr<Denoising> Pipeline::start_denoising(const Plan& plan, const Conditioning& conditioning,
                                                      const at::Tensor& init_latents) {
   const c10::InferenceMode guard;
+  if (!plan.image.empty() && !conditioning.latents.defined())
+    throw bad_option("image", plan.image + " is no part of what the video is made from here", "leave it out");
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(plan.seed);
   const auto noise = [&] {
     return at::randn(latents_shape(spec_, plan.latent), generator, at::TensorOptions().dtype(dtype_of(spec_.noise)));
@@ -263,7 +274,7 @@ Outcome Pipeline::generate(const Plan& plan, const Inputs& inputs, const Run& ru
   StageMeter meter(device_);
   if (!inputs.conditioning.defined()) announce("text");
   const Conditioning conditioning =
-      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, meter, outcome);
+      inputs.conditioning.defined() ? inputs.conditioning : encode_stage(plan, inputs.image, meter, outcome);
   announce("load");
   auto denoising = start_denoising(plan, conditioning, inputs.init_latents);
   if (inputs.resume) denoising->resume(*inputs.resume);

@@ -126,6 +126,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.width = request.width.value_or(spec.defaults.width);
   plan.height = request.height.value_or(spec.defaults.height);
   plan.num_frames = request.num_frames.value_or(spec.defaults.frames);
+  plan.image = request.image;
   plan.seed = request.seed;
   plan.num_inference_steps = steps_of(request, spec);
   plan.guidance_scale = request.guidance_scale.value_or(spec.defaults.guidance);
@@ -142,6 +143,8 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);
+  if (!plan.image.empty() && !spec.takes_image)
+    throw bad_option("image", "is given, but this model makes videos of text alone", "leave it out");
   check_sampling(request, plan, spec);
   check_size(plan, spec);
   plan.latent = latent_size(spec, plan.num_frames, plan.height, plan.width);

@@ -421,6 +421,7 @@ std::string text_key(const Plan& plan) {
   nlohmann::json key;
   for (const Field& field : fields())
     if (field.decides == Decides::text) key.push_back(field.save(plan));
+  key.push_back(plan.image);  // whose field, where a program has one, says less than the whole path
   return key.dump();
 }
 

@@ -68,8 +68,8 @@ struct Range {
   std::string remedy = "give a positive number";
 };
 
-/// What of a run a field decides. Videos with the same text share its encoding, and those with the same pipeline the
-/// loaded weights.
+/// What of a run a field decides. Videos with the same text and image share their encoding, and those with the same
+/// pipeline the loaded weights.
 enum class Decides { picture, text, pipeline };
 
 struct Field {

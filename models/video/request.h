@@ -51,6 +51,7 @@ struct Request {
   std::optional<std::string> negative_prompt = {};
   std::optional<int64_t> max_sequence_length = {};                  // tokens of the prompt
   std::optional<int64_t> width = {}, height = {}, num_frames = {};  // pixels, frames
+  std::string image = {};  // file of a picture that the video begins with; empty: none
   uint64_t seed = 42;
   std::optional<int64_t> num_inference_steps = {};
   std::vector<double> sigmas = {};  // of flow matching: noise levels before the shift, one a step; empty: evenly spaced

@@ -265,21 +265,6 @@ class Resuming(BatchTest):
 class Checkpoints(BatchTest):
     """A killed `generate` goes on from its last checkpoint, to the same bits."""
 
-    def run_to_step(self, step, *arguments):
-        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', 'clip.mp4', '--quiet',
-                                    *map(str, self.unless(arguments, *FAMILY.size)), *arguments],
-                                   cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
-        end = time.monotonic() + 60
-        while time.monotonic() < end and process.poll() is None:
-            if checkpoint.exists() and json.loads(read_safetensors(checkpoint)['__metadata__']['run'])['step'] >= step:
-                break
-            time.sleep(0.001)
-        process.kill()
-        process.wait()
-        self.assertTrue(checkpoint.exists())
-        self.assertFalse((self.folder / 'clip.mp4').exists())
-
     def test_killed_run_goes_on_to_the_same_video(self):
         for scheduler in FAMILY.samplers:
             options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1', '--cache', 'forecast:0.5']

@@ -168,6 +168,22 @@ class CommandLineTest(unittest.TestCase):
         """`generate` on the small checkpoint: 2 steps, the model's frames of 64x64, unless the arguments say otherwise."""
         return self.run_program('generate', '-m', MODEL, '-p', PROMPT, *self.unless(arguments, '--steps', '2', '--device', 'cpu', *FAMILY.size), *arguments, **options)
 
+    def run_to_step(self, step, *arguments):
+        """Kills `generate` once it has a checkpoint of that step."""
+        process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', 'clip.mp4', '--quiet',
+                                    *map(str, self.unless(arguments, *FAMILY.size)), *arguments],
+                                   cwd=self.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        checkpoint = self.folder / 'clip.mp4.checkpoint.safetensors'
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            if checkpoint.exists() and json.loads(read_safetensors(checkpoint)['__metadata__']['run'])['step'] >= step:
+                break
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        self.assertTrue(checkpoint.exists())
+        self.assertFalse((self.folder / 'clip.mp4').exists())
+
     def frames(self, name, *arguments):
         """The pixels of a video that `generate` makes."""
         self.succeed(self.generate('-o', name, *arguments))

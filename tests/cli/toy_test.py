@@ -1,11 +1,13 @@
 """The tests' own family: what of a row the suites that run on any family do not show."""
+import hashlib
 import json
 import math
 import shutil
 import struct
 import unittest
+import zlib
 
-from support import MODEL, PROMPT, CommandLineTest
+from support import MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors
 
 
 class Toy(CommandLineTest):
@@ -35,7 +37,7 @@ class Toy(CommandLineTest):
             self.succeed(self.run_program('generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '-o', 'one.safetensors'))
 
     def test_each_step_takes_the_transformer_of_its_timestep(self):
-        # The shift keeps the first three of four steps above half of the noise.
+        # The schedule and its shift keep the first three of four steps above nine tenths of the noise.
         model = self.copy_of_the_model()
         for name, step in (('transformer_2', 4), ('transformer', 1)):
             weights = model / name / 'diffusion_pytorch_model.safetensors'
@@ -86,6 +88,134 @@ class Toy(CommandLineTest):
                                                    '--quiet', '--json')).stdout
             return json.loads(report)['set']['rendered']
         self.assertEqual([rendered(True), rendered(True), rendered(False)], [1, 0, 1])
+
+
+def png(width, height, pixel):
+    """A picture of pixel(x, y) -> (red, green, blue)."""
+    rows = b''.join(b'\0' + bytes(value for x in range(width) for value in pixel(x, y)) for y in range(height))
+
+    def chunk(kind, data):
+        return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
+    return (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(rows)) +
+            chunk(b'IEND', b''))
+
+
+class Conditions(CommandLineTest):
+    """Text that is masked, a picture to begin with, a schedule of the family's own."""
+
+    def setUp(self):
+        super().setUp()
+        self.picture('warm.png', lambda x, y: (250, 8 * x, 40))
+        self.picture('cold.png', lambda x, y: (20, 90, 7 * y))
+
+    def picture(self, name, pixel):
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_bytes(png(30, 20, pixel))
+
+    def latents(self, name, *arguments):
+        """Of each latent frame: their values in all channels."""
+        self.succeed(self.generate('-o', 'some.safetensors', '--save-latents', name, *arguments))
+        dtype, shape, data = read_safetensors(self.folder / name)['latents']
+        values, (_, channels, frames, height, width) = floats((dtype, shape, data)), shape
+        size = height * width
+        return [[values[(c * frames + f) * size:(c * frames + f + 1) * size] for c in range(channels)] for f in range(frames)]
+
+    def test_a_picture_stays_the_first_frame(self):
+        for frames in (7, 5):  # of an even number of latents, and of one that is filled up in front
+            options = ['--frames', frames, '--steps', 3]
+            plain, warm = self.latents('a.safetensors', *options), self.latents('b.safetensors', *options, '--image', 'warm.png')
+            other, cold = self.latents('c.safetensors', *options, '--image', 'warm.png', '--seed', 7), self.latents('d.safetensors', *options, '--image', 'cold.png')
+            self.assertEqual(warm[0], other[0])
+            self.assertNotEqual(warm[0], plain[0])
+            self.assertNotEqual(warm[0], cold[0])
+            for frame in range(1, len(warm)):  # the others see it
+                self.assertNotEqual(warm[frame], plain[frame])
+                self.assertNotEqual(warm[frame], cold[frame])
+                self.assertNotEqual(warm[frame], other[frame])
+
+    def test_an_image_stands_in_the_recipe_by_name_and_hash(self):
+        made = self.report('-o', 'a.mp4', '--steps', 1, '--image', 'warm.png')['recipe']
+        self.assertEqual((made['image'], made['image_sha256']), ('warm.png', hashlib.sha256((self.folder / 'warm.png').read_bytes()).hexdigest()))
+        again = ['generate', '-m', MODEL, '--device', 'cpu', '--from', 'a.mp4', '-o', 'b.mp4']
+        self.fail_with(self.run_program(*again), 2, 'made with the file warm.png', '--image')
+        self.succeed(self.run_program(*again, '--image', 'warm.png'))
+        self.assertEqual((self.folder / 'a.mp4').read_bytes(), (self.folder / 'b.mp4').read_bytes())
+        self.warn_with(self.run_program(*again, '--image', 'cold.png'), 'the image is not the one that a.mp4 was made with: the new video differs')
+
+    def test_what_is_no_picture_or_taken_by_no_model_is_refused(self):
+        self.fail_with(self.generate('--image', 'none.png', '-o', 'a.mp4'), 2, 'none.png')
+        (self.folder / 'text.png').write_text('no picture')
+        self.fail_with(self.generate('--image', 'text.png', '-o', 'a.mp4'), 2, 'text.png: cannot be read as an image')
+        pipeline = ROOT / 'tests' / 'parity' / 'data' / 'pipeline'
+        self.fail_with(self.run_program('generate', '-m', pipeline, '-p', PROMPT, '--device', 'cpu', '--image', 'warm.png', '-o', 'a.mp4'), 2,
+                       '--image is given, but this model makes videos of text alone')
+        self.assertFalse((self.folder / 'a.mp4').exists())
+
+    def test_an_encoder_that_is_missing_is_missed_by_those_who_give_an_image(self):
+        model = self.copy_of_the_model()
+        weights = model / 'vae' / 'diffusion_pytorch_model.safetensors'
+        weights.write_bytes(weights.read_bytes().replace(b'encoder.block.weight', b'encoder.other.weight'))
+        make = ['generate', '-m', model, '-p', PROMPT, '--device', 'cpu', '--steps', 1, '-o', 'a.safetensors']
+        self.succeed(self.run_program(*make))
+        self.fail_with(self.run_program(*make, '--image', 'warm.png'), 2, '1 missing: "encoder.block.weight" [4, 96]')
+
+    def rendered(self, *rows):
+        (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
+        report = self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--seed', 5, '--quiet', '--json')).stdout
+        return json.loads(report)['set']['rendered']
+
+    def test_a_set_gives_each_row_its_picture(self):
+        self.picture('other/warm.png', lambda x, y: (0, 0, 6 * x))  # under the same name
+        images = ('warm.png', 'other/warm.png', 'cold.png', None)
+        rows = [{'prompt': PROMPT, 'output': f'{i}.safetensors', 'seed': 5, **({'image': image} if image else {})} for i, image in enumerate(images)]
+        self.assertEqual(self.rendered(*rows), 4)
+        for i, image in enumerate(images):
+            alone = self.frames('alone.safetensors', '--steps', 2, '--seed', 5, *(['--image', image] if image else []))
+            self.assertEqual(floats(read_safetensors(self.folder / 'out' / f'{i}.safetensors')['frames']), alone, image)
+        self.assertEqual(self.rendered(*rows), 0)
+        self.picture('cold.png', lambda x, y: (1, 2, 3))  # another content is another video
+        self.assertEqual(self.rendered(*rows), 1)
+
+    def test_a_killed_run_goes_on_to_the_same_video(self):
+        for scheduler in ('euler', 'unipc'):
+            options = ['--scheduler', scheduler, '--steps', '300', '--threads', '1', '--image', 'warm.png']
+            self.succeed(self.generate(*options, '-o', 'whole.mp4'))
+            self.run_to_step(10, '--checkpoint-every', '5', *options)
+            report = self.report(*options, '--checkpoint-every', '5', '-o', 'clip.mp4')
+            self.assertGreaterEqual(report['resumed_at_step'], 10)
+            self.assertEqual((self.folder / 'clip.mp4').read_bytes(), (self.folder / 'whole.mp4').read_bytes(), scheduler)
+            (self.folder / 'clip.mp4').unlink()
+
+    def test_a_checkpoint_of_another_picture_is_not_used(self):
+        options = ['--steps', '300', '--image', 'warm.png', '--checkpoint-every', '5']
+        self.run_to_step(10, *options)
+        self.picture('warm.png', lambda x, y: (1, 2, 3))
+        self.assertNotIn('resumed_at_step', self.report(*options, '-o', 'clip.mp4'))
+
+    def test_bench_pipeline(self):
+        def report(*arguments):
+            return json.loads(self.succeed(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--modes', 'full', '--warmup', 0,
+                                                            '--quiet', '--json', *arguments)).stdout)['rows']
+        self.assertEqual([row['stage'] for row in report('--image', 'warm.png')],
+                         ['load text_encoder', 'text', 'image', 'load transformer', 'step', 'load vae', 'decode', 'encode'])
+        self.fail_with(self.run_program('bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--image', 'none.png'), 2, 'none.png')
+
+    def test_padding_of_the_text_is_masked(self):
+        def near(one, other):
+            return max(abs(a - b) for a, b in zip(one, other)) < 1e-4
+        long, short = (self.frames(f'{length}.safetensors', '-p', 'a', '-n', 'b', '--steps', 2, '--max-sequence-length', length) for length in (12, 4))
+        self.assertTrue(near(long, short))
+        self.assertFalse(near(long, self.frames('other.safetensors', '-p', 'c', '-n', 'b', '--steps', 2)))
+
+    def test_the_schedule_is_the_familys(self):
+        def frames(name, *arguments):
+            self.succeed(self.run_program('generate', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '-o', name, *arguments))
+            return floats(read_safetensors(self.folder / name)['frames'])
+        usual = frames('a.safetensors', '--steps', 4)
+        self.assertEqual(usual, frames('b.safetensors', '--sigmas', '1,0.9875,0.975,0.725'))
+        self.assertNotEqual(usual, frames('c.safetensors', '--sigmas', '1,0.75,0.5,0.25'))
+        even = frames('d.safetensors', '--steps', 4, '--scheduler', 'unipc')  # whose row brings none
+        self.assertEqual(even, frames('e.safetensors', '--sigmas', '1,0.75025,0.5005,0.25075', '--scheduler', 'unipc'))
 
 
 if __name__ == '__main__':

@@ -1,6 +1,8 @@
-// The program's fields, and one more by its row alone: help, YAML, prompt rows, recipes and resume know it from here.
+// The program's fields, and two more by their rows alone: help, YAML, prompt rows, recipes and resume know it from
+// here.
 #include "models/video/fields.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace sparsereel::models {
@@ -19,12 +21,28 @@ Field draft() {
       .save = [](const Plan& plan) { return plan.num_inference_steps == 1 ? nlohmann::json(true) : nlohmann::json(); }};
 }
 
+/// A picture that the video begins with.
+Field image() {
+  return {.name = "image",
+          .kind = ValueKind::file,
+          .decides = Decides::text,
+          .recipe = InRecipe::file,
+          .read = [](Request& request, const std::string& text) { request.image = text; },
+          .text = [](const Request& request) { return request.image; },
+          .save =
+              [](const Plan& plan) {
+                const std::string name = std::filesystem::path(plan.image).filename().string();
+                return name.empty() ? nlohmann::json() : nlohmann::json(name);
+              }};
+}
+
 }  // namespace
 
 const std::vector<Field>& fields() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields = usual_fields();
     fields.push_back(draft());
+    fields.push_back(image());
     return fields;
   }();
   return all;

@@ -11,10 +11,10 @@ from pathlib import Path
 
 PIPELINE = Path(__file__).resolve().parents[1] / 'parity' / 'data' / 'pipeline'  # its tokenizer and text encoder serve
 TRANSFORMER = {'_class_name': 'ToyTransformer3DModel', 'num_layers': 2, 'num_attention_heads': 2, 'attention_head_dim': 16, 'in_channels': 4,
-               'text_dim': 32, 'patch_size': [2, 2, 2]}
+               'text_dim': 32, 'text_width': 24, 'patch_size': [2, 2, 2]}
 VAE = {'_class_name': 'AutoencoderKLToy', 'latent_channels': 4, 'stride': [2, 4, 4]}
 SCHEDULER = {'_class_name': 'FlowMatchEulerDiscreteScheduler', 'shift': 3.0}
-INDEX = {'_class_name': 'ToyPipeline', 'boundary_ratio': 0.5, 'scheduler': ['diffusers', 'FlowMatchEulerDiscreteScheduler'],
+INDEX = {'_class_name': 'ToyPipeline', 'boundary_ratio': 0.9, 'scheduler': ['diffusers', 'FlowMatchEulerDiscreteScheduler'],
          'text_encoder': ['transformers', 'T5EncoderModel'], 'tokenizer': ['transformers', 'T5Tokenizer'],
          'transformer': ['diffusers', 'ToyTransformer3DModel'], 'transformer_2': ['diffusers', 'ToyTransformer3DModel'],
          'vae': ['diffusers', 'AutoencoderKLToy']}
@@ -26,10 +26,13 @@ def linear(name, out, into, bias=True):
 
 def transformer_shapes():
     width, patch = 32, 4 * 2 * 2 * 2
-    shapes = {**linear('embed', width, patch), **linear('head', patch, width)}
+    text = TRANSFORMER['text_width']
+    shapes = {**linear('embed', width, patch), **linear('text', text, 32), **linear('head', patch, width)}
     for layer in range(TRANSFORMER['num_layers']):
         name, inner = f'layer.{layer}', 8 * (layer + 1)
-        shapes |= linear(name + '.k', width, 32, False) | linear(name + '.v', width, 32, False)
+        for part in 'qkv':
+            shapes |= linear(f'{name}.{part}', width, text, False)
+        shapes |= linear(name + '.text', text, width)
         shapes |= linear(name + '.in', inner, width, layer != 1) | linear(name + '.out', width, inner)
     return shapes
 
@@ -56,7 +59,8 @@ def main():
     (folder / 'model_index.json').write_text(json.dumps(INDEX, indent=1))
     (folder / 'scheduler' / 'scheduler_config.json').write_text(json.dumps(SCHEDULER))
     (folder / 'vae' / 'config.json').write_text(json.dumps(VAE))
-    write_weights(folder / 'vae' / 'diffusion_pytorch_model.safetensors', linear('decoder.block', 3 * 2 * 4 * 4, 4), 0)
+    pixels = 3 * 2 * 4 * 4  # of a latent
+    write_weights(folder / 'vae' / 'diffusion_pytorch_model.safetensors', linear('decoder.block', pixels, 4) | linear('encoder.block', 4, pixels), 0)
     for seed, name in enumerate(('transformer', 'transformer_2'), 1):
         (folder / name / 'config.json').write_text(json.dumps(TRANSFORMER))
         write_weights(folder / name / 'diffusion_pytorch_model.safetensors', transformer_shapes(), seed)

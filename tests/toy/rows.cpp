@@ -2,6 +2,7 @@
 #include "models/checkpoint/checkpoint.h"
 #include "models/families/t5_config.h"
 #include "models/samplers/flow_config.h"
+#include "models/samplers/linear_quadratic.h"
 #include "tests/toy/toy_config.h"
 
 namespace sparsereel::test {
@@ -21,7 +22,7 @@ models::ModelSpec describe_toy(const models::Checkpoint& checkpoint) {
   spec.head_dim = config.head_dim;
   spec.latent_channels = config.channels;
   spec.text_length = 12;
-  spec.joint_text = false;
+  spec.takes_image = true;
   spec.patch = config.patch;
   spec.stride = vae.stride;
   spec.layout = models::LatentLayout::channels_first;
@@ -50,7 +51,8 @@ models::Family toy_family() {
           .samplers = {{.name = "euler",
                         .class_name = "FlowMatchEulerDiscreteScheduler",
                         .kind = models::SamplerKind::flow_euler,
-                        .parse = models::parse_flow_euler_config},
+                        .parse = models::parse_flow_euler_config,
+                        .sigmas = [](int64_t steps) { return models::linear_quadratic_sigmas(steps, 0.025); }},
                        {.name = "unipc",
                         .class_name = "UniPCMultistepScheduler",
                         .kind = models::SamplerKind::unipc,

@@ -14,7 +14,7 @@ namespace sparsereel::test {
 
 /// config.json of a transformer.
 struct ToyConfig {
-  int64_t layers = 3, heads = 2, head_dim = 16, channels = 4, text_dim = 8;
+  int64_t layers = 3, heads = 2, head_dim = 16, channels = 4, text_dim = 8, text_width = 12;
   std::array<int64_t, 3> patch{1, 1, 1};
 
   int64_t width() const { return heads * head_dim; }
@@ -29,6 +29,7 @@ inline ToyConfig parse_toy_config(const nlohmann::json& json, const std::string&
   config.head_dim = fields.integer("attention_head_dim", config.head_dim);
   config.channels = fields.integer("in_channels", config.channels);
   config.text_dim = fields.integer("text_dim", config.text_dim);
+  config.text_width = fields.integer("text_width", config.text_width);
   const std::vector<int64_t> patch = fields.integers("patch_size", {1, 1, 1});
   if (patch.size() != 3) fields.fail("patch_size", "does not have three entries");
   config.patch = {patch[0], patch[1], patch[2]};

@@ -1,5 +1,5 @@
-// The toy's transformer: latents [B, C, F, H, W]; text is no token but attended to; each layer attends, looks at the
-// text, then adds a product that goes through a width of its own.
+// The toy's transformer: latents [B, C, F, H, W]; text in a width of its own attends along with the video; each layer
+// attends, then adds a product that goes through a width of its own. Tokens that are known have timestep 0.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -22,13 +22,15 @@ class ToyDit final : public models::Dit {
   size_t layers() const override { return blocks_.size(); }
   void weights(const models::Visit& visit) override {
     embed_.weights(visit, "embed", config_.width(), patch_channels());
+    text_.weights(visit, "text", config_.text_width, config_.text_dim);
     head_.weights(visit, "head", patch_channels(), config_.width());
   }
   void weights(size_t layer, const models::Visit& visit) override {
     const std::string name = "layer." + std::to_string(layer);
     const auto inner = static_cast<int64_t>(8 * (layer + 1)), width = config_.width();
     Block& block = blocks_[layer];
-    block.key_value.packed_weights(visit, {name + ".k", name + ".v"}, width, config_.text_dim, false);
+    block.text_qkv.packed_weights(visit, {name + ".q", name + ".k", name + ".v"}, width, config_.text_width, false);
+    block.text_out.weights(visit, name + ".text", config_.text_width, width);
     block.inner.weights(visit, name + ".in", inner, width, /*has_bias=*/layer != 1);
     block.outer.weights(visit, name + ".out", width, inner);
   }
@@ -47,22 +49,31 @@ class ToyDit final : public models::Dit {
   models::Tokens embed(const models::DitInput& input, const models::TokenPlan& plan) const override {
     const at::Tensor patches = models::patchify(input.latents.transpose(1, 2), patch(), plan);
     const at::Tensor video = models::linear(patches, embed_) + plan.video_positions;
-    return {.hidden = models::Residual(video, video.size(1)),
-            .text_tokens = 0,
-            .time = at::sin(input.timesteps).view({-1, 1}),
-            .context = input.conditioning.text};
+    const models::Conditioning& given = input.conditioning;
+    models::Tokens tokens = {.hidden = models::Residual(video, video.size(1)),
+                             .text = models::Residual(models::linear(given.text, text_), given.text.size(1)),
+                             .text_tokens = given.text.size(1),
+                             .time = at::sin(input.timesteps).view({-1, 1})};
+    if (!given.text_lengths.empty())
+      tokens.key_lengths = at::tensor(given.text_lengths, at::kLong).add(video.size(1)).to(video.device());
+    if (given.mask.defined()) {  // rows of an entry: its timestep's, and that of 0
+      tokens.time = at::stack({tokens.time, at::zeros_like(tokens.time)}, 1).flatten(0, 1);
+      const at::Tensor entries = at::arange(video.size(0), video.options().dtype(at::kLong)).unsqueeze(1);
+      tokens.row_of_token = 2 * entries + models::known_tokens(given.mask.transpose(1, 2), patch(), plan);
+    }
+    return tokens;
   }
   void block(size_t layer, models::Tokens& tokens, models::Attend& attend) const override {
     const Block& block = blocks_[layer];
-    const at::Tensor ones = at::ones({tokens.time.size(0), config_.width()}, embed_.weight.options());
-    const models::JointModulation plain = {.video = {ones * 0, ones * 0, ones}, .text = {}};
-    const at::Tensor x = tokens.hidden.norm_modulate({}, 1e-5, plain), heads = x.unflatten(2, {config_.heads, -1});
-    tokens.hidden.add(attend(heads, heads, heads, {}).values, plain);
-    const models::Linear same = {.weight = at::eye(config_.width(), x.options())};
-    const at::Tensor kv = models::linear(tokens.context, block.key_value).unflatten(2, {2, config_.heads, -1});
-    tokens.hidden.add(attend.cross(heads, kv.select(2, 0), kv.select(2, 1), {}, {}, same), plain);
-    const at::Tensor gated = x * tokens.time.unsqueeze(2).to(x.scalar_type());
-    tokens.hidden.add(models::linear(models::linear(gated, block.inner), block.outer), plain);
+    const models::JointModulation timed = modulation(config_.width(), tokens.time, tokens.row_of_token);
+    const models::JointModulation plain = modulation(config_.text_width, at::zeros_like(tokens.time), {});
+    const at::Tensor video = tokens.hidden.norm_modulate({}, 1e-5, timed), heads = split_heads(video).unsqueeze(2);
+    const at::Tensor text = split_heads(models::linear(tokens.text->norm_modulate({}, 1e-5, plain), block.text_qkv));
+    const at::Tensor qkv = at::cat({heads.expand({-1, -1, 3, -1, -1}), text.unflatten(2, {3, -1})}, 1);
+    const at::Tensor out = attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), {}).values;
+    tokens.hidden.add(out.narrow(1, 0, video.size(1)), timed);
+    tokens.text->add(models::linear(out.narrow(1, video.size(1), text.size(1)), block.text_out), plain);
+    tokens.hidden.add(models::linear(models::linear(video, block.inner), block.outer), timed);
   }
   at::Tensor head(models::Tokens& tokens, const models::TokenPlan& plan) const override {
     return models::unpatchify(models::linear(tokens.hidden.value(), head_), patch(), plan).transpose(1, 2);
@@ -70,8 +81,15 @@ class ToyDit final : public models::Dit {
 
  private:
   struct Block {
-    models::Linear key_value, inner, outer;
+    models::Linear text_qkv, text_out, inner, outer;
   };
+
+  at::Tensor split_heads(const at::Tensor& x) const { return x.unflatten(2, {-1, config_.head_dim}); }
+  /// The norm and the gate are enlarged by time.
+  static models::JointModulation modulation(int64_t width, const at::Tensor& time, const at::Tensor& row_of_token) {
+    const at::Tensor scale = time.expand({-1, width});
+    return {.video = {at::zeros_like(scale), scale, 1 + scale}, .text = {}, .row_of_token = row_of_token};
+  }
 
   models::PatchSize patch() const {
     return {.frames = config_.patch[0], .height = config_.patch[1], .width = config_.patch[2]};
@@ -79,7 +97,7 @@ class ToyDit final : public models::Dit {
   int64_t patch_channels() const { return config_.channels * config_.patch[0] * config_.patch[1] * config_.patch[2]; }
 
   ToyConfig config_;
-  models::Linear embed_, head_;
+  models::Linear embed_, text_, head_;
   std::vector<Block> blocks_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "app/commands/bench/rows.h"
 #include "app/commands/bench/sections.h"
+#include "app/job/image.h"
 #include "app/job/write.h"
 #include "app/measure/quality.h"
 #include "app/measure/timing.h"
@@ -53,7 +54,7 @@ class PipelineStages {
     const auto encode = [&] { conditioning_ = stage.encode(plan_.video); };
     if (stage.streams()) {
       before_.push_back(shared_row("text", {time(encode)}, "streamed layer by layer: loading is part of it"));
-      return;
+      return measure_image();
     }
     before_.push_back(shared_row("load text_encoder", {time([&] { stage.load(); })}));
     std::vector<double> milliseconds;
@@ -64,6 +65,7 @@ class PipelineStages {
     }
     before_.push_back(shared_row("text", milliseconds));
     stage.release();
+    measure_image();
   }
 
   /// Loads the denoiser; each contender warms up, then they take turns step by step, every one from the same noise; in
@@ -164,6 +166,13 @@ class PipelineStages {
     bool cached() const { return contender.cache.on(); }
     bool failed() const { return row.contains("note"); }
   };
+
+  void measure_image() {
+    if (plan_.video.image.empty()) return;
+    progress_.stage("image");
+    const double taken = time([this] { add_image(conditioning_, plan_.video, pipeline_); });
+    before_.push_back(shared_row("image", {taken}, "loading the encoder is part of it"));
+  }
 
   double time(const std::function<void()>& call) const {
     return milliseconds_of(pipeline_.device(), call);

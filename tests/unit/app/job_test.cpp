@@ -60,7 +60,7 @@ class JobTest : public ::testing::Test {
     for (std::span<Video* const> left = rows_; !left.empty(); left = left.subspan(counts.back())) {
       counts.push_back(job.load(left, *pipeline_));
       uint64_t waiting = 0;
-      for (const Video* row : rows_) waiting += row->text.defined() ? row->text.nbytes() : 0;
+      for (const Video* row : rows_) waiting += row->conditioning.nbytes();
       most_waiting_ = std::max(most_waiting_, waiting);
       job.run(left.first(counts.back()), *pipeline_);
     }

@@ -1,5 +1,5 @@
-// The loop behind every denoiser, run with the tests' own family: another layout of latents, no text among the tokens,
-// layers of differing shapes.
+// The loop behind every denoiser, run with the tests' own family: another layout of latents, text in a width of its
+// own, layers of differing shapes.
 #include "models/dit/denoiser.h"
 
 #include <ATen/ATen.h>
@@ -50,12 +50,58 @@ TEST_F(Loop, FractionalTimestepsReachTheBlocks) {
   EXPECT_FALSE(test::close_to(forward(latents_), once, 1e-3));
 }
 
+TEST_F(Loop, TextBehindItsLengthChangesNothing) {
+  const Conditioning text = {.text = at::randn({2, 4, 8}), .text_lengths = {1, 3}};
+  Conditioning padded = text;
+  padded.text = text.text.clone();
+  padded.text[0].slice(0, 1).fill_(7);
+  padded.text[1].slice(0, 3).fill_(-9);
+  const auto predict = [&](const Conditioning& conditioning) {
+    return denoiser_->forward(latents_, conditioning, times_, run_);
+  };
+  for (const auto mode : {attention::Mode::full, attention::Mode::sparse}) {
+    run_.mode = mode;
+    EXPECT_TRUE(predict(padded).equal(predict(text)));
+    padded.text_lengths = {4, 4};
+    EXPECT_FALSE(test::close_to(predict(padded), predict(text), 1e-3));
+    padded.text_lengths = text.text_lengths;
+    // Each entry is that of its text alone.
+    const at::Tensor alone = denoiser_->forward(latents_.narrow(0, 0, 1), {text.text.narrow(0, 0, 1).narrow(1, 0, 1)},
+                                                times_.narrow(0, 0, 1), run_);
+    EXPECT_TRUE(test::close_to(predict(text).narrow(0, 0, 1), alone, 1e-5));
+  }
+}
+
+TEST_F(Loop, KnownTokensHaveATimestepOfTheirOwn) {
+  Conditioning known = {text_};
+  known.mask = at::ones({1, 1, 2, 1, 1});
+  known.latents = at::zeros({1, 4, 2, 4, 3});
+  const auto predict = [&](const Conditioning& conditioning) {
+    return denoiser_->forward(latents_, conditioning, times_, run_);
+  };
+  EXPECT_TRUE(predict(known).equal(predict({text_}))) << "none is";
+  known.mask.zero_();
+  const at::Tensor all = predict(known);
+  times_.zero_();
+  EXPECT_TRUE(all.equal(predict({text_}))) << "all are";
+  times_ = at::tensor({0.25F, 0.5F});
+  known.mask.select(2, 1).fill_(1);
+  for (const auto order : {hilbert::TokenOrder::native, hilbert::TokenOrder::hilbert}) {
+    run_.token_order = order;
+    const at::Tensor first = predict(known);
+    EXPECT_FALSE(test::close_to(first, all, 1e-3));
+    EXPECT_FALSE(test::close_to(first, predict({text_}), 1e-3));
+    run_.token_order = hilbert::TokenOrder::native;
+    EXPECT_TRUE(test::close_to(first, predict(known), 1e-5));
+  }
+}
+
 TEST_F(Loop, CountsAndShowsEachLayer) {
   std::vector<int64_t> seen;
   run_.watcher = [&](const AttentionCall& call) { seen.push_back(call.layer * 10 + call.context.text_tokens); };
   run_.mode = attention::Mode::sparse;
   forward(latents_);
-  EXPECT_THAT(seen, ElementsAre(0, 10, 20));
+  EXPECT_THAT(seen, ElementsAre(1, 11, 21));
   ASSERT_EQ(run_.per_layer.size(), 3U);
   for (const attention::Statistics& layer : run_.per_layer) EXPECT_EQ(layer.calls, 1);
   EXPECT_EQ(run_.statistics.calls, 3);
@@ -72,8 +118,8 @@ TEST_F(Loop, ListsEveryWeightThatIsMissing) {
     load_denoiser(std::make_unique<test::ToyDit>(), component_, at::kCPU, at::kFloat);
     FAIL() << "loaded";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("21 missing: \"embed.weight\" [32, 4]"));
-    EXPECT_THAT(error.what(), HasSubstr("\"layer.2.in.weight\" [24, 32]"));
+    EXPECT_THAT(error.what(), HasSubstr("32 missing: \"embed.weight\" [32, 4]"));
+    EXPECT_THAT(error.what(), HasSubstr("\"layer.0.in.weight\" [8, 32]"));
   }
 }
 

@@ -133,7 +133,7 @@ std::shared_ptr<Experts> one_expert(const std::shared_ptr<Denoiser>& denoiser) {
 }
 
 std::unique_ptr<Denoising> start(std::shared_ptr<Experts> experts, SamplerKind scheduler, Mode mode = Mode::sparse,
-                                 CacheRule cache = {}) {
+                                 CacheRule cache = {}, Conditioning conditioning = {at::zeros({2, 3, 4})}) {
   SchedulerConfig config;
   config.kind = scheduler;
   Plan plan;
@@ -147,7 +147,7 @@ std::unique_ptr<Denoising> start(std::shared_ptr<Experts> experts, SamplerKind s
   const at::Tensor latents = at::randn({1, 2, 4, 2, 2}, generator, at::TensorOptions().dtype(at::kFloat));
   return std::make_unique<Denoising>(
       std::move(experts), config, plan,
-      DenoisingStart{.conditioning = {at::zeros({2, 3, 4})}, .latents = latents, .generator = generator});
+      DenoisingStart{.conditioning = std::move(conditioning), .latents = latents, .generator = generator});
 }
 
 std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, SamplerKind scheduler,
@@ -158,6 +158,23 @@ std::unique_ptr<Denoising> start(const std::shared_ptr<Denoiser>& denoiser, Samp
 at::Tensor finish(Denoising& denoising) {
   while (!denoising.finished()) denoising.step();
   return denoising.latents();
+}
+
+TEST(Denoising, KnownLatentsStayAsTheyAre) {
+  const c10::InferenceMode inference;
+  for (const SamplerKind scheduler : {SamplerKind::ddim, SamplerKind::dpm_solver, SamplerKind::unipc}) {
+    Conditioning known = {at::zeros({2, 3, 4})};
+    known.latents = at::full({1, 2, 4, 2, 2}, 0.25);
+    known.mask = at::ones({1, 2, 1, 1, 1});
+    const at::Tensor free = finish(*start(one_expert(std::make_shared<FaultyDenoiser>(-1, 0.0F)), scheduler));
+    known.mask.select(1, 0).zero_();
+    const auto denoising =
+        start(one_expert(std::make_shared<FaultyDenoiser>(-1, 0.0F)), scheduler, Mode::sparse, {}, known);
+    for (; !denoising->finished(); denoising->step())
+      EXPECT_TRUE(denoising->latents().select(1, 0).eq(0.25).all().item<bool>()) << denoising->done();
+    EXPECT_TRUE(denoising->latents().select(1, 0).eq(0.25).all().item<bool>());
+    EXPECT_TRUE(denoising->latents().select(1, 1).equal(free.select(1, 1)));
+  }
 }
 
 class Guard : public ::testing::TestWithParam<SamplerKind> {

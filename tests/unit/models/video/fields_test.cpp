@@ -110,6 +110,8 @@ TEST(Fields, KeysTellPipelinesAndTextsApart) {
   other.seed = 7;
   other.num_inference_steps = 3;
   EXPECT_EQ(text_key(plan), text_key(other));
+  other.image = "picture.png";
+  EXPECT_NE(text_key(plan), text_key(other)) << "it is encoded along with the text";
 }
 
 TEST(Fields, ARangeHoldsForWhateverModel) {

@@ -1,4 +1,5 @@
 // A build without FFmpeg and OpenCV: what it cannot write is refused before any work, what it can write is written.
+#include "app/media/image.h"
 #include "app/media/video.h"
 #include "tests/support/temporary_folder.h"
 
@@ -24,6 +25,10 @@ TEST(WithoutMediaLibraries, OtherOutputsAreWritten) {
   }
   EXPECT_EQ(test::names_in(folder.path()), (std::vector<std::string>{"clip.safetensors", "clip.y4m"}));
   EXPECT_TRUE(test::throws_error([&] { write_video(folder / "clip.gif", frames, {}); }, {"clip.gif"}));
+}
+
+TEST(WithoutMediaLibraries, ImagesAreRefused) {
+  EXPECT_TRUE(test::throws_error([] { read_image("a.png"); }, {"a.png", "reads no images"}));
 }
 
 TEST(WithoutMediaLibraries, ReportSaysSo) {
