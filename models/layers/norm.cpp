@@ -65,13 +65,13 @@ struct SharedRow {
 // Calls body for the part's tokens, on all threads.
 void for_runs(int64_t batch, const TokenRange& part, const std::function<void(const SharedRow&)>& body) {
   for (int64_t b = 0; b < batch; ++b) {
-    const int64_t* rows =
-        part.rows.defined() ? part.rows.const_data_ptr<int64_t>() + b * part.count - part.first : nullptr;
+    const int64_t* rows = part.rows.defined() ? part.rows.const_data_ptr<int64_t>() + b * part.count : nullptr;
+    const auto row_of = [&](int64_t token) { return rows[token - part.first]; };
     at::parallel_for(part.first, part.first + part.count, kRowGrain, [&](int64_t begin, int64_t end) {
       if (rows == nullptr) return body({b, b, begin, end});
       for (int64_t first = begin, stop = begin; first < end; first = stop) {
-        while (stop < end && rows[stop] == rows[first]) ++stop;
-        body({b, rows[first], first, stop});
+        while (stop < end && row_of(stop) == row_of(first)) ++stop;
+        body({b, row_of(first), first, stop});
       }
     });
   }

@@ -124,7 +124,8 @@ class Conditions(CommandLineTest):
         for frames in (7, 5):  # of an even number of latents, and of one that is filled up in front
             options = ['--frames', frames, '--steps', 3]
             plain, warm = self.latents('a.safetensors', *options), self.latents('b.safetensors', *options, '--image', 'warm.png')
-            other, cold = self.latents('c.safetensors', *options, '--image', 'warm.png', '--seed', 7), self.latents('d.safetensors', *options, '--image', 'cold.png')
+            other = self.latents('c.safetensors', *options, '--image', 'warm.png', '--seed', 7)
+            cold = self.latents('d.safetensors', *options, '--image', 'cold.png')
             self.assertEqual(warm[0], other[0])
             self.assertNotEqual(warm[0], plain[0])
             self.assertNotEqual(warm[0], cold[0])
@@ -161,7 +162,8 @@ class Conditions(CommandLineTest):
 
     def rendered(self, *rows):
         (self.folder / 'set.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
-        report = self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--seed', 5, '--quiet', '--json')).stdout
+        report = self.succeed(self.run_program('batch', 'set.jsonl', '-o', 'out', '-m', MODEL, '--device', 'cpu', '--steps', 2, '--seed', 5, '--quiet',
+                                               '--json')).stdout
         return json.loads(report)['set']['rendered']
 
     def test_a_set_gives_each_row_its_picture(self):

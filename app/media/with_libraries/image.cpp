@@ -67,10 +67,9 @@ Image read_image(const fs::path& path) {
   const ffmpeg::Frame frame = Source(path).decode();
   Image image{.height = frame->height, .width = frame->width, .pixels = {}};
   image.pixels.resize(static_cast<size_t>(image.height * image.width) * 3);
-  const ffmpeg::Scaler scaler(sws_getContext(frame->width, frame->height, static_cast<AVPixelFormat>(frame->format),
-                                             frame->width, frame->height, AV_PIX_FMT_RGB24,
-                                             SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr,
-                                             nullptr));
+  const ffmpeg::Scaler scaler(sws_getContext(
+      frame->width, frame->height, static_cast<AVPixelFormat>(frame->format), frame->width, frame->height,
+      AV_PIX_FMT_RGB24, SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr, nullptr));
   if (!scaler) throw unreadable(path, AVERROR(EINVAL));
   uint8_t* const target = image.pixels.data();
   const int row_bytes = frame->width * 3;
