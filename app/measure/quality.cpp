@@ -1,9 +1,10 @@
-// PSNR and SSIM with torch's operators.
+// PSNR, SSIM and MS-SSIM with torch's operators.
 #include "app/measure/quality.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace sparsereel::app {
@@ -13,6 +14,8 @@ constexpr int64_t kWindow = 11;
 constexpr double kDeviation = 1.5;
 constexpr double kC1 = 0.01 * 0.01, kC2 = 0.03 * 0.03;  // the paper's K1 and K2 for values from 0 to 1
 constexpr int64_t kFramesAtOnce = 8;
+constexpr std::array<double, 5> kPowers = {0.0448, 0.2856, 0.3001, 0.2363, 0.1333};  // the paper's, finest scale first
+static_assert(kLeastOfMsSsim >> (kPowers.size() - 1) == kWindow);
 
 at::Tensor gaussian(at::Device device) {
   const at::Tensor offsets = at::arange(kWindow, at::TensorOptions().dtype(at::kDouble).device(device)) - kWindow / 2;
@@ -25,14 +28,55 @@ at::Tensor window_means(const at::Tensor& x, const at::Tensor& weights) {
   return at::conv2d(at::conv2d(x, weights.view({1, 1, kWindow, 1})), weights.view({1, 1, 1, kWindow}));
 }
 
-/// Sum over all windows of a few frames; x, y [F, 1, H, W] of double: the variance of a flat window is a difference of
-/// squares, in which fp32 keeps nothing beside C2.
-double ssim_sum(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
+/// Means over the windows of each frame, [F].
+struct Similarity {
+  at::Tensor structure;  // the term of contrast and structure
+  at::Tensor whole;      // times that of luminance
+};
+
+/// x, y [F, 1, H, W] of double: the variance of a flat window is a difference of squares, in which fp32 keeps nothing
+/// beside C2.
+Similarity compare(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
   const at::Tensor mx = window_means(x, weights), my = window_means(y, weights);
   const at::Tensor vx = window_means(x * x, weights) - mx * mx, vy = window_means(y * y, weights) - my * my;
   const at::Tensor covariance = window_means(x * y, weights) - mx * my;
-  const at::Tensor map = (2 * mx * my + kC1) * (2 * covariance + kC2) / ((mx * mx + my * my + kC1) * (vx + vy + kC2));
-  return map.sum(at::kDouble).item<double>();
+  const at::Tensor structure = (2 * covariance + kC2) / (vx + vy + kC2);
+  const at::Tensor luminance = (2 * mx * my + kC1) / (mx * mx + my * my + kC1);
+  return {structure.mean({1, 2, 3}), (luminance * structure).mean({1, 2, 3})};
+}
+
+/// Of a few frames, one each.
+at::Tensor ssim_of(const at::Tensor& x, const at::Tensor& y, const at::Tensor& weights) {
+  return compare(x, y, weights).whole;
+}
+
+at::Tensor ms_ssim_of(at::Tensor x, at::Tensor y, const at::Tensor& weights) {
+  at::Tensor product = at::ones({x.size(0)}, x.options());
+  for (const double& power : kPowers) {
+    const Similarity scale = compare(x, y, weights);
+    const bool last = &power == &kPowers.back();
+    product *= (last ? scale.whole : scale.structure).clamp_min(0).pow(power);
+    if (last) break;
+    x = at::avg_pool2d(x, {2, 2});
+    y = at::avg_pool2d(y, {2, 2});
+  }
+  return product;
+}
+
+/// The mean over the frames of what `of` says of the luma of each, a few at a time.
+template <typename Of>
+double mean_of_luma(const at::Tensor& frames, const at::Tensor& reference, at::Device device, const Of& of) {
+  const at::Tensor weights = gaussian(device);
+  const at::Tensor luma = at::tensor({0.2126, 0.7152, 0.0722}).to(device);  // BT.709
+  double sum = 0;
+  for (int64_t start = 0; start < frames.size(0); start += kFramesAtOnce) {
+    const int64_t count = std::min(kFramesAtOnce, frames.size(0) - start);
+    const auto images = [&](const at::Tensor& all) {
+      return at::matmul(all.narrow(0, start, count).to(device, at::kDouble), luma).unsqueeze(1);
+    };
+    sum += of(images(frames), images(reference), weights).sum().template item<double>();
+  }
+  return sum / static_cast<double>(frames.size(0));
 }
 
 }  // namespace
@@ -44,18 +88,12 @@ std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference
 }
 
 double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
-  const at::Tensor weights = gaussian(device);
-  const at::Tensor luma = at::tensor({0.2126, 0.7152, 0.0722}).to(device);  // BT.709
-  double sum = 0;
-  for (int64_t start = 0; start < frames.size(0); start += kFramesAtOnce) {
-    const int64_t count = std::min(kFramesAtOnce, frames.size(0) - start);
-    const auto images = [&](const at::Tensor& all) {
-      return at::matmul(all.narrow(0, start, count).to(device, at::kDouble), luma).unsqueeze(1);
-    };
-    sum += ssim_sum(images(frames), images(reference), weights);
-  }
-  const int64_t windows = (frames.size(1) - kWindow + 1) * (frames.size(2) - kWindow + 1);
-  return sum / static_cast<double>(frames.size(0) * windows);
+  return mean_of_luma(frames, reference, device, ssim_of);
+}
+
+std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {
+  if (std::min(frames.size(1), frames.size(2)) < kLeastOfMsSsim) return {};
+  return mean_of_luma(frames, reference, device, ms_ssim_of);
 }
 
 Nearness nearness(const at::Tensor& frames, const at::Tensor& reference, at::Device device) {

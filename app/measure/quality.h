@@ -1,4 +1,4 @@
-// How near frames are to a reference: PSNR and SSIM.
+// How near frames are to a reference: PSNR, SSIM and MS-SSIM.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +14,15 @@ std::optional<double> psnr(const at::Tensor& frames, const at::Tensor& reference
 /// Gaussian windows of deviation 1.5 that lie inside the frame; the mean over windows and frames. H and W are at least
 /// 11. Computed on `device`, a few frames at a time.
 double ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
+
+/// The smaller side of frames that have an MS-SSIM: of halves of halves at its fifth scale a window still fits in.
+constexpr int64_t kLeastOfMsSsim = 176;
+
+/// Multi-scale SSIM (Wang, Simoncelli and Bovik, Asilomar 2003, equation 7) of luma in the same windows: each scale has
+/// the mean of each 2 x 2 pixels of the one before; the product of the scales' contrast and structure terms and of the
+/// last one's luminance, to the paper's powers, a negative term counting as 0; the mean over frames. Nothing where a
+/// side is below kLeastOfMsSsim.
+std::optional<double> ms_ssim(const at::Tensor& frames, const at::Tensor& reference, at::Device device);
 
 constexpr double kEqualPsnr = 100;  // dB, from which frames count as equal
 

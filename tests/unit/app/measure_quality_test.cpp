@@ -55,6 +55,34 @@ TEST(Ssim, FramesPastTheChunkCountAlike) {
   EXPECT_NEAR(ssim(changed, frames, at::kCPU), (8 + last) / 9, 1e-5);
 }
 
+/// As pytorch-msssim 1.0.0 has them, of one channel of luma in fp64.
+TEST(MsSsim, IsThatOfTheReferenceImplementation) {
+  const at::Tensor x = pattern(2, 176, 192);
+  EXPECT_NEAR(*ms_ssim(x.roll({2, 3}, {1, 2}) * 0.7 + 0.1, x, at::kCPU), 0.2751078039182075, 1e-6);
+  const at::Tensor waves = at::sin(at::arange(192, at::kDouble).view({1, 1, 192, 1}) * 1.7) *
+                           at::sin(at::arange(176, at::kDouble).view({1, 176, 1, 1}) * 2.3);
+  EXPECT_NEAR(*ms_ssim((x + 0.1 * waves).to(at::kFloat), x, at::kCPU), 0.9947268720757245, 1e-6);
+  EXPECT_NEAR(*ms_ssim(x, x, at::kCPU), 1, 1e-9);
+}
+
+TEST(MsSsim, FramesPastTheChunkCountAlike) {
+  const at::Tensor frames = pattern(9, 176, 176), changed = frames.clone();
+  changed[8].copy_(frames[8] * 0.5 + 0.25);
+  const double last = *ms_ssim(changed.narrow(0, 8, 1), frames.narrow(0, 8, 1), at::kCPU);
+  EXPECT_NEAR(*ms_ssim(changed, frames, at::kCPU), (8 + last) / 9, 1e-6);
+}
+
+TEST(MsSsim, OfNoContrastAtAllIsNotANumberBelowNothing) {
+  const at::Tensor x = pattern(1, 176, 176);
+  EXPECT_EQ(*ms_ssim(1 - x, x, at::kCPU), 0) << "structure is reversed";
+}
+
+TEST(MsSsim, NeedsFramesThatFiveScalesFitInto) {
+  EXPECT_TRUE(ms_ssim(pattern(1, 176, 176), pattern(1, 176, 176), at::kCPU).has_value());
+  EXPECT_FALSE(ms_ssim(pattern(1, 175, 400), pattern(1, 175, 400), at::kCPU).has_value());
+  EXPECT_FALSE(ms_ssim(pattern(1, 400, 175), pattern(1, 400, 175), at::kCPU).has_value());
+}
+
 TEST(RelativeL1, ComparesWithTheReference) {
   EXPECT_DOUBLE_EQ(relative_l1(at::full({4}, 3.0), at::full({4}, 2.0)), 0.5);
   EXPECT_DOUBLE_EQ(relative_l1(at::ones({2}, at::kBFloat16), at::ones({2}, at::kBFloat16)), 0);
