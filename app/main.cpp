@@ -226,6 +226,7 @@ void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
                                     {"the file of prompts", options.prompts},
                                     {"--judge", options.judge}};
     for (const std::string& profile : options.profiles()) files.push_back({"--profile", profile});
+    for (const std::string& report : split(options.times, ',')) files.push_back({"--times", report});
     line.check_files(Command::bench_quality, std::move(files));
     line.settings.given_as_lists(bench::selections_given(options.lists));
     line.start("bench quality");

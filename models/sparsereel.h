@@ -78,9 +78,10 @@ struct VideoRequest {
   std::optional<double> topk = {}, cdf = {}, error = {}, similarity = {}, pv_threshold = {};
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
   std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`
-  std::optional<int64_t> cell = {};                            // tokens that share one mean: 16, 32, 64
-  std::optional<int64_t> dense_steps = {}, dense_layers = {};  // first ones, with full attention
-  std::string token_order = {};  // hilbert, native, time-major, morton, random; empty: hilbert
+  std::optional<int64_t> cell = {};             // tokens that share one mean: 16, 32, 64
+  std::optional<std::string> dense_steps = {};  // the first ones, with full attention: "5", or "20%" of all
+  std::optional<int64_t> dense_layers = {};     // likewise
+  std::string token_order = {};                 // hilbert, native, time-major, morton, random; empty: hilbert
   /// "0.1", "forecast:0.1": reuse steps whose first block changes less; "steps:20": compute 20 steps; empty: none
   std::string cache = {};
   std::string vae_tiling = {};  // auto, on, off; empty: auto

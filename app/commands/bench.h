@@ -29,7 +29,8 @@ void bench_plot(const std::filesystem::path& file, const std::filesystem::path& 
 /// these.
 PlotData plot_of(const nlohmann::json& report, const std::string& file);
 
-/// The rows of `bench quality`: PSNR against the time of a step, a curve a method. Throws likewise.
+/// The rows of `bench quality`: PSNR against seconds of denoising, the points of each method, presets by their names,
+/// and the frontier. Throws likewise.
 CurvesData curves_of(const nlohmann::json& report, const std::string& file);
 
 /// The sparse and quantized rows of `bench attention`: relative L1 against the time of a call, a curve a method, and a

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands/bench.h"
+#include "app/commands/bench/comparison.h"
 #include "app/commands/bench/rows.h"
 #include "app/counted.h"
 #include "attention/attention.h"
@@ -50,9 +51,14 @@ bool is_full(const json& row) {
   return text_of(row, "mode") == attention::name(attention::Mode::full);
 }
 
-/// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"; the cache of full attention
+bool is_sparse(const json& row) {
+  return text_of(row, "mode") == attention::name(attention::Mode::sparse);
+}
+
+/// "0.3", or of another selection than topk "cdf 0.9", "error 0.05", "tuned"; the preset; the cache of full attention
 std::string label_of(const json& row) {
-  if (is_full(row)) return text_of(row, "cache");
+  if (const std::string preset = text_of(row, "preset"); !preset.empty()) return preset;
+  if (!is_sparse(row)) return text_of(row, "cache");
   const std::string value = bench::value_name(row);
   return value.empty() ? std::filesystem::path(text_of(row, "profile")).stem().string() : value;
 }
@@ -60,7 +66,7 @@ std::string label_of(const json& row) {
 /// ", cell 16, token_order native": of the settings beside the method those in which the drawn rows differ.
 std::string settings_of(const json& row, const Rows& drawn) {
   std::string text;
-  for (const char* key : {"cell", "selection_rows", "similarity", "dense_steps", "token_order", "cache"}) {
+  for (const char* key : {"cell", "selection_rows", "similarity", "dense_steps", "token_order", "cache", "weights"}) {
     const json value = row.value(key, json());
     const bool same =
         std::all_of(drawn.begin(), drawn.end(), [&](const json& other) { return other.value(key, json()) == value; });
@@ -72,6 +78,8 @@ std::string settings_of(const json& row, const Rows& drawn) {
 
 /// "dropped mean, select error", and what settings_of() says.
 std::string method_of(const json& row, const Rows& drawn) {
+  if (!text_of(row, "preset").empty()) return "presets";
+  if (!is_full(row) && !is_sparse(row)) return text_of(row, "mode");
   if (is_full(row))
     return text_of(row, "cache").empty() ? "full attention, weights reduced" : "full attention with a cache";
   return "dropped " + text_of(row, "dropped") + ", select " + text_of(row, "select") + settings_of(row, drawn);
@@ -90,7 +98,7 @@ Rows rows_with_errors(const json& report, const std::string& file) {
   for (const json& row : rows_of(report, file)) {
     if (!has_error(row) || is_full(row)) continue;
     drawn.push_back(row);
-    sparse = sparse || text_of(row, "mode") == attention::name(attention::Mode::sparse);
+    sparse = sparse || is_sparse(row);
   }
   return sparse ? drawn : Rows{};
 }
@@ -115,8 +123,7 @@ std::string error_curve_of(const json& row, const Rows& drawn) {
   const bool several =
       std::any_of(drawn.begin(), drawn.end(), [&](const json& other) { return workload_of(other) != workload; });
   const std::string mode = text_of(row, "mode");
-  return (several ? workload + ": " : "") +
-         (mode == attention::name(attention::Mode::sparse) ? method_of(row, drawn) : mode + settings_of(row, drawn));
+  return (several ? workload + ": " : "") + (is_sparse(row) ? method_of(row, drawn) : mode + settings_of(row, drawn));
 }
 
 /// Each row's `y` against its `x`, on the curve of its method.
@@ -143,6 +150,30 @@ std::optional<double> full_ms(const Rows& rows, const json& drawn) {
   return fastest;
 }
 
+/// The rows with a time and a PSNR; those of reports from before there were seconds have milliseconds a step.
+Rows rows_with_seconds(const json& report, const std::string& file) {
+  const double steps = number_of(report.value("settings", json::object()), "steps").value_or(0);
+  Rows drawn;
+  for (json row : rows_of(report, file)) {
+    for (const std::string full : {"", "full_"})
+      if (const auto ms = number_of(row, full + "step_ms"); ms && !row.contains(full + "denoise_seconds"))
+        row[full + "denoise_seconds"] = *ms * steps / 1000;
+    if (number_of(row, "denoise_seconds") && number_of(row, "psnr")) drawn.push_back(std::move(row));
+  }
+  if (drawn.empty()) throw bad_file(file, "holds no row with a time and a PSNR to draw", kDrawableReports);
+  bench::mark_beaten(drawn);
+  return drawn;
+}
+
+/// Those that no other beats, the fastest first.
+std::vector<Curve::Point> frontier_of(const Rows& drawn) {
+  std::vector<Curve::Point> points;
+  for (const json& row : drawn)
+    if (row["beaten_by"].is_null()) points.push_back({.label = {}, .x = row["denoise_seconds"], .y = row["psnr"]});
+  std::ranges::sort(points, {}, &Curve::Point::x);
+  return points;
+}
+
 /// The rows of `bench quality`.
 bool is_quality_report(const json& report, const std::string& file) {
   const Rows rows = rows_of(report, file);
@@ -152,17 +183,19 @@ bool is_quality_report(const json& report, const std::string& file) {
 }  // namespace
 
 CurvesData curves_of(const json& report, const std::string& file) {
-  Rows drawn;
-  for (const json& row : rows_of(report, file))
-    if (number_of(row, "step_ms") && number_of(row, "psnr")) drawn.push_back(row);
-  if (drawn.empty()) throw bad_file(file, "holds no row with a time and a PSNR to draw", kDrawableReports);
-  return {.title = title_of(report),
-          .x = "ms a step",
-          .y = "PSNR dB against full attention",
-          .logarithmic = false,
-          .curves = curves(drawn, "step_ms", "psnr", method_of),
-          .mark = number_of(drawn.front(), "full_step_ms"),
-          .mark_name = "full"};
+  const Rows drawn = rows_with_seconds(report, file);
+  CurvesData data = {.title = title_of(report),
+                     .x = "seconds of denoising",
+                     .y = "PSNR dB against full attention",
+                     .logarithmic = false,
+                     .curves = curves(drawn, "denoise_seconds", "psnr", method_of),
+                     .joined = false,
+                     .frontier = frontier_of(drawn),
+                     .mark = number_of(drawn.front(), "full_denoise_seconds"),
+                     .mark_name = "full"};
+  for (const json& times : report.value("settings", json::object()).value("times", json::array()))
+    data.title += "; times of " + times.get<std::string>();
+  return data;
 }
 
 CurvesData error_curves_of(const json& report, const std::string& file) {

@@ -64,18 +64,20 @@ void write_pictures(const fs::path& folder, const std::vector<bench::Picture>& p
 nlohmann::json full_report(const bench::QualityRuns& runs) {
   const Row row = runs.full();
   nlohmann::json full = {{"in_turns", !runs.reduces_weights()}};
-  for (const char* key : {"step_ms", "judge", "judge_counts"})
+  for (const char* key : {"step_ms", "denoise_seconds", "judge", "judge_counts"})
     if (row.contains(key)) full[key] = row[key];
   return full;
 }
 
 /// "full attention: 612 ms a step, the judge is right for 20 of 20 prompts"
-std::string full_summary(const nlohmann::json& full) {
+std::string full_summary(const nlohmann::json& full, bool timed_here) {
   std::string text;
   const bool in_turns = full.at("in_turns");
   if (const auto milliseconds = number_of(full, "step_ms")) {
-    text = number_text(*milliseconds, 4) + " ms a step";
-    if (!in_turns) text += " (timed after the rows, not in turns with them: so clock drift affects x full)";
+    text =
+        number_text(*milliseconds, 4) + " ms a step, " + number_text(full.at("denoise_seconds"), 4) + " s of denoising";
+    if (!in_turns && timed_here)
+      text += " (timed after the rows of other weights, not in turns with them: so clock drift affects their x full)";
   }
   if (full.contains("judge_counts")) {
     const nlohmann::json& counts = full.at("judge_counts");
@@ -86,12 +88,22 @@ std::string full_summary(const nlohmann::json& full) {
   return text.empty() ? text : "full attention" + weights + ": " + text + "\n";
 }
 
-/// Whose weights are in the run's dtype.
-std::shared_ptr<models::Pipeline> open_reference(models::Request request, const models::Checkpoint& folder,
-                                                 const std::shared_ptr<models::Pipeline>& pipeline) {
-  if (!pipeline->fp8_weights() && !pipeline->fp8_text_weights()) return pipeline;
-  request.weights = request.text_weights = "auto";
-  return models::Pipeline::open(folder, request);
+/// Whose times these are, and what is compared prompt by prompt.
+std::string sources_of_figures(const QualityPlan& plan, const Rows& rows) {
+  std::string text;
+  for (const std::string& summary : plan.times ? plan.times->summaries : std::vector<std::string>{})
+    text += "times: " + summary + "\n";
+  if (plan.against)
+    text += "paired: PSNR less that of " + text_of(rows[*plan.against], "name") +
+            " for the same prompt, mean ± standard error\n";
+  return text;
+}
+
+void add_weights_warning(const bench::Lists& lists, const bench::Pipelines& pipelines, QualityPlan& plan) {
+  const auto reduced = pipelines.by_weights.find("fp8");
+  if (!bench::is_given(lists, "weights") || reduced == pipelines.by_weights.end()) return;
+  if (const std::string why = reduced->second->why_idle_weights(); !why.empty())
+    plan.warnings.push_back("--weights fp8 has no effect " + why);
 }
 
 Rows measure(bench::QualityRuns& runs, RunReport& report) {
@@ -119,27 +131,30 @@ void bench_quality(const Settings& settings, const bench::QualityOptions& option
   const std::optional<bench::Judge> judge = find_judge(plan, !options.judge.empty());
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_model(plan.run);
-  const auto pipeline = models::Pipeline::open(folder, plan.request),
-             reference = open_reference(plan.request, folder, pipeline);
+  const bench::Pipelines pipelines = bench::open_pipelines(plan, folder);
+  // Of one kind of weights for all rows, its own: what it says of the run holds for each.
+  const auto pipeline = pipelines.by_weights.size() == 1 ? pipelines.by_weights.begin()->second : pipelines.reference;
   if (std::ranges::any_of(plan.grid.combinations, &bench::Combination::sparse)) check_sparse_runs(*pipeline);
   pipeline->check_weights();
+  add_weights_warning(options.lists, pipelines, plan);
   begin_report(settings, plan, folder, *pipeline, report);
   report.content["settings"].update({{"prompts", plan.prompts.size()},
                                      {"dense_layers", plan.video.attention_policy.dense_layers},
-                                     {"judge", judge ? nlohmann::json(plan.options.judge) : nlohmann::json()}});
+                                     {"judge", judge ? nlohmann::json(plan.options.judge) : nlohmann::json()},
+                                     {"times", plan.times ? nlohmann::json(plan.times->summaries) : nlohmann::json()}});
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
   RunProgress progress(!plan.run.quiet, report,
                        "run the same command again; --json and --report hold the stages that were done");
-  bench::QualityRuns runs(plan, *pipeline, *reference, progress, judge ? &*judge : nullptr);
+  bench::QualityRuns runs(plan, pipelines, progress, judge ? &*judge : nullptr);
   const Rows rows = measure(runs, report);
   progress.clear();
   if (!plan.options.plot.empty()) write_curves(plan.options.plot, curves_of(report.content, "this run"));
   write_pictures(plan.options.pictures, runs.pictures());
   output.deliver(bench::run_summary(report.content) + ", means over " +
                      counted(static_cast<int64_t>(plan.prompts.size()), "prompt") + "\n" +
-                     full_summary(report.content["full"]) + "\n" +
+                     sources_of_figures(plan, rows) + full_summary(report.content["full"], !plan.times) + "\n" +
                      markdown(bench::quality_columns(), rows, output.aligned()),
                  bench::quality_columns(), rows, report);
 }

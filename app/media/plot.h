@@ -25,7 +25,7 @@ struct PlotData {
   std::vector<PlotRow> rows;
 };
 
-/// Ways to run that differ in one number: a line of points.
+/// Ways to run that differ in one number: points, or a line of them.
 struct Curve {
   struct Point {
     std::string label;  // of the number: "0.3"
@@ -40,7 +40,9 @@ struct CurvesData {
   std::string x, y;          // what the axes show
   bool logarithmic = false;  // the axis of y, all of whose values are above 0
   std::vector<Curve> curves;
-  std::optional<double> mark;  // a vertical line there, with a name
+  bool joined = true;                       // each curve is a line
+  std::vector<Curve::Point> frontier = {};  // a line by itself, through points of the curves
+  std::optional<double> mark;               // a vertical line there, with a name
   std::string mark_name;
 };
 

@@ -16,6 +16,8 @@ class OptionGroup {
   void add(const char* names, Value& value, const std::string& help, const char* type) const {
     command_.add_option(names, value, help)->type_name(type)->group(heading_);
   }
+  /// Whether the heading says that each option takes a comma list.
+  bool holds_lists() const { return heading_.starts_with("Comma lists"); }
   void flag(const char* names, bool& value, const std::string& help) const {
     command_.add_flag(names, value, help)->group(heading_);
   }

@@ -146,13 +146,14 @@ std::vector<OptionSpec> sampling() {
 
 std::vector<OptionSpec> machine() {
   using enum ValueKind;
+  using enum Command;
   return {
       {.names = "--device", .help = "where it runs (default auto)", .commands = every()},
       {.names = "--dtype", .help = "arithmetic (default: CPU fp32, GPU as stored)", .commands = every()},
       {.names = "--vae-dtype", .help = "of decoding (default auto: as --dtype)", .commands = every()},
       {.names = "--weights",
        .help = "fp8: 8-bit products in the transformer (default auto)",
-       .commands = that_denoise()},
+       .commands = {bench_pipeline, tune}},
       {.names = "--text-weights", .help = "the same in the text encoder (default auto)", .commands = that_denoise()},
       {.names = "--vae-tiling", .help = "decode in tiles to save memory (default auto)", .commands = every()},
       {.names = "--offload",

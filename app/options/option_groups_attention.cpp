@@ -86,7 +86,7 @@ std::vector<OptionSpec> selection() {
        .recipe = InRecipe::file,
        .idle = {Idle::every_block}},
       {.names = "--dense-steps",
-       .help = "the first steps keep every block" + default_text(std::to_string(Policy{}.dense_steps)),
+       .help = "the first steps keep every block: 5, or 20%" + default_text(std::to_string(Policy{}.dense_steps)),
        .commands = {bench_pipeline}},
       {.names = "--dense-layers",
        .help = "the first layers keep every block" + default_text(std::to_string(Policy{}.dense_layers)),

@@ -61,7 +61,7 @@ TunedProfile apply_profile(const Settings& settings, models::Request& request) {
   const auto beside = [&](const char* key) {
     return settings.has(key) && settings.find(key)->source >= settings.find("profile")->source;
   };
-  if (beside("dense_steps")) policy.dense_steps = untuned.dense_steps;
+  if (!beside("dense_steps")) request.dense_steps.reset();
   if (beside("dense_layers")) policy.dense_layers = untuned.dense_layers;
   return describe_profile(file, profile);
 }
@@ -76,10 +76,26 @@ models::Checkpoint folder_of(const models::Architecture& architecture) {
                                                  architecture.components);
 }
 
-/// Its defaults, with those of the preset that the settings name on top.
-void add_model_config(Settings& settings, const models::ModelConfig& config) {
-  const models::YamlOptions options = models::defaults_of(config, settings.text("preset", models::kNoPreset));
+/// Its defaults, with those of the preset on top.
+void add_model_config(Settings& settings, const models::ModelConfig& config, const std::string& preset) {
+  const models::YamlOptions options = models::defaults_of(config, preset);
   settings.add(Source::matched_config, options.values, config.file.string(), options.places);
+}
+
+/// What is known beforehand of the model that the settings name.
+struct KnownModel {
+  models::ModelConfig config;  // without defaults where no file fits
+  models::Defaults defaults;   // the model's own
+};
+
+KnownModel known_model(const Settings& settings) {
+  if (const auto random_weights = settings.text("random_weights")) {
+    const models::Architecture architecture = models::read_architecture(*random_weights);
+    return {architecture.config, models::describe(folder_of(architecture)).defaults};
+  }
+  const models::ModelSpec model = models::describe(models::Checkpoint::open(model_path(settings)));
+  const fs::path configs = models::data_folder() / "configs";
+  return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
 
 /// For every command that denoises.
@@ -174,17 +190,15 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
     settings.add(Source::config_file, config.values, config_file, config.places);
   }
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
-  if (const auto random_weights = settings.text("random_weights")) {
-    const models::Architecture architecture = models::read_architecture(*random_weights);
-    add_model_config(settings, architecture.config);
-    settings.set_fallbacks(models::describe(folder_of(architecture)).defaults);
-    return;
-  }
-  const models::ModelSpec model = models::describe(models::Checkpoint::open(model_path(settings)));
-  settings.set_fallbacks(model.defaults);
-  const fs::path configs = models::data_folder() / "configs";
-  const auto matched = models::find_model_config(configs, model);
-  add_model_config(settings, matched.value_or(models::ModelConfig{.file = configs}));
+  const KnownModel known = known_model(settings);
+  settings.set_fallbacks(known.defaults);
+  add_model_config(settings, known.config, settings.text("preset", models::kNoPreset));
+}
+
+Settings with_preset(Settings settings, const std::string& preset) {
+  settings.remove(Source::matched_config);
+  add_model_config(settings, known_model(settings).config, preset);
+  return settings;
 }
 
 Reservations choose_output(Settings& settings, int64_t count) {

@@ -64,6 +64,9 @@ struct GenerateOptions {
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file);
 
+/// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.
+Settings with_preset(Settings settings, const std::string& preset);
+
 /// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.
 std::filesystem::path model_path(const Settings& settings);
 

@@ -49,6 +49,11 @@ class Settings {
   void add(Source source, const std::map<std::string, std::string>& values, const std::string& file = {},
            const Places& places = {});
 
+  /// Takes back what this source gave.
+  void remove(Source source) {
+    std::erase_if(values_, [source](const auto& each) { return each.second.source == source; });
+  }
+
   const Setting* find(const std::string& key) const;
   bool has(const std::string& key) const { return find(key) != nullptr; }
   /// How a warning names a value: "--steps 0" or "my.yaml:3:8: steps 0"; a row's, whose place stands before the whole

@@ -140,6 +140,7 @@ Plan resolve_request(const Request& request, const ModelSpec& spec) {
   }
   if (why_idle_cache(request, spec).empty()) plan.cache = request.cache;
   plan.attention_policy = request.policy ? *request.policy : make_policy(request);
+  if (request.dense_steps) plan.attention_policy.dense_steps = request.dense_steps->of(plan.num_inference_steps);
   plan.token_order = request.token_order;
   plan.vae_tiling = request.vae_tiling;
   check_text(plan, spec);

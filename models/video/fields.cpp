@@ -97,6 +97,13 @@ struct Type<CacheRule> {
   static std::string text(const CacheRule& rule) { return rule.on() ? name(rule) : ""; }
 };
 
+template <>
+struct Type<FirstSteps> {
+  static constexpr ValueKind kind = ValueKind::text;
+  static FirstSteps read(const std::string& /*name*/, const std::string& text) { return parse_first_steps(text); }
+  static std::string text(const FirstSteps& first) { return name(first); }
+};
+
 /// Of a choice with a name() and a parser, which throws what says the choices.
 template <typename Choice, auto Parse>
 struct ChoiceType {

@@ -31,6 +31,20 @@ std::string_view name(VaeTiling tiling);
 /// Throws Error for any other text.
 VaeTiling parse_vae_tiling(const std::string& text);
 
+/// The first steps of a run: how many, or a share of all.
+struct FirstSteps {
+  int64_t steps = 0;
+  std::optional<double> percent = {};  // in place of the number
+
+  /// Of a run of so many; a share is rounded up.
+  int64_t of(int64_t run_steps) const;
+  bool operator==(const FirstSteps&) const = default;
+};
+/// "5", "20%"
+std::string name(const FirstSteps& first);
+/// Throws Error (field dense_steps) for any other text.
+FirstSteps parse_first_steps(const std::string& text);
+
 /// Unset: the model's default, or the program's. Pipeline::resolve() makes a Plan of it.
 struct Request {
   // The pipeline's: what its weights become, and where.
@@ -68,15 +82,16 @@ struct Request {
   std::optional<attention::Dropped> dropped = {};
   std::optional<attention::Ranking> ranking = {};
   std::optional<int64_t> cell = {};
-  std::optional<int64_t> dense_steps = {}, dense_layers = {};
-  std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these ten make
+  std::optional<int64_t> dense_layers = {};
+  std::optional<attention::Policy> policy = {};  // as a profile has it, in place of what these nine make
+  std::optional<FirstSteps> dense_steps = {};    // in place of the policy's
   hilbert::TokenOrder token_order = hilbert::TokenOrder::hilbert;
   VaeTiling vae_tiling = VaeTiling::automatic;
 };
 
-/// The request's own block selection, whatever its `policy`; unset members keep the policy's defaults. What asks for
-/// means (an error, a ranking by it) brings them, and what stands for dropped blocks brings its usual ranking. Throws
-/// Error for values out of their range.
+/// The request's own block selection, whatever its `policy`, without dense steps; unset members keep the policy's
+/// defaults. What asks for means (an error, a ranking by it) brings them, and what stands for dropped blocks brings its
+/// usual ranking. Throws Error for values out of their range.
 attention::Policy make_policy(const Request& request);
 
 }  // namespace sparsereel::models

@@ -60,7 +60,7 @@ class Failures(CommandLineTest):
                 (['--cache', 'steps:1.5'], ['--cache steps:1.5', 'a whole number of steps']),
                 (['--attention', 'full', '--topk', '1.5'], ['topk']),
                 (['--attention', 'dense'], ['--attention dense', 'sparse']),
-                (['--dense-steps', '-1'], ['--dense-steps', '-1']),
+                (['--dense-steps', '-1'], ['--dense-steps', '-1']), (['--dense-steps', '101%'], ['--dense-steps 101%', '20%']),
                 (['--dense-layers', '1.5'], ['--dense-layers 1.5']),
                 (['--token-order', 'peano'], ['--token-order peano', 'hilbert']),
                 (['--device', 'tpu'], ['tpu']),

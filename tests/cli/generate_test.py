@@ -125,6 +125,7 @@ class Generate(CommandLineTest):
         self.assertEqual(recipe['dense_steps'], 1)
         for share, usually in zip(layers, usual):
             self.assertAlmostEqual(share, usually / 2)
+        self.assertEqual(attention('--dense-steps', '50%'), (recipe, layers))
         self.assertEqual(attention('--dense-steps', 2)[1], [0, 0])
 
     def test_check_mode_reports_the_error_of_sparse_attention(self):

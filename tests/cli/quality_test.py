@@ -13,8 +13,10 @@ TINY = ROOT / 'assets' / 'tiny'
 SMALL = ['--device', 'cpu', '-m', MODEL, '--steps', 2, '--quiet']
 METHOD = ['--dropped', 'none', '--select', 'mass', '--similarity', '-0.1', '--token-order', 'hilbert', '--selection-rows', 64]
 LARGER = [*SMALL[:4], '--size', '128x128', '--steps', 2, '--quiet']  # of four blocks
-FIELDS = {'topk', 'cdf', 'error_bound', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'mode', 'cache', 'computed_steps', 'psnr', 'psnr_lowest', 'ssim',
-          'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'full_step_ms', 'speedup', 'judge', 'kernel', 'prompts'}
+FIELDS = {'topk', 'cdf', 'error_bound', 'profile', 'dropped', 'select', 'cell', 'selection_rows', 'similarity', 'dense_steps', 'token_order', 'mode', 'cache', 'weights', 'preset', 'name',
+          'computed_steps', 'computed_dense_steps', 'psnr', 'psnr_lowest', 'ssim', 'ms_ssim', 'psnr_difference', 'psnr_difference_se', 'ssim_difference', 'ssim_difference_se',
+          'ms_ssim_difference', 'ms_ssim_difference_se', 'rel_l1', 'predicted_error', 'sparsity', 'mean_share', 'step_ms', 'denoise_seconds', 'full_step_ms', 'full_denoise_seconds',
+          'speedup', 'beaten_by', 'judge', 'kernel', 'prompts'}
 
 
 class BenchQuality(CommandLineTest):
@@ -45,7 +47,7 @@ class BenchQuality(CommandLineTest):
             self.assertEqual(self.report(*arguments, *weights)['full']['in_turns'], turns)
             out = self.succeed(self.bench(*arguments, *weights, '--plot', 'a.png')).stdout
             self.assertEqual('weights in fp8' in out and 'full attention without fp8: ' in out, not turns, out)
-            self.assertEqual('timed after the rows, not in turns' in out, not turns, out)
+            self.assertEqual('timed after the rows of other weights, not in turns' in out, not turns, out)
             self.assertIn('x full', out)
         self.succeed(self.bench(*arguments, '--weights', 'fp8', '--report', 'r.json'))
         self.assertEqual(self.succeed(self.run_program('bench', 'plot', 'r.json', '-o', 'b.png')).stdout, 'b.png: 2 curves\n')
@@ -69,7 +71,8 @@ class BenchQuality(CommandLineTest):
             self.assertEqual((row['cdf'], row['error_bound'], row['profile'], row['cell'], row['dropped'], row['select'], row['token_order']), (None, None, None, None, 'none', 'mass', 'hilbert'))
             self.assertEqual(row['psnr'], row['psnr_lowest'])
             self.assertAlmostEqual(row['speedup'], row['full_step_ms'] / row['step_ms'])
-            self.assertEqual(row['full_step_ms'], report['full']['step_ms'])
+            self.assertAlmostEqual(row['denoise_seconds'], 2 * row['step_ms'] / 1000)
+            self.assertEqual((row['full_step_ms'], row['full_denoise_seconds']), (report['full']['step_ms'], report['full']['denoise_seconds']))
             self.assertEqual([prompt['psnr'] for prompt in row['prompts']], [row['psnr']])
             self.assertEqual(set(row['prompts'][0]['judge']), {'shape', 'colour', 'background', 'motion'})
             self.assertEqual((row['judge_counts']['prompts'], len(row['judge_counts']['motion'])), (1, 2))
@@ -122,10 +125,13 @@ class BenchQuality(CommandLineTest):
         for row in rows:
             self.assertEqual(row['topk'], None if row['mode'] == 'full' else 1)
             self.assertEqual([prompt['computed_steps'] for prompt in row['prompts']], [row['computed_steps']])
+            self.assertAlmostEqual(row['speedup'], row['full_denoise_seconds'] / row['denoise_seconds'])
             if row['cache'] in caches[:2]:
                 self.assertEqual(row['computed_steps'], 6)
                 self.assertGreater(row['psnr'], 80)
+                self.assertAlmostEqual(row['denoise_seconds'], 6 * row['step_ms'] / 1000)
             else:
+                self.assertGreater(row['denoise_seconds'], row['computed_steps'] * row['step_ms'] / 1000)  # reused steps take some time, too
                 self.assertLess(row['computed_steps'], 6)
                 self.assertLess(row['psnr'], 80)
         self.assertEqual([row['computed_steps'] for row in rows if row['cache'] == 'steps:4'], [4, 4])
@@ -136,6 +142,65 @@ class BenchQuality(CommandLineTest):
         self.fail_with(never, 2, '--modes full', '--cache', '--weights fp8')
         nothing = self.report(*arguments, '--modes', 'full', '--cache', 'steps:6', '--no-rel-l1', '--timed-steps', 0)
         self.assertEqual(nothing['warnings'], ['--cache steps:6 has no effect with 6 steps, of which it computes all'])
+
+    def test_every_mode_and_share_of_dense_steps_beside_one_row_prompt_by_prompt(self):
+        arguments = [*LARGER, '--modes', 'quantized,sparse', '--topk', '0.2,0.5', '--dense-steps', '0,50%', '--timed-steps', 0, '--no-rel-l1']
+        report = self.report(*arguments, '--against', 'topk=0.2,dense-steps=0')
+        rows = report['rows']
+        self.assertEqual([(row['name'], row['mode'], row['dense_steps'], row['computed_dense_steps']) for row in rows],
+                         [('quantized', 'quantized', 0, None)] +
+                         [(f'sparse,dense-steps={share},topk={topk}', 'sparse', count, count) for topk in ('0.2', '0.5') for share, count in (('0', 0), ('50%', 1))])
+        against = rows[1]
+        for row in rows:
+            pairs = [own['psnr'] - other['psnr'] for own, other in zip(row['prompts'], against['prompts'])]
+            self.assertEqual(len(pairs), 2)
+            if row is against:
+                self.assertIsNone(row['psnr_difference'])
+                continue
+            self.assertAlmostEqual(row['psnr_difference'], sum(pairs) / 2)
+            self.assertAlmostEqual(row['psnr_difference_se'], abs(pairs[0] - pairs[1]) / 2)
+            self.assertAlmostEqual(row['ssim_difference'], row['ssim'] - against['ssim'])
+            self.assertIsNone(row['ms_ssim'])  # the frames are too small for five scales
+        self.assertGreater(rows[0]['psnr_difference'], 0)
+        out = self.succeed(self.bench(*arguments, '--against', '--topk 0.2, dense_steps 0')).stdout
+        self.assertIn('paired: PSNR less that of sparse,dense-steps=0,topk=0.2 for the same prompt', out)
+        self.assertIn('| paired, dB |', out)
+        for against, word in (('sparse', '4 rows'), ('topk=0.3', 'no row')):
+            self.fail_with(self.bench(*arguments, '--against', against), 2, f'--against {against} names {word}', 'quantized; sparse,dense-steps=0,topk=0.2')
+
+    def test_times_of_another_model(self):
+        usual = [*LARGER[:6], '--steps', 4, '--quiet', '--limit', 1, '--topk', '0.5,0.2', '--no-rel-l1']
+        pipeline = ['bench', 'pipeline', '-m', MODEL, '--device', 'cpu', '--size', '64x64', '--steps', 1, '--topk', '0.5', '--no-decode', '--quiet', '--report', 't.json']
+        self.succeed(self.run_program(*pipeline))
+        times = {row['mode']: row['ms'] for row in json.loads((self.folder / 't.json').read_text())['rows'] if row['stage'] == 'step'}
+        report = self.report(*usual, '--modes', 'quantized,sparse', '--dense-steps', '0,25%', '--cache', '0,steps:2', '--times', 't.json', '--plot', 'a.png')
+        self.assertIn('64x64', report['settings']['times'][0])
+        self.assertTrue((self.folder / 'a.png').exists())
+        self.assertAlmostEqual(report['full']['denoise_seconds'], 4 * times['full'] / 1000)
+        for row in report['rows']:
+            if row['topk'] == 0.2:
+                self.assertIsNone(row['step_ms'])
+                self.assertIn('--times has no such step', row['note'])
+                continue
+            own, dense = times[row['mode']], row['computed_dense_steps'] or 0
+            computed = (row['computed_steps'] - dense) * own + dense * times['quantized']
+            self.assertAlmostEqual(row['step_ms'], computed / row['computed_steps'])
+            self.assertAlmostEqual(row['denoise_seconds'], (computed + (4 - row['computed_steps']) * own / 2) / 1000)  # of two layers
+            self.assertEqual(row['full_step_ms'], times['full'])
+        self.warn_with(self.bench(*usual, '--times', 't.json', '--timed-steps', 1), '--timed-steps has no effect with --times')
+        self.fail_with(self.bench(*usual, '--times', 'p.txt'), 2, 'p.txt')
+        self.fail_with(self.bench(*usual, '--times', 't.json', '-o', 't.json'), 2, '--times', 'same file')
+
+    def test_presets_are_rows_beside_others_of_the_lists(self):
+        tiny = ['--device', 'cpu', '-m', TINY, '--size', '64x64', '--frames', 9, '--steps', 4, '--limit', 1, '--quiet', '--no-rel-l1', '--timed-steps', 0]
+        rows = self.report(*tiny, '--preset', 'quality,balanced')['rows']
+        self.assertEqual([(row['preset'], row['mode'], row['topk'], row['cache']) for row in rows], [('quality', 'sparse', 0.5, None), ('balanced', 'sparse', 0.5, 'forecast:0.1')])
+        rows = self.report(*tiny, '--preset', 'balanced', '--topk', '0.3', '--weights', 'auto,fp8')['rows']
+        self.assertEqual([(row['preset'], row['topk'], row['weights']) for row in rows], [(None, None, 'fp8')] + [(preset, topk, weights) for preset, topk in (('balanced', 0.5), (None, 0.3))
+                                                                                                                 for weights in ('auto', 'fp8')])
+        self.assertEqual(rows[0]['mode'], 'full')
+        self.assertNotEqual(rows[3]['psnr'], rows[4]['psnr'])
+        self.fail_with(self.bench(*tiny, '--preset', 'fastest'), 2, '--preset fastest', 'no such preset')
 
     def test_dense_steps_alone_change_nothing_but_those_steps(self):
         rows = self.report(*LARGER, *METHOD, '--limit', 1, '--topk', 0.2, '--dense-steps', '0,1,2', '--timed-steps', 1)['rows']

@@ -166,7 +166,8 @@ TEST(Library, RefusesWhatTheCommandLineRefuses) {
       {[](auto& r) { r.cdf = 2; }, "cdf is 2"},
       {[](auto& r) { r.similarity = -2; }, "similarity is -2"},
       {[=](auto& r) { r.pv_threshold = nan; }, "pv_threshold is nan"},
-      {[](auto& r) { r.dense_steps = -1; }, "dense_steps is -1"},
+      {[](auto& r) { r.dense_steps = "-1"; },
+       "dense_steps -1: a number of steps from 0 on, or a percentage of all, is needed"},
       {[](auto& r) { r.topk = r.cdf = 0.5; }, "topk and cdf exclude each other"},
       {[](auto& r) { r.topk = 0.5, r.error = 0.1; }, "topk and error exclude each other"},
       {[](auto& r) { r.cdf = 0.5, r.error = 0.1; }, "cdf and error exclude each other"},
@@ -210,7 +211,7 @@ TEST(Library, WarnsOfMembersWithoutEffect) {
   const std::string full = " has no effect with attention full, which computes every block";
   const std::vector<Idle> cases = {
       {[](auto& r) { r.attention = "full"; },
-       [](auto& r) { r.topk = 0.5, r.dropped = "mean", r.dense_steps = 1; },
+       [](auto& r) { r.topk = 0.5, r.dropped = "mean", r.dense_steps = "1"; },
        {"topk 0.5" + full, "dropped mean" + full, "dense_steps 1" + full}},
       {[](auto& r) { r.attention = "full"; },
        [](auto& r) { r.dropped = "none", r.cell = 32; },

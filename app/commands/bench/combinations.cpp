@@ -76,7 +76,8 @@ class Expansion {
       : base_(base), lists_(lists), compared_(compared), orders_(product(lists, {"token_order"})) {}
 
   Grid expand() {
-    check({"token_order", "cache"});
+    check({"token_order", "cache", "weights"});
+    for (const PresetSettings& preset : compared_.presets) add_preset(preset);
     for (const Mode mode : compared_.modes) {
       if (mode != Mode::sparse) {
         add_products(mode, {}, orders_.front());
@@ -91,24 +92,40 @@ class Expansion {
 
  private:
   /// Throws where two items exclude each other, or one is none of its option's kind.
-  Settings settings_of(Items items) const {
-    Settings settings = base_;
+  Settings settings_of(Items items) const { return with(base_, std::move(items)); }
+  static Settings with(Settings settings, Items items) {
     items.erase(kRows);
     settings.add(Source::command_line, items);
     return settings;
   }
 
-  Combination read(Mode mode, Items items) const {
-    const Settings settings = settings_of(items);
+  Combination read(Mode mode, const Items& items) const { return read(mode, items, settings_of(items)); }
+  Combination read(Mode mode, Items items, const Settings& settings) const {
     Combination result{.mode = mode, .order = hilbert::parse_token_order(settings.text("token_order", "hilbert"))};
     result.cache = models::parse_cache_rule(settings.text("cache", "0"));
+    result.weights = settings.text("weights", "auto");
+    result.terms = {std::string(attention::name(mode))};
+    for (const auto& [key, item] : items) result.terms.push_back(option_name(key).substr(2) + "=" + item);
     if (mode != Mode::sparse) return result;
     result.profile = items["profile"];
     const auto tuned = std::ranges::find(compared_.profiles, result.profile, &ProfilePolicy::file);
-    result.policy = tuned == compared_.profiles.end() ? models::make_policy(read_request(settings)) : tuned->policy;
+    const bool untuned = tuned == compared_.profiles.end();
+    const models::Request request = read_request(settings);
+    result.policy = untuned ? models::make_policy(request) : tuned->policy;
     if (items.contains(kRows)) result.policy.selection_rows = std::stoll(items[kRows]);
-    if (items.contains("dense_steps")) result.policy.dense_steps = *settings.whole("dense_steps");
+    result.dense_share = untuned || items.contains("dense_steps") ? request.dense_steps : tuned->dense_steps;
+    if (result.dense_share && !result.dense_share->percent) result.settle(0);
     return result;
+  }
+
+  void add_preset(const PresetSettings& preset) {
+    const std::string mode = preset.settings.text("attention", "sparse");
+    for (const Items& items : product(lists_, {"weights"})) {
+      Combination row = read(attention::parse_mode(mode), items, with(preset.settings, items));
+      row.preset = preset.name;
+      row.terms.front() = "preset=" + preset.name;
+      add(row);
+    }
   }
 
   /// Each item by itself.
@@ -131,14 +148,20 @@ class Expansion {
 
   void add(const Combination& combination) {
     Row row = fields_of(combination);
-    if (std::find(rows_.begin(), rows_.end(), row) != rows_.end()) return;
-    rows_.push_back(std::move(row));
-    grid_.combinations.push_back(combination);
+    const auto same = std::ranges::find(rows_, row);
+    if (same == rows_.end()) {
+      rows_.push_back(std::move(row));
+      grid_.combinations.push_back(combination);
+      return;
+    }
+    Combination& first = grid_.combinations[static_cast<size_t>(same - rows_.begin())];
+    first.terms.insert(first.terms.end(), combination.terms.begin(), combination.terms.end());
+    if (first.preset.empty()) first.preset = combination.preset;
   }
 
   /// Throws where contradictions leave none.
   void add_products(Mode mode, Keys keys, const Items& order) {
-    keys.emplace_back("cache");
+    keys.insert(keys.end(), {"cache", "weights"});
     std::string refused;
     bool possible = false;
     for (Items items : product(lists_, keys)) {
@@ -207,7 +230,7 @@ void add_list(const OptionGroup& group, Lists& lists, const std::string& key, co
            : option->kind == ValueKind::whole ? "N,N"
            : option->kind == ValueKind::text  ? "TEXT,TEXT"
                                               : "X,X";
-  group.add(option_name(key).c_str(), lists[key], "comma list: " + what, type.c_str());
+  group.add(option_name(key).c_str(), lists[key], (group.holds_lists() ? "" : "comma list: ") + what, type.c_str());
 }
 
 void add_selection_lists(const OptionGroup& group, Lists& lists, const std::string& topk_default) {
@@ -262,10 +285,17 @@ Row fields_of(const Combination& combination) {
               {"profile", tuned ? Row(combination.profile) : Row()},
               {"selection_rows", combination.policy.selection_rows},
               {"similarity", tuned ? Row() : Row(combination.policy.defaults.similarity)},
-              {"dense_steps", combination.policy.dense_steps},
+              {"dense_steps", combination.dense_share ? Row(models::name(*combination.dense_share))
+                                                      : Row(combination.policy.dense_steps)},
               {"token_order", hilbert::name(combination.order)},
-              {"cache", combination.cache.on() ? Row(models::name(combination.cache)) : Row()}});
+              {"cache", combination.cache.on() ? Row(models::name(combination.cache)) : Row()},
+              {"weights", combination.weights}});
   return row;
+}
+
+void Combination::settle(int64_t steps) {
+  if (dense_share) policy.dense_steps = dense_share->of(steps);
+  dense_share.reset();
 }
 
 std::string value_name(const Row& row, const std::string& topk) {
@@ -292,9 +322,11 @@ std::string row_name(const Row& row) {
 }
 
 std::string combination_name(const Row& row) {
-  const std::string cache = text_of(row, "cache"), reuse = cache.empty() ? "" : ", cache " + cache;
-  if (text_of(row, "mode") != attention::name(Mode::sparse))
-    return reuse.empty() ? "full, weights reduced" : "full" + reuse;
+  const std::string cache = text_of(row, "cache"), weights = text_of(row, "weights"), mode = text_of(row, "mode");
+  std::string reuse = cache.empty() ? "" : ", cache " + cache;
+  if (weights != "auto" && !weights.empty()) reuse += ", weights " + weights;
+  if (mode != attention::name(Mode::sparse))
+    return reuse.empty() && mode == "full" ? "full, weights reduced" : mode + reuse;
   const std::string profile = text_of(row, "profile");
   std::string text = profile.empty() ? value_name(row, "topk ") : std::filesystem::path(profile).stem().string();
   text += ", " + text_of(row, "dropped") + ", " + text_of(row, "select");

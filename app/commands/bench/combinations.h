@@ -10,7 +10,7 @@
 #include "app/options/settings.h"
 #include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
-#include "models/video/cache_rule.h"
+#include "models/video/request.h"
 
 namespace sparsereel::app::bench {
 
@@ -38,13 +38,20 @@ struct Combination {
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
   std::string profile{};  // the file that the policy comes from; empty: none
   models::CacheRule cache{};
+  std::string preset{};                             // that it is; empty: none
+  std::string weights = "auto";                     // as in a request
+  std::optional<models::FirstSteps> dense_share{};  // in place of the policy's number, until settle()
+  std::vector<std::string> terms{};                 // what of the lists made it: the mode or preset=NAME, "topk=0.5"
 
+  /// Once it is known how many steps there are.
+  void settle(int64_t steps);
   bool sparse() const { return mode == attention::Mode::sparse; }
   bool untuned() const { return sparse() && profile.empty(); }  // its policy is of the lists and the settings
   bool has_untuned_means() const { return untuned() && policy.dropped == attention::Dropped::mean; }
 };
 
-/// Fields of its row: mode, the selection, profile, selection_rows, similarity, dense_steps, token_order, cache.
+/// Fields of its row: mode, the selection, profile, selection_rows, similarity, dense_steps, token_order, cache and
+/// weights.
 Row fields_of(const Combination& combination);
 /// topk, cdf, error_bound, dropped, select and cell; all null without a policy. tuned: head by head, so that no one
 /// number says how many blocks are computed.
@@ -64,6 +71,13 @@ std::string combination_name(const Row& row);
 struct ProfilePolicy {
   std::string file;
   attention::Policy policy{};
+  std::optional<models::FirstSteps> dense_steps{};  // in place of its own
+};
+
+/// What `generate --preset` would take.
+struct PresetSettings {
+  std::string name;
+  Settings settings;
 };
 
 struct Grid {
@@ -82,15 +96,17 @@ constexpr const char* kBesideProfilesAlone = "beside --profile alone, which has 
 struct Compared {
   std::vector<attention::Mode> modes = {attention::Mode::sparse};
   std::vector<ProfilePolicy> profiles = {};
+  std::vector<PresetSettings> presets = {};
   bool profiles_alone = false;  // without a list of how many blocks there are no rows but theirs
 };
 
 /// The settings with each item of a list and each of the others, as if the command line gave just these: what goes
-/// with an item comes as with `generate`, and what a weaker source says goes that excludes it. Modes and token orders
-/// outermost, then methods; how many blocks, dense steps and caches innermost. But:
+/// with an item comes as with `generate`, and what a weaker source says goes that excludes it. Presets first; modes and
+/// token orders outermost, then methods; how many blocks, dense steps, caches and weights innermost. But:
 ///   topk, cdf and error take the place of each other, each with rows of its own;
-///   a profile has a selection of its own and meets dense steps and caches alone, and orders where it is of a list;
-///   modes other than sparse meet caches alone, in the first order;
+///   a profile has a selection of its own and meets dense steps, caches and weights alone, and orders where it is of a
+///   list; a preset meets weights alone;
+///   modes other than sparse meet caches and weights alone, in the first order;
 ///   what contradicts itself is left out: blocks ranked by the error of a mean that they have not.
 /// Throws Error naming the item that is out of range, and the options that would have no row.
 Grid expand(const Settings& base, const Lists& lists, const Compared& compared);

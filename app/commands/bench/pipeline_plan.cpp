@@ -17,7 +17,10 @@ constexpr const char* kPrompt = "a red circle moving to the right on a blue back
 
 Grid contenders(const Settings& settings, const PipelineOptions& options, const GenerateOptions& given) {
   Compared compared{.modes = parse_modes(options.modes, {"full", "quantized", "sparse"})};
-  if (given.profile) compared.profiles = {{.file = given.profile->file.string(), .policy = *given.request.policy}};
+  if (given.profile)
+    compared.profiles = {{.file = given.profile->file.string(),
+                          .policy = *given.request.policy,
+                          .dense_steps = given.request.dense_steps}};
   return expand(settings, options.lists, compared);
 }
 

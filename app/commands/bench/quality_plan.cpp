@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "app/commands/batch/prompt_set.h"
+#include "app/commands/bench/comparison.h"
 #include "app/commands/bench/judge.h"
 #include "app/options/nearest.h"
 #include "app/options/option_group.h"
@@ -37,18 +38,53 @@ std::vector<ProfilePolicy> read_profiles(const Settings& settings, const Quality
   return policies;
 }
 
+std::vector<std::string> items_of(const Lists& lists, const std::string& key) {
+  return is_given(lists, key) ? split(*lists.at(key), ',') : std::vector<std::string>{};
+}
+
+/// Whether the lists ask for presets, and for nothing that is a row of its own.
+bool are_presets_alone(const QualityOptions& options) {
+  return is_given(options.lists, "preset") && !options.modes &&
+         std::ranges::none_of(options.lists, [](const auto& list) {
+           return list.second && list.first != "preset" && list.first != "weights";
+         });
+}
+
+std::vector<Mode> modes_of(const QualityOptions& options) {
+  if (are_presets_alone(options)) return {};
+  std::vector<Mode> modes = parse_modes(options.modes.value_or("sparse"), {"full", "quantized", "sparse"});
+  std::ranges::sort(modes);
+  return modes;
+}
+
+/// Full attention by weights that the reference has not, one for each.
+std::vector<Combination> reduced_weights(const QualityOptions& options, const QualityPlan& plan) {
+  std::vector<std::string> weights = items_of(options.lists, "weights");
+  if (weights.empty()) weights = {plan.request.weights};
+  std::vector<Combination> rows;
+  for (const std::string& each : weights) {
+    if (each == "auto" && plan.request.text_weights == "auto") continue;
+    if (std::ranges::find(rows, each, &Combination::weights) != rows.end()) continue;
+    rows.push_back(plan.full());
+    rows.back().weights = each;
+    rows.back().terms.push_back("weights=" + each);
+  }
+  return rows;
+}
+
 Grid combinations(const Settings& settings, const QualityOptions& options, QualityPlan& plan) {
-  Compared compared{.modes = parse_modes(options.modes, {"full", "sparse"}),
-                    .profiles = read_profiles(settings, options, plan),
-                    .profiles_alone = true};
-  std::ranges::sort(compared.modes);
+  Compared compared{
+      .modes = modes_of(options), .profiles = read_profiles(settings, options, plan), .profiles_alone = true};
+  for (const std::string& preset : items_of(options.lists, "preset"))
+    compared.presets.push_back({preset, with_preset(settings, preset)});
   Grid grid = expand(settings, options.lists, compared);
-  std::erase_if(grid.combinations, [](const Combination& each) { return !each.sparse() && !each.cache.on(); });
-  const bool weights_are_reduced = plan.request.weights != "auto" || plan.request.text_weights != "auto";
-  if (weights_are_reduced) grid.combinations.insert(grid.combinations.begin(), plan.full());
+  std::erase_if(grid.combinations, [](const Combination& each) { return each.mode == Mode::full && !each.cache.on(); });
+  const std::vector<Combination> reduced = reduced_weights(options, plan);
+  grid.combinations.insert(grid.combinations.begin(), reduced.begin(), reduced.end());
   if (grid.combinations.empty())
-    throw bad_input("--modes " + options.modes + ": full attention without a cache is what all are compared with",
-                    "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
+    throw bad_input(
+        "--modes " + options.modes.value_or("full") + ": full attention without a cache is what all are compared with",
+        "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
   return grid;
 }
 
@@ -58,7 +94,8 @@ std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan
   if (!plan.profiles.empty() && std::ranges::none_of(plan.grid.combinations, &Combination::untuned))
     idle.push_back({Idle::profile, "profile", kBesideProfilesAlone});
   for (std::string& warning : idle_warnings(settings, idle)) warnings.push_back(std::move(warning));
-  if (plan.options.timed_steps == 0 && !plan.options.plot.empty())
+  if (plan.times && plan.options.timed_steps) warnings.emplace_back("--timed-steps has no effect with --times");
+  if (!plan.times && plan.options.timed_steps == 0 && !plan.options.plot.empty())
     warnings.emplace_back("--plot has no effect with --timed-steps 0: there are no times to draw");
   return warnings;
 }
@@ -66,7 +103,7 @@ std::vector<std::string> warnings_of(const Settings& settings, const QualityPlan
 }  // namespace
 
 std::vector<std::string> QualityOptions::profiles() const {
-  return is_given(lists, "profile") ? split(*lists.at("profile"), ',') : std::vector<std::string>{};
+  return items_of(lists, "profile");
 }
 
 models::Plan QualityPlan::video_of(size_t prompt, const Combination& combination, Mode mode) const {
@@ -81,12 +118,18 @@ QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& op
   check_range("--timed-steps", options.timed_steps, 0, 1000);
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   QualityPlan plan{make_video_plan(given, options.lists), options, read_first_prompts(options)};
+  if (const std::vector<std::string> weights = items_of(options.lists, "weights"); !weights.empty())
+    plan.request.weights = weights.size() == 1 ? weights.front() : "auto";
   plan.grid = combinations(settings, options, plan);
+  const std::vector<Combination>& rows = plan.grid.combinations;
+  if (!options.against.empty()) plan.against = find_row(options.against, rows, names_of(rows));
+  if (!options.times.empty()) plan.times = read_step_times(split(options.times, ','));
   const auto sparse = std::ranges::find_if(plan.grid.combinations, &Combination::sparse);
   if (sparse != plan.grid.combinations.end()) plan.request.policy = sparse->policy;  // what settings tell
   plan.warnings = warnings_of(settings, plan, given.idle);
   if (options.judge.empty()) plan.options.judge = judge_beside(plan.run.model);
-  if (options.timed_steps == 0) plan.options.plot.clear();
+  if (plan.times) plan.options.timed_steps = 0;
+  if (!plan.times && options.timed_steps == 0) plan.options.plot.clear();
   return plan;
 }
 
@@ -104,11 +147,15 @@ void add_options(CLI::App& command, QualityOptions& options) {
   add_list(lists, options.lists, "profile", "profiles of 'sparsereel tune', in place of all above");
   for (const char* key : {"dense_steps", "token_order"}) add_list(lists, options.lists, key);
   add_list(lists, options.lists, "cache", "as generate takes it (default); 0 is none");
-  lists.add("--modes", options.modes, "comma list of full, sparse (default sparse; fp8 adds full without a cache)",
-            "MODES");
+  add_list(lists, options.lists, "weights", "as generate takes it; fp8 adds a row of full attention");
+  add_list(lists, options.lists, "preset", "presets as they stand; alone: no other rows");
+  lists.add("--modes", options.modes, "full, quantized, sparse (default sparse)", "MODES");
   measuring.add("--limit", options.limit, "only the first N prompts", "N");
   measuring.add("--timed-steps", options.timed_steps,
                 "steps to time, in turns with full attention; 0: none (default: all of the first prompt's)", "N");
+  measuring.add("--against", options.against, "each beside this row, prompt by prompt: quantized, or topk=0.5,cache=0",
+                "ROW");
+  measuring.add("--times", options.times, "times from a --report of 'bench pipeline', of another model", "FILE,FILE");
   measuring.flag("--no-rel-l1", options.no_rel_l1,
                  "leave the error of attention out, for which each call is made twice");
   measuring.add(
@@ -116,7 +163,7 @@ void add_options(CLI::App& command, QualityOptions& options) {
       "network that reads shapes off the tiny model's videos (default: MODEL-training/judge.safetensors, as in "
       "the source tree)",
       "FILE");
-  output.add("--plot", options.plot, "draw PSNR against the time of a step into this .png", "FILE");
+  output.add("--plot", options.plot, "draw PSNR against seconds of denoising into this .png", "FILE");
   output.add("--pictures", options.pictures, "write frames of the first prompt's videos into this folder", "DIR");
   add_table_options(output, options.table);
 }

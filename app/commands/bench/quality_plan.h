@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/step_times.h"
 #include "app/commands/bench/video_plan.h"
 
 namespace sparsereel::app::bench {
@@ -15,7 +16,9 @@ struct QualityOptions {
   std::string prompts;  // file of a prompt set
   std::optional<int64_t> limit;
   Lists lists;
-  std::string modes = "sparse";
+  std::optional<std::string> modes;
+  std::string against;  // terms of a row; empty: none
+  std::string times;    // reports of `bench pipeline`, a comma list; empty: none
   std::optional<int64_t> timed_steps;
   bool no_rel_l1 = false;
   std::string judge;     // empty: the one beside the model
@@ -30,8 +33,10 @@ struct QualityOptions {
 void add_options(CLI::App& command, QualityOptions& options);
 
 struct QualityPlan : VideoPlan {
-  QualityOptions options;  // judge: the one beside the model, too; plot: none where no step is timed
+  QualityOptions options;  // judge: the one beside the model, too; plot: none where there are no times
   std::vector<std::string> prompts;
+  std::optional<StepTimes> times = {};  // that stand in place of this run's
+  std::optional<size_t> against = {};   // the row that others are compared with prompt by prompt
 
   /// What all are compared with.
   Combination full() const { return {.mode = attention::Mode::full, .order = request.token_order}; }
@@ -40,8 +45,8 @@ struct QualityPlan : VideoPlan {
 };
 
 /// Full attention without a cache is what all are compared with, and no row, unless weights are reduced: then it is the
-/// first one, whatever the modes, and tells what the weights alone cost. Throws Error naming the option that is out of
-/// range, files that cannot be read, and where nothing is left to compare.
+/// first one, whatever the modes, and tells what the weights alone cost. Presets alone have no other rows. Throws Error
+/// naming the option that is out of range, files that cannot be read, and where nothing is left to compare.
 QualityPlan make_quality_plan(const Settings& settings, const QualityOptions& options);
 
 }  // namespace sparsereel::app::bench

@@ -4,8 +4,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <ranges>
 
+#include "app/commands/bench/comparison.h"
 #include "app/measure/timing.h"
 
 namespace sparsereel::app::bench {
@@ -25,45 +28,71 @@ Row figures_of(const std::string& prompt, const models::AttentionRun& run) {
   Row figures = {{"prompt", prompt},
                  {"psnr", nullptr},
                  {"ssim", nullptr},
+                 {"ms_ssim", nullptr},
                  {"rel_l1", nullptr},
                  {"predicted_error", nullptr},
                  {"sparsity", statistics.sparsity()},
                  {"mean_share", statistics.mean_share()},
-                 {"computed_steps", static_cast<double>(models::computed_steps(run))}};
+                 {"computed_steps", static_cast<double>(models::computed_steps(run))},
+                 {"computed_dense_steps", nullptr}};
   if (run.mode == attention::Mode::check) figures["rel_l1"] = statistics.mean_relative_l1();
+  if (attention::drops_blocks(run.mode)) {
+    const int64_t dense = std::min(run.policy.dense_steps, std::ssize(run.per_step));
+    const std::vector<int64_t> reused = models::reused_steps(run);
+    figures["computed_dense_steps"] =
+        static_cast<double>(dense - std::ranges::count_if(reused, [&](int64_t step) { return step < dense; }));
+  }
   if (statistics.predicted_tiles > 0) figures["predicted_error"] = statistics.predicted_error();
   return figures;
 }
 
-/// Of a step: with a cache the mean of a run's every step, since a few do not tell how many are reused.
-Row milliseconds_of_a_step(const std::vector<double>& milliseconds, const Combination& combination, int64_t steps) {
-  if (!combination.cache.on()) return step_milliseconds(milliseconds, combination.policy.dense_steps, steps);
-  if (std::ssize(milliseconds) < steps) return {};
-  return std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0) / static_cast<double>(steps);
-}
-
 }  // namespace
 
-QualityRuns::QualityRuns(const QualityPlan& plan, models::Pipeline& pipeline, models::Pipeline& reference,
-                         RunProgress& progress, const Judge* judge)
-    : plan_(plan),
-      side_{pipeline},
-      reference_{reference},
-      progress_(progress),
-      judge_(judge),
-      full_(plan.full()),
-      entries_(plan.grid.combinations.begin(), plan.grid.combinations.end()) {}
+Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& folder) {
+  models::Request request = plan.request;
+  request.weights = request.text_weights = "auto";
+  Pipelines all{.reference = models::Pipeline::open(folder, request)};
+  request.text_weights = plan.request.text_weights;
+  for (const Combination& row : plan.grid.combinations) {
+    if (all.by_weights.contains(row.weights)) continue;
+    request.weights = row.weights;
+    const auto own = models::Pipeline::open(folder, request);
+    const bool reduced = own->fp8_weights() || own->fp8_text_weights();
+    all.by_weights[row.weights] = reduced ? own : all.reference;
+  }
+  return all;
+}
+
+QualityRuns::QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, RunProgress& progress, const Judge* judge)
+    : plan_(plan), progress_(progress), judge_(judge), full_(plan.full(), "full"), sides_{{*pipelines.reference}} {
+  const std::vector<Combination>& rows = plan.grid.combinations;
+  const std::vector<std::string> names = names_of(rows);
+  for (size_t i = 0; i < rows.size(); ++i) entries_.emplace_back(rows[i], names[i]);
+  for (Entry& entry : entries_) {
+    models::Pipeline& pipeline = *pipelines.by_weights.at(entry.combination.weights);
+    auto side = std::ranges::find_if(sides_, [&](const Side& each) { return &each.pipeline == &pipeline; });
+    if (side == sides_.end()) {
+      sides_.push_back({pipeline});
+      side = sides_.end() - 1;
+    }
+    side->entries.push_back(&entry);
+  }
+}
 
 Rows QualityRuns::rows() const {
   Rows rows;
-  for (const Entry& entry : entries_) rows.push_back(entry.row);
-  for (Row& row : rows) summarise(row);
+  for (const Entry& entry : entries_) {
+    rows.push_back(entry.row);
+    summarise(rows.back(), plan_.times, plan_.video.num_inference_steps);
+  }
+  if (plan_.against) compare_prompts(rows, *plan_.against);
+  mark_beaten(rows);
   return rows;
 }
 
 Row QualityRuns::full() const {
   Row row = full_.row;
-  summarise(row);
+  summarise(row, plan_.times, plan_.video.num_inference_steps);
   return row;
 }
 
@@ -72,17 +101,20 @@ void QualityRuns::encode_prompts() {
   std::vector<models::Plan> videos;
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt)
     videos.push_back(plan_.video_of(prompt, full_.combination, attention::Mode::full));
-  const auto encode = [&](models::Pipeline& pipeline) {
-    return encode_texts(pipeline, videos, progress_, [&](int64_t done) { progress_.round(done, prompts); });
-  };
-  side_.texts = encode(side_.pipeline);
-  const bool same = reference_.pipeline.fp8_text_weights() == side_.pipeline.fp8_text_weights();
-  reference_.texts = same ? side_.texts : encode(reference_.pipeline);
+  for (Side& side : sides_) {
+    const auto same = std::ranges::find_if(sides_, [&](const Side& other) {
+      return !other.texts.empty() && other.pipeline.fp8_text_weights() == side.pipeline.fp8_text_weights();
+    });
+    side.texts = same != sides_.end() ? same->texts : encode_texts(side.pipeline, videos, progress_, [&](int64_t done) {
+      progress_.round(done, prompts);
+    });
+  }
 }
 
 /// Two transformers need not fit into memory: the other side's goes first.
 void QualityRuns::begin(const std::string& stage, const Side& side) {
-  if (reduces_weights()) (&side == &side_ ? reference_ : side_).pipeline.release_transformer();
+  for (const Side& other : sides_)
+    if (&other != &side) other.pipeline.release_transformer();
   load_transformer(side.pipeline, progress_);
   progress_.stage(stage);
 }
@@ -108,19 +140,25 @@ void QualityRuns::run(const Side& side, Entry& entry, size_t prompt) {
   entry.latents.push_back(denoising->latents().to(at::kCPU).contiguous());
 }
 
-void QualityRuns::denoise() {
-  begin("denoise", reference_);
-  for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) run(reference_, full_, prompt);
-  if (reduces_weights()) begin("denoise", side_);
+void QualityRuns::run_all(const Side& side) {
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
-    for (Entry& entry : entries_) {
-      const std::string failure = entry.failed ? "" : failure_of([&] { run(side_, entry, prompt); });
+    for (Entry* entry : side.entries) {
+      const std::string failure = entry->failed ? "" : failure_of([&] { run(side, *entry, prompt); });
       if (failure.empty()) continue;
-      entry.row["prompts"].clear();
-      entry.row["note"] = failure;
-      entry.latents.clear();
-      entry.failed = true;
+      entry->row["prompts"].clear();
+      entry->row["note"] = failure;
+      entry->latents.clear();
+      entry->failed = true;
     }
+  }
+}
+
+void QualityRuns::denoise() {
+  for (const Side& side : sides_) {
+    begin("denoise", side);
+    for (size_t prompt = 0; prompt < plan_.prompts.size() && &side == &sides_.front(); ++prompt)
+      run(side, full_, prompt);
+    run_all(side);
   }
 }
 
@@ -162,33 +200,47 @@ void QualityRuns::take_turns(const Side& side, std::span<Entry*> all, int64_t ro
     if (!entry->cached() || runs == 0) continue;
     for (restart(*entry); !entry->denoising->finished();) {
       next();
+      const int64_t computed = models::computed_steps(entry->denoising->attention());
       entry->milliseconds.push_back(time_step(side, *entry));
+      entry->computed.push_back(models::computed_steps(entry->denoising->attention()) > computed);
     }
     entry->denoising.reset();
   }
 }
 
+void QualityRuns::add_times(Entry& entry) const {
+  const int64_t steps = plan_.video.num_inference_steps;
+  const std::vector<double>& all = entry.milliseconds;
+  Row& row = entry.row;
+  if (!entry.cached()) {
+    const double step = step_milliseconds(all, entry.combination.policy.dense_steps, steps);
+    row.update({{"step_ms", step}, {"denoise_seconds", step * static_cast<double>(steps) / 1000}});
+  } else if (std::ssize(all) == steps) {  // a few do not tell how many are reused
+    row.update(times_of_cached(all, entry.computed));
+  }
+  row.update({{"full_step_ms", full_.row["step_ms"]}, {"full_denoise_seconds", full_.row["denoise_seconds"]}});
+}
+
 void QualityRuns::time_steps() {
   const int64_t rounds = rounds_to_time();
   if (rounds == 0) return;
-  std::vector<Entry*> all = {&full_};
-  for (Entry& entry : entries_)
-    if (!entry.failed) all.push_back(&entry);
-  const std::span turns(all);
-  take_turns(side_, reduces_weights() ? turns.subspan(1) : turns, rounds);
-  if (reduces_weights()) take_turns(reference_, turns.first(1), rounds);
-  for (Entry* entry : all) {
-    entry->row["step_ms"] =
-        milliseconds_of_a_step(entry->milliseconds, entry->combination, plan_.video.num_inference_steps);
-    entry->row["full_step_ms"] = full_.row["step_ms"];
+  std::vector<Entry*> timed;
+  for (Side& side : sides_ | std::views::reverse) {
+    std::vector<Entry*> turns;
+    if (&side == &sides_.front()) turns.push_back(&full_);
+    std::ranges::copy_if(side.entries, std::back_inserter(turns), [](const Entry* entry) { return !entry->failed; });
+    if (!turns.empty()) take_turns(side, turns, rounds);
+    timed.insert(timed.end(), turns.begin(), turns.end());
   }
+  add_times(full_);
+  for (Entry* entry : timed) add_times(*entry);
 }
 
 at::Tensor QualityRuns::decode(Entry& entry, const std::string& name, size_t prompt) {
   progress_.stop_if_interrupted();
   models::Run run;
   run.decode = [this](int64_t, int64_t) { progress_.stop_if_interrupted(); };
-  const at::Tensor frames = side_.pipeline.decode(entry.latents[prompt], plan_.video.vae_tiling, run).frames;
+  const at::Tensor frames = sides_.front().pipeline.decode(entry.latents[prompt], plan_.video.vae_tiling, run).frames;
   if (judge_ != nullptr)
     entry.row["prompts"][prompt]["judge"] = verdict(traits_of(plan_.prompts[prompt]), judge_->read(frames));
   if (prompt == 0 && !plan_.options.pictures.empty())
@@ -198,19 +250,27 @@ at::Tensor QualityRuns::decode(Entry& entry, const std::string& name, size_t pro
 
 void QualityRuns::compare() {
   progress_.stage("decode");
-  reference_.pipeline.release_transformer();
-  side_.pipeline.release_transformer();  // the decoder has its memory, the same for all videos
-  side_.pipeline.load_vae();
+  for (const Side& side : sides_) side.pipeline.release_transformer();  // the decoder has its memory
+  models::Pipeline& pipeline = sides_.front().pipeline;                 // of the same decoder for all videos
+  pipeline.load_vae();
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     progress_.round(static_cast<int64_t>(prompt), static_cast<int64_t>(plan_.prompts.size()));
     const at::Tensor reference = decode(full_, "full", prompt);
     for (Entry& entry : entries_) {
       if (entry.failed) continue;
-      const Nearness near =
-          nearness(decode(entry, combination_name(entry.row), prompt), reference, side_.pipeline.device());
+      const at::Tensor frames = decode(entry, combination_name(entry.row), prompt);
+      const Nearness near = nearness(frames, reference, pipeline.device());
       entry.row["prompts"][prompt].update({{"psnr", near.psnr}, {"ssim", near.ssim}});
+      if (const auto scales = ms_ssim(frames, reference, pipeline.device()))
+        entry.row["prompts"][prompt]["ms_ssim"] = *scales;
     }
   }
+}
+
+Row times_of_cached(const std::vector<double>& milliseconds, const std::vector<bool>& computed) {
+  const double sum = std::inner_product(milliseconds.begin(), milliseconds.end(), computed.begin(), 0.0);
+  return {{"step_ms", sum / static_cast<double>(std::ranges::count(computed, true))},
+          {"denoise_seconds", std::accumulate(milliseconds.begin(), milliseconds.end(), 0.0) / 1000}};
 }
 
 double step_milliseconds(const std::vector<double>& milliseconds, int64_t dense_steps, int64_t steps) {

@@ -19,8 +19,16 @@ std::string traits(const Row& row) {
   return text;
 }
 
-constexpr const char* kMeans[] = {"psnr",     "ssim",       "rel_l1",        "predicted_error",
-                                  "sparsity", "mean_share", "computed_steps"};
+constexpr const char* kMeans[] = {"psnr",
+                                  "ssim",
+                                  "ms_ssim",
+                                  "rel_l1",
+                                  "predicted_error",
+                                  "sparsity",
+                                  "mean_share",
+                                  "computed_steps",
+                                  "computed_dense_steps"};
+constexpr const char* kDifferences[] = {"psnr_difference", "ssim_difference", "ms_ssim_difference"};
 
 /// A figure of the prompts that have it.
 std::vector<double> figures(const Row& prompts, const char* key) {
@@ -28,6 +36,20 @@ std::vector<double> figures(const Row& prompts, const char* key) {
   for (const Row& prompt : prompts)
     if (const auto figure = number_of(prompt, key)) known.push_back(*figure);
   return known;
+}
+
+/// "-1.25 ± 0.08"
+std::string difference_text(const Row& row) {
+  const auto mean = number_of(row, "psnr_difference"), error = number_of(row, "psnr_difference_se");
+  if (!mean) return {};
+  return number_text(*mean, 3) + (error ? " ± " + number_text(*error, 2) : "");
+}
+
+Columns difference_columns() {
+  Columns all = {{.name = "", .title = "paired, dB", .shown = Shown::to_people, .text = difference_text}};
+  for (const std::string name : kDifferences)
+    for (const char* of : {"", "_se"}) all.push_back({name + of, "", 4, Shown::in_csv});
+  return all;
 }
 
 std::string judged_text(const Row& row) {
@@ -148,39 +170,53 @@ void compare_with_dense(Rows& rows) {
 }
 
 Columns quality_columns() {
-  return joined(
-      {selection_columns(), Columns{{"profile", "profile"},
-                                    {.name = "mode", .title = "mode", .varying = true},
-                                    {.name = "selection_rows", .title = "rows", .varying = true},
-                                    {.name = "similarity", .title = "similarity", .varying = true},
-                                    {.name = "dense_steps", .title = "dense steps", .varying = true},
-                                    {.name = "token_order", .title = "order", .varying = true},
-                                    {.name = "cache", .title = "cache", .varying = true},
-                                    {.name = "computed_steps", .title = "computed", .digits = 3, .varying = true},
-                                    {"psnr", "PSNR dB", 3},
-                                    {"psnr_lowest", "lowest", 3},
-                                    {"ssim", "SSIM", 4},
-                                    {"rel_l1", "rel. L1", 3},
-                                    {"predicted_error", "predicted", 3},
-                                    {"sparsity", "sparsity", 3},
-                                    {.name = "mean_share", .title = "means' cost", .digits = 2, .beside = "cell"},
-                                    {"step_ms", "ms a step", 4},
-                                    {"full_step_ms", "full, ms", 4},
-                                    {"speedup", "x full", 3},
-                                    {.name = "judge", .title = "judge", .digits = 3, .text = judged_text},
-                                    {"kernel", "", 0, Shown::in_csv},
-                                    {"note", "note"}}});
+  return joined({Columns{{.name = "preset", .title = "preset"}}, selection_columns(),
+                 Columns{{"profile", "profile"},
+                         {.name = "mode", .title = "mode", .varying = true},
+                         {.name = "selection_rows", .title = "rows", .varying = true},
+                         {.name = "similarity", .title = "similarity", .varying = true},
+                         {.name = "dense_steps", .title = "dense steps", .varying = true},
+                         {.name = "token_order", .title = "order", .varying = true},
+                         {.name = "cache", .title = "cache", .varying = true},
+                         {.name = "weights", .title = "weights", .varying = true},
+                         {.name = "computed_steps", .title = "computed", .digits = 3, .varying = true},
+                         {"computed_dense_steps", "", 3, Shown::in_csv},
+                         {"psnr", "PSNR dB", 3},
+                         {"psnr_lowest", "lowest", 3}},
+                 difference_columns(),
+                 Columns{{"ssim", "SSIM", 4},
+                         {"ms_ssim", "MS-SSIM", 4},
+                         {"rel_l1", "rel. L1", 3},
+                         {"predicted_error", "predicted", 3},
+                         {"sparsity", "sparsity", 3},
+                         {.name = "mean_share", .title = "means' cost", .digits = 2, .beside = "cell"},
+                         {"step_ms", "ms a step", 4},
+                         {"denoise_seconds", "denoising, s", 4},
+                         {"full_step_ms", "", 4, Shown::in_csv},
+                         {"full_denoise_seconds", "", 4, Shown::in_csv},
+                         {"speedup", "x full", 3},
+                         {"beaten_by", "beaten by"},
+                         {.name = "judge", .title = "judge", .digits = 3, .text = judged_text},
+                         {"kernel", "", 0, Shown::in_csv},
+                         {"name", "", 0, Shown::in_csv},
+                         {"note", "note"}}});
 }
 
-Row quality_row(const Combination& combination) {
+Row quality_row(const Combination& combination, const std::string& name) {
   Row row = fields_of(combination);
-  for (const char* unknown : {"psnr_lowest", "step_ms", "full_step_ms", "speedup", "judge"}) row[unknown] = nullptr;
+  for (const char* unknown : {"psnr_lowest", "step_ms", "denoise_seconds", "full_step_ms", "full_denoise_seconds",
+                              "speedup", "judge", "beaten_by"})
+    row[unknown] = nullptr;
   for (const char* unknown : kMeans) row[unknown] = nullptr;
-  row.update({{"kernel", ""}, {"prompts", Row::array()}});
+  for (const std::string unknown : kDifferences) row[unknown] = row[unknown + "_se"] = nullptr;
+  row.update({{"name", name},
+              {"preset", combination.preset.empty() ? Row() : Row(combination.preset)},
+              {"kernel", ""},
+              {"prompts", Row::array()}});
   return row;
 }
 
-void summarise(Row& row) {
+void summarise(Row& row, const std::optional<StepTimes>& times, int64_t run_steps) {
   const Row& prompts = row["prompts"];
   for (const char* key : kMeans) {
     const std::vector<double> known = figures(prompts, key);
@@ -190,8 +226,9 @@ void summarise(Row& row) {
   }
   const std::vector<double> psnr = figures(prompts, "psnr");
   if (!psnr.empty()) row["psnr_lowest"] = *std::ranges::min_element(psnr);
-  const auto step = number_of(row, "step_ms"), full = number_of(row, "full_step_ms");
-  if (step && full) row["speedup"] = *full / *step;
+  if (times) times->fill(row, run_steps);
+  const auto own = number_of(row, "denoise_seconds"), full = number_of(row, "full_denoise_seconds");
+  if (own && full) row["speedup"] = *full / *own;
   Rows verdicts;
   for (const Row& prompt : prompts)
     if (prompt.contains("judge")) verdicts.push_back(prompt["judge"]);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/commands/bench/combinations.h"
+#include "app/commands/bench/step_times.h"
 #include "app/measure/workloads.h"
 
 namespace sparsereel::app::bench {
@@ -23,19 +24,22 @@ Row attention_row(const Workload& workload, const std::string& mode, const atten
 void compare_with_dense(Rows& rows);
 
 /// Of `bench quality`, a combination over all prompts beside full attention from the same noise: the fields of the
-/// combination; means over the prompts of psnr and ssim (of the frames, psnr_lowest too), rel_l1 (of attention's calls,
-/// against exact attention on the same inputs), predicted_error, sparsity (means not counted), mean_share (what means
-/// cost, as a share of full attention's work) and computed_steps (that were not reused); step_ms and full_step_ms,
-/// medians of steps that took turns, with a cache the mean, and speedup; judge, the share of prompts whose video it
-/// calls right, and judge_counts; kernel; note: why there is no figure, or what to know about them; prompts, one object
-/// each with the same figures.
+/// combination, its name and preset; means over the prompts of psnr, ssim and ms_ssim (of the frames, psnr_lowest too),
+/// rel_l1 (of attention's calls, against exact attention on the same inputs), predicted_error, sparsity (means not
+/// counted), mean_share (what means cost, as a share of full attention's work), computed_steps (that were not reused)
+/// and computed_dense_steps (of those, that kept every block); step_ms, of a step that is computed: of steps that took
+/// turns the median, with a cache the mean; denoise_seconds, of all steps of a video; full_step_ms and
+/// full_denoise_seconds, the like of full attention, and speedup, by seconds; what comparison.h says of them;
+/// judge, the share of prompts whose video it calls right, and judge_counts; kernel; note: why there is no figure, or
+/// what to know about them; prompts, one object each with the same figures.
 Columns quality_columns();
 
 /// Where nothing was measured yet.
-Row quality_row(const Combination& combination);
+Row quality_row(const Combination& combination, const std::string& name = {});
 
-/// Fills what follows from the prompts and the times.
-void summarise(Row& row);
+/// Fills what follows from the prompts and the times, which those of another model take the place of where some are
+/// given. `run_steps`: of the row's videos.
+void summarise(Row& row, const std::optional<StepTimes>& times = {}, int64_t run_steps = 0);
 
 /// One denoising step: the contenders' stage.
 constexpr const char* kStepStage = "step";

@@ -56,14 +56,17 @@ bool cache_is_of_a_preset(const Settings& settings) {
 }
 
 /// Adds, once, that the cache reuses nothing.
-void add_cache_warning(const Settings& settings, const models::CacheRule& cache, const models::ModelSpec& spec,
+void add_cache_warning(const Settings& settings, const Combination& combination, const models::ModelSpec& spec,
                        VideoPlan& plan) {
   models::Request request = plan.request;
-  request.cache = cache;
+  request.cache = combination.cache;
   const std::string why = models::why_idle_cache(request, spec);
   if (why.empty()) return;
-  std::string named = "--cache " + models::name(cache);
-  if (!plan.caches_listed) named = settings.describe(cache_is_of_a_preset(settings) ? "preset" : "cache");
+  std::string named = "--cache " + models::name(combination.cache);
+  if (!combination.preset.empty())
+    named = "--preset " + combination.preset;
+  else if (!plan.caches_listed)
+    named = settings.describe(cache_is_of_a_preset(settings) ? "preset" : "cache");
   const std::string warning = named + " has no effect " + why;
   if (std::ranges::find(plan.warnings, warning) == plan.warnings.end()) plan.warnings.push_back(warning);
 }
@@ -90,9 +93,10 @@ void begin_report(const Settings& settings, VideoPlan& plan, const models::Check
                   const models::Pipeline& pipeline, RunReport& report) {
   for (const TunedProfile& profile : plan.profiles) check_profile(profile, plan.run.model, pipeline);
   plan.video = pipeline.resolve(plan.request, plan.decode);
+  for (Combination& combination : plan.grid.combinations) combination.settle(plan.video.num_inference_steps);
   add_model_warnings(plan.warnings, settings, plan.request, plan.video, pipeline);
   for (const Combination& combination : plan.grid.combinations)
-    add_cache_warning(settings, combination.cache, pipeline.spec(), plan);
+    add_cache_warning(settings, combination, pipeline.spec(), plan);
   report_choices(plan.grid, plan.warnings, report);
   report.content["machine"] = machine_report(pipeline.device());
   report.content["architecture"] = architecture_of(folder);

@@ -24,7 +24,8 @@ const cv::Scalar kGrid(225, 225, 225);
 /// RGB; told apart in grey and by people who see fewer colours.
 const std::vector<cv::Scalar> kColours = {{0, 90, 160}, {230, 130, 20}, {150, 150, 150}, {90, 170, 110}};
 const std::vector<cv::Scalar> kCurveColours = {{0, 90, 160},   {230, 130, 20},  {90, 170, 110},
-                                               {120, 60, 130}, {150, 150, 150}, {60, 60, 60}};
+                                               {120, 60, 130}, {150, 150, 150}, {60, 60, 60},
+                                               {190, 40, 60},  {130, 90, 50},   {60, 180, 190}};
 
 std::string short_number(double value) {
   std::array<char, 32> text{};
@@ -195,13 +196,21 @@ const cv::Scalar& colour_of(size_t curve) {
 }
 
 /// Lines now; the points, which belong on top of all lines, are added to `spots`.
-void draw_curve(cv::Mat& image, const Curve& curve, const Field& field, const Axis& across, const Axis& up,
+void draw_curve(cv::Mat& image, const Curve& curve, bool joined, const Field& field, const Axis& across, const Axis& up,
                 const cv::Scalar& colour, std::vector<Spot>& spots) {
   for (size_t i = 0; i < curve.points.size(); ++i) {
     const cv::Point place = field.place(across, up, curve.points[i].x, curve.points[i].y);
-    if (i > 0) cv::line(image, spots.back().centre, place, colour, 2, cv::LINE_AA);
-    spots.push_back({place, curve.points[i].label, colour, i > 0});
+    const bool line = joined && i > 0;
+    if (line) cv::line(image, spots.back().centre, place, colour, 2, cv::LINE_AA);
+    spots.push_back({place, curve.points[i].label, colour, line});
   }
+}
+
+void draw_frontier(cv::Mat& image, const std::vector<Curve::Point>& points, const Field& field, const Axis& across,
+                   const Axis& up) {
+  for (size_t i = 1; i < points.size(); ++i)
+    cv::line(image, field.place(across, up, points[i - 1].x, points[i - 1].y),
+             field.place(across, up, points[i].x, points[i].y), kInk, 1, cv::LINE_AA);
 }
 
 cv::Mat draw(const CurvesData& data) {
@@ -216,7 +225,8 @@ cv::Mat draw(const CurvesData& data) {
   const Axis across(xs), up(ys, data.logarithmic);
   int width = std::max(kCurvesWidth, kText.width_of(data.title) + 2 * kMargin);
   for (const Curve& curve : data.curves) width = std::max(width, kText.width_of(curve.name) + 4 * kMargin);
-  const int height = kCurvesHeight + static_cast<int>(data.curves.size()) * kLine + kMargin;
+  const int names = static_cast<int>(data.curves.size()) + (data.frontier.empty() ? 0 : 1);
+  const int height = kCurvesHeight + names * kLine + kMargin;
   cv::Mat image(height + height % 2, width + width % 2, CV_8UC3, kPaper);
   const Field field = {kMargin + 50, image.cols - kMargin - 20, kCurvesHeight - 60, kMargin + 3 * kLine};
   kText.write(image, data.title, {kMargin, kMargin + 10});
@@ -228,12 +238,17 @@ cv::Mat draw(const CurvesData& data) {
     const int name = kText.width_of(data.mark_name);
     kText.write(image, data.mark_name, {std::min(x - name / 2, image.cols - name - 4), field.y1 - 6});
   }
+  draw_frontier(image, data.frontier, field, across, up);
   std::vector<Spot> spots;
   int y = kCurvesHeight;
   for (size_t i = 0; i < data.curves.size(); ++i, y += kLine) {
-    draw_curve(image, data.curves[i], field, across, up, colour_of(i), spots);
+    draw_curve(image, data.curves[i], data.joined, field, across, up, colour_of(i), spots);
     cv::rectangle(image, {kMargin, y - 10, 12, 12}, colour_of(i), cv::FILLED);
     kText.write(image, data.curves[i].name, {kMargin + 18, y});
+  }
+  if (!data.frontier.empty()) {
+    cv::line(image, {kMargin, y - 4}, {kMargin + 12, y - 4}, kInk, 1, cv::LINE_AA);
+    kText.write(image, "frontier: no other is nearer and faster", {kMargin + 18, y});
   }
   draw_spots(image, field, spots);
   return image;

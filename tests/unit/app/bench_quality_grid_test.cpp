@@ -66,15 +66,17 @@ TEST(QualityGrid, CachesComeWithFullAttentionAndWithEveryPolicy) {
 }
 
 /// What `bench quality` makes of the options.
-std::vector<std::string> planned(const std::string& modes, const std::string& cache, const std::string& weights) {
+std::vector<std::string> planned(const std::string& modes, const std::string& cache, const std::string& weights,
+                                 const Lists& more = {}) {
   const test::TemporaryFolder folder;
   test::write_text(folder / "p.txt", "a dog\n");
   Settings settings;
-  settings.add(Source::command_line,
-               {{"model", std::string(SPARSEREEL_TEST_DATA) + "/pipeline"}, {"device", "cpu"}, {"weights", weights}});
+  settings.add(Source::command_line, {{"model", std::string(SPARSEREEL_TEST_DATA) + "/pipeline"}, {"device", "cpu"}});
+  if (!weights.empty()) settings.add(Source::command_line, {{"weights", weights}});
   QualityOptions options;
   options.prompts = (folder / "p.txt").string();
   options.lists = {{"topk", "0.5"}, {"dropped", "none"}, {"cache", cache}};
+  options.lists.insert(more.begin(), more.end());
   options.modes = modes;
   return names(make_quality_plan(settings, options).grid);
 }
@@ -84,16 +86,58 @@ TEST(QualityGrid, FullAttentionWithoutACacheIsWhatOthersAreComparedWith) {
               ElementsAre("full, cache first-block:0.1", "topk 0.5, none, mass, hilbert",
                           "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
   EXPECT_TRUE(throws_error([] { planned("full", "0", "auto"); }, {"--modes full"}));
-  EXPECT_TRUE(throws_error([] { planned("full,quantized", "0.1", "auto"); }, {"--modes quantized"}));
+  EXPECT_TRUE(throws_error([] { planned("full,check", "0.1", "auto"); }, {"--modes check"}));
 }
 
 TEST(QualityGrid, ReducedWeightsAreComparedByFullAttentionWhateverTheModes) {
-  EXPECT_THAT(planned("full", "0", "fp8"), ElementsAre("full, weights reduced"));
-  EXPECT_THAT(planned("full", "0,0.1", "fp8"), ElementsAre("full, weights reduced", "full, cache first-block:0.1"));
+  EXPECT_THAT(planned("full", "0", "fp8"), ElementsAre("full, weights fp8"));
+  EXPECT_THAT(planned("full", "0,0.1", "fp8"),
+              ElementsAre("full, weights fp8", "full, cache first-block:0.1, weights fp8"));
   EXPECT_THAT(planned("full,sparse", "0", "fp8"),
-              ElementsAre("full, weights reduced", "topk 0.5, none, mass, hilbert"));
+              ElementsAre("full, weights fp8", "topk 0.5, none, mass, hilbert, weights fp8"));
   EXPECT_THAT(planned("sparse", "0.1", "fp8"),
-              ElementsAre("full, weights reduced", "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
+              ElementsAre("full, weights fp8", "topk 0.5, none, mass, hilbert, cache first-block:0.1, weights fp8"));
+}
+
+TEST(QualityGrid, ListsOfWeightsMultiply) {
+  EXPECT_THAT(
+      planned("sparse", "0", "", {{"weights", "auto,fp8"}}),
+      ElementsAre("full, weights fp8", "topk 0.5, none, mass, hilbert", "topk 0.5, none, mass, hilbert, weights fp8"));
+  EXPECT_TRUE(throws_error([] { planned("sparse", "0", "", {{"weights", "fp4"}}); }, {"--weights fp4", "auto, fp8"}));
+}
+
+TEST(QualityGrid, QuantizedAttentionHasARowForEachCache) {
+  EXPECT_THAT(planned("quantized,sparse", "0,0.1", ""),
+              ElementsAre("quantized", "quantized, cache first-block:0.1", "topk 0.5, none, mass, hilbert",
+                          "topk 0.5, none, mass, hilbert, cache first-block:0.1"));
+}
+
+TEST(QualityGrid, SharesOfTheStepsBecomeNumbersOnceTheseAreKnown) {
+  Grid grid = expanded({{"topk", "0.5"}, {"dense_steps", "0,20%,3"}});
+  ASSERT_THAT(grid.combinations, SizeIs(3));
+  EXPECT_EQ(fields_of(grid.combinations[1])["dense_steps"], "20%");
+  for (Combination& combination : grid.combinations) combination.settle(25);
+  EXPECT_EQ(fields_of(grid.combinations[0])["dense_steps"], 0);
+  EXPECT_EQ(fields_of(grid.combinations[1])["dense_steps"], 5);
+  EXPECT_EQ(fields_of(grid.combinations[2])["dense_steps"], 3);
+}
+
+TEST(QualityGrid, PresetsAreRowsAsTheyStand) {
+  Settings fast;
+  fast.add(Source::matched_config, {{"cache", "forecast:0.2"}, {"topk", "0.3"}, {"dense_steps", "20%"}}, "a.yaml");
+  Settings exact;
+  exact.add(Source::matched_config, {{"attention", "quantized"}, {"weights", "fp8"}}, "a.yaml");
+  const Grid grid = expanded({{"topk", "0.5,0.3"}}, {}, {.presets = {{"fast", fast}, {"exact", exact}}});
+  EXPECT_THAT(names(grid),
+              ElementsAre("topk 0.3, mean, error, cell 16, hilbert, cache forecast:0.2", "quantized, weights fp8",
+                          "topk 0.5, mean, error, cell 16, hilbert", "topk 0.3, mean, error, cell 16, hilbert"));
+  EXPECT_EQ(grid.combinations[0].preset, "fast");
+  EXPECT_THAT(grid.combinations[0].terms, ElementsAre("preset=fast"));
+  const Grid both = expanded({{"topk", "0.3"}, {"dense_steps", "20%"}, {"cache", "forecast:0.2"}}, {},
+                             {.presets = {{"fast", fast}, {"rapid", fast}}});
+  EXPECT_THAT(both.combinations, SizeIs(1)) << "they are one row";
+  EXPECT_EQ(both.combinations[0].preset, "fast");
+  EXPECT_THAT(both.combinations[0].terms, ::testing::IsSupersetOf({"preset=fast", "preset=rapid", "topk=0.3"}));
 }
 
 TEST(QualityGrid, AnItemGivenTwiceCountsOnce) {

@@ -33,7 +33,11 @@ Combination combination(double topk, attention::Dropped dropped) {
 
 Row row(const Combination& combination, double step_ms) {
   Row result = quality_row(combination);
-  result.update({{"prompts", {figures(30, 0.4), figures(20, 0.6)}}, {"step_ms", step_ms}, {"full_step_ms", 100.0}});
+  result.update({{"prompts", {figures(30, 0.4), figures(20, 0.6)}},
+                 {"step_ms", step_ms},
+                 {"denoise_seconds", step_ms / 10},
+                 {"full_step_ms", 100.0},
+                 {"full_denoise_seconds", 10.0}});
   summarise(result);
   return result;
 }
@@ -96,7 +100,15 @@ TEST(QualityRows, AreATableWithoutColumnsThatSayNothing) {
   EXPECT_THAT(table_of({row(0.5, attention::Dropped::none, 50), native}), HasSubstr("| order |"));
   EXPECT_THAT(csv(quality_columns(), {native}),
               HasSubstr("topk,cdf,error_bound,dropped,select,cell,profile,mode,selection_rows,similarity,"
-                        "dense_steps,token_order,cache,computed_steps,psnr,psnr_lowest,ssim,rel_l1"));
+                        "dense_steps,token_order,cache,weights,computed_steps,computed_dense_steps,psnr,psnr_lowest,"
+                        "psnr_difference,psnr_difference_se,"));
+}
+
+TEST(QualityRows, TellPairedDifferencesWithTheirErrors) {
+  Row some = row(0.5, attention::Dropped::none, 50), other = row(0.3, attention::Dropped::none, 40);
+  some.update({{"psnr_difference", -1.25}, {"psnr_difference_se", 0.0812}});
+  EXPECT_THAT(table_of({some, other}), HasSubstr("| paired, dB |"));
+  EXPECT_THAT(table_of({some, other}), HasSubstr("| -1.25 ± 0.081 |"));
 }
 
 TEST(QualityRows, TellCachesAndTheStepsTheyLeave) {
@@ -126,12 +138,43 @@ TEST(QualityCurves, AreOneAMethod) {
   EXPECT_EQ(data.curves[0].name, "dropped none, select mass");
   ASSERT_EQ(data.curves[0].points.size(), 2U);
   EXPECT_EQ(data.curves[0].points[1].label, "0.3");
-  EXPECT_EQ(data.curves[0].points[1].x, 40);
+  EXPECT_EQ(data.curves[0].points[1].x, 4);
   EXPECT_EQ(data.curves[0].points[1].y, 25);
   EXPECT_EQ(data.curves[1].name, "dropped mean, select mass, cell 32");
-  EXPECT_EQ(data.mark, 100);
+  EXPECT_EQ(data.mark, 10);
+  EXPECT_FALSE(data.joined);
   EXPECT_TRUE(throws_error([] { curves_of({{"rows", Rows{quality_row({})}}}, "r.json"); }, {"r.json", "no row"}));
   EXPECT_TRUE(throws_error([] { curves_of({{"rows", 3}}, "r.json"); }, {"r.json", "no array"}));
+}
+
+TEST(QualityCurves, HaveAFrontierAndPresetsByName) {
+  Rows rows = {row(0.5, attention::Dropped::none, 50), row(0.3, attention::Dropped::none, 40),
+               row({.mode = attention::Mode::quantized}, 60),
+               row({.mode = attention::Mode::full, .preset = "fast"}, 30)};
+  for (const auto& [index, psnr] : {std::pair(0, 30), {1, 35}, {2, 50}, {3, 20}}) rows[index]["psnr"] = psnr;
+  const CurvesData data = curves_of({{"rows", rows}}, "r.json");
+  ASSERT_EQ(data.frontier.size(), 3U) << "topk 0.3 beats 0.5";
+  EXPECT_EQ(data.frontier[0].x, 3);
+  EXPECT_EQ(data.frontier[1].y, 35);
+  EXPECT_EQ(data.frontier[2].y, 50);
+  ASSERT_EQ(data.curves.size(), 3U);
+  EXPECT_EQ(data.curves[1].name, "quantized");
+  EXPECT_EQ(data.curves[2].name, "presets");
+  EXPECT_EQ(data.curves[2].points.front().label, "fast");
+}
+
+TEST(QualityCurves, TakeSecondsFromOldReportsOfSteps) {
+  Row old = row(0.5, attention::Dropped::none, 50);
+  for (const char* key : {"denoise_seconds", "full_denoise_seconds"}) old.erase(key);
+  const CurvesData data = curves_of({{"rows", {old}}, {"settings", {{"steps", 8}}}}, "r.json");
+  EXPECT_DOUBLE_EQ(data.curves.front().points.front().x, 0.4);
+  EXPECT_DOUBLE_EQ(*data.mark, 0.8);
+}
+
+TEST(StepMilliseconds, OfACacheAreThoseOfComputedStepsAndItsSecondsAll) {
+  const Row times = times_of_cached({10, 2, 12, 3}, {true, false, true, false});
+  EXPECT_DOUBLE_EQ(times["step_ms"], 11);
+  EXPECT_DOUBLE_EQ(times["denoise_seconds"], 0.027);
 }
 
 TEST(StepMilliseconds, WeighDenseStepsByTheirNumber) {

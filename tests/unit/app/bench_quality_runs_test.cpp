@@ -32,11 +32,11 @@ class QualityRunsOf : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
-  const auto reduced = models::Pipeline::open(open_model(plan_.run), plan_.request);
+  const Pipelines pipelines = open_pipelines(plan_, open_model(plan_.run));
+  ASSERT_EQ(pipelines.by_weights.size(), 1U);
+  const auto reduced = pipelines.by_weights.begin()->second, reference = pipelines.reference;
   plan_.video = reduced->resolve(plan_.request);
-  plan_.request.weights = plan_.request.text_weights = "auto";
-  const auto reference = models::Pipeline::open(open_model(plan_.run), plan_.request);
-  QualityRuns runs(plan_, *reduced, *reference, progress_, nullptr);
+  QualityRuns runs(plan_, pipelines, progress_, nullptr);
   const auto loaded = [&] { return std::pair(reduced->has_transformer(), reference->has_transformer()); };
   runs.encode_prompts();
   EXPECT_EQ(loaded(), std::pair(false, false));
@@ -49,7 +49,7 @@ TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
   EXPECT_GT(number_of(runs.full(), "step_ms").value(), 0);
   EXPECT_TRUE(runs.reduces_weights());
   ASSERT_EQ(runs.rows().size(), 2U);
-  EXPECT_EQ(combination_name(runs.rows().front()), "full, weights reduced");
+  EXPECT_EQ(text_of(runs.rows().front(), "mode"), "full");
   for (const Row& row : runs.rows()) {
     EXPECT_LT(number_of(row, "psnr_lowest").value(), 90);
     EXPECT_EQ(row["prompts"].size(), 2U);
@@ -60,7 +60,8 @@ TEST_P(QualityRunsOf, TwoPipelinesHaveOneTransformerInMemory) {
 TEST_P(QualityRunsOf, OnePipelineKeepsItsTransformer) {
   const auto pipeline = models::Pipeline::open(open_model(plan_.run), plan_.request);
   plan_.video = pipeline->resolve(plan_.request);
-  QualityRuns runs(plan_, *pipeline, *pipeline, progress_, nullptr);
+  QualityRuns runs(plan_, {.reference = pipeline, .by_weights = {{"auto", pipeline}, {"fp8", pipeline}}}, progress_,
+                   nullptr);
   runs.encode_prompts();
   runs.denoise();
   EXPECT_TRUE(pipeline->has_transformer());

@@ -36,6 +36,20 @@ TEST(Request, TheShiftIsTheCheckpointsUnlessGiven) {
   EXPECT_TRUE(throws_error([&] { resolve_request(request, spec); }, {"is not a number above 0 and at most 1e+09"}));
 }
 
+TEST(Request, DenseStepsAreAShareOfThisRunsAndStandInPlaceOfAPolicysOwn) {
+  const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
+  Request request;
+  const auto dense_steps = [&] { return resolve_request(request, spec).attention_policy.dense_steps; };
+  request.dense_steps = parse_first_steps("50%");
+  EXPECT_EQ(dense_steps(), 2) << "of the model's 4";
+  request.num_inference_steps = 9;
+  EXPECT_EQ(dense_steps(), 5);
+  request.policy.emplace().dense_steps = 3;
+  EXPECT_EQ(dense_steps(), 5);
+  request.dense_steps.reset();
+  EXPECT_EQ(dense_steps(), 3);
+}
+
 /// What is at fault where the run's noise levels leave no room.
 std::pair<std::string, std::string> blamed(const Request& request, const ModelSpec& spec) {
   try {

@@ -18,8 +18,10 @@ using ::testing::IsEmpty;
 
 /// A value that is none of the program's defaults.
 std::string some_value(const Field& field) {
-  static const std::map<std::string, std::string> special = {
-      {"cache", "steps:20"}, {"lora", "/a/st\xffyle.safetensors@high:0.5"}, {"sigmas", "1,0.75,1e-05"}};
+  static const std::map<std::string, std::string> special = {{"cache", "steps:20"},
+                                                             {"lora", "/a/st\xffyle.safetensors@high:0.5"},
+                                                             {"sigmas", "1,0.75,1e-05"},
+                                                             {"dense_steps", "20%"}};
   if (const auto found = special.find(field.name); found != special.end()) return found->second;
   switch (field.kind) {
     case ValueKind::choice:
@@ -72,6 +74,18 @@ TEST(Fields, WhatIsNoValueIsRefusedByName) {
   EXPECT_TRUE(refused("attention", "most"));
   EXPECT_TRUE(refused("cache", "0.1x"));
   EXPECT_TRUE(refused("lora", "a:b"));
+  for (const char* no_steps : {"-1", "1.5", "101%", "-1%", "nan%", "%", "a%", "20 %"})
+    EXPECT_TRUE(refused("dense_steps", no_steps)) << no_steps;
+}
+
+TEST(Fields, FirstStepsAreANumberOrAShareRoundedUp) {
+  EXPECT_EQ(parse_first_steps("7").of(4), 7);
+  EXPECT_EQ(parse_first_steps("20%").of(50), 10);
+  EXPECT_EQ(parse_first_steps("20%").of(25), 5);
+  EXPECT_EQ(parse_first_steps("20%").of(4), 1);
+  EXPECT_EQ(parse_first_steps("0%").of(4), 0);
+  EXPECT_EQ(parse_first_steps("100%").of(3), 3);
+  EXPECT_EQ(name(parse_first_steps("33.5%")), "33.5%");
 }
 
 TEST(Fields, ListsMayHaveSpaces) {

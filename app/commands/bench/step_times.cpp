@@ -1,0 +1,80 @@
+// Steps of reports, found by what they computed.
+#include "app/commands/bench/step_times.h"
+
+#include <algorithm>
+
+#include "app/commands/bench/rows.h"
+#include "app/commands/bench/video_plan.h"
+#include "hilbert/error.h"
+#include "models/checkpoint/checkpoint.h"
+
+namespace sparsereel::app::bench {
+namespace {
+
+constexpr const char* kRemedy = "give the --report (or --json) of 'sparsereel bench pipeline'";
+
+bool is_reduced(const Row& row) {
+  const std::string weights = text_of(row, "weights");
+  return !weights.empty() && weights != "auto";
+}
+
+bool is_alike(const Row& step, const Row& like, const std::string& mode) {
+  const auto same = [&](const std::string& key) { return step.value(key, Row()) == like.value(key, Row()); };
+  if (text_of(step, "mode") != mode || !text_of(step, "cache").empty() || is_reduced(step) != is_reduced(like))
+    return false;
+  if (mode != attention::name(attention::Mode::sparse)) return true;
+  return same("token_order") && std::ranges::all_of(selection_columns(), same, &Column::name);
+}
+
+/// Adds the report's steps that have a time.
+void add_report(const std::string& file, StepTimes& times) {
+  const nlohmann::json report = models::read_json(file, kRemedy);
+  const size_t before = times.steps.size();
+  try {
+    times.summaries.push_back(run_summary(report));
+    for (const Row& row : report.at("rows"))
+      if (text_of(row, "stage") == kStepStage && number_of(row, "ms").value_or(0) > 0)
+        times.steps.push_back({row, report.at("settings").at("layers").get<int64_t>(), file});
+  } catch (const nlohmann::json::exception&) {
+    throw bad_file(file, "is no report of bench pipeline", kRemedy);
+  }
+  if (times.steps.size() == before) throw bad_file(file, "holds no step with a time", kRemedy);
+}
+
+}  // namespace
+
+const StepTimes::Step* StepTimes::find(const Row& like, const char* mode) const {
+  const auto found = std::ranges::find_if(steps, [&](const Step& step) { return is_alike(step.row, like, mode); });
+  return found == steps.end() ? nullptr : &*found;
+}
+
+void StepTimes::fill(Row& row, int64_t run_steps) const {
+  const auto computed = number_of(row, "computed_steps");
+  if (!computed || *computed <= 0) return;
+  const std::string mode = text_of(row, "mode");
+  const Step* own = find(row, mode.c_str());
+  const Step *every_block = find(row, "quantized"), *full = find({{"weights", "auto"}}, "full");
+  if (every_block == nullptr) every_block = find(row, "full");
+  const double dense = number_of(row, "computed_dense_steps").value_or(0);
+  if (own == nullptr || (dense > 0 && every_block == nullptr)) {
+    if (!row.contains("note")) row["note"] = "--times has no such step: add it to that 'bench pipeline'";
+    return;
+  }
+  const auto ms = [](const Step* step) { return step->row["ms"].get<double>(); };
+  const auto all = static_cast<double>(run_steps);
+  double sum = (*computed - dense) * ms(own);
+  if (dense > 0) sum += dense * ms(every_block);
+  row["step_ms"] = sum / *computed;
+  row["denoise_seconds"] = (sum + (all - *computed) * ms(own) / static_cast<double>(own->layers)) / 1000;
+  if (full == nullptr) return;
+  row["full_step_ms"] = ms(full);
+  row["full_denoise_seconds"] = all * ms(full) / 1000;
+}
+
+StepTimes read_step_times(const std::vector<std::string>& files) {
+  StepTimes times;
+  for (const std::string& file : files) add_report(file, times);
+  return times;
+}
+
+}  // namespace sparsereel::app::bench

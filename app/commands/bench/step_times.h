@@ -1,0 +1,35 @@
+// What the steps of another model take, so that the quality of a small one and the speed of a large one stand in one
+// table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/measure/table.h"
+
+namespace sparsereel::app::bench {
+
+/// Of reports of `bench pipeline`.
+struct StepTimes {
+  struct Step {
+    Row row;
+    int64_t layers = 0;
+    std::string file;
+  };
+  std::vector<Step> steps;
+  std::vector<std::string> summaries;  // of each report, as run_summary() says it
+
+  /// Fills step_ms, denoise_seconds and those of full attention, or a note where no report has such a step. Of a row
+  /// with computed_steps: a computed step takes what the step of the same mode, selection, token order and weights took
+  /// without a cache; one that keeps every block what `quantized` took (`full` where it was not measured); a reused one
+  /// its share of one layer. `run_steps`: of the row's videos.
+  void fill(Row& row, int64_t run_steps) const;
+
+ private:
+  const Step* find(const Row& like, const char* mode) const;
+};
+
+/// Throws Error naming the file that is no such report.
+StepTimes read_step_times(const std::vector<std::string>& files);
+
+}  // namespace sparsereel::app::bench
