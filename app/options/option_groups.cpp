@@ -55,6 +55,7 @@ std::vector<OptionSpec> prompt() {
        .help = "add these LoRAs to the weights; may be repeated",
        .commands = that_denoise(),
        .excludes = {{.other = "random_weights"}}},
+      {.names = "--strict-lora", .help = "refuse LoRAs with layers that the model has not", .commands = that_denoise()},
       {.names = "--from", .kind = file, .help = "make this video, or a .json recipe's, again; options beside it win"},
       {.names = "-p,--prompt",
        .help = "what the video shows",

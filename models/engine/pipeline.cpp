@@ -92,7 +92,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   drop_idle_fp8();
   for (const auto& [role, file] : files_)
     if (!file.empty()) folder_.replace(role, file);
-  lora_warnings_ = add_loras(folder_, spec_, loras_);
+  lora_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {

@@ -339,7 +339,9 @@ std::vector<Field> pipeline() {
       weights_file("transformer_2"),
       field(&Request::loras,
             [](const Plan& plan) { return only(!plan.loras.empty(), text_of(plan.loras, /*whole_paths=*/false)); },
-            {.name = "lora", .recipe = InRecipe::file})};
+            {.name = "lora", .recipe = InRecipe::file}),
+      field(&Request::strict_lora, [](const Plan&) { return nlohmann::json(); },
+            {.name = "strict_lora", .recipe = InRecipe::nothing, .idle = {Idle::no_lora}})};
   for (Field& each : all) each.decides = Decides::pipeline;
   return all;
 }

@@ -35,6 +35,7 @@ enum class Idle {
   no_reuse,         // is possible
   tuning,           // looks at every step
   on_a_cpu,         // it runs
+  no_lora,          // is given
   not_encoded,      // the output
   no_frame_rate,    // has the output
   random_seed,      // the next run takes another

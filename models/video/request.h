@@ -60,6 +60,7 @@ struct Request {
   /// Files of weights in place of the checkpoint's, by role ("transformer"); see Checkpoint::replace().
   std::map<std::string, std::string> files = {};
   std::vector<LoraChoice> loras = {};  // added to the weights in this order
+  bool strict_lora = false;            // refuses one of which layers would be left out
 
   std::string prompt = {};  // UTF-8, as the negative prompt
   std::optional<std::string> negative_prompt = {};

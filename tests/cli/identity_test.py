@@ -47,6 +47,7 @@ ROWS = [
     {'model': 'two_experts', 'flow_shift': 7}, {'model': 'two_experts', 'sigmas': '1,0.75,0.5'},
     {'model': 'two_experts', 'scheduler': 'euler', 'cfg_scale': 1},
     {'model': 'two_experts', 'transformer': 'one.safetensors'}, {'model': 'two_experts', 'transformer_2': 'one.safetensors'},
+    {'lora': 'style.safetensors:0.8', 'strict_lora': True},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
 NO_ROW = {'batch_count', 'preset', 'threads', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help'}

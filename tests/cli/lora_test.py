@@ -88,6 +88,20 @@ class Lora(CommandLineTest):
         self.changed(style)
         self.assertIn('1 rendered, 1 were finished', self.run_program(*batch).stderr, 'a changed LoRA is another video')
 
+    def test_layers_that_the_model_has_not_are_left_out_with_a_warning(self):
+        size = int.from_bytes(STYLE.read_bytes()[:8], 'little')
+        header, data = json.loads(STYLE.read_bytes()[8:8 + size]), STYLE.read_bytes()[8 + size:]
+        image = {'dtype': 'F32', 'shape': [2], 'data_offsets': [len(data), len(data) + 8]}
+        text = json.dumps({**header, 'transformer.img_emb.proj.1.diff_b': image}).encode()
+        (self.folder / 'image.safetensors').write_bytes(len(text).to_bytes(8, 'little') + text + data + bytes(8))
+        words = 'image.safetensors: left out: 1 layer that this model has not: "transformer.img_emb.proj.1.diff_b"'
+        result = self.generate(*ONE, '-o', 'a.gif', '--save-latents', 'a.safetensors', '--report', 'report.json', '--lora', 'image.safetensors')
+        self.warn_with(self.succeed(result), words)
+        self.assertEqual(json.loads((self.folder / 'report.json').read_text())['warnings'], [words])
+        self.assertEqual(read_safetensors(self.folder / 'a.safetensors')['latents'], self.latents('--lora', STYLE))
+        self.fail_with(self.generate('-o', 'b.gif', '--lora', 'image.safetensors', '--strict-lora'), 2, 'does not fit this model', '1 layer')
+        self.succeed(self.generate(*ONE, '-o', 'b.gif', '--lora', STYLE, '--strict-lora'))
+
     def test_what_cannot_be_is_refused_before_anything_is_made(self):
         wan = FILES.parent / 'wan' / 'lora' / 'kohya.safetensors'
         for lora, words in ((wan, ['it seems made for Wan, and this checkpoint is CogVideoX', '20 layers']),

@@ -109,6 +109,7 @@ class Options(CommandLineTest):
                 ([], ['--crf', '20', '--codec', 'libx265'],
                  [f'--{option} has no effect on .y4m: it is for .mp4, .mov, .mkv and .webm' for option in ('crf 20', 'codec libx265')]),
                 ([], ['--cache', '0.1'], ['--cache 0.1 has no effect with one step, after which there is none to reuse']),
+                ([], ['--strict-lora'], ['--strict-lora true has no effect without a LoRA']),
                 ([], ['--offload'], ["--offload true has no effect on a CPU, whose memory is the host's"])):
             with self.subTest(idle):
                 made = []
