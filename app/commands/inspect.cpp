@@ -18,8 +18,11 @@
 #include "models/checkpoint/lora.h"
 #include "models/checkpoint/summary.h"
 #include "models/checkpoint/tensor_file.h"
+#include "models/configs/config_file.h"
+#include "models/configs/data_folder.h"
 #include "models/engine/components.h"
 #include "models/engine/memory_need.h"
+#include "models/files/config_fields.h"
 
 namespace sparsereel::app {
 namespace {
@@ -164,19 +167,30 @@ void print_lora(const nlohmann::json& lora) {
     std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
 }
 
+/// The configs of the known models whose transformer the file may hold: "some-model.yaml".
+std::vector<std::string> transformer_of(const fs::path& path) {
+  std::vector<std::string> names;
+  for (const models::Architecture& model : models::models_of_file(models::data_folder() / "configs", path))
+    names.push_back(model.config.file.filename().string());
+  return names;
+}
+
 void inspect_safetensors(const fs::path& path, bool json) {
   const models::TensorFile file(path);
+  const std::vector<std::string> transformers = transformer_of(path);
   nlohmann::json tensors = nlohmann::json::array();
   for (const models::TensorEntry& entry : file.entries())
     tensors.push_back({{"name", entry.name}, {"dtype", models::name(entry.dtype)}, {"shape", entry.shape}});
   if (json) {
     nlohmann::json summary = {{"path", path.string()}, {"metadata", file.metadata()}, {"tensors", tensors}};
     if (may_be_lora(file)) summary["lora"] = describe_lora(path);
+    if (!transformers.empty()) summary["transformer_of"] = transformers;
     std::cout << dump(summary, 2) << "\n";
     return;
   }
   std::cout << path.string() << ": " << counted(static_cast<int64_t>(tensors.size()), "tensor") << "\n";
   if (may_be_lora(file)) print_lora(describe_lora(path));
+  if (!transformers.empty()) std::cout << "  transformer of " << models::list_of(transformers) << "\n";
   for (const nlohmann::json& tensor : tensors)
     std::cout << "  " << one_line(tensor["name"].get<std::string>()) << "  " << tensor["dtype"].get<std::string>()
               << " " << dump(tensor["shape"]) << "\n";

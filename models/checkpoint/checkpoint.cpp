@@ -213,6 +213,14 @@ std::string Component::name_in_file(const std::string& name) const {
   return prefix + (original == nullptr ? name : original->second(name));
 }
 
+Component open_file(const fs::path& file, const Part& part) {
+  Component component;
+  component.class_name = part.classes.front();
+  component.origin = file;
+  map_single(component, file, part.names);
+  return component;
+}
+
 Checkpoint Checkpoint::open(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::exists(path / "model_index.json", error)) refuse_other_layouts(path);

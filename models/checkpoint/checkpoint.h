@@ -59,6 +59,11 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::string name_in_file(const std::string& name) const;
 };
 
+struct Part;
+
+/// One file as a component of this part: no config, and nothing is known of what it holds. Reads its header.
+Component open_file(const std::filesystem::path& file, const Part& part);
+
 /// What a run is made of: its pipeline's class, and for each role ("transformer", "vae") a config and weights: a folder
 /// in diffusers' layout, one whose weights are replaced by other files, or an architecture with random weights. Opening
 /// reads only JSON; weights are mapped by component().

@@ -1,5 +1,6 @@
 """Wan's checkpoints: two transformers, and what is wrong with a folder, said by file and field before anything is made."""
 import json
+import math
 import os
 import re
 import shutil
@@ -237,6 +238,23 @@ class OneFile(CommandLineTest):
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn('none.safetensors', result.stderr)
         self.assertEqual((self.folder / 'out' / 'a.y4m').read_bytes(), (self.folder / 'out' / 'b.y4m').read_bytes())
+
+    def test_inspect_tells_whose_it_is_by_its_shapes(self):
+        published = json.loads((PIPELINES / 'dit_names.json').read_text())['2.1 14b']
+        shapes = published['rest'] | {f'blocks.{i}.{name}': shape for i in range(published['config']['num_layers']) for name, shape in published['block'].items()}
+        header, end = {}, 0
+        for name, shape in shapes.items():
+            header[authors_name(name)] = {'dtype': 'U8', 'shape': shape, 'data_offsets': [end, end + math.prod(shape)]}
+            end += math.prod(shape)
+        text = json.dumps(header).encode()
+        with open(self.folder / 'large.safetensors', 'wb') as file:
+            file.write(struct.pack('<Q', len(text)) + text)
+            file.truncate(8 + len(text) + end)  # a hole
+        shown = self.succeed(self.run_program('inspect', 'large.safetensors')).stdout.splitlines()
+        self.assertEqual(shown[1], '  transformer of wan-2.1-14b.yaml or wan-2.2-a14b.yaml')
+        summary = json.loads(self.succeed(self.run_program('inspect', 'large.safetensors', '--json')).stdout)
+        self.assertEqual(summary['transformer_of'], ['wan-2.1-14b.yaml', 'wan-2.2-a14b.yaml'])
+        self.assertNotIn('transformer_of', json.loads(self.succeed(self.run_program('inspect', self.file('one.safetensors'), '--json')).stdout))
 
     def refused(self, file, *words, model=MODEL):
         self.fail_with(self.generate('-m', model, '--transformer', file, '-o', 'clip.mp4'), 2, *words)
