@@ -7,7 +7,7 @@
 
 namespace sparsereel::models {
 
-/// Numbers, or blocks of ggml's packed formats (layers/packed_blocks.h), which run along a matrix's rows.
+/// Numbers, or blocks of ggml's packed formats (layers/cuda/packed_blocks.h), which run along a matrix's rows.
 enum class Dtype {
   f64,
   f32,

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "models/layers/packed_blocks.h"
+#include "models/layers/cuda/packed_blocks.h"
 
 #ifdef SPARSEREEL_CUDA
 #include "models/layers/cuda_call.h"

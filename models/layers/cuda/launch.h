@@ -105,7 +105,7 @@ const char* project_few_rows(const FewRows& p, Stream stream);
 
 enum class Unpacked { fp32, fp16, bf16 };
 
-/// A weight as a file packs it (layers/packed_blocks.h) -> elements.
+/// A weight as a file packs it (layers/cuda/packed_blocks.h) -> elements.
 struct UnpackRows {
   Dtype from = Dtype::q8_0;  // packed, or of 8 bits
   Unpacked to = Unpacked::bf16;

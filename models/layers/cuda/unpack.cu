@@ -6,7 +6,7 @@
 #include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "models/layers/cuda/launch.h"
-#include "models/layers/packed_blocks.h"
+#include "models/layers/cuda/packed_blocks.h"
 
 namespace sparsereel::models::cuda {
 namespace {
