@@ -37,8 +37,8 @@ class TextStage {
   /// The encoder then stays until it is released. Nothing where it streams.
   void load();
   void release();
-  /// In the run's dtype. An encoder that is not loaded is streamed. Where there is no tokenizer the ids are random, drawn
-  /// from a generator that the prompt seeds.
+  /// In the run's dtype. An encoder that is not loaded is streamed. Where there is no tokenizer the ids are random,
+  /// drawn from a generator that the prompt seeds.
   Conditioning encode(const Plan& plan, std::vector<std::string>* warnings = nullptr);
 
  private:
