@@ -8,6 +8,7 @@ import struct
 import unittest
 from pathlib import Path
 
+import quantised
 from support import FAMILY, MODEL, PROMPT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
 PIPELINES = Path(MODEL).parent
@@ -238,6 +239,29 @@ class OneFile(CommandLineTest):
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn('none.safetensors', result.stderr)
         self.assertEqual((self.folder / 'out' / 'a.y4m').read_bytes(), (self.folder / 'out' / 'b.y4m').read_bytes())
+
+    def test_quantised_files_make_the_frames_of_what_they_stand_for(self):
+        """Each beside a twin that holds the same numbers in fp32."""
+        scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
+
+        def mixed(name):  # as published files are: q, k and v of one product differ
+            return quantised.q4_0 if name.endswith('attn.k.weight') else quantised.f16 if name.endswith('attn.v.weight') else quantised.q8_0
+        formats = {'gguf': mixed, 'e4m3': lambda _: lambda numbers: quantised.e4m3(numbers, scale), 'e5m2': lambda _: lambda numbers: quantised.e5m2(numbers, scale),
+                   'int8': lambda _: lambda numbers: quantised.int8(numbers, scale)}
+        for form, packing in formats.items():
+            packed, twin = {}, {}
+            for name, (_, shape, data) in read_weights(Path(MODEL) / 'transformer').items():
+                name, numbers = authors_name(name), struct.unpack(f'<{len(data) // 2}e', data)
+                is_matrix = name.startswith('blocks.') and len(shape) == 2 and shape[-1] % 32 == 0
+                dtype, bytes_, values = (packing(name) if is_matrix else quantised.f32)(numbers)
+                packed[name], twin[name] = (dtype, shape, bytes_), ('F32', shape, quantised.f32(values)[1])
+                if is_matrix and form != 'gguf':
+                    packed[name.replace('.weight', '.weight_scale' if form == 'int8' else '.scale_weight')] = ('F32', [], struct.pack('<f', scale))
+            file = (quantised.write_gguf if form == 'gguf' else write_safetensors)(self.folder / f'{form}.file', packed)
+            with self.subTest(form):
+                self.assertEqual(self.video('--transformer', file), self.video('--transformer', write_safetensors(self.folder / 'twin.safetensors', twin)))
+                file.write_bytes(file.read_bytes()[:-100])
+                self.refused(file, file.name, 'truncated')
 
     def test_inspect_tells_whose_it_is_by_its_shapes(self):
         published = json.loads((PIPELINES / 'dit_names.json').read_text())['2.1 14b']
