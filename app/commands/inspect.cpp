@@ -62,7 +62,7 @@ std::map<std::string, uint64_t> fp8_bytes(const models::Checkpoint& folder) {
   std::map<std::string, uint64_t> bytes;
   for (const std::string& role : roles)
     if (models::has_fp8_layers(folder, role))
-      bytes[role] = models::weight_bytes(folder, role, {at::kBFloat16, /*in_fp8=*/true});
+      bytes[role] = models::likely_weight_bytes(folder, role, {at::kBFloat16, /*in_fp8=*/true});
   return bytes;
 }
 
@@ -170,12 +170,16 @@ void print_lora(const nlohmann::json& lora) {
 /// The configs of the known models whose transformer the file may hold: "some-model.yaml".
 std::vector<std::string> transformer_of(const fs::path& path) {
   std::vector<std::string> names;
-  for (const models::Architecture& model : models::models_of_file(models::data_folder() / "configs", path))
-    names.push_back(model.config.file.filename().string());
+  try {
+    for (const models::Architecture& model : models::models_of_file(models::data_folder() / "configs", path))
+      names.push_back(model.config.file.filename().string());
+  } catch (const Error&) {
+    return {};  // names that no model's file has
+  }
   return names;
 }
 
-void inspect_safetensors(const fs::path& path, bool json) {
+void inspect_tensors(const fs::path& path, bool json) {
   const models::TensorFile file(path);
   const std::vector<std::string> transformers = transformer_of(path);
   nlohmann::json tensors = nlohmann::json::array();
@@ -221,7 +225,8 @@ void inspect(const fs::path& path, bool json) {
   if (checkpoint || (fs::is_directory(path) && !fs::exists(recipe_beside(path)))) return inspect_checkpoint(path, json);
   if (path.empty()) throw bad_input("PATH is empty", "name a file or a folder");
   if (!fs::exists(path)) throw bad_file(path, "no such file or folder", "check the path");
-  if (path.extension() == ".safetensors") return inspect_safetensors(path, json);
+  for (const char* extension : {".safetensors", ".gguf", ".pth", ".pt"})
+    if (path.extension() == extension) return inspect_tensors(path, json);
   return inspect_video(path, json);
 }
 

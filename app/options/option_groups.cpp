@@ -43,7 +43,7 @@ std::vector<OptionSpec> prompt() {
        .commands = every()},
       {.names = "--transformer",
        .kind = file,
-       .help = "one .safetensors file of its weights, in place of the model's",
+       .help = "its weights from a .safetensors, .gguf or .pth of their own",
        .commands = that_denoise(),
        .excludes = {{.other = "random_weights"}}},
       {.names = "--transformer-2",

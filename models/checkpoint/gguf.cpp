@@ -90,7 +90,6 @@ class GgufReader {
                      "convert the model again, with a newer program, for little-endian machines");
     const uint64_t tensors = count_of("tensors", kLeastTensor), values = count_of("key-values", kLeastValue);
     for (uint64_t i = 0; i < values; ++i) read_value();
-    list_.entries.reserve(tensors);
     for (uint64_t i = 0; i < tensors; ++i) read_tensor();
     place_data();
     std::ranges::sort(list_.entries, {}, &TensorEntry::name);

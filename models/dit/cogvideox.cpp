@@ -82,14 +82,14 @@ void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions
 }
 
 Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
+  const int64_t channels = config_.num_attention_heads * config_.attention_head_dim;
   const at::Tensor sinusoids =
-      timestep_sinusoids(input.timesteps, ends_.text.weight.size(0), config_.flip_sin_to_cos, config_.freq_shift);
+      timestep_sinusoids(input.timesteps, channels, config_.flip_sin_to_cos, config_.freq_shift);
   const at::Tensor time = at::silu(embed_timesteps(sinusoids.to(input.latents.scalar_type()), ends_.time_embedding));
 
   const at::Tensor patches = patchify(input.latents, patch_size(), plan);
   const int64_t video_tokens = patches.size(1), text_tokens = input.conditioning.text.size(1);
-  const at::Tensor hidden =
-      at::empty({patches.size(0), video_tokens + text_tokens, ends_.text.weight.size(0)}, input.latents.options());
+  const at::Tensor hidden = at::empty({patches.size(0), video_tokens + text_tokens, channels}, input.latents.options());
   at::Tensor video = hidden.narrow(1, 0, video_tokens), text = hidden.narrow(1, video_tokens, text_tokens);
   const at::Tensor projected = linear(patches, ends_.patch);
   plan.video_positions.defined() ? at::add_out(video, projected, plan.video_positions) : video.copy_(projected);

@@ -37,6 +37,14 @@ uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, Wei
   return bytes_in(checkpoint.component(role), format);
 }
 
+uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
+  try {
+    return weight_bytes(checkpoint, role, format);
+  } catch (const Error&) {
+    return bytes_in(described(checkpoint, role), format);
+  }
+}
+
 double weight_count(const Checkpoint& checkpoint, const std::string& role) {
   return static_cast<double>(bytes_in(described(checkpoint, role), at::kFloat)) / sizeof(float);
 }

@@ -41,6 +41,9 @@ std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device
 /// of its files. Throws as loading does.
 uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
+/// The same of whatever checkpoint: where its files do not fit, by the config alone.
+uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
+
 /// By its config alone: how many weights it has, and whether any of them can be in 8 bits.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);

@@ -95,13 +95,14 @@ Dtype stored(at::ScalarType dtype) {
   return dtype == at::kFloat ? Dtype::f32 : dtype == at::kHalf ? Dtype::f16 : Dtype::bf16;
 }
 
-/// The most that can stay a mapping: tensors that the run takes as the files have them. Some are copied all the same,
-/// to lie beside each other.
+/// The most that can stay a mapping: tensors that the run takes as the files have them, packed ones among them. Some
+/// are copied all the same, to lie beside each other.
 double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
   for (const auto& [name, place] : component.tensors)
-    if (place.second->dtype == stored(format.dtype) && !component.deltas.contains(name))
+    if ((place.second->dtype == stored(format.dtype) || is_small(place.second->dtype)) &&
+        !component.deltas.contains(name))
       bytes += static_cast<double>(place.second->bytes);
   return bytes;
 }
@@ -181,7 +182,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
   const uint64_t element = c10::elementSize(format.dtype);
   uint64_t transformer = 0;
   for (const ExpertSpec& expert : spec.experts)
-    transformer = std::max(transformer, weight_bytes(checkpoint, expert.role, format));
+    transformer = std::max(transformer, likely_weight_bytes(checkpoint, expert.role, format));
   // A block at its widest holds the residual, its norm and the feed-forward's two hidden layers of four times the
   // width.
   constexpr double kWidths = 10, kPasses = 2;
@@ -197,7 +198,7 @@ MemoryEstimate likely_in(const Checkpoint& checkpoint, const ModelSpec& spec, co
                           .weights = transformer + vae_weights,
                           .activations = static_cast<uint64_t>(std::min(std::max(block, decoding), 1e18)),
                           .process = kProcess};
-  const uint64_t text = weight_bytes(checkpoint, "text_encoder", format);
+  const uint64_t text = likely_weight_bytes(checkpoint, "text_encoder", format);
   if (text <= video.weights + video.activations) return video;
   return {.dtype = name, .weights = text, .activations = 0, .process = kProcess};
 }

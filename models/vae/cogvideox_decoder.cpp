@@ -26,7 +26,7 @@ ResnetBlock read_resnet(WeightReader& reader, const std::string& name, int64_t i
   if (in != out) {
     Linear shortcut;
     shortcut.weights(reader.loads(), name + ".conv_shortcut", out, in, true, {out, in, 1, 1, 1});
-    block.shortcut = shortcut.weight.t();
+    block.shortcut = shortcut.in(reader.dtype()).weight.t();
     block.conv2.bias = block.conv2.bias + shortcut.bias;
   }
   return block;

@@ -133,7 +133,9 @@ void WanDecoder::weights(const Visit& visit, const WanVaeConfig& config) {
 void WanDecoder::finish() {
   for (WanUpBlock& level : up) {
     for (WanResidualBlock& block : level.blocks) {
-      if (block.shortcut.weight.defined()) block.conv2.bias = block.conv2.bias + block.shortcut.bias;
+      if (!block.shortcut.weight.defined()) continue;
+      block.shortcut = block.shortcut.in(block.shortcut.bias.scalar_type());  // no product of a layer unpacks it
+      block.conv2.bias = block.conv2.bias + block.shortcut.bias;
     }
   }
   conv_out = with_padded_outputs(conv_out);

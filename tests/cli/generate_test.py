@@ -1,10 +1,12 @@
 """`generate`: outputs of every kind, reports, recipes, latents, and the same seed twice."""
 import json
 import shutil
+import struct
 import unittest
 from pathlib import Path
 
-from support import FAMILY, MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors
+import quantised
+from support import FAMILY, MODEL, PROMPT, ROOT, CommandLineTest, floats, read_safetensors, read_weights, write_safetensors
 
 
 class Generate(CommandLineTest):
@@ -17,6 +19,25 @@ class Generate(CommandLineTest):
         for word in ('clip.mp4', f'{FAMILY.frames} frames 64x64', 'denoise', 'decode', 'sparsity', 'peak memory'):
             self.assertIn(word, result.stdout)
         self.assertEqual(result.stderr, '')  # no terminal, no bar
+
+    def test_eight_bit_folder_makes_the_frames_of_what_it_stands_for(self):
+        """Of all three models, every weight that is no vector; its twin holds the same numbers in fp32."""
+        for name in ('packed', 'twin'):
+            shutil.copytree(MODEL, self.folder / name)
+        scale = struct.unpack('<f', struct.pack('<f', 0.01))[0]
+        for role, file in (('transformer', 'diffusion_pytorch_model'), ('text_encoder', 'model'), ('vae', 'diffusion_pytorch_model')):
+            packed, twin = {}, {}
+            for name, (dtype, shape, data) in read_weights(Path(MODEL) / role).items():
+                numbers = struct.unpack(f'<{len(data) // quantised.SIZES[dtype]}{"e" if dtype == "F16" else "f"}', data)
+                if is_matrix := name.endswith('.weight') and len(shape) > 1:
+                    packed[name.replace('.weight', '.weight_scale')] = ('F32', [], struct.pack('<f', scale))
+                stored, bytes_, values = quantised.int8(numbers, scale) if is_matrix else quantised.f32(numbers)
+                packed[name], twin[name] = (stored, shape, bytes_), ('F32', shape, quantised.f32(values)[1])
+            for folder, tensors in (('packed', packed), ('twin', twin)):
+                for old in (self.folder / folder / role).glob(f'{file}*.safetensors*'):
+                    old.unlink()
+                write_safetensors(self.folder / folder / role / f'{file}.safetensors', tensors)
+        self.assertEqual(*(self.frames(f'{name}.safetensors', '-m', name) for name in ('packed', 'twin')))
 
     def test_same_seed_gives_identical_frames_and_another_seed_does_not(self):
         first = self.frames('a.safetensors', '--seed', 5)

@@ -2,6 +2,8 @@
 import bisect
 import struct
 
+SIZES = {'F16': 2, 'F32': 4}
+
 
 def halves(numbers):
     return struct.pack(f'<{len(numbers)}e', *numbers)

@@ -57,7 +57,8 @@ void StepTimes::fill(Row& row, int64_t run_steps) const {
   if (every_block == nullptr) every_block = find(row, "full");
   const double dense = number_of(row, "computed_dense_steps").value_or(0);
   if (own == nullptr || (dense > 0 && every_block == nullptr)) {
-    if (!row.contains("note")) row["note"] = "--times has no such step: add it to that 'bench pipeline'";
+    const std::string note = text_of(row, "note"), why = "--times has no such step: add it to that 'bench pipeline'";
+    row["note"] = note.empty() ? why : note + "; " + why;
     return;
   }
   const auto ms = [](const Step* step) { return step->row["ms"].get<double>(); };

@@ -135,7 +135,7 @@ TEST_F(Fp8Weights, WhatIsOnlyPartlyStoredInEightBitsIsMadeAnew) {
   EXPECT_TRUE(load(kFp8).weight.view(at::kByte).equal(expected.values.view(at::kByte)));
 }
 
-/// No product takes them: whatever the run asks for, they are expanded.
+/// No product takes them: they are expanded for each, whatever the run asks for.
 TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAre) {
   const at::Tensor scale = at::rand({16}) + 0.1;
   const std::pair<at::Tensor, at::Tensor> pairs[] = {
