@@ -43,7 +43,7 @@ std::vector<OptionSpec> prompt() {
        .commands = every()},
       {.names = "--transformer",
        .kind = file,
-       .help = "its weights from a .safetensors, .gguf or .pth of their own",
+       .help = "the transformer: one .safetensors, .gguf or .pth beside the model",
        .commands = that_denoise(),
        .excludes = {{.other = "random_weights"}}},
       {.names = "--transformer-2",

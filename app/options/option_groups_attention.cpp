@@ -30,9 +30,9 @@ std::string default_of(Selection selection) {
 }
 
 std::string topk_help() {
-  const std::string by_default = number_text(usual_topk(Dropped::mean)) + " with means, " +
-                                 number_text(usual_topk(Dropped::none)) + " without, or the model config's";
-  return "compute this share of the key blocks, where it matters most" + default_text(by_default);
+  const std::string by_default =
+      number_text(usual_topk(Dropped::mean)) + " with means, " + number_text(usual_topk(Dropped::none)) + " without";
+  return "share of key blocks computed" + default_text(by_default);
 }
 
 std::string dropped_help() {
