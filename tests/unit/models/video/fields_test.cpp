@@ -140,9 +140,9 @@ TEST(Fields, ARangeHoldsForWhateverModel) {
       {"cfg_scale_2", "0", "-0.5", "-0.5 is not a number from 0 to 1000"},
       {"flow_shift", "1e+09", "0", "0 is not a number above 0 and at most 1e+09"},
       {"sigmas", "1,0.5", "1,0.5,0", "0 is not a number above 0 and at most 1"}};
-  for (const auto& [name, good, bad, cause] : cases) {
-    EXPECT_NO_THROW(check(name, good)) << name;
-    EXPECT_TRUE(throws_error([&] { check(name, bad); }, {name + " " + cause}));
+  for (const auto& each : cases) {
+    EXPECT_NO_THROW(check(each[0], each[1])) << each[0];
+    EXPECT_TRUE(throws_error([&] { check(each[0], each[2]); }, {each[0] + " " + each[3]}));
   }
   EXPECT_TRUE(throws_error([&] { check("cfg_scale", "nan"); }, {"cfg_scale nan"}));
 }
