@@ -56,9 +56,7 @@ Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& fold
   for (const Combination& row : plan.grid.combinations) {
     if (all.by_weights.contains(row.weights)) continue;
     request.weights = row.weights;
-    const auto own = models::Pipeline::open(folder, request);
-    const bool reduced = own->fp8_weights() || own->fp8_text_weights();
-    all.by_weights[row.weights] = reduced ? own : all.reference;
+    all.by_weights[row.weights] = models::Pipeline::open(folder, request);
   }
   return all;
 }
@@ -69,7 +67,9 @@ QualityRuns::QualityRuns(const QualityPlan& plan, const Pipelines& pipelines, Ru
   const std::vector<std::string> names = names_of(rows);
   for (size_t i = 0; i < rows.size(); ++i) entries_.emplace_back(rows[i], names[i]);
   for (Entry& entry : entries_) {
-    models::Pipeline& pipeline = *pipelines.by_weights.at(entry.combination.weights);
+    models::Pipeline& own = *pipelines.by_weights.at(entry.combination.weights);
+    // Nothing is reduced: the same model need not be loaded twice.
+    models::Pipeline& pipeline = own.fp8_weights() || own.fp8_text_weights() ? own : *pipelines.reference;
     auto side = std::ranges::find_if(sides_, [&](const Side& each) { return &each.pipeline == &pipeline; });
     if (side == sides_.end()) {
       sides_.push_back({pipeline});

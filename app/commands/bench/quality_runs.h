@@ -26,7 +26,7 @@ struct Picture {
 /// the rows, by the rows' weights.
 struct Pipelines {
   std::shared_ptr<models::Pipeline> reference;
-  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};  // the reference, or others
+  std::map<std::string, std::shared_ptr<models::Pipeline>> by_weights = {};  // where nothing is reduced, not loaded
 };
 Pipelines open_pipelines(const QualityPlan& plan, const models::Checkpoint& folder);
 
