@@ -66,7 +66,7 @@ class Wan(CommandLineTest):
             result = self.run_program(*command, *both, *(usual if 'quality' in command else usual[:4] + FAMILY.size + ['--steps', 1]), '--quiet', '--json')
             self.warn_with(result, *warnings)
             report = json.loads(result.stdout)
-            self.assertEqual((report['warnings'], report['settings']['weights'], report['settings']['text_weights']), (warnings, 'auto', 'auto'))
+            self.assertEqual((report['warnings'], {'weights', 'text_weights'} & report['settings'].keys()), (warnings, set()))
 
     def test_a_search_makes_a_profile_that_generate_takes(self):
         self.succeed(self.run_program('tune', '-m', MODEL, '-p', PROMPT, '--device', 'cpu', '--size', '96x96', '--frames', 9, '--steps', 1, '--samples', 1, '--videos', 0,
