@@ -2,7 +2,6 @@
 #include "models/checkpoint/lora_file.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "hilbert/exact_text.h"
 #include "models/checkpoint/family.h"
 #include "models/files/config_fields.h"
+#include "models/files/half.h"
 #include "models/files/json_text.h"
 #include "models/video/lora_choice.h"
 
@@ -118,17 +118,6 @@ bool is_floating(Dtype dtype) {
   return dtype == Dtype::f64 || dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
 }
 
-float from_half(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float value = 0;
-  if (exponent == 31)
-    value = mantissa == 0 ? INFINITY : NAN;
-  else
-    value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
-                          : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
 template <typename Number>
 Number number_at(std::span<const std::byte> data) {
   Number value;
@@ -145,7 +134,7 @@ std::optional<double> scalar(const TensorFile& file, const TensorEntry& entry) {
     case Dtype::f32:
       return number_at<float>(data);
     case Dtype::f16:
-      return from_half(number_at<uint16_t>(data));
+      return float_of_half(number_at<uint16_t>(data));
     case Dtype::bf16: {
       const uint32_t bits = static_cast<uint32_t>(number_at<uint16_t>(data)) << 16;
       float value = 0;

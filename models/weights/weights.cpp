@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
@@ -59,6 +60,11 @@ int64_t count(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
+/// Where the next rows may begin: on 16 bytes.
+int64_t end_of(const StoredRows& rows) {
+  return (rows.offset + rows.rows * packed_bytes(rows.dtype, rows.columns) + 15) / 16 * 16;
+}
+
 /// Of 8-bit numbers, which may have scales beside them.
 bool has_scale(Dtype dtype) {
   return dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2 || dtype == Dtype::i8;
@@ -105,7 +111,7 @@ at::Tensor WeightReader::read(const Parameter& parameter) {
 void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
   const bool fp8 = parameter.is_fp8(format_);
   if (fp8 && is_stored_fp8(parameter)) return load_stored_fp8(tensor, parameter);
-  if (stays_stored(parameter)) return load_stored(tensor, parameter);
+  if (auto layout = stored_rows(parameter); !layout.empty()) return load_stored(tensor, parameter, std::move(layout));
   if (!fp8) {
     tensor = read(parameter);
     return;
@@ -128,16 +134,9 @@ at::Tensor WeightReader::read(const Parameter& parameter, at::ScalarType dtype) 
 uint64_t WeightReader::bytes(const Parameter& parameter) const {
   const auto elements = static_cast<uint64_t>(count(parameter.shape));
   const uint64_t scales = sizeof(float) * static_cast<uint64_t>(parameter.shape.empty() ? 1 : parameter.shape[0]);
-  if (stays_stored(parameter)) {
-    uint64_t bytes = 0;
-    bool scaled = false;
-    for (const std::string& name : parameter.names) {
-      const Dtype dtype = source_->find(name, parameter.stored)->dtype;
-      bytes += elements / parameter.names.size() / static_cast<uint64_t>(parameter.shape[1]) *
-               static_cast<uint64_t>(packed_bytes(dtype, parameter.shape[1]));
-      scaled = scaled || has_scale(dtype);
-    }
-    return bytes + (scaled ? scales : 0);
+  if (const auto layout = stored_rows(parameter); !layout.empty()) {
+    const bool scaled = std::ranges::any_of(layout, has_scale, &StoredRows::dtype);
+    return static_cast<uint64_t>(end_of(layout.back())) + (scaled ? scales : 0);
   }
   if (parameter.is_fp8(format_)) return elements + scales;
   return elements * c10::elementSize(parameter.fp32 ? at::kFloat : format_.dtype);
@@ -254,45 +253,40 @@ bool WeightReader::is_stored_fp8(const Parameter& parameter) const {
 }
 
 /// A product of 8 bits takes e4m3 alone, and what is packed is quantised for it.
-bool WeightReader::stays_stored(const Parameter& parameter) const {
-  if (parameter.rows == nullptr) return false;
-  const auto part = [&](const std::string& name) {
+std::vector<StoredRows> WeightReader::stored_rows(const Parameter& parameter) const {
+  if (parameter.rows == nullptr) return {};
+  const int64_t rows = parameter.shape[0] / std::ssize(parameter.names), columns = parameter.shape[1];
+  std::vector<StoredRows> layout;
+  for (const std::string& name : parameter.names) {
     const auto stored = source_->find(name, parameter.stored);
-    return stored && !component_.deltas.contains(name) ? stored : std::nullopt;
-  };
-  const auto can_stay = [&](const std::string& name) {
-    const auto stored = part(name);
-    return stored && count(stored->shape) == count(parameter.stored) && can_unpack(stored->dtype, parameter.shape[1]) &&
-           (!parameter.is_fp8(format_) || has_scale(stored->dtype));
-  };
-  return std::ranges::all_of(parameter.names, can_stay) &&
-         std::ranges::any_of(parameter.names, [&](const std::string& name) { return is_small(part(name)->dtype); });
+    const bool stays = stored && !component_.deltas.contains(name) && count(stored->shape) == count(parameter.stored) &&
+                       can_unpack(stored->dtype, columns) && (!parameter.is_fp8(format_) || has_scale(stored->dtype));
+    if (!stays) return {};
+    layout.push_back({stored->dtype, rows, columns, layout.empty() ? 0 : end_of(layout.back())});
+  }
+  if (std::ranges::none_of(layout, is_small, &StoredRows::dtype)) return {};
+  return layout;
 }
 
-void WeightReader::load_stored(at::Tensor& tensor, const Parameter& parameter) {
-  constexpr int64_t kAlignment = 16;
-  const int64_t rows = parameter.shape[0] / std::ssize(parameter.names), columns = parameter.shape[1];
+void WeightReader::load_stored(at::Tensor& tensor, const Parameter& parameter, std::vector<StoredRows> layout) {
   const at::TensorOptions as_bytes = at::TensorOptions().dtype(at::kByte).device(device_);
   std::vector<at::Tensor> parts, scales;
-  bool scaled = false;
-  int64_t offset = 0;
-  parameter.rows->clear();
-  for (const std::string& name : parameter.names) {
-    const auto stored = find(name, parameter);
+  for (size_t i = 0; i < layout.size(); ++i) {
+    const auto& [dtype, rows, columns, offset] = layout[i];
+    const auto stored = find(parameter.names[i], parameter);
     if (!stored) {  // in another shape: check_complete() says so
       tensor = read(parameter, format_.dtype);
       return parameter.rows->clear();
     }
-    const int64_t bytes = rows * packed_bytes(stored->dtype, columns), padding = -bytes & (kAlignment - 1);
-    parameter.rows->push_back({stored->dtype, rows, columns, offset});
-    offset += bytes + padding;
+    const int64_t bytes = rows * packed_bytes(dtype, columns), padding = end_of(layout[i]) - offset - bytes;
     parts.push_back(device_.is_meta() ? at::empty({bytes}, as_bytes) : source_->bytes(*stored));
     if (padding > 0) parts.push_back(at::zeros({padding}, as_bytes));
-    scaled = scaled || has_scale(stored->dtype);
-    scales.push_back(has_scale(stored->dtype) ? row_scales(name, rows) : at::ones({rows}, as_bytes.dtype(at::kFloat)));
+    scales.push_back(has_scale(dtype) ? row_scales(parameter.names[i], rows)
+                                      : at::ones({rows}, as_bytes.dtype(at::kFloat)));
   }
   tensor = parts.size() == 1 ? parts[0] : at::cat(parts);
-  if (scaled) *parameter.scale = at::cat(scales);
+  if (std::ranges::any_of(layout, has_scale, &StoredRows::dtype)) *parameter.scale = at::cat(scales);
+  *parameter.rows = std::move(layout);
 }
 
 void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& parameter) {

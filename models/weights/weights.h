@@ -66,8 +66,9 @@ class WeightReader {
   /// Nothing, after a note for check_complete(), where it is missing or does not fit.
   std::optional<StoredTensor> find(const std::string& name, const Parameter& parameter);
   bool is_stored_fp8(const Parameter& parameter) const;
-  bool stays_stored(const Parameter& parameter) const;
-  void load_stored(at::Tensor& tensor, const Parameter& parameter);
+  /// How its rows lie in memory where it stays as the file has it until its products; empty: it does not.
+  std::vector<StoredRows> stored_rows(const Parameter& parameter) const;
+  void load_stored(at::Tensor& tensor, const Parameter& parameter, std::vector<StoredRows> layout);
   void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
   at::Tensor row_scales(const std::string& name, int64_t rows);
   at::Tensor in_fp32(const WeightDelta& delta, const TensorEntry* entry);

@@ -7,13 +7,7 @@
 #include <cstring>
 
 #include "models/files/dtype.h"
-
-#ifdef __CUDACC__
-#include <cuda_fp16.h>
-#define SPARSEREEL_BOTH __host__ __device__
-#else
-#define SPARSEREEL_BOTH
-#endif
+#include "models/files/half.h"
 
 namespace sparsereel::models {
 
@@ -21,26 +15,9 @@ constexpr int kUnpackedAtOnce = 8;  // elements; what a thread of a GPU stores w
 
 namespace packed {
 
-/// An IEEE half from its bits.
-SPARSEREEL_BOTH inline float half_of(uint16_t bits) {
-#ifdef __CUDA_ARCH__
-  return __half2float(__ushort_as_half(bits));
-#else
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  if (exponent == 0) {  // zero or subnormal: a multiple of 2^-24
-    const float value = static_cast<float>(mantissa) * 0x1p-24F;
-    return sign != 0 ? -value : value;
-  }
-  float value = 0;
-  const uint32_t wide = sign | (exponent == 31 ? 0xFFU : exponent + 112) << 23 | mantissa << 13;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-#endif
-}
-
 /// Little-endian, at any address.
 SPARSEREEL_BOTH inline float half_at(const uint8_t* p) {
-  return half_of(static_cast<uint16_t>(p[0] | p[1] << 8));
+  return float_of_half(static_cast<uint16_t>(p[0] | p[1] << 8));
 }
 
 SPARSEREEL_BOTH inline float float_at(const uint8_t* p) {
@@ -201,7 +178,7 @@ struct PackedBlock<Dtype::f8_e5m2> {  // the upper half of an fp16
   static constexpr int elements = kUnpackedAtOnce, bytes = kUnpackedAtOnce;
 
   SPARSEREEL_BOTH static void at(const uint8_t* block, int /*first*/, float* out) {
-    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = packed::half_of(static_cast<uint16_t>(block[i] << 8));
+    for (int i = 0; i < kUnpackedAtOnce; ++i) out[i] = float_of_half(static_cast<uint16_t>(block[i] << 8));
   }
 };
 template <>
@@ -212,7 +189,7 @@ struct PackedBlock<Dtype::f8_e4m3> {  // an fp16 whose exponent is 8 too small, 
     for (int i = 0; i < kUnpackedAtOnce; ++i) {
       const int bits = block[i] & 0x7F, sign = block[i] & 0x80;
       const int half = bits == 0x7F ? 0x7E00 : bits << 7;
-      out[i] = packed::half_of(static_cast<uint16_t>(sign << 8 | half)) * 256;
+      out[i] = float_of_half(static_cast<uint16_t>(sign << 8 | half)) * 256;
     }
   }
 };
