@@ -57,14 +57,27 @@ std::string prefix_of(const std::vector<TensorEntry>& entries, const std::vector
   return found == prefixes.end() || entries.empty() ? "" : *found;
 }
 
+/// The first of the maps that knows a name of the file; null where the names are diffusers'.
+const NameMap* map_of(const std::vector<TensorEntry>& entries, size_t prefix, const std::vector<NameMap>& maps) {
+  const auto fits = [&](const NameMap& map) {
+    return std::ranges::any_of(entries, [&](const TensorEntry& entry) {
+      const std::string bare = entry.name.substr(prefix);
+      return map.first(bare) != bare;
+    });
+  };
+  const auto found = std::ranges::find_if(maps, fits);
+  return found == maps.end() ? nullptr : &*found;
+}
+
 void map_single(Component& component, const fs::path& file, const StoredNames& names) {
   component.files.push_back(std::make_shared<TensorFile>(file));
   const std::vector<TensorEntry>& entries = component.files[0]->entries();
   component.prefix = prefix_of(entries, names.prefixes);
+  component.names = map_of(entries, component.prefix.size(), names.others);
   for (const TensorEntry& entry : entries) {
-    const std::string bare = entry.name.substr(component.prefix.size()), name = names.original.first(bare);
+    const std::string bare = entry.name.substr(component.prefix.size());
+    const std::string name = component.names == nullptr ? bare : component.names->first(bare);
     if (std::ranges::count(names.no_weights, bare) > 0) continue;
-    if (name != bare) component.original = &names.original;
     const auto [place, is_new] = component.tensors.emplace(name, std::pair(0, &entry));
     if (!is_new)
       throw bad_file(file, in_quotes(place->second.second->name) + " and " + in_quotes(entry.name) + " are one tensor",
@@ -210,7 +223,7 @@ uint64_t Component::bytes() const {
 }
 
 std::string Component::name_in_file(const std::string& name) const {
-  return prefix + (original == nullptr ? name : original->second(name));
+  return prefix + (names == nullptr ? name : names->second(name));
 }
 
 Component open_file(const fs::path& file, const Part& part) {

@@ -51,7 +51,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   std::optional<uint64_t> random_seed = {};  // no files: whatever is asked for is there, made from this seed
   WeightDeltas deltas = {};                  // to its tensors
   std::string prefix = {};                   // of every name in the file
-  const NameMap* original = nullptr;         // the file has the names of the model's authors; null: diffusers'
+  const NameMap* names = nullptr;            // diffusers', and those of the file; null: the same
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;

@@ -24,9 +24,11 @@ std::string underscored(std::string name) {
   return name;
 }
 
-/// As diffusers names it, and as the model's authors do.
+/// As diffusers names it, and as other programs do.
 std::vector<std::string> spellings(const std::string& name, const Part& part) {
-  return {name, part.names.original.second(name)};
+  std::vector<std::string> all = {name};
+  for (const NameMap& other : part.names.others) all.push_back(other.second(name));
+  return all;
 }
 
 std::string layer_of(const std::string& tensor) {
@@ -90,10 +92,10 @@ Spelled spelled_layers(const Family& family) {
   const LoraNames& names = family.lora;
   Spelled all;
   for (size_t i = 0; i < names.layers.size(); ++i) {
-    const std::vector<std::string> both = spellings(names.blocks + "0." + names.layers[i], family.part("transformer"));
-    for (size_t form = 0; form < both.size(); ++form) {
-      all.emplace(both[form], std::pair(i, form == 0 ? "diffusers" : "original"));
-      all.emplace(underscored(both[form]), std::pair(i, "kohya"));
+    const std::vector<std::string> forms = spellings(names.blocks + "0." + names.layers[i], family.part("transformer"));
+    for (size_t form = 0; form < forms.size(); ++form) {
+      all.emplace(forms[form], std::pair(i, form == 0 ? "diffusers" : "original"));
+      all.emplace(underscored(forms[form]), std::pair(i, "kohya"));
     }
   }
   return all;

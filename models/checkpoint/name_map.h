@@ -25,8 +25,8 @@ class NameMap {
 
 /// How files of other programs name a component's tensors.
 struct StoredNames {
-  NameMap original = {};                     // diffusers' names, and those of the model's authors
-  std::vector<std::string> prefixes = {};    // of which one may stand before every name of a file; the longest first
+  std::vector<NameMap> others = {};        // diffusers' names, and those of the model's authors, or of another program
+  std::vector<std::string> prefixes = {};  // of which one may stand before every name of a file; the longest first
   std::vector<std::string> no_weights = {};  // what may lie among them
 };
 

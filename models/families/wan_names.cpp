@@ -76,7 +76,7 @@ StoredNames wan_transformer_names() {
       {"proj_out", "head.head"},
       {"scale_shift_table", "head.modulation"}};
   pairs.insert(pairs.end(), others.begin(), others.end());
-  return {.original = pairs,
+  return {.others = {pairs},
           .prefixes = {"model.diffusion_model.", "diffusion_model.", "model.", "net."},
           .no_weights = {"freqs"}};
 }

@@ -205,7 +205,7 @@ TEST(ReplacedWeights, AreFoundUnderDiffusersNamesWhateverTheFileCallsThem) {
   const TemporaryFolder folder;
   Checkpoint model = Checkpoint::open(SPARSEREEL_TEST_DATA "/wan/pipeline");
   const Component usual = model.component("transformer");
-  const NameMap names = find_family("WanPipeline")->part("transformer").names.original;
+  const NameMap names = find_family("WanPipeline")->part("transformer").names.others.front();
   const fs::path file = write_transformer(
       folder / "a.safetensors", [&](const std::string& name) { return "model.diffusion_model." + names.second(name); });
   model.replace("transformer", file);

@@ -50,7 +50,7 @@ TEST(NameMap, OfWansTransformerIsThatOfDiffusersConverter) {
       {"blocks.0.scale_shift_table", "blocks.0.modulation"},
       {"proj_out.weight", "head.head.weight"},
       {"scale_shift_table", "head.modulation"}};
-  const NameMap map = wan_transformer_names().original;
+  const NameMap map = wan_transformer_names().others.front();
   for (const auto& [diffusers, original] : names) {
     EXPECT_EQ(map.second(diffusers), original);
     EXPECT_EQ(map.first(original), diffusers);
@@ -60,7 +60,7 @@ TEST(NameMap, OfWansTransformerIsThatOfDiffusersConverter) {
 
 TEST(NameMap, OfWansTransformerKnowsEveryPublishedName) {
   std::ifstream file(SPARSEREEL_TEST_DATA "/wan/dit_names.json");
-  const NameMap map = wan_transformer_names().original;
+  const NameMap map = wan_transformer_names().others.front();
   const nlohmann::json models = nlohmann::json::parse(file);
   ASSERT_FALSE(models.empty());
   for (const auto& [model, content] : models.items())

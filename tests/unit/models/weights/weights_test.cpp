@@ -274,7 +274,7 @@ TEST(Weights, ErrorsNameTensorsAsTheFileDoes) {
   Component component = open_component(folder.path());
   const NameMap names({{"ours", "theirs"}, {"absent", "away"}});
   component.prefix = "model.";
-  component.original = &names;
+  component.names = &names;
   component.tensors = {{"ours.weight", component.tensors.at("model.theirs.weight")},
                        {"more", component.tensors.at("model.more")}};
   WeightReader weights(component, at::kCPU, at::kFloat);
