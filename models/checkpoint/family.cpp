@@ -4,10 +4,27 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "models/checkpoint/checkpoint.h"
 
 namespace sparsereel::models {
+namespace {
+
+std::vector<Family>& table() {
+  static std::vector<Family> rows = published_families();
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<Family>& families() {
+  return table();
+}
+
+void add_family(Family row) {
+  table().push_back(std::move(row));
+}
 
 const Part& Family::part(std::string_view role) const {
   return *std::find_if(parts.begin(), parts.end(), [&](const Part& each) { return each.role == role; });

@@ -55,10 +55,13 @@ struct Family {
   const Part& part(std::string_view role) const;
 };
 
-/// Every family, in the order in which help texts list them.
+/// Every family, in the order in which help texts list them: those that families/rows.cpp lists, and what was added.
 const std::vector<Family>& families();
 
-/// Those that rows.cpp lists, which are all that the program has.
+/// To be called before any checkpoint is opened.
+void add_family(Family row);
+
+/// Those that rows.cpp lists.
 std::vector<Family> published_families();
 
 /// The family of a pipeline class; nullptr where it is not supported.

@@ -4,14 +4,29 @@
 #include "hilbert/error.h"
 
 namespace sparsereel::models {
+namespace {
+
+/// Of every class in the rows of families().
+ComponentLoaders& loaders() {
+  static ComponentLoaders table = published_loaders();
+  return table;
+}
+
+}  // namespace
+
+void add_loaders(ComponentLoaders more) {
+  loaders().text_encoders.merge(more.text_encoders);
+  loaders().transformers.merge(more.transformers);
+  loaders().vaes.merge(more.vaes);
+}
 
 std::unique_ptr<TextEncoder> load_text_encoder(const Component& component, at::Device device, WeightFormat format,
                                                Residence residence) {
-  return component_loaders().text_encoders.at(component.class_name)(component, device, format, residence);
+  return loaders().text_encoders.at(component.class_name)(component, device, format, residence);
 }
 
 std::unique_ptr<Denoiser> load_dit(const Component& component, at::Device device, WeightFormat format, bool offload) {
-  return component_loaders().transformers.at(component.class_name)(component, device, format, offload);
+  return loaders().transformers.at(component.class_name)(component, device, format, offload);
 }
 
 namespace {
@@ -26,7 +41,7 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
 }
 
 uint64_t bytes_in(const Component& component, WeightFormat format) {
-  if (component_loaders().transformers.contains(component.class_name))
+  if (loaders().transformers.contains(component.class_name))
     return load_dit(component, at::kMeta, format)->weight_bytes();
   return load_text_encoder(component, at::kMeta, format)->weight_bytes();
 }
@@ -59,7 +74,7 @@ std::unique_ptr<Vae> describe_vae(const Checkpoint& checkpoint, at::ScalarType d
 }
 
 std::unique_ptr<Vae> load_vae(const Component& component, at::Device device, at::ScalarType dtype, VaeParts parts) {
-  auto vae = component_loaders().vaes.at(component.class_name)(component, device, dtype, parts);
+  auto vae = loaders().vaes.at(component.class_name)(component, device, dtype, parts);
   if (parts == VaeParts::both && !vae->encodes())
     throw bad_input("the encoder of " + component.class_name + " is not supported", "leave the image out");
   return vae;

@@ -17,15 +17,15 @@ struct ComponentLoaders {
   template <typename Kind, typename... How>
   using Map = std::map<std::string, std::unique_ptr<Kind> (*)(const Component&, at::Device, How...)>;
 
-  Map<TextEncoder, WeightFormat, Residence> text_encoders;
-  Map<Denoiser, WeightFormat, bool> transformers;
-  Map<Vae, at::ScalarType, VaeParts> vaes;
+  Map<TextEncoder, WeightFormat, Residence> text_encoders = {};
+  Map<Denoiser, WeightFormat, bool> transformers = {};
+  Map<Vae, at::ScalarType, VaeParts> vaes = {};
 };
 
-/// Loaders of every class in the rows of families(); listed in loaders.cpp.
-const ComponentLoaders& component_loaders();
+/// Loaders for classes of a family that a program adds (add_family()).
+void add_loaders(ComponentLoaders more);
 
-/// Those that loaders.cpp lists, which are all that the program has.
+/// Those of the published families, which families/loaders.cpp lists.
 ComponentLoaders published_loaders();
 
 /// Residence::file, for an encoder that is used once: its layers are read while it runs, and the component must outlive

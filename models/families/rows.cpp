@@ -1,6 +1,6 @@
 // The rows of all published families.
-#include "models/families/cogvideox.h"
-#include "models/families/wan.h"
+#include "models/families/cogvideox/family.h"
+#include "models/families/wan/family.h"
 
 namespace sparsereel::models {
 

@@ -346,9 +346,7 @@ std::vector<Field> pipeline() {
   return all;
 }
 
-}  // namespace
-
-std::vector<Field> usual_fields() {
+std::vector<Field> all_fields() {
   std::vector<Field> all;
   for (std::vector<Field> group : {texts(), size(), sampling(), selection(), pipeline()})
     std::ranges::move(group, std::back_inserter(all));
@@ -359,6 +357,21 @@ std::vector<Field> usual_fields() {
   all.push_back(
       field(&Request::vae_tiling, &Plan::vae_tiling, {.name = "vae_tiling", .choices = {"auto", "on", "off"}}));
   return all;
+}
+
+std::vector<Field>& list() {
+  static std::vector<Field> all = all_fields();
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Field>& fields() {
+  return list();
+}
+
+void add_field(Field field) {
+  list().push_back(std::move(field));
 }
 
 const Field* find_field(std::string_view name) {

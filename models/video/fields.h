@@ -95,8 +95,8 @@ struct Field {
 
 /// Every field, in the order in which people read them.
 const std::vector<Field>& fields();
-/// Those of this program; a program of more options has them in a fields() of its own.
-std::vector<Field> usual_fields();
+/// Of a program that has more options: to be called before anything reads the list.
+void add_field(Field field);
 /// nullptr where there is none.
 const Field* find_field(std::string_view name);
 

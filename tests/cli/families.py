@@ -1,8 +1,9 @@
-"""What differs between the models that the command-line tests run on: the one place that knows their families."""
+"""What differs between the models that the command-line tests run on, as tests/families.json says it of each family."""
 import json
 from collections import namedtuple
 from pathlib import Path
 
+TABLE = json.loads((Path(__file__).parents[1] / 'families.json').read_text())
 Family = namedtuple('Family', [
     'name',           # as `inspect` says it
     'classes',        # of the transformer and of the scheduler
@@ -15,15 +16,10 @@ Family = namedtuple('Family', [
     'samplers',       # two names; the first is the checkpoint's
     'decoders_last',  # the bias that is added last by the decoder
 ])
-FAMILIES = {
-    'CogVideoXPipeline': Family(name='CogVideoX', classes=('CogVideoXTransformer3DModel', 'CogVideoXDDIMScheduler'), video=(64, 64, 9), size=[], frames=9, latents=[1, 3, 4, 8, 8], even_latents=(5, 8), multiples=16, samplers=('ddim', 'dpm'),
-                                decoders_last='decoder.conv_out.conv.bias'),
-    'ToyPipeline': Family(name='Toy', classes=('ToyTransformer3DModel', 'FlowMatchEulerDiscreteScheduler'), video=(64, 64, 7), size=[], frames=7, latents=[1, 4, 4, 16, 16], even_latents=(3, 3), multiples=8, samplers=('euler', 'unipc'),
-                          decoders_last='decoder.block.bias'),
-    'WanPipeline': Family(name='Wan', classes=('WanTransformer3DModel', 'UniPCMultistepScheduler'), video=(832, 480, 81), size=['--size', '64x64', '--frames', 9], frames=9, latents=[1, 4, 3, 8, 8], even_latents=(5, 5), multiples=16,
-                          samplers=('unipc', 'euler'), decoders_last='decoder.conv_out.bias'),
-}
 
 
 def family_of(model):
-    return FAMILIES[json.loads((Path(model) / 'model_index.json').read_text())['_class_name']]
+    index = json.loads((Path(model) / 'model_index.json').read_text())
+    row = TABLE[index['_class_name']]
+    differs = {name: tuple(value) if isinstance(value, list) and name != 'size' and name != 'latents' else value for name, value in row['command_line'].items()}
+    return Family(name=row['name'], classes=(index['transformer'][1], index['scheduler'][1]), **differs)

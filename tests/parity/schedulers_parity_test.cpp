@@ -10,7 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "models/families/cogvideox.h"
+#include "models/families/cogvideox/family.h"
 #include "models/samplers/flow_config.h"
 #include "models/samplers/sampler.h"
 #include "tests/support/golden.h"

@@ -1,4 +1,5 @@
-// The families that the parity harnesses run. A further family is a row and its data: no code of theirs knows it.
+// The families that the parity harnesses run: those of tests/families.json that have data. A further family is a row
+// there and its data: no code of theirs knows it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,25 +20,32 @@ struct ParityFamily {
   std::string name;    // in the names of tests
   std::string folder;  // of its data, below tests/parity/data and ending in a slash; empty: that folder itself
   std::string dit_class, vae_class;
-  double vae_tolerance = 1e-5;  // in fp32, of the frames' scale
+  bool cross_attention = false;  // to the text, which else stands among the video's tokens
+  double vae_tolerance = 1e-5;   // in fp32, of the frames' scale: larger where norms divide by the length of a pixel
 };
-
-inline const std::vector<ParityFamily>& parity_families() {
-  static const std::vector<ParityFamily> table = {
-      {.name = "CogVideoX",
-       .folder = "",
-       .dit_class = "CogVideoXTransformer3DModel",
-       .vae_class = "AutoencoderKLCogVideoX"},
-      {.name = "Wan",
-       .folder = "wan/",
-       .dit_class = "WanTransformer3DModel",
-       .vae_class = "AutoencoderKLWan",
-       .vae_tolerance = 1e-4}};  // its norms divide by the length of a pixel, which of few channels may be near zero
-  return table;
-}
 
 inline nlohmann::json read_data(const std::string& name) {
   return models::read_json(std::filesystem::path(SPARSEREEL_TEST_DATA) / name);
+}
+
+inline const std::vector<ParityFamily>& parity_families() {
+  static const std::vector<ParityFamily> table = [] {
+    std::vector<ParityFamily> families;
+    const nlohmann::json rows = models::read_json(SPARSEREEL_SOURCE_DIR "/tests/families.json");
+    for (const auto& [pipeline_class, row] : rows.items()) {
+      if (!row.contains("data")) continue;
+      const auto folder = row["data"].get<std::string>();
+      const nlohmann::json index = read_data(folder + "pipeline/model_index.json");
+      families.push_back({.name = row["name"],
+                          .folder = folder,
+                          .dit_class = index["transformer"][1],
+                          .vae_class = index["vae"][1],
+                          .cross_attention = row.value("cross_attention", false),
+                          .vae_tolerance = row.value("vae_tolerance", 1e-5)});
+    }
+    return families;
+  }();
+  return table;
 }
 
 /// Those that run as a whole pipeline; of the others only the modules are there.

@@ -1,12 +1,13 @@
-// The program's fields, and two more by their rows alone: help, YAML, prompt rows, recipes and resume know it from
-// here.
-#include "models/video/fields.h"
-
+// Two options by their rows alone: help, YAML, prompt rows, recipes and resume know them from here.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-namespace sparsereel::models {
+#include "tests/toy/toy.h"
+
+namespace sparsereel::test {
 namespace {
+
+using namespace models;
 
 /// A video of one step.
 Field draft() {
@@ -38,14 +39,8 @@ Field image() {
 
 }  // namespace
 
-const std::vector<Field>& fields() {
-  static const std::vector<Field> all = [] {
-    std::vector<Field> fields = usual_fields();
-    fields.push_back(draft());
-    fields.push_back(image());
-    return fields;
-  }();
-  return all;
+std::vector<Field> toy_fields() {
+  return {draft(), image()};
 }
 
-}  // namespace sparsereel::models
+}  // namespace sparsereel::test

@@ -1,7 +1,6 @@
-// What loads the toy's components, beside those that the program has; and its VAE, where each latent is a block of
-// pixels.
-#include "models/engine/components.h"
+// What loads the toy's components; and its VAE, where each latent is a block of pixels.
 #include "models/weights/weights.h"
+#include "tests/toy/toy.h"
 #include "tests/toy/toy_dit.h"
 
 namespace sparsereel::test {
@@ -67,18 +66,9 @@ std::unique_ptr<Vae> load_toy_vae(const Component& component, at::Device device,
 }
 
 }  // namespace
-}  // namespace sparsereel::test
 
-namespace sparsereel::models {
-
-const ComponentLoaders& component_loaders() {
-  static const ComponentLoaders table = [] {
-    ComponentLoaders loaders = published_loaders();
-    loaders.transformers.emplace("ToyTransformer3DModel", test::load_toy_dit);
-    loaders.vaes.emplace("AutoencoderKLToy", test::load_toy_vae);
-    return loaders;
-  }();
-  return table;
+ComponentLoaders toy_loaders() {
+  return {.transformers = {{"ToyTransformer3DModel", load_toy_dit}}, .vaes = {{"AutoencoderKLToy", load_toy_vae}}};
 }
 
-}  // namespace sparsereel::models
+}  // namespace sparsereel::test

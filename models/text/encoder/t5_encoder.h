@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "models/families/t5_config.h"
 #include "models/layers/linear.h"
+#include "models/text/encoder/t5_config.h"
 #include "models/text/encoder/text_encoder.h"
 #include "models/weights/layer_weights.h"
 

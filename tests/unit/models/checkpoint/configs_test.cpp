@@ -1,13 +1,13 @@
 // Config parsers: published configs are read, everything else is refused by file and field.
-#include "models/families/t5_config.h"
+#include "models/text/encoder/t5_config.h"
 
 #include <nlohmann/json.hpp>
 
 #include "models/checkpoint/checkpoint.h"
-#include "models/families/cogvideox.h"
-#include "models/families/cogvideox_config.h"
-#include "models/families/cogvideox_vae_config.h"
-#include "models/families/wan_vae_config.h"
+#include "models/families/cogvideox/config.h"
+#include "models/families/cogvideox/family.h"
+#include "models/families/cogvideox/vae_config.h"
+#include "models/families/wan/vae_config.h"
 #include "models/samplers/flow_config.h"
 #include "tests/support/temporary_folder.h"
 

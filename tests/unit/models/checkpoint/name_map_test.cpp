@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "models/families/wan.h"
+#include "models/families/wan/family.h"
 
 namespace sparsereel::models {
 namespace {

@@ -1,5 +1,5 @@
 // What is known of a Wan checkpoint before its weights are read, and what is refused there.
-#include "models/families/wan.h"
+#include "models/families/wan/family.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

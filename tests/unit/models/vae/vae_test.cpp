@@ -1,5 +1,5 @@
 // What the pipeline relies on: frame counts, progress, memory, errors.
-#include "models/vae/cogvideox_vae.h"
+#include "models/families/cogvideox/loaders.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>

@@ -1,0 +1,22 @@
+// The program: subcommands, errors on stderr, and exit codes (0 done, 1 failed, 2 bad input, 130 interrupted).
+#pragma once
+
+#include <vector>
+
+#include "models/checkpoint/family.h"
+#include "models/engine/components.h"
+#include "models/video/fields.h"
+
+namespace sparsereel::app {
+
+/// What a program has beside this one's: families, what loads their components, and options.
+struct Additions {
+  std::vector<models::Family> families;
+  models::ComponentLoaders loaders;
+  std::vector<models::Field> fields;
+};
+
+/// Returns the exit code.
+int run_program(int argc, char** argv, const Additions& additions = {});
+
+}  // namespace sparsereel::app

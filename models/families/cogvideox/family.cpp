@@ -1,0 +1,105 @@
+// What there is to know of a CogVideoX checkpoint before its weights are read. Fallbacks of the scheduler's fields are
+// the defaults of diffusers' constructors.
+#include "models/families/cogvideox/family.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/checkpoint.h"
+#include "models/families/cogvideox/config.h"
+#include "models/families/cogvideox/vae_config.h"
+#include "models/files/config_fields.h"
+#include "models/text/encoder/t5_config.h"
+
+namespace sparsereel::models {
+namespace {
+
+// Those of the pipeline in diffusers: a checkpoint's files say nothing about any.
+constexpr int64_t kCogVideoXSteps = 50;
+constexpr double kCogVideoXGuidance = 6, kFps = 8;
+
+std::string variant_of(const CogVideoXConfig& config) {
+  if (config.patch_size_t)
+    return "1.5 layout (rotary positions, patch_size_t " + std::to_string(*config.patch_size_t) + ")";
+  return config.use_rotary_positional_embeddings ? "5b layout (rotary positions)" : "2b layout (sine-cosine positions)";
+}
+
+ModelSpec describe_cogvideox(const Checkpoint& checkpoint) {
+  std::string file, vae_file;
+  const nlohmann::json transformer = checkpoint.config("transformer", &file),
+                       vae_json = checkpoint.config("vae", &vae_file);
+  const CogVideoXConfig config = parse_cogvideox_config(transformer, file);
+  const CogVideoXVaeConfig vae = parse_cogvideox_vae_config(vae_json, vae_file);
+  const auto frames_a_latent = static_cast<int64_t>(vae.temporal_compression_ratio);
+  check_text_encoder(checkpoint, "t5", "text_embed_dim", config.text_embed_dim);
+  check_fits(vae_file, "latent_channels", vae.latent_channels, "in_channels", config.in_channels);
+  check_fits(file, "out_channels", config.out_channels, "in_channels", config.in_channels);
+  if (transformer.contains("temporal_compression_ratio"))  // else it is only diffusers' default
+    check_fits(vae_file, "temporal_compression_ratio", frames_a_latent, "temporal_compression_ratio",
+               config.temporal_compression_ratio);
+  const int64_t pixels = vae.pixels_a_latent(), side = config.patch_size;
+  ModelSpec spec;
+  spec.variant = variant_of(config);
+  spec.marks = {{"patch_size_t", config.patch_size_t ? std::to_string(*config.patch_size_t) : "null"}};
+  spec.layers = config.num_layers;
+  spec.heads = config.num_attention_heads;
+  spec.head_dim = config.attention_head_dim;
+  spec.latent_channels = config.in_channels;
+  spec.text_length = config.max_text_seq_length;
+  spec.patch = {config.patch_size_t.value_or(1), side, side};
+  spec.stride = {frames_a_latent, pixels, pixels};
+  spec.decodes_pairs = true;
+  spec.defaults = {.width = config.sample_width * pixels,
+                   .height = config.sample_height * pixels,
+                   .frames = config.sample_frames,
+                   .steps = kCogVideoXSteps,
+                   .guidance = kCogVideoXGuidance,
+                   .fps = kFps};
+  return spec;
+}
+
+}  // namespace
+
+SchedulerConfig parse_cogvideox_scheduler_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  SchedulerConfig config;
+  config.num_train_timesteps = fields.integer("num_train_timesteps", 1000, 1, 1'000'000);
+  config.beta_start = fields.number("beta_start", 0.00085, 0, 1);
+  config.beta_end = fields.number("beta_end", 0.0120, 0, 1);
+  config.beta_schedule =
+      fields.choice("beta_schedule", "scaled_linear", {"linear", "scaled_linear", "squaredcos_cap_v2"});
+  config.trained_betas = fields.optional_numbers("trained_betas", 0, 1);
+  config.set_alpha_to_one = fields.boolean("set_alpha_to_one", true);
+  config.steps_offset = fields.integer("steps_offset", 0, 0, config.num_train_timesteps);
+  config.prediction_type = fields.choice("prediction_type", "epsilon", {"epsilon", "sample", "v_prediction"});
+  config.timestep_spacing = fields.choice("timestep_spacing", "leading", {"linspace", "leading", "trailing"});
+  config.rescale_betas_zero_snr = fields.boolean("rescale_betas_zero_snr", false);
+  config.snr_shift_scale = fields.positive_number("snr_shift_scale", 3.0);
+  if (config.beta_start > config.beta_end) fields.fail("beta_start", "is above beta_end");
+  const auto betas = static_cast<int64_t>(config.trained_betas.size());
+  if (betas != 0 && betas != config.num_train_timesteps)
+    fields.fail("trained_betas", "has " + std::to_string(betas) + " entries, num_train_timesteps is " +
+                                     std::to_string(config.num_train_timesteps));
+  return config;
+}
+
+Family cogvideox_family() {
+  const auto sampler = [](const char* name, const char* class_name, SamplerKind kind) {
+    return SamplerSpec{.name = name, .class_name = class_name, .kind = kind, .parse = parse_cogvideox_scheduler_config};
+  };
+  return {.pipeline_class = "CogVideoXPipeline",
+          .name = "CogVideoX",
+          .parts = {{"scheduler", {"CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
+                    {"text_encoder", {"T5EncoderModel"}},
+                    {"tokenizer", {"T5Tokenizer", "T5TokenizerFast"}},
+                    {"transformer", {"CogVideoXTransformer3DModel"}},
+                    {"vae", {"AutoencoderKLCogVideoX"}}},
+          .marks = {"patch_size_t"},
+          .lora = {.blocks = "transformer_blocks.",
+                   .layers = {"attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "norm1.linear",
+                              "norm2.linear", "ff.net.0.proj", "ff.net.2"}},
+          .samplers = {sampler("ddim", "CogVideoXDDIMScheduler", SamplerKind::ddim),
+                       sampler("dpm", "CogVideoXDPMScheduler", SamplerKind::dpm_solver)},
+          .describe = describe_cogvideox};
+}
+
+}  // namespace sparsereel::models

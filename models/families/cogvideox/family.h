@@ -1,0 +1,16 @@
+// CogVideoX's row in the table of families. No torch.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "models/checkpoint/family.h"
+
+namespace sparsereel::models {
+
+Family cogvideox_family();
+
+/// The scheduler_config.json of both of its samplers. Errors as those of the other parsers (text/encoder/t5_config.h).
+SchedulerConfig parse_cogvideox_scheduler_config(const nlohmann::json& json, const std::string& file);
+
+}  // namespace sparsereel::models

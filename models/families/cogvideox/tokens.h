@@ -1,0 +1,19 @@
+// The tables of CogVideoX's token positions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "hilbert/token_order.h"
+#include "models/dit/token_plan.h"
+#include "models/families/cogvideox/config.h"
+
+namespace sparsereel::models {
+
+/// learned_positions as in CogVideoXEnds. Throws Error naming config_file where the reference refuses the size too:
+/// learned positions off the sample size, or a grid beyond the sample size in CogVideoX 1.5.
+TokenTables cogvideox_tables(const CogVideoXConfig& config, const std::string& config_file,
+                             const at::Tensor& learned_positions, const hilbert::Grid& grid);
+
+}  // namespace sparsereel::models

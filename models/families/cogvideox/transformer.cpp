@@ -1,0 +1,143 @@
+// CogVideoX 2b, 5b and 1.5 (Yang et al., arXiv 2408.06072): patches in, blocks over [video | text] tokens, patches out.
+#include "models/families/cogvideox/loaders.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/dit/dit.h"
+#include "models/dit/patches.h"
+#include "models/families/cogvideox/tokens.h"
+#include "models/families/cogvideox/transformer_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+// The reference fixes the epsilon of q's and k's norms; norm_eps is that of the others.
+constexpr double kQkNormEps = 1e-6;
+
+// The result of an adaptive norm's linear layer -> its vectors [B, C]: shift, scale and gate of video, then of text.
+JointModulation joint_modulation(const at::Tensor& projected) {
+  const std::vector<at::Tensor> v = projected.chunk(6, 1);
+  return {.video = {v[0], v[1], v[2]}, .text = {v[3], v[4], v[5]}};
+}
+
+class CogVideoX final : public Dit {
+ public:
+  explicit CogVideoX(const Component& component)
+      : config_(parse_cogvideox_config(component.config, component.config_file)),
+        config_file_(component.config_file),
+        blocks_(static_cast<size_t>(config_.num_layers)) {}
+
+  size_t layers() const override { return blocks_.size(); }
+  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
+  void weights(size_t layer, const Visit& visit) override {
+    blocks_[layer].weights(visit, "transformer_blocks." + std::to_string(layer), config_);
+  }
+  hilbert::Grid grid_of(const DitInput& input) const override;
+  TokenTables tables(const hilbert::Grid& grid) const override {
+    return cogvideox_tables(config_, config_file_, ends_.learned_positions, grid);
+  }
+  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  void block(size_t layer, Tokens& tokens, Attend& attend) const override;
+  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
+
+ private:
+  PatchSize patch_size() const {
+    return {.frames = config_.patch_size_t.value_or(1), .height = config_.patch_size, .width = config_.patch_size};
+  }
+  void add_text_positions(at::Tensor& text, const at::Tensor& positions) const;
+  Activation self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const;
+
+  CogVideoXConfig config_;
+  std::string config_file_;
+  CogVideoXEnds ends_;
+  std::vector<CogVideoXBlock> blocks_;
+};
+
+hilbert::Grid CogVideoX::grid_of(const DitInput& input) const {
+  const int64_t depth = patch_size().frames, side = patch_size().height;
+  const at::Tensor& latents = input.latents;
+  if (latents.dim() != 5 || latents.size(2) != config_.in_channels || latents.size(1) % depth != 0 ||
+      latents.size(3) % side != 0 || latents.size(4) % side != 0 || latents.numel() == 0) {
+    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, frames in " +
+                        std::to_string(depth) + "s, " + std::to_string(config_.in_channels) +
+                        " channels, height and width in " + std::to_string(side) + "s] are needed",
+                    "check the size of the video, and the saved latents where such are used");
+  }
+  check_conditions(input, config_.text_embed_dim, "text_embed_dim", config_file_);
+  check_text_alone(input, config_file_);
+  return {latents.size(1) / depth, latents.size(3) / side, latents.size(4) / side};
+}
+
+void CogVideoX::add_text_positions(at::Tensor& text, const at::Tensor& positions) const {
+  if (text.size(1) != positions.size(0)) {
+    throw bad_input(config_file_ + ": learned positions need max_text_seq_length = " +
+                        std::to_string(positions.size(0)) + " text tokens, not " + std::to_string(text.size(1)),
+                    "leave max_sequence_length at the model's default");
+  }
+  text.add_(positions);
+}
+
+Tokens CogVideoX::embed(const DitInput& input, const TokenPlan& plan) const {
+  const int64_t channels = config_.num_attention_heads * config_.attention_head_dim;
+  const at::Tensor sinusoids =
+      timestep_sinusoids(input.timesteps, channels, config_.flip_sin_to_cos, config_.freq_shift);
+  const at::Tensor time = at::silu(embed_timesteps(sinusoids.to(input.latents.scalar_type()), ends_.time_embedding));
+
+  const at::Tensor patches = patchify(input.latents, patch_size(), plan);
+  const int64_t video_tokens = patches.size(1), text_tokens = input.conditioning.text.size(1);
+  const at::Tensor hidden = at::empty({patches.size(0), video_tokens + text_tokens, channels}, input.latents.options());
+  at::Tensor video = hidden.narrow(1, 0, video_tokens), text = hidden.narrow(1, video_tokens, text_tokens);
+  const at::Tensor projected = linear(patches, ends_.patch);
+  plan.video_positions.defined() ? at::add_out(video, projected, plan.video_positions) : video.copy_(projected);
+  text.copy_(linear(input.conditioning.text, ends_.text));
+  if (plan.text_positions.defined()) add_text_positions(text, plan.text_positions);
+  return {.hidden = Residual(hidden, video_tokens), .text_tokens = text_tokens, .time = time};
+}
+
+// x [B, N, C] -> the heads' outputs side by side [B, N, C].
+Activation CogVideoX::self_attention(const CogVideoXBlock& block, const Activation& x, Attend& attend) const {
+  const at::Tensor qkv =
+      linear(x, block.qkv).unflatten(2, {3, config_.num_attention_heads, config_.attention_head_dim});
+  attention::Prologue prologue;
+  prologue.norm = attention::Prologue::Norm::layer;
+  prologue.eps = kQkNormEps;
+  prologue.q_weight = block.norm_q.weight;
+  prologue.q_bias = block.norm_q.bias;
+  prologue.k_weight = block.norm_k.weight;
+  prologue.k_bias = block.norm_k.bias;
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), std::move(prologue), block.to_out);
+}
+
+void CogVideoX::block(size_t layer, Tokens& tokens, Attend& attend) const {
+  const CogVideoXBlock& block = blocks_[layer];
+  const std::vector<at::Tensor> projected =
+      linear_few_rows(tokens.time, {&block.norm1.modulation, &block.norm2.modulation});
+  const JointModulation first = joint_modulation(projected[0]), second = joint_modulation(projected[1]);
+  Activation x = tokens.hidden.norm_modulate(block.norm1.norm, config_.norm_eps, first, block.qkv);
+  tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
+  x = tokens.hidden.norm_modulate(block.norm2.norm, config_.norm_eps, second, block.feed_forward_in);
+  tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
+}
+
+at::Tensor CogVideoX::head(Tokens& tokens, const TokenPlan& plan) const {
+  const std::vector<at::Tensor> v = linear_few_rows(tokens.time, {&ends_.norm_out_modulation})[0].chunk(2, 1);
+  const JointModulation modulation = {.video = {.shift = v[0], .scale = v[1], .gate = {}}, .text = {}};
+  const at::Tensor video = tokens.hidden.video();
+  const at::Tensor x = layer_norm(video, ends_.norm_final, config_.norm_eps);
+  const at::Tensor patches =
+      linear(layer_norm_modulate(x, ends_.norm_out, config_.norm_eps, x.size(1), modulation), ends_.out);
+  return unpatchify(patches, patch_size(), plan);
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_cogvideox_transformer(const Component& component, at::Device device, WeightFormat format,
+                                                     bool offload) {
+  return load_denoiser(std::make_unique<CogVideoX>(component), component, device, format, offload);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,54 @@
+// The tensors of CogVideoX's transformer, as the forward pass wants them and as a diffusers checkpoint names them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "models/families/cogvideox/config.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/layers/parameters.h"
+#include "models/layers/timestep_embedding.h"
+
+namespace sparsereel::models {
+
+// Sizes: C = heads x head_dim (D), T = time_embed_dim, P = channels x patch_size_t x patch_size^2 (one patch, channel
+// slowest).
+
+/// Layer norm whose shift, scale and gate come from the timestep.
+struct AdaptiveNorm {
+  Linear modulation;  // [6 C, T]: shift, scale, gate of the video tokens, then of the text tokens
+  Norm norm;          // [C]; undefined where norm_elementwise_affine is false
+};
+
+struct CogVideoXBlock {
+  AdaptiveNorm norm1;
+  Linear qkv;           // [3 C, C]: to_q, to_k, to_v below each other
+  Norm norm_q, norm_k;  // [D] in fp32, as the attention kernels read it
+  Linear to_out;        // [C, C]
+  AdaptiveNorm norm2;
+  Linear feed_forward_in;   // [4 C, C]
+  Linear feed_forward_out;  // [C, 4 C]
+
+  /// `name`: the block's, "transformer_blocks.0".
+  void weights(const Visit& visit, const std::string& name, const CogVideoXConfig& config);
+};
+
+/// All but the blocks.
+struct CogVideoXEnds {
+  Linear patch;                  // [C, P]
+  Linear text;                   // [C, text_embed_dim]
+  at::Tensor learned_positions;  // [1, max_text_seq_length + tokens at the sample size, C], text first; undefined where
+                                 // not learned
+  TimestepEmbedding time_embedding;  // channels = C
+  Norm norm_final;                   // [C]; undefined where norm_elementwise_affine is false
+  Linear norm_out_modulation;        // [2 C, T]: shift, scale
+  Norm norm_out;                     // [C]; likewise
+  Linear out;                        // [P of out_channels, C]
+
+  void weights(const Visit& visit, const CogVideoXConfig& config);
+};
+
+}  // namespace sparsereel::models

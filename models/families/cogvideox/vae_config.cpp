@@ -1,0 +1,49 @@
+// Fallbacks are the defaults of diffusers' constructor.
+#include "models/families/cogvideox/vae_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/files/config_fields.h"
+
+namespace sparsereel::models {
+
+CogVideoXVaeConfig parse_cogvideox_vae_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  fields.require_class("AutoencoderKLCogVideoX");
+  fields.choice("act_fn", "silu", {"silu"});
+  for (const char* field : {"latents_mean", "latents_std", "shift_factor"}) fields.require_null(field);
+  CogVideoXVaeConfig config;
+  config.out_channels = fields.integer("out_channels", 3);
+  config.block_out_channels = fields.integers("block_out_channels", {128, 256, 256, 512});
+  config.latent_channels = fields.integer("latent_channels", 16);
+  config.layers_per_block = fields.integer("layers_per_block", 3, 1, kMaxLayers);
+  config.norm_num_groups = fields.integer("norm_num_groups", 32);
+  config.temporal_compression_ratio = fields.number("temporal_compression_ratio", 4, 1, 1024);
+  config.sample_height = fields.integer("sample_height", 480);
+  config.sample_width = fields.integer("sample_width", 720);
+  config.scaling_factor = fields.positive_number("scaling_factor", 1.15258426);
+  config.use_post_quant_conv = fields.boolean("use_post_quant_conv", false);
+
+  const size_t blocks = config.block_out_channels.size();
+  if (blocks == 0 || blocks > 16)
+    fields.fail("block_out_channels", "has " + std::to_string(blocks) + " entries, not 1 to 16");
+  for (const int64_t channels : config.block_out_channels)
+    fields.require_multiple("block_out_channels (by norm_num_groups)", channels, config.norm_num_groups);
+  const auto types = fields.strings("up_block_types", std::vector<std::string>(4, "CogVideoXUpBlock3D"));
+  if (types.size() != blocks)
+    fields.fail("up_block_types",
+                "has " + std::to_string(types.size()) + " entries, block_out_channels " + std::to_string(blocks));
+  if (std::any_of(types.begin(), types.end(), [](const std::string& type) { return type != "CogVideoXUpBlock3D"; }))
+    fields.unsupported("up_block_types", "with another type", "CogVideoXUpBlock3D throughout");
+  // Each doubling of time is one upsampling, and the last block does none.
+  const double doublings = std::log2(config.temporal_compression_ratio);
+  if (doublings != std::floor(doublings) || doublings > static_cast<double>(blocks - 1))
+    fields.fail("temporal_compression_ratio", "is not a power of two of at most 2^" + std::to_string(blocks - 1) +
+                                                  ", one doubling a block but the last");
+  if (config.use_post_quant_conv && config.latent_channels != config.out_channels)
+    fields.unsupported("use_post_quant_conv", "true where latent_channels differs from out_channels", "false");
+  return config;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,39 @@
+// Fields of Wan's transformer, and what of them is supported: text to video.
+#include "models/families/wan/config.h"
+
+#include "models/files/config_fields.h"
+
+namespace sparsereel::models {
+namespace {
+
+std::array<int64_t, 3> parse_patch(const ConfigFields& fields) {
+  const std::vector<int64_t> sizes = fields.integers("patch_size", {1, 2, 2});
+  if (sizes.size() != 3) fields.fail("patch_size", "has " + std::to_string(sizes.size()) + " entries, not 3");
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+}  // namespace
+
+WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  fields.require_class("WanTransformer3DModel");
+  fields.choice("qk_norm", "rms_norm_across_heads", {"rms_norm_across_heads"});
+  for (const char* of_images : {"image_dim", "added_kv_proj_dim", "pos_embed_seq_len"}) fields.require_null(of_images);
+  WanConfig config;
+  config.patch_size = parse_patch(fields);
+  config.num_attention_heads = fields.integer("num_attention_heads", 40);
+  config.attention_head_dim = fields.integer("attention_head_dim", 128, 16, 256);
+  config.in_channels = fields.integer("in_channels", 16);
+  config.out_channels = fields.optional_integer("out_channels").value_or(config.in_channels);
+  config.text_dim = fields.integer("text_dim", 4096);
+  config.freq_dim = fields.integer("freq_dim", 256, 2);
+  config.ffn_dim = fields.integer("ffn_dim", 13824);
+  config.num_layers = fields.integer("num_layers", 40, 1, 1000);
+  config.cross_attn_norm = fields.boolean("cross_attn_norm", true);
+  config.eps = fields.number("eps", 1e-6, 0, 1);
+  config.rope_max_seq_len = fields.integer("rope_max_seq_len", 1024);
+  if (config.attention_head_dim % 2 != 0) fields.fail("attention_head_dim", "is odd: rotary positions turn pairs");
+  return config;
+}
+
+}  // namespace sparsereel::models

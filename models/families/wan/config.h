@@ -1,0 +1,31 @@
+// The config.json of Wan's transformer (diffusers' WanTransformer3DModel).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace sparsereel::models {
+
+struct WanConfig {
+  std::array<int64_t, 3> patch_size = {1, 2, 2};  // t, h, w
+  int64_t num_attention_heads = 40;
+  int64_t attention_head_dim = 128;
+  int64_t in_channels = 16;
+  int64_t out_channels = 16;
+  int64_t text_dim = 4096;
+  int64_t freq_dim = 256;
+  int64_t ffn_dim = 13824;
+  int64_t num_layers = 40;
+  bool cross_attn_norm = true;
+  double eps = 1e-6;
+  int64_t rope_max_seq_len = 1024;  // of each axis of the grid
+
+  int64_t width() const { return num_attention_heads * attention_head_dim; }
+};
+
+/// Errors as those of the other parsers (text/encoder/t5_config.h).
+WanConfig parse_wan_config(const nlohmann::json& json, const std::string& file);
+
+}  // namespace sparsereel::models

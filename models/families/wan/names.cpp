@@ -1,0 +1,84 @@
+// What diffusers calls the layers of Wan's transformer, and what its authors do, whose names all other programs keep;
+// and what its tensors tell of it.
+#include <charconv>
+#include <optional>
+
+#include "models/families/wan/config.h"
+#include "models/families/wan/family.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr const char* kWidth = "num_attention_heads x attention_head_dim";
+
+std::optional<int64_t> size_of(const TensorTable& tensors, const std::string& name, size_t axis, size_t axes) {
+  const auto found = tensors.find(name);
+  if (found == tensors.end() || found->second.second->shape.size() != axes) return std::nullopt;
+  return found->second.second->shape[axis];
+}
+
+int64_t count_blocks(const TensorTable& tensors) {
+  constexpr std::string_view kBlocks = "blocks.";
+  int64_t count = 0;
+  for (const auto& [name, place] : tensors) {
+    int64_t number = -1;
+    if (name.starts_with(kBlocks)) std::from_chars(name.data() + kBlocks.size(), name.data() + name.size(), number);
+    count = std::max(count, number + 1);
+  }
+  return count;
+}
+
+}  // namespace
+
+Sizes wan_sizes(const nlohmann::json& json, const std::string& file) {
+  const WanConfig config = parse_wan_config(json, file);
+  return {{"num_layers", config.num_layers},
+          {kWidth, config.width()},
+          {"ffn_dim", config.ffn_dim},
+          {"in_channels", config.in_channels},
+          {"text_dim", config.text_dim}};
+}
+
+Sizes wan_sizes(const TensorTable& tensors) {
+  Sizes sizes;
+  const auto add = [&](const char* name, const char* tensor, size_t axis, size_t axes) {
+    if (const auto size = size_of(tensors, tensor, axis, axes)) sizes[name] = *size;
+  };
+  add(kWidth, "blocks.0.attn1.norm_q.weight", 0, 1);
+  add("ffn_dim", "blocks.0.ffn.net.0.proj.weight", 0, 2);
+  add("in_channels", "patch_embedding.weight", 1, 5);
+  add("text_dim", "condition_embedder.text_embedder.linear_1.weight", 1, 2);
+  if (!sizes.empty()) sizes["num_layers"] = count_blocks(tensors);
+  return sizes;
+}
+
+StoredNames wan_transformer_names() {
+  NameMap::Pairs pairs;
+  for (const auto& [ours, theirs] : NameMap::Pairs{{"attn1", "self_attn"}, {"attn2", "cross_attn"}}) {
+    for (const auto& [layer, original] : NameMap::Pairs{{"to_q", "q"},
+                                                        {"to_k", "k"},
+                                                        {"to_v", "v"},
+                                                        {"to_out.0", "o"},
+                                                        {"norm_q", "norm_q"},
+                                                        {"norm_k", "norm_k"}})
+      pairs.emplace_back("blocks.*." + ours + "." + layer, "blocks.*." + theirs + "." + original);
+  }
+  const NameMap::Pairs others = {
+      {"blocks.*.ffn.net.0.proj", "blocks.*.ffn.0"},
+      {"blocks.*.ffn.net.2", "blocks.*.ffn.2"},
+      {"blocks.*.norm2", "blocks.*.norm3"},  // of the three norms of each the only one with weights
+      {"blocks.*.scale_shift_table", "blocks.*.modulation"},
+      {"condition_embedder.text_embedder.linear_1", "text_embedding.0"},
+      {"condition_embedder.text_embedder.linear_2", "text_embedding.2"},
+      {"condition_embedder.time_embedder.linear_1", "time_embedding.0"},
+      {"condition_embedder.time_embedder.linear_2", "time_embedding.2"},
+      {"condition_embedder.time_proj", "time_projection.1"},
+      {"proj_out", "head.head"},
+      {"scale_shift_table", "head.modulation"}};
+  pairs.insert(pairs.end(), others.begin(), others.end());
+  return {.others = {pairs},
+          .prefixes = {"model.diffusion_model.", "diffusion_model.", "model.", "net."},
+          .no_weights = {"freqs"}};
+}
+
+}  // namespace sparsereel::models

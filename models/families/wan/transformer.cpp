@@ -1,0 +1,171 @@
+// Wan 2.1 and 2.2 (Wan Team, arXiv 2503.20314), text to video: blocks of self-attention over the video, cross-attention
+// to the text and feed-forward.
+#include "models/families/wan/loaders.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+#include <vector>
+
+#include "hilbert/error.h"
+#include "models/dit/dit.h"
+#include "models/dit/patches.h"
+#include "models/dit/text_padding.h"
+#include "models/families/wan/transformer_weights.h"
+
+namespace sparsereel::models {
+namespace {
+
+// Rows of a modulation table [B, rows, C], from the first one on: shift, scale and, of three, gate.
+JointModulation modulation_of(const at::Tensor& table, int64_t first, int64_t rows) {
+  Modulation video = {.shift = table.select(1, first), .scale = table.select(1, first + 1), .gate = {}};
+  if (rows == 3) video.gate = table.select(1, first + 2);
+  return {.video = video, .text = {}};
+}
+
+// A norm's weight and bias [C] as the modulation of one without any: in fp32, as they are kept, and in one pass with
+// the addition before it.
+JointModulation modulation_of(const Norm& norm, int64_t batch) {
+  const Modulation video = {
+      .shift = norm.bias.expand({batch, -1}), .scale = (norm.weight - 1).expand({batch, -1}), .gate = {}};
+  return {.video = video, .text = {}};
+}
+
+attention::Prologue norms_of(const at::Tensor& q_weight, const at::Tensor& k_weight, double eps) {
+  attention::Prologue prologue;
+  prologue.norm = attention::Prologue::Norm::rms;
+  prologue.across_heads = true;
+  prologue.eps = eps;
+  prologue.q_weight = q_weight;
+  prologue.k_weight = k_weight;
+  return prologue;
+}
+
+PatchSize patch_of(const WanConfig& config) {
+  const auto& [t, h, w] = config.patch_size;
+  return {.frames = t, .height = h, .width = w};
+}
+
+class Wan final : public Dit {
+ public:
+  explicit Wan(const Component& component)
+      : config_(parse_wan_config(component.config, component.config_file)),
+        config_file_(component.config_file),
+        blocks_(static_cast<size_t>(config_.num_layers)) {}
+
+  size_t layers() const override { return blocks_.size(); }
+  void weights(const Visit& visit) override { ends_.weights(visit, config_); }
+  void weights(size_t layer, const Visit& visit) override {
+    blocks_[layer].weights(visit, "blocks." + std::to_string(layer), config_);
+  }
+  hilbert::Grid grid_of(const DitInput& input) const override;
+  TokenTables tables(const hilbert::Grid& grid) const override;
+  Tokens embed(const DitInput& input, const TokenPlan& plan) const override;
+  void block(size_t layer, Tokens& tokens, Attend& attend) const override;
+  at::Tensor head(Tokens& tokens, const TokenPlan& plan) const override;
+
+ private:
+  // x [B, N, parts x C] -> [B, N, parts, heads, head_dim].
+  at::Tensor split_heads(const at::Tensor& x) const {
+    return x.unflatten(2, {-1, config_.num_attention_heads, config_.attention_head_dim});
+  }
+  Activation self_attention(const WanBlock& block, const Activation& x, Attend& attend) const;
+  at::Tensor cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens, Attend& attend) const;
+
+  WanConfig config_;
+  std::string config_file_;
+  WanEnds ends_;
+  std::vector<WanBlock> blocks_;
+};
+
+hilbert::Grid Wan::grid_of(const DitInput& input) const {
+  const at::Tensor& latents = input.latents;
+  const auto& [t, h, w] = config_.patch_size;
+  if (latents.dim() != 5 || latents.size(1) != config_.in_channels || latents.size(2) % t != 0 ||
+      latents.size(3) % h != 0 || latents.size(4) % w != 0 || latents.numel() == 0) {
+    throw bad_input("latents of shape " + shape_of(latents) + " do not fit " + config_file_ + ": [B, " +
+                        std::to_string(config_.in_channels) + " channels, frames, height and width in patches of " +
+                        std::to_string(t) + " x " + std::to_string(h) + " x " + std::to_string(w) + "] are needed",
+                    "check the size of the video, and the saved latents where such are used");
+  }
+  check_conditions(input, config_.text_dim, "text_dim", config_file_);
+  check_text_alone(input, config_file_);
+  return {latents.size(2) / t, latents.size(3) / h, latents.size(4) / w};
+}
+
+TokenTables Wan::tables(const hilbert::Grid& grid) const {
+  const int64_t most = config_.rope_max_seq_len;
+  if (grid.frames > most || grid.height > most || grid.width > most) {
+    throw bad_input(config_file_ + ": a video of " + std::to_string(grid.frames) + " x " + std::to_string(grid.height) +
+                        " x " + std::to_string(grid.width) + " patches exceeds rope_max_seq_len " +
+                        std::to_string(most),
+                    "ask for fewer frames or a smaller size");
+  }
+  const int64_t side = config_.attention_head_dim / 6 * 2;
+  return {.video_positions = {},
+          .text_positions = {},
+          .rotary = rotary_positions_3d({.t = config_.attention_head_dim - 2 * side, .h = side, .w = side},
+                                        plain_axis_positions(grid, at::kDouble))};
+}
+
+Tokens Wan::embed(const DitInput& input, const TokenPlan& plan) const {
+  const auto dtype = input.latents.scalar_type();
+  const at::Tensor sinusoids =
+      timestep_sinusoids(input.timesteps, config_.freq_dim, /*flip_sin_to_cos=*/true, /*freq_shift=*/0);
+  const at::Tensor time = embed_timesteps(sinusoids, ends_.time_embedding).to(dtype);
+  const at::Tensor patches = patchify(input.latents.transpose(1, 2), patch_of(config_), plan);
+  const FoldedText text = fold_padding(input.conditioning.text);
+  return {
+      .hidden = Residual(linear(patches, ends_.patch), patches.size(1)),
+      .text_tokens = 0,
+      .time = time,
+      .modulation = linear_few_rows(at::silu(time), {&ends_.time_projection})[0].to(at::kFloat).unflatten(1, {6, -1}),
+      .context = feed_forward_gelu_tanh(text.rows, ends_.text_in, ends_.text_out),
+      .context_bias = text.bias};
+}
+
+Activation Wan::self_attention(const WanBlock& block, const Activation& x, Attend& attend) const {
+  const at::Tensor qkv = split_heads(linear(x, block.qkv));
+  return attend(qkv.select(2, 0), qkv.select(2, 1), qkv.select(2, 2), norms_of(block.norm_q, block.norm_k, config_.eps),
+                block.to_out);
+}
+
+at::Tensor Wan::cross_attention(const WanBlock& block, const Activation& x, const Tokens& tokens,
+                                Attend& attend) const {
+  const at::Tensor q = split_heads(linear(x, block.cross_q)), kv = split_heads(linear(tokens.context, block.cross_kv));
+  return attend.cross(q.select(2, 0), kv.select(2, 0), kv.select(2, 1),
+                      norms_of(block.cross_norm_q, block.cross_norm_k, config_.eps), tokens.context_bias,
+                      block.cross_out);
+}
+
+void Wan::block(size_t layer, Tokens& tokens, Attend& attend) const {
+  const WanBlock& block = blocks_[layer];
+  const at::Tensor table = block.modulation + tokens.modulation;
+  const JointModulation first = modulation_of(table, 0, 3), second = modulation_of(table, 3, 3);
+  Activation x = tokens.hidden.norm_modulate({}, config_.eps, first, block.qkv);
+  tokens.hidden.add(linear(self_attention(block, x, attend), block.to_out), first);
+  x = config_.cross_attn_norm
+          ? tokens.hidden.norm_modulate({}, config_.eps, modulation_of(block.cross_norm, table.size(0)), block.cross_q)
+          : tokens.hidden.value();
+  tokens.hidden.add(cross_attention(block, x, tokens, attend));
+  x = tokens.hidden.norm_modulate({}, config_.eps, second, block.feed_forward_in);
+  tokens.hidden.add(feed_forward_gelu_tanh(x, block.feed_forward_in, block.feed_forward_out), second);
+}
+
+at::Tensor Wan::head(Tokens& tokens, const TokenPlan& plan) const {
+  const JointModulation modulation = modulation_of(ends_.modulation + tokens.time.unsqueeze(1), 0, 2);
+  const at::Tensor patches = linear(tokens.hidden.norm_modulate({}, config_.eps, modulation), ends_.out)
+                                 .unflatten(2, {-1, config_.out_channels})
+                                 .transpose(2, 3)
+                                 .flatten(2);
+  return unpatchify(patches, patch_of(config_), plan).transpose(1, 2).contiguous();
+}
+
+}  // namespace
+
+std::unique_ptr<Denoiser> load_wan_transformer(const Component& component, at::Device device, WeightFormat format,
+                                               bool offload) {
+  return load_denoiser(std::make_unique<Wan>(component), component, device, format, offload);
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,46 @@
+// The tensors of Wan's transformer, as the forward pass wants them and as a diffusers checkpoint names them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "models/families/wan/config.h"
+#include "models/layers/linear.h"
+#include "models/layers/norm.h"
+#include "models/layers/parameters.h"
+#include "models/layers/timestep_embedding.h"
+
+namespace sparsereel::models {
+
+// Sizes: C = heads x head_dim, F = ffn_dim, P = a patch's elements.
+
+struct WanBlock {
+  at::Tensor modulation;      // [1, 6, C] in fp32: shift, scale, gate of self-attention, then of feed-forward
+  Linear qkv;                 // [3 C, C]: to_q, to_k, to_v below each other
+  at::Tensor norm_q, norm_k;  // [C] in fp32, as the attention kernels read it
+  Linear to_out;              // [C, C]
+  Norm cross_norm;            // [C] in fp32; undefined where cross_attn_norm is false
+  Linear cross_q, cross_kv;   // [C, C] and [2 C, C]: to_k, to_v below each other
+  at::Tensor cross_norm_q, cross_norm_k;  // [C] in fp32
+  Linear cross_out;                       // [C, C]
+  Linear feed_forward_in;                 // [F, C]
+  Linear feed_forward_out;                // [C, F]
+
+  /// `name`: the block's, "blocks.0".
+  void weights(const Visit& visit, const std::string& name, const WanConfig& config);
+};
+
+/// All but the blocks.
+struct WanEnds {
+  Linear patch;                      // [C, P of in_channels], stored as a convolution's
+  TimestepEmbedding time_embedding;  // in fp32; channels = freq_dim, time_embed_dim = C
+  Linear time_projection;            // [6 C, C]
+  Linear text_in, text_out;          // [C, text_dim], [C, C]
+  at::Tensor modulation;             // [1, 2, C] in fp32: shift, scale
+  Linear out;                        // [P of out_channels, C]
+
+  void weights(const Visit& visit, const WanConfig& config);
+};
+
+}  // namespace sparsereel::models

@@ -1,0 +1,92 @@
+// Fallbacks are the defaults of diffusers' constructor.
+#include "models/families/wan/vae_config.h"
+
+#include <algorithm>
+
+#include "models/files/config_fields.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr double kLargestStatistic = 1e6;
+
+// A number for each channel of the latents.
+std::vector<double> statistics(const ConfigFields& fields, const char* field, double least, int64_t channels,
+                               std::vector<double> fallback) {
+  std::vector<double> numbers = fields.optional_numbers(field, least, kLargestStatistic);
+  if (numbers.empty()) numbers = std::move(fallback);
+  if (numbers.size() != static_cast<size_t>(channels))
+    fields.fail(field, "has " + std::to_string(numbers.size()) + " entries, z_dim is " + std::to_string(channels));
+  return numbers;
+}
+
+void check_levels(const ConfigFields& fields, const WanVaeConfig& config) {
+  const size_t levels = config.dim_mult.size(), doublings = config.temperal_downsample.size();
+  if (levels == 0 || levels > 8) fields.fail("dim_mult", "has " + std::to_string(levels) + " entries, not 1 to 8");
+  if (doublings != levels - 1)
+    fields.fail("temperal_downsample", "has " + std::to_string(doublings) + " entries, not one fewer than dim_mult's " +
+                                           std::to_string(levels));
+  for (const WanVaeLevel& level : levels_of(config)) {
+    fields.check_width("decoder_base_dim x dim_mult", level.out);
+    if (level.enlarged == 0) continue;
+    if (!config.is_residual) fields.require_multiple("decoder_base_dim x dim_mult", level.out, 2);
+    if (config.is_residual && level.out * (level.doubles_time ? 8 : 4) % level.in != 0)
+      fields.fail("dim_mult", "does not let the shortcut copy " + std::to_string(level.in) + " channels to " +
+                                  std::to_string(level.out) + " as often each");
+  }
+}
+
+// The scale factors only repeat what other fields say.
+void check_scale(const ConfigFields& fields, const char* field, int64_t fallback, int64_t scale, const char* others) {
+  const int64_t stated = fields.integer(field, fallback);
+  if (stated != scale)
+    fields.fail(field, "is " + std::to_string(stated) + ", but by " + others + " it is " + std::to_string(scale));
+}
+
+}  // namespace
+
+int64_t WanVaeConfig::frames_a_latent() const {
+  return int64_t{1} << std::count(temperal_downsample.begin(), temperal_downsample.end(), true);
+}
+
+std::vector<WanVaeLevel> levels_of(const WanVaeConfig& config) {
+  const size_t count = config.dim_mult.size();
+  std::vector<WanVaeLevel> levels;
+  int64_t in = config.decoder_base_dim * config.dim_mult.back();
+  for (size_t i = count; i-- > 0;) {
+    const int64_t out = config.decoder_base_dim * config.dim_mult[i];
+    levels.push_back({.in = in, .out = out});
+    if (i == 0) break;
+    levels.back().enlarged = in = config.is_residual ? out : out / 2;
+    levels.back().doubles_time = config.temperal_downsample[i - 1];
+  }
+  return levels;
+}
+
+WanVaeConfig parse_wan_vae_config(const nlohmann::json& json, const std::string& file) {
+  const ConfigFields fields(json, file);
+  fields.require_class("AutoencoderKLWan");
+  WanVaeConfig config;
+  config.decoder_base_dim = fields.optional_integer("decoder_base_dim").value_or(fields.integer("base_dim", 96));
+  config.z_dim = fields.integer("z_dim", 16);
+  config.dim_mult = fields.integers("dim_mult", {1, 2, 4, 4});
+  config.num_res_blocks = fields.integer("num_res_blocks", 2, 1, kMaxLayers);
+  config.temperal_downsample = fields.booleans("temperal_downsample", {false, true, true});
+  config.latents_mean = statistics(fields, "latents_mean", -kLargestStatistic, config.z_dim,
+                                   {-0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508, 0.4134,
+                                    -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921});
+  config.latents_std = statistics(fields, "latents_std", 1e-6, config.z_dim,
+                                  {2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743, 3.2687, 2.1526,
+                                   2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160});
+  config.is_residual = fields.boolean("is_residual", false);
+  config.out_channels = fields.integer("out_channels", 3);
+  config.patch_size = fields.optional_integer("patch_size", 1, 64).value_or(1);
+  check_levels(fields, config);
+  fields.require_multiple("out_channels (by patch_size squared)", config.out_channels,
+                          config.patch_size * config.patch_size);
+  check_scale(fields, "scale_factor_spatial", 8, config.pixels_a_latent(), "dim_mult and patch_size");
+  check_scale(fields, "scale_factor_temporal", 4, config.frames_a_latent(), "temperal_downsample");
+  return config;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,18 @@
+// What the tests' program has beside the others: a family of its own, and two options.
+#pragma once
+
+#include <vector>
+
+#include "models/checkpoint/family.h"
+#include "models/engine/components.h"
+#include "models/video/fields.h"
+
+namespace sparsereel::test {
+
+models::Family toy_family();
+models::ComponentLoaders toy_loaders();
+
+/// --draft, a video of one step, and --image, a picture that the video begins with.
+std::vector<models::Field> toy_fields();
+
+}  // namespace sparsereel::test
