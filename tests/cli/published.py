@@ -1,0 +1,214 @@
+"""Files as they are published, by the names, shapes and dtypes of their tensors; contents are holes of zeros, or random.
+
+python3 tests/cli/published.py FOLDER FILE... writes these files with random contents (FILES lists them; none: all)."""
+import json
+import os
+import random
+import re
+import struct
+import sys
+from math import prod
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / 'parity/data'
+BITS = {'F32': 32, 'F16': 16, 'BF16': 16, 'F8_E4M3': 8, 'U8': 8}
+# ggml's number, elements and bytes of a block, and where its scales (of 16 bits) stand in it
+GGML = {'F32': (0, 1, 4, ()), 'F16': (1, 1, 2, ()), 'Q4_K': (12, 256, 144, (0, 2)), 'Q6_K': (14, 256, 210, (208,))}
+SPIECE_BYTES = 4548313  # of google/umt5-xxl's spiece.model
+
+
+def lists(file, model):
+    return json.loads((DATA / file).read_text())[model]
+
+
+def renamed(name, rules):
+    for pattern, theirs in rules.items():
+        name = re.sub(pattern, theirs, name)
+    return name
+
+
+TRANSFORMER = {r'attn(1|2)\.to_out\.0': r'attn\1.o', r'attn(1|2)\.to_': r'attn\1.', 'attn1': 'self_attn', 'attn2': 'cross_attn', r'norm2\.': 'norm3.',
+               r'ffn\.net\.0\.proj': 'ffn.0', r'ffn\.net\.2': 'ffn.2', '^scale_shift_table': 'head.modulation', 'scale_shift_table': 'modulation',
+               '^proj_out': 'head.head', r'^condition_embedder\.time_proj': 'time_projection.1', r'^condition_embedder\.(text|time)_embedder\.linear_1': r'\1_embedding.0',
+               r'^condition_embedder\.(text|time)_embedder\.linear_2': r'\1_embedding.2'}
+VAE = {r'mid_block\.resnets\.0': 'middle.0', r'mid_block\.resnets\.1': 'middle.2', r'mid_block\.attentions\.0': 'middle.1',
+       r'\.norm1\.gamma': '.residual.0.gamma', r'\.conv1\.(weight|bias)$': r'.residual.2.\1', r'\.norm2\.gamma': '.residual.3.gamma', r'\.conv2\.': '.residual.6.', 'conv_shortcut': 'shortcut',
+       '^quant_conv': 'conv1', '^post_quant_conv': 'conv2', r'coder\.conv_in': 'coder.conv1', r'coder\.norm_out': 'coder.head.0', r'coder\.conv_out': 'coder.head.2'}
+VAE_2_1 = {r'up_blocks\.(\d)\.resnets\.(\d)': lambda at: f'upsamples.{4 * int(at[1]) + int(at[2])}', r'up_blocks\.(\d)\.upsamplers\.0': lambda at: f'upsamples.{4 * int(at[1]) + 3}',
+           'down_blocks': 'downsamples'}
+VAE_2_2 = {r'up_blocks\.(\d)\.resnets': r'upsamples.\1.upsamples', r'up_blocks\.(\d)\.upsampler\.': r'upsamples.\1.upsamples.3.',
+           r'down_blocks\.(\d)\.resnets': r'downsamples.\1.downsamples', r'down_blocks\.(\d)\.downsampler\.': r'downsamples.\1.downsamples.2.'}
+LLAMA = {r'^shared\.': 'token_embd.', r'^encoder\.block\.(\d+)\.layer\.0\.layer_norm': r'enc.blk.\1.attn_norm', r'^encoder\.block\.(\d+)\.layer\.1\.layer_norm': r'enc.blk.\1.ffn_norm',
+         r'^encoder\.block\.(\d+)\.layer\.\d\.': r'enc.blk.\1.', r'SelfAttention\.relative_attention_bias': 'attn_rel_b', r'SelfAttention\.': 'attn_',
+         r'DenseReluDense\.wi_0': 'ffn_gate', r'DenseReluDense\.wi_1': 'ffn_up', r'DenseReluDense\.wo': 'ffn_down', r'^encoder\.final_layer_norm': 'enc.output_norm'}
+AUTHORS_T5 = {r'^shared\.': 'token_embedding.', r'^encoder\.block\.(\d+)\.layer\.0\.layer_norm': r'blocks.\1.norm1', r'^encoder\.block\.(\d+)\.layer\.1\.layer_norm': r'blocks.\1.norm2',
+              r'^encoder\.block\.(\d+)\.layer\.0\.SelfAttention\.relative_attention_bias': r'blocks.\1.pos_embedding.embedding', r'^encoder\.block\.(\d+)\.layer\.0\.SelfAttention': r'blocks.\1.attn',
+              r'^encoder\.block\.(\d+)\.layer\.1\.DenseReluDense\.wi_0': r'blocks.\1.ffn.gate.0', r'^encoder\.block\.(\d+)\.layer\.1\.DenseReluDense\.wi_1': r'blocks.\1.ffn.fc1',
+              r'^encoder\.block\.(\d+)\.layer\.1\.DenseReluDense\.wo': r'blocks.\1.ffn.fc2', r'^encoder\.final_layer_norm': 'norm'}
+
+
+def transformer(model):
+    """{authors' name: shape}"""
+    names = lists('wan/dit_names.json', model)
+    shapes = dict(names['rest'])
+    for layer in range(names['config']['num_layers']):
+        shapes.update({f'blocks.{layer}.{name}': shape for name, shape in names['block'].items()})
+    return {renamed(name, TRANSFORMER): shape for name, shape in shapes.items()}
+
+
+def vae(model, rules):
+    return {renamed(renamed(name, VAE), rules): shape for name, shape in lists('wan/vae_names.json', model)['rest'].items()}
+
+
+def text_encoder(rules):
+    tensors = json.loads((DATA / 'umt5_names.json').read_text())['tensors']
+    return {renamed(name, rules): shape for name, shape in tensors.items()}
+
+
+def plain(shapes, dtype, **others):
+    """{name: (dtype, shape)}"""
+    return {name: (others.get(name.replace('.', '_'), dtype), shape) for name, shape in shapes.items()}
+
+
+def is_matrix(name, shape):
+    return name.endswith('.weight') and len(shape) == 2
+
+
+def scaled_fp8(shapes, rest, inputs, keep=()):
+    """ComfyUI's older mark: a scale for each matrix, and one of its inputs."""
+    tensors = {'scaled_fp8': ('F8_E4M3', [0])}
+    for name, shape in shapes.items():
+        reduced = is_matrix(name, shape) and not any(word in name for word in keep)
+        tensors[name] = ('F8_E4M3' if reduced else rest, shape)
+        for kind in ['scale_weight'] + ['scale_input'] * inputs if reduced else []:
+            tensors[name[:-len('weight')] + kind] = ('F32', [])
+    return tensors
+
+
+def q4_k_m(shapes, more, keep):
+    """Matrices for which more(name) in six bits, those with a word of `keep` and all vectors in 32."""
+    def kind(name, shape):
+        if len(shape) != 2 or any(word in name for word in keep):
+            return 'F32'
+        return 'Q6_K' if more(name) else 'Q4_K'
+    return {name: (kind(name, shape), shape) for name, shape in shapes.items()}
+
+
+def wan_q4_k_m():
+    """As ComfyUI-GGUF's tool mixes types: 10.1 GB, as published."""
+    keep = ('modulation', 'patch_embedding', 'text_embedding', 'time_projection', 'time_embedding', 'head.')
+    return q4_k_m(transformer('2.1 14b'), lambda name: 'attn.v.' in name or 'ffn.2.' in name, keep)
+
+
+def umt5_q4_k_m():
+    """As llama.cpp mixes them: more bits for half of the layers; 3.66 GB, as published."""
+    def more(name):
+        layer = re.search(r'blk\.(\d+)\.(attn_v|ffn_down)', name)
+        return name.startswith('token_embd') or layer and (not 3 <= int(layer[1]) < 21 or int(layer[1]) % 3 == 2)
+    return q4_k_m(text_encoder(LLAMA), more, ('attn_rel_b',))
+
+
+def scaled_umt5():
+    return {**scaled_fp8(text_encoder({}), 'F16', inputs=False, keep=('shared', 'relative_attention_bias')), 'spiece_model': ('U8', [SPIECE_BYTES])}
+
+
+FILES = {
+    'wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.1 14b'), 'F16', inputs=True),
+    'wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors': lambda: scaled_fp8(transformer('2.1 14b'), 'F16', inputs=True),
+    'wan2.1_t2v_14B_fp16.safetensors': lambda: plain(transformer('2.1 14b'), 'F16', patch_embedding_weight='F32', patch_embedding_bias='F32'),
+    'wan2.1-t2v-14b-Q4_K_M.gguf': wan_q4_k_m,
+    'Wan2.2-T2V-A14B-HighNoise-Q4_K_M.gguf': wan_q4_k_m,
+    'Wan2.2-T2V-A14B-LowNoise-Q4_K_M.gguf': wan_q4_k_m,
+    'wan2.2_ti2v_5B_fp16.safetensors': lambda: plain(transformer('2.2 5b'), 'F16'),
+    'umt5_xxl_fp8_e4m3fn_scaled.safetensors': scaled_umt5,
+    'umt5-xxl-encoder-Q4_K_M.gguf': umt5_q4_k_m,
+    'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', VAE_2_1), 'BF16'),
+    'wan2.2_vae.safetensors': lambda: plain(vae('2.2 5b', VAE_2_2), 'F16'),
+}
+# As Hugging Face's pages have them.
+PUBLISHED_BYTES = {'wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors': 14293923632, 'wan2.1_t2v_14B_fp16.safetensors': 28577761176,
+                   'umt5_xxl_fp8_e4m3fn_scaled.safetensors': 6735906897, 'wan2.2_vae.safetensors': 1409400960}
+
+
+def size_of(dtype, shape):
+    if dtype in BITS:
+        return prod(shape) * BITS[dtype] // 8
+    _, elements, size, _ = GGML[dtype]
+    return prod(shape) // elements * size
+
+
+POOL = random.Random(1).randbytes(1 << 22)
+
+
+def repeated(unit, size):
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+def contents(name, dtype, shape):
+    """Random numbers that neither vanish nor grow on the way through a model."""
+    size, is_norm = size_of(dtype, shape), 'norm' in name or name.endswith('gamma') or '.head.0.' in name
+    if len(shape) == 0:
+        return struct.pack('<f', 2e-4)
+    if dtype == 'F8_E4M3':
+        return repeated(POOL.replace(b'\x7f', b'\x30').replace(b'\xff', b'\xb0'), size)
+    if dtype in ('Q4_K', 'Q6_K'):
+        _, _, block, scales = GGML[dtype]
+        unit = bytearray(POOL[:block * 4096])
+        for at in scales:
+            unit[at::block], unit[at + 1::block] = POOL[:4096], bytes([0x08]) * 4096  # about 1.3e-4
+        return repeated(bytes(unit), size)
+    if dtype == 'U8':
+        return repeated(POOL, size)
+    high = {'F32': (0x3c, 0xbc), 'BF16': (0x3c, 0xbc), 'F16': (0x22, 0xa2)}[dtype]  # about +-0.01
+    one = {'F32': b'\0\0\x80\x3f', 'BF16': b'\x80\x3f', 'F16': b'\0\x3c'}[dtype]
+    if is_norm and name.endswith(('weight', 'gamma')):
+        return repeated(one, size)
+    width = len(one)
+    unit = bytearray(POOL[:width * 65536])
+    unit[width - 1::width] = bytes(high[byte & 1] for byte in unit[width - 1::width])
+    return repeated(bytes(unit), size)
+
+
+def safetensors_header(tensors):
+    # Larger elements first, as the format's own writer lays them out.
+    order = sorted(tensors, key=lambda name: (-BITS[tensors[name][0]], name))
+    header, end = {}, 0
+    for name in order:
+        dtype, shape = tensors[name]
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [end, end + size_of(dtype, shape)]}
+        end += size_of(dtype, shape)
+    text = json.dumps(header, separators=(',', ':')).encode()
+    text += b' ' * (-len(text) % 8)
+    return struct.pack('<Q', len(text)) + text, {name: header[name]['data_offsets'][0] for name in order}, end
+
+
+def gguf_header(tensors, architecture):
+    def text(value):
+        return struct.pack('<Q', len(value.encode())) + value.encode()
+    header, offsets, end = b'GGUF' + struct.pack('<IQQ', 3, len(tensors), 1) + text('general.architecture') + struct.pack('<I', 8) + text(architecture), {}, 0
+    for name, (dtype, shape) in tensors.items():
+        offsets[name] = end
+        header += text(name) + struct.pack(f'<I{len(shape)}QIQ', len(shape), *reversed(shape), GGML[dtype][0], end)
+        end += size_of(dtype, shape) + -size_of(dtype, shape) % 32
+    return header + bytes(-len(header) % 32), offsets, end
+
+
+def write(path, tensors, filled=False):
+    """tensors: {name: (dtype, shape)}. Not filled: a hole of the right size, which takes no room."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == '.gguf':
+        header, offsets, size = gguf_header(tensors, 'wan' if any('attn.q' in name for name in tensors) else 't5encoder')
+    else:
+        header, offsets, size = safetensors_header(tensors)
+    with open(path, 'wb') as file:
+        file.write(header)
+        file.truncate(len(header) + size)
+        for name, offset in offsets.items() if filled else ():
+            file.seek(len(header) + offset)
+            file.write(contents(name, *tensors[name]))
+    return path
+
+
+if __name__ == '__main__':
+    for wanted in sys.argv[2:] or FILES:
+        print(write(Path(sys.argv[1]) / wanted, FILES[wanted](), filled=True), os.path.getsize(Path(sys.argv[1]) / wanted), flush=True)
