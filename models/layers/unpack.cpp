@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 
@@ -74,6 +75,7 @@ void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Ten
   const int64_t columns = stored.columns, row_bytes = packed_bytes(stored.dtype, columns);
   constexpr int64_t kAtOnce = int64_t{1} << 16;  // elements in fp32 before they are rounded
   at::parallel_for(0, stored.rows, std::max<int64_t>(1, kAtOnce / columns), [&](int64_t first, int64_t last) {
+    const c10::InferenceMode inference;  // each thread has its own, and `out` may be a tensor of the caller's
     at::Tensor rows = at::empty({last - first, columns}, at::kFloat);
     auto* to = rows.mutable_data_ptr<float>();
     for (int64_t row = first; row < last; ++row)

@@ -3,6 +3,8 @@
 #include "models/layers/unpack.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -65,6 +67,20 @@ TEST(Unpack, RowsAreScaledInFp32AndRoundedOnce) {
   const at::Tensor found = unpack(bytes, {{Dtype::i8, 4, 32, 0}}, scale, at::kBFloat16);
   const at::Tensor expected = (bytes.view(at::kChar).view({4, 32}).to(at::kFloat) * scale.unsqueeze(1));
   EXPECT_TRUE(at::equal(found, expected.to(at::kBFloat16)));
+}
+
+/// The threads that share a large matrix know nothing of their caller's mode.
+TEST(Unpack, ALargeMatrixIsUnpackedInInferenceModeToo) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  const at::Tensor bytes = at::randint(0, 256, {1024 * 512}, at::kByte);
+  const std::vector<StoredRows> stored = {{Dtype::i8, 1024, 512, 0}};
+  const at::Tensor expected = bytes.view(at::kChar).view({1024, 512}).to(at::kFloat);
+  for (const bool inference : {true, false}) {
+    const c10::InferenceMode mode(inference);
+    EXPECT_TRUE(unpack(bytes, stored, {}, at::kFloat).equal(expected));
+  }
+  at::set_num_threads(threads);
 }
 
 TEST(Unpack, WholeBlocksOnly) {
