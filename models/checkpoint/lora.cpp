@@ -137,7 +137,7 @@ bool takes_other_channels(const std::vector<int64_t>& shape, const std::vector<i
 
 /// What of a file's layers cannot be added, all of it in one text.
 struct Complaints {
-  std::vector<std::string> unknown, other_channels, misshaped;
+  std::vector<std::string> unknown, other_channels, convolutions, misshaped;
 
   std::string text() const {
     std::string all;
@@ -147,6 +147,7 @@ struct Complaints {
     };
     add(unknown, unknown.size() == 1 ? " layer that this model has not: " : " layers that this model has not: ");
     add(other_channels, " of other input channels: ");
+    add(convolutions, " of convolutions, which are not supported: ");
     add(misshaped, " of another shape: ");
     return all;
   }
@@ -222,6 +223,7 @@ class Adding {
   }
 
   void add(const LoraLayer& layer, const std::string& role) {
+    if (layer.convolves()) return note(complaints_.convolutions, in_quotes(layer.up->name));
     const auto found = layers_.try_emplace(role, checkpoint_.component(role), family_.part(role)).first;
     const Layers& layers = found->second;
     const auto take = [&](const TensorEntry* entry, const TensorEntry* down, const char* kind, double strength) {

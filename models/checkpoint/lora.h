@@ -26,8 +26,9 @@ struct LoraOrigin {
 LoraOrigin origin_of(const LoraFile& lora);
 
 /// Lets the checkpoint's weights be read with the LoRAs added. Only headers are read. Layers that the checkpoint has
-/// not, and convolutions of other input channels, are left out where they are not all that a file holds and the others
-/// fit (LoRAs of models that take images): a warning a file counts and names them. `strict`: they are refused.
+/// not, LoRAs of convolutions, and differences of convolutions of other input channels are left out where they are not
+/// all that a file holds and the others fit (LoRAs of models that take images): a warning a file counts and names them.
+/// `strict`: they are refused.
 /// Throws one Error a file that lists all that does not fit and says what the file seems to be made for.
 std::vector<std::string> add_loras(Checkpoint& checkpoint, const ModelSpec& spec, const std::vector<LoraChoice>& loras,
                                    bool strict = false);

@@ -236,10 +236,8 @@ class Reader {
     if (layer.up == nullptr) fail(*layer.down, "has no B (lora_B, lora_up) beside it");
     if (layer.diff != nullptr) fail(*layer.diff, "stands beside " + in_quotes(layer.up->name));
     for (const TensorEntry* matrix : {layer.down, layer.up})
-      if (matrix->shape.size() != 2)
-        fail(in_quotes(matrix->name) + " has " + std::to_string(matrix->shape.size()) +
-                 " dimensions: a LoRA of convolutions is not supported",
-             "use a LoRA of linear layers, or a checkpoint into which this was merged");
+      if (matrix->shape.size() < 2)
+        fail(*matrix, "has " + std::to_string(matrix->shape.size()) + " dimensions, and not two or more");
     if (layer.rank() < 1 || layer.up->shape[1] != layer.rank())
       fail(*layer.up, "has rank " + std::to_string(layer.up->shape[1]) + ", and " + in_quotes(layer.down->name) +
                           " has " + std::to_string(layer.rank()));

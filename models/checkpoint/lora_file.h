@@ -2,6 +2,7 @@
 // few bytes of the alphas. No torch.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,8 +17,8 @@ struct LoraLayer {
   std::string part;          // of the model, "text_encoder"; empty: the file does not say, and means the transformer
   std::string name;          // as the file spells it behind the part: "blocks.0.attn1.to_q"
   bool underscores = false;  // stand where a name has dots
-  const TensorEntry* down = nullptr;  // A [rank, in]
-  const TensorEntry* up = nullptr;    // B [out, rank]
+  const TensorEntry* down = nullptr;  // A [rank, in], or of a convolution [rank, in, ..]
+  const TensorEntry* up = nullptr;    // B [out, rank], or [out, rank, ..]
   const TensorEntry* bias = nullptr;  // [out], beside B and scaled like it
   const TensorEntry* diff = nullptr;  // of the whole weight, in its shape: neither A nor B
   const TensorEntry* diff_bias = nullptr;
@@ -25,6 +26,7 @@ struct LoraLayer {
   double strength = 1;  // alpha / rank
 
   int64_t rank() const { return down == nullptr ? 0 : down->shape[0]; }
+  bool convolves() const { return down != nullptr && std::max(down->shape.size(), up->shape.size()) > 2; }
 };
 
 struct LoraFile {

@@ -272,6 +272,23 @@ TEST_F(Lora, LayersForAnImageAreLeftOutWithAWarning) {
                            {"does not fit this model", "4 layers", "other input channels"}));
 }
 
+TEST_F(Lora, OfConvolutionsAreLeftOutWithAWarning) {
+  const std::string query = "diffusion_model.blocks.0.self_attn.q", patches = "diffusion_model.patch_embedding";
+  const std::vector<Tensor> convolution = {{patches + ".lora_A.weight", {2, 4, 1, 2, 2}},
+                                           {patches + ".lora_B.weight", {32, 2, 1, 1, 1}},
+                                           {patches + ".alpha", {}}};
+  std::vector<Tensor> both = convolution;
+  both.push_back({query + ".lora_A.weight", {2, 32}});
+  both.push_back({query + ".lora_B.weight", {32, 2}});
+  const fs::path file = write(both);
+  const std::string words = "1 of convolutions, which are not supported: \"" + patches + ".lora_B.weight\"";
+  EXPECT_THAT(warnings("wan/pipeline", file), ElementsAre(file.string() + ": left out: " + words));
+  EXPECT_THAT(warnings("wan/pipeline_two_experts", file), ElementsAre(file.string() + ": left out: " + words));
+  EXPECT_EQ(added("wan/pipeline", file.string(), "transformer").size(), 1U);
+  EXPECT_TRUE(throws_error([&] { warnings("wan/pipeline", file, /*strict=*/true); }, {words}));
+  EXPECT_TRUE(does_not_fit("wan/pipeline", write(convolution).string(), {words}));
+}
+
 TEST_F(Lora, AFileOfWhichNothingOrTooLittleFitsIsRefused) {
   EXPECT_TRUE(does_not_fit("wan/pipeline", write(image_to_video({})).string(), {"4 layers that this model has not"}));
   const std::string query = "diffusion_model.blocks.0.self_attn.q";
@@ -352,8 +369,7 @@ TEST_F(Lora, OtherAdaptersAreRefusedByTheirNames) {
   EXPECT_TRUE(refused({{kQuery + ".hada_w1_a", {2, 2}}}, {"LoHa"}));
   EXPECT_TRUE(refused({{kQuery + ".lokr_w1", {2, 2}}}, {"LoKr"}));
   EXPECT_TRUE(refused({{kQuery + ".lora_mid.weight", {2, 2, 3, 3}}}, {"LoCon"}));
-  EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {2, 4, 2, 2}}, {kQuery + ".lora_B.weight", {32, 2, 1, 1}}},
-                      {"a LoRA of convolutions"}));
+  EXPECT_TRUE(refused({{kQuery + ".lora_A.weight", {32}}, up}, {kQuery + ".lora_A.weight", "has 1 dimensions"}));
   EXPECT_TRUE(refused({down, up}, {"use_dora"}, {{"lora_adapter_metadata", R"({"transformer.use_dora": true})"}}));
   EXPECT_TRUE(refused({{"lycoris_blocks_0_self_attn_q.lokr_w1", {2, 2}}}, {"LyCORIS", "not supported"}));
   EXPECT_TRUE(refused({{kQuery + ".oft_diag", {2, 2}}}, {"OFT"}));
