@@ -100,10 +100,12 @@ Dtype stored(at::ScalarType dtype) {
 double mapped_bytes(const Component& component, const WeightFormat& format) {
   double bytes = 0;
   if (format.fp8) return bytes;
-  for (const auto& [name, place] : component.tensors)
-    if ((place.second->dtype == stored(format.dtype) || is_small(place.second->dtype)) &&
-        !component.deltas.contains(name))
-      bytes += static_cast<double>(place.second->bytes);
+  for (const auto& [name, place] : component.tensors) {
+    const bool stays = is_small(place.second->dtype)
+                           ? has_only_low_rank(component, name)
+                           : place.second->dtype == stored(format.dtype) && !component.deltas.contains(name);
+    if (stays) bytes += static_cast<double>(place.second->bytes);
+  }
   return bytes;
 }
 

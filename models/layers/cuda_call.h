@@ -36,7 +36,7 @@ bool has_projection_kernel(const at::Tensor& x, at::ArrayRef<const Linear*> laye
 /// fp32 [B, out] of each layer.
 std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const Linear*> layers);
 
-/// bytes of the rows -> out [rows, columns] in fp32, fp16 or bf16. See unpack().
+/// bytes of the rows -> out [rows, columns] in fp32, fp16 or bf16, the deltas added. See unpack().
 void unpack_on_cuda(const at::Tensor& bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out);
 
 }  // namespace sparsereel::models

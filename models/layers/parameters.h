@@ -21,11 +21,18 @@ struct WeightFormat {
   WeightFormat(at::ScalarType run, bool in_fp8 = false) : dtype(run), fp8(in_fp8) {}
 };
 
+/// What a LoRA adds to rows of a matrix: scale * up down.
+struct LowRank {
+  at::Tensor up, down;  // [rows, rank], [rank, columns], both in fp32, fp16 or bf16
+  double scale;
+};
+
 /// Rows of a matrix as a file has them, in a tensor of bytes.
 struct StoredRows {
   Dtype dtype;
   int64_t rows, columns;
-  int64_t offset;  // of the first one, in bytes; on 16
+  int64_t offset;                    // of the first one, in bytes; on 16
+  std::vector<LowRank> deltas = {};  // of the unpacked rows
 };
 
 /// One tensor of a module, as a checkpoint holds it.

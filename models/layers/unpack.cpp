@@ -73,15 +73,23 @@ void unpack_row(const uint8_t* bytes, const Format& format, int64_t columns, flo
 void unpack_on_cpu(const uint8_t* bytes, const StoredRows& stored, const at::Tensor& scale, at::Tensor& out) {
   const Format format = format_of(stored.dtype);
   const int64_t columns = stored.columns, row_bytes = packed_bytes(stored.dtype, columns);
+  std::vector<LowRank> deltas;
+  for (const auto& [up, down, strength] : stored.deltas)
+    deltas.push_back({up.to(at::kFloat), down.to(at::kFloat), strength});
   constexpr int64_t kAtOnce = int64_t{1} << 16;  // elements in fp32 before they are rounded
-  at::parallel_for(0, stored.rows, std::max<int64_t>(1, kAtOnce / columns), [&](int64_t first, int64_t last) {
+  const int64_t step = std::max<int64_t>(1, kAtOnce / columns);
+  at::parallel_for(0, stored.rows, step, [&](int64_t begin, int64_t end) {
     const c10::InferenceMode inference;  // each thread has its own, and `out` may be a tensor of the caller's
-    at::Tensor rows = at::empty({last - first, columns}, at::kFloat);
-    auto* to = rows.mutable_data_ptr<float>();
-    for (int64_t row = first; row < last; ++row)
-      unpack_row(bytes + row * row_bytes, format, columns, to + (row - first) * columns);
-    if (scale.defined()) rows.mul_(scale.narrow(0, first, last - first).unsqueeze(1));
-    out.narrow(0, first, last - first).copy_(rows);
+    for (int64_t first = begin; first < end; first += step) {
+      const int64_t count = std::min(step, end - first);
+      at::Tensor rows = at::empty({count, columns}, at::kFloat);
+      auto* to = rows.mutable_data_ptr<float>();
+      for (int64_t row = 0; row < count; ++row)
+        unpack_row(bytes + (first + row) * row_bytes, format, columns, to + row * columns);
+      if (scale.defined()) rows.mul_(scale.narrow(0, first, count).unsqueeze(1));
+      for (const LowRank& delta : deltas) rows.addmm_(delta.up.narrow(0, first, count), delta.down, 1, delta.scale);
+      out.narrow(0, first, count).copy_(rows);
+    }
   });
 }
 
@@ -95,6 +103,12 @@ bool can_unpack(Dtype dtype, int64_t columns) {
 int64_t packed_bytes(Dtype dtype, int64_t columns) {
   const Format format = format_of(dtype);
   return columns / format.elements * format.bytes;
+}
+
+LowRank in_bf16(const LowRank& delta) {
+  const auto upper = [](const at::Tensor& x) { return x.to(at::kBFloat16); };
+  const at::Tensor up = upper(delta.up), down = upper(delta.down);
+  return {at::cat({up, up, upper(delta.up - up)}, 1), at::cat({down, upper(delta.down - down), down}), delta.scale};
 }
 
 at::Tensor unpack(const at::Tensor& bytes, const std::vector<StoredRows>& stored, const at::Tensor& scale,

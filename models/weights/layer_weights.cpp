@@ -1,6 +1,7 @@
 // Layers that stay on the device, and layers that are read when it is their turn; see also host_layers.h.
 #include "models/weights/layer_weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "models/weights/host_layers.h"
@@ -44,6 +45,9 @@ std::vector<at::Tensor*> tensors_of(const Slots& slots) {
   for (const auto& [tensor, parameter] : slots) {
     tensors.push_back(tensor);
     if (parameter.scale != nullptr && parameter.scale->defined()) tensors.push_back(parameter.scale);
+    if (parameter.rows == nullptr) continue;
+    for (StoredRows& rows : *parameter.rows)
+      for (LowRank& delta : rows.deltas) tensors.insert(tensors.end(), {&delta.up, &delta.down});
   }
   return tensors;
 }
@@ -52,6 +56,10 @@ uint64_t bytes_of(const Slots& slots, const WeightReader& reader) {
   uint64_t bytes = 0;
   for (const Slot& slot : slots) bytes += reader.bytes(slot.parameter);
   return bytes;
+}
+
+bool rounds_again(const Slots& slots, const WeightReader& reader) {
+  return std::ranges::any_of(slots, [&](const Slot& slot) { return reader.rounds_again(slot.parameter); });
 }
 
 std::unique_ptr<LayerWeights> load_layers(std::shared_ptr<WeightReader> reader, std::vector<Slots> layers,

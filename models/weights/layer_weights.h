@@ -22,7 +22,7 @@ struct Slot {
 /// One layer's tensors, in the order of its list.
 using Slots = std::vector<Slot>;
 
-/// The tensors themselves, with the scales of those in 8 bits.
+/// The tensors themselves, with the scales of those in 8 bits and what is added to those that are unpacked.
 std::vector<at::Tensor*> tensors_of(const Slots& slots);
 
 /// What `list` lists. The tensors must stay where they are.
@@ -30,6 +30,8 @@ Slots slots_of(const std::function<void(const Visit&)>& list);
 
 /// What a module takes that is loaded by this reader.
 uint64_t bytes_of(const Slots& slots, const WeightReader& reader);
+/// Whether any of its weights is rounded a second time (WeightReader::rounds_again()).
+bool rounds_again(const Slots& slots, const WeightReader& reader);
 
 enum class Residence {
   device,  // all layers, throughout

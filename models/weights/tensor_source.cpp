@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "models/layers/unpack.h"
 #include "models/weights/random_weights.h"
 
@@ -124,6 +126,12 @@ bool is_readable(const StoredTensor& tensor) {
 bool is_small(Dtype dtype) {
   const auto type = scalar_type(dtype);
   return !type || c10::elementSize(*type) == 1;
+}
+
+bool has_only_low_rank(const Component& component, const std::string& name) {
+  const auto changed = component.deltas.find(name);
+  return changed == component.deltas.end() ||
+         std::ranges::all_of(changed->second, [](const WeightDelta& delta) { return delta.down != nullptr; });
 }
 
 at::ScalarType stored_dtype(const Component& component) {

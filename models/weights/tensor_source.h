@@ -48,6 +48,10 @@ bool is_readable(const StoredTensor& tensor);
 /// Whether it takes less than 16 bits a number.
 bool is_small(Dtype dtype);
 
+/// Whether all that is added to the tensor, nothing included, is a product of two matrices: packed rows stay packed
+/// then, and it is added to what they become.
+bool has_only_low_rank(const Component& component, const std::string& name);
+
 /// The dtype of a run that takes the weights as they are: that of most files' first tensor; bf16 where any of them is
 /// of 8 bits or packed, whatever the others, and where nothing is stored, as published weights mostly are.
 at::ScalarType stored_dtype(const Component& component);

@@ -70,6 +70,20 @@ bool has_scale(Dtype dtype) {
   return dtype == Dtype::f8_e4m3 || dtype == Dtype::f8_e5m2 || dtype == Dtype::i8;
 }
 
+/// In which a delta is kept beside packed rows: as its file has it, if a product takes it so.
+at::ScalarType kept_dtype(const WeightDelta& delta) {
+  const at::ScalarType dtype = *scalar_type(delta.up->dtype);
+  const bool is_half = dtype == at::kHalf || dtype == at::kBFloat16;
+  return is_half && delta.down->dtype == delta.up->dtype ? dtype : at::kFloat;
+}
+
+/// What a delta beside packed rows takes at most: in fp32 on a GPU 6 for each number (in_bf16()).
+uint64_t kept_bytes(const WeightDelta& delta, at::ScalarType run) {
+  const at::ScalarType kept = kept_dtype(delta);
+  const size_t each = kept != at::kFloat ? c10::elementSize(kept) : run == at::kFloat ? 4 : 6;
+  return each * (delta.up->elements() + delta.down->elements());
+}
+
 bool holds_numbers(const at::Tensor& tensor) {
   return at::isfinite(tensor.to(at::kFloat)).all().item<bool>();
 }
@@ -136,10 +150,22 @@ uint64_t WeightReader::bytes(const Parameter& parameter) const {
   const uint64_t scales = sizeof(float) * static_cast<uint64_t>(parameter.shape.empty() ? 1 : parameter.shape[0]);
   if (const auto layout = stored_rows(parameter); !layout.empty()) {
     const bool scaled = std::ranges::any_of(layout, has_scale, &StoredRows::dtype);
-    return static_cast<uint64_t>(end_of(layout.back())) + (scaled ? scales : 0);
+    uint64_t sum = static_cast<uint64_t>(end_of(layout.back())) + (scaled ? scales : 0);
+    for (const std::string& name : parameter.names)
+      for (const WeightDelta& delta : deltas_of(name)) sum += kept_bytes(delta, format_.dtype);
+    return sum;
   }
   if (parameter.is_fp8(format_)) return elements + scales;
   return elements * c10::elementSize(parameter.fp32 ? at::kFloat : format_.dtype);
+}
+
+bool WeightReader::rounds_again(const Parameter& parameter) const {
+  const auto is_stored_small = [&](const std::string& name) {
+    const auto stored = source_->find(name, parameter.stored);
+    return stored && is_small(stored->dtype);
+  };
+  return parameter.is_fp8(format_) && std::ranges::any_of(parameter.names, is_stored_small) &&
+         !is_stored_fp8(parameter) && stored_rows(parameter).empty();
 }
 
 bool WeightReader::contains(const std::string& name) const {
@@ -178,10 +204,15 @@ at::Tensor WeightReader::read_named(const std::string& name, const Parameter& pa
   at::Tensor scales;
   if (has_scale(stored->dtype)) scales = row_scales(name, shape.empty() ? 1 : shape[0]);
   if (device_.is_meta()) return at::empty(shape, at::TensorOptions().dtype(dtype).device(device_));
+  const std::vector<WeightDelta>& deltas = deltas_of(name);
+  if (!scales.defined() && deltas.empty()) return source_->read(*stored, dtype).view(shape);
+  return merged(*stored, scales, deltas, dtype).view(shape);
+}
+
+const std::vector<WeightDelta>& WeightReader::deltas_of(const std::string& name) const {
+  static const std::vector<WeightDelta> kNone;
   const auto changed = component_.deltas.find(name);
-  const bool merges = changed != component_.deltas.end();
-  if (!scales.defined() && !merges) return source_->read(*stored, dtype).view(shape);
-  return merged(*stored, scales, merges ? changed->second : std::vector<WeightDelta>(), dtype).view(shape);
+  return changed == component_.deltas.end() ? kNone : changed->second;
 }
 
 struct WeightReader::Addend {
@@ -252,18 +283,21 @@ bool WeightReader::is_stored_fp8(const Parameter& parameter) const {
   });
 }
 
-/// A product of 8 bits takes e4m3 alone, and what is packed is quantised for it.
+/// A product of 8 bits takes e4m3 alone: what is packed, and e4m3 that deltas change, is quantised for it.
 std::vector<StoredRows> WeightReader::stored_rows(const Parameter& parameter) const {
   if (parameter.rows == nullptr) return {};
   const int64_t rows = parameter.shape[0] / std::ssize(parameter.names), columns = parameter.shape[1];
   std::vector<StoredRows> layout;
   for (const std::string& name : parameter.names) {
     const auto stored = source_->find(name, parameter.stored);
-    const bool stays = stored && !component_.deltas.contains(name) && count(stored->shape) == count(parameter.stored) &&
-                       can_unpack(stored->dtype, columns) && (!parameter.is_fp8(format_) || has_scale(stored->dtype));
+    const bool stays = stored && has_only_low_rank(component_, name) &&
+                       count(stored->shape) == count(parameter.stored) && can_unpack(stored->dtype, columns) &&
+                       (!parameter.is_fp8(format_) || has_scale(stored->dtype));
     if (!stays) return {};
     layout.push_back({stored->dtype, rows, columns, layout.empty() ? 0 : end_of(layout.back())});
   }
+  const auto is_e4m3 = [](Dtype dtype) { return dtype == Dtype::f8_e4m3; };
+  if (parameter.is_fp8(format_) && std::ranges::all_of(layout, is_e4m3, &StoredRows::dtype)) return {};
   if (std::ranges::none_of(layout, is_small, &StoredRows::dtype)) return {};
   return layout;
 }
@@ -272,7 +306,7 @@ void WeightReader::load_stored(at::Tensor& tensor, const Parameter& parameter, s
   const at::TensorOptions as_bytes = at::TensorOptions().dtype(at::kByte).device(device_);
   std::vector<at::Tensor> parts, scales;
   for (size_t i = 0; i < layout.size(); ++i) {
-    const auto& [dtype, rows, columns, offset] = layout[i];
+    auto& [dtype, rows, columns, offset, deltas] = layout[i];
     const auto stored = find(parameter.names[i], parameter);
     if (!stored) {  // in another shape: check_complete() says so
       tensor = read(parameter, format_.dtype);
@@ -283,10 +317,38 @@ void WeightReader::load_stored(at::Tensor& tensor, const Parameter& parameter, s
     if (padding > 0) parts.push_back(at::zeros({padding}, as_bytes));
     scales.push_back(has_scale(dtype) ? row_scales(parameter.names[i], rows)
                                       : at::ones({rows}, as_bytes.dtype(at::kFloat)));
+    if (device_.is_meta()) continue;
+    for (const WeightDelta& delta : deltas_of(parameter.names[i])) deltas.push_back(low_rank(delta));
   }
   tensor = parts.size() == 1 ? parts[0] : at::cat(parts);
   if (std::ranges::any_of(layout, has_scale, &StoredRows::dtype)) *parameter.scale = at::cat(scales);
   *parameter.rows = std::move(layout);
+  check_sums(tensor, parameter);
+}
+
+LowRank WeightReader::low_rank(const WeightDelta& delta) {
+  const at::ScalarType dtype = kept_dtype(delta);
+  const auto kept = [&](const TensorEntry* entry) {
+    return read_tensor(*delta.file, *entry, dtype, device_, uploader_);
+  };
+  const LowRank read = {kept(delta.up), kept(delta.down), delta.scale};
+  return dtype == at::kFloat && format_.dtype != at::kFloat && !device_.is_cpu() ? in_bf16(read) : read;
+}
+
+void WeightReader::check_sums(const at::Tensor& tensor, const Parameter& parameter) {
+  const at::ScalarType dtype = parameter.fp32 ? at::kFloat : format_.dtype;
+  for (size_t i = 0; i < parameter.names.size(); ++i) {
+    StoredRows part = parameter.rows->at(i);
+    if (part.deltas.empty()) continue;
+    const auto first = static_cast<int64_t>(i) * part.rows;
+    const at::Tensor& scale = *parameter.scale;
+    const at::Tensor scales = scale.defined() ? scale.narrow(0, first, part.rows) : scale;
+    const auto [low, high] = at::aminmax(unpack(tensor, {part}, scales, dtype));
+    if (holds_numbers(low) && holds_numbers(high)) continue;
+    part.deltas.clear();
+    if (!holds_numbers(unpack(tensor, {part}, scales, at::kFloat))) continue;
+    blame(*source_->find(parameter.names[i], parameter.stored), deltas_of(parameter.names[i]), dtype);
+  }
 }
 
 void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& parameter) {

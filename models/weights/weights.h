@@ -39,7 +39,8 @@ class WeightReader {
   /// In fp32 or the format's dtype.
   at::Tensor read(const Parameter& parameter);
   /// As the format says: what is in 8 bits has its scales at parameter.scale. What the file has packed or in 8 bits,
-  /// and the product does not take so, stays as it is where the parameter has a place for its rows.
+  /// and the product does not take so, stays as it is where the parameter has a place for its rows, and deltas of low
+  /// rank with it.
   void load(at::Tensor& tensor, const Parameter& parameter);
   /// Fills in what a module lists. Refers to this.
   Visit loads() {
@@ -47,6 +48,8 @@ class WeightReader {
   }
   /// What load() makes of it takes.
   uint64_t bytes(const Parameter& parameter) const;
+  /// Whether load() makes 8 bits of what its file has packed or in 8 bits already: a second rounding.
+  bool rounds_again(const Parameter& parameter) const;
   bool contains(const std::string& name) const;
   /// Names that are allowed to be present though nobody asks for them (the VAE's encoder when only decoding).
   void ignore_prefix(const std::string& prefix);
@@ -70,6 +73,10 @@ class WeightReader {
   std::vector<StoredRows> stored_rows(const Parameter& parameter) const;
   void load_stored(at::Tensor& tensor, const Parameter& parameter, std::vector<StoredRows> layout);
   void load_stored_fp8(at::Tensor& tensor, const Parameter& parameter);
+  const std::vector<WeightDelta>& deltas_of(const std::string& name) const;
+  LowRank low_rank(const WeightDelta& delta);
+  /// Throws Error where deltas make numbers of packed rows NaN or Inf.
+  void check_sums(const at::Tensor& tensor, const Parameter& parameter);
   at::Tensor row_scales(const std::string& name, int64_t rows);
   at::Tensor in_fp32(const WeightDelta& delta, const TensorEntry* entry);
   Addend addend(const WeightDelta& delta);

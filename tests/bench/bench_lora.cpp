@@ -1,15 +1,19 @@
 // bench_lora MODEL LAYERS RANK DEVICE WEIGHTS REPETITIONS: loads a published transformer (its names and shapes, all
 // zeros) of LAYERS blocks without and with a LoRA of random numbers on each linear layer of its blocks, in turns, and
-// prints the seconds. The LoRA is a file beside the system's other temporary ones. WEIGHTS: bf16 or fp8.
+// prints the seconds. The LoRA is a file beside the system's other temporary ones. WEIGHTS: bf16 or fp8; or q8_0, q4_k
+// or q6_k: how long the packed matrices of LAYERS blocks are unpacked, which every forward does, without and with it.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "app/measure/timing.h"
 #include "models/engine/components.h"
+#include "models/layers/linear.h"
+#include "models/layers/unpack.h"
 #include "models/weights/device.h"
 #include "tests/bench/program.h"
 #include "tests/support/temporary_folder.h"
@@ -57,13 +61,56 @@ models::WeightDeltas write_lora(const models::Component& component, const std::s
   return deltas;
 }
 
+/// A block's matrices: random bytes, with a LoRA in this dtype or none.
+std::vector<models::Linear> packed_block(const nlohmann::json& block, models::Dtype packed, at::Device device,
+                                         int64_t rank, std::optional<at::ScalarType> of_lora) {
+  std::vector<models::Linear> layers;
+  for (const auto& [name, shape] : block.items()) {
+    if (!name.ends_with(".weight") || shape.size() != 2) continue;
+    const auto rows = shape[0].get<int64_t>(), columns = shape[1].get<int64_t>();
+    models::StoredRows stored = {packed, rows, columns, 0};
+    if (of_lora) {
+      const models::LowRank delta = {at::randn({rows, rank}).to(device, *of_lora),
+                                     at::randn({rank, columns}).to(device, *of_lora), 0.5};
+      stored.deltas = {*of_lora == at::kFloat && !device.is_cpu() ? models::in_bf16(delta) : delta};
+    }
+    const int64_t bytes = rows * models::packed_bytes(packed, columns);
+    layers.push_back({.weight = at::randint(0, 256, {bytes}, at::TensorOptions().dtype(at::kByte).device(device)),
+                      .rows = {std::move(stored)}});
+  }
+  return layers;
+}
+
+int time_unpacking(const nlohmann::json& names, const std::vector<std::string>& arguments, models::Dtype packed) {
+  const at::Device device = models::resolve_device(arguments[3]);
+  const int64_t layers = std::stoll(arguments[1]), rank = std::stoll(arguments[2]);
+  const std::pair<const char*, std::optional<at::ScalarType>> kinds[] = {
+      {"without a LoRA", {}}, {"with one in bf16", at::kBFloat16}, {"with one in fp32", at::kFloat}};
+  for (const auto& [words, of_lora] : kinds) {
+    const std::vector<models::Linear> block = packed_block(names.at("block"), packed, device, rank, of_lora);
+    const auto unpack_all = [&] {
+      for (int64_t i = 0; i < layers; ++i)
+        for (const models::Linear& layer : block) layer.in(at::kBFloat16);
+    };
+    unpack_all();  // warms up
+    std::vector<double> ms;
+    for (int i = 0; i < std::stoi(arguments[5]); ++i) ms.push_back(app::milliseconds_of(device, unpack_all));
+    std::printf("%lld blocks are unpacked in %.2f ms %s\n", static_cast<long long>(layers), app::spread(ms).median,
+                words);
+  }
+  return 0;
+}
+
 int run(const std::vector<std::string>& arguments) {
   const c10::InferenceMode inference;
   const Model& model = kModels.at(arguments[0]);
-  const at::Device device = models::resolve_device(arguments[3]);
-  const models::WeightFormat format(at::kBFloat16, arguments[4] == "fp8");
   nlohmann::json names = models::read_json(fs::path(SPARSEREEL_TEST_DATA) / model.names);
   names = names.at(model.size);
+  for (const auto& [name, packed] : {std::pair("q8_0", models::Dtype::q8_0), std::pair("q4_k", models::Dtype::q4_k),
+                                     std::pair("q6_k", models::Dtype::q6_k)})
+    if (arguments[4] == name) return time_unpacking(names, arguments, packed);
+  const at::Device device = models::resolve_device(arguments[3]);
+  const models::WeightFormat format(at::kBFloat16, arguments[4] == "fp8");
   names["config"]["num_layers"] = std::stoll(arguments[1]);
   test::ZeroComponent zeros(model.class_name, model.blocks, names);
   const test::TemporaryFolder folder;
@@ -90,8 +137,8 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   if (argc != 7 || !kModels.contains(argv[1])) {
     std::fprintf(stderr,
-                 "usage: bench_lora cogvideox-2b|cogvideox-5b|wan-1.3b|wan-14b LAYERS RANK DEVICE bf16|fp8 "
-                 "REPETITIONS\n");
+                 "usage: bench_lora cogvideox-2b|cogvideox-5b|wan-1.3b|wan-14b LAYERS RANK DEVICE "
+                 "bf16|fp8|q8_0|q4_k|q6_k REPETITIONS\n");
     return 2;
   }
   return bench::guarded([&] { return run({argv + 1, argv + argc}); });

@@ -240,8 +240,8 @@ class OneFile(CommandLineTest):
         self.assertIn('none.safetensors', result.stderr)
         self.assertEqual((self.folder / 'out' / 'a.y4m').read_bytes(), (self.folder / 'out' / 'b.y4m').read_bytes())
 
-    def test_quantised_files_make_the_frames_of_what_they_stand_for(self):
-        """Each beside a twin that holds the same numbers in fp32."""
+    def quantised_files(self):
+        """(format, file, a twin that holds the same numbers in fp32)."""
         scale = struct.unpack('<f', struct.pack('<f', 0.003))[0]
 
         def mixed(name):  # as published files are: q, k and v of one product differ
@@ -258,10 +258,28 @@ class OneFile(CommandLineTest):
                 if is_matrix and form != 'gguf':
                     packed[name.replace('.weight', '.weight_scale' if form == 'int8' else '.scale_weight')] = ('F32', [], struct.pack('<f', scale))
             file = (quantised.write_gguf if form == 'gguf' else write_safetensors)(self.folder / f'{form}.file', packed)
+            yield form, file, write_safetensors(self.folder / 'twin.safetensors', twin)
+
+    def test_quantised_files_make_the_frames_of_what_they_stand_for(self):
+        for form, file, twin in self.quantised_files():
             with self.subTest(form):
-                self.assertEqual(self.video('--transformer', file), self.video('--transformer', write_safetensors(self.folder / 'twin.safetensors', twin)))
+                self.assertEqual(self.video('--transformer', file), self.video('--transformer', twin))
                 file.write_bytes(file.read_bytes()[:-100])
                 self.refused(file, file.name, 'truncated')
+
+    def test_loras_on_quantised_files_are_those_on_what_they_stand_for(self):
+        """Sums of fp32 in another order: the latents differ by their last bits."""
+        kohya, original = (PIPELINES / 'lora' / f'{name}.safetensors' for name in ('kohya', 'original'))
+        for form, file, twin in self.quantised_files():
+            latents = []
+            for lora in ([], ['--lora', f'{kohya}:0.8'], ['--lora', f'{kohya}:-2,{original}:0.5']):
+                with self.subTest(form, lora=lora):
+                    (_, shape, data), (_, _, expected) = (self.video('--transformer', each, *lora)[1] for each in (file, twin))
+                    latents.append(struct.unpack(f'<{len(data) // 4}f', data))
+                    expected = struct.unpack(f'<{len(expected) // 4}f', expected)
+                    self.assertEqual(len(expected), math.prod(shape))
+                    self.assertLess(max(abs(a - b) for a, b in zip(latents[-1], expected)), 1e-5 * max(map(abs, expected)))
+            self.assertEqual(len(set(latents)), 3, form)
 
     def test_inspect_tells_whose_it_is_by_its_shapes(self):
         published = json.loads((PIPELINES / 'dit_names.json').read_text())['2.1 14b']

@@ -9,6 +9,7 @@
 #include "models/layers/linear.h"
 #include "models/weights/device.h"
 #include "models/weights/layer_weights.h"
+#include "tests/support/packed_layers.h"
 
 namespace sparsereel::models {
 namespace {
@@ -61,6 +62,29 @@ TEST_F(HostLayersOnGpu, AreWholeInEachVisitWhateverTheirShapes) {
       EXPECT_EQ(wide_.scalar_type(), at::kFloat);
       EXPECT_TRUE(wide_.equal(reader->read(parameter("wide.bias", {77}, /*fp32=*/true))));
     }
+  }
+}
+
+/// Packed layers with LoRAs against the same numbers with the LoRAs added when they are read: bf16 weights differ in
+/// their last bit at most, where an fp32 sum lay between two.
+TEST_F(HostLayersOnGpu, PackedOnesTakeTheirLorasWithThem) {
+  const at::Device gpu(at::kCUDA, 0);
+  const test::PackedLayers files({128, 5000, 64}, 4096);  // the second is unpacked in several pieces
+  std::vector<Linear> plain, resident, waiting;
+  const auto reader = std::make_shared<WeightReader>(files.packed, gpu, at::kBFloat16);
+  load_layers(std::make_shared<WeightReader>(files.plain, gpu, at::kBFloat16), files.list(plain), Residence::device);
+  load_layers(reader, files.list(resident), Residence::device);
+  const auto weights = load_layers(reader, files.list(waiting), Residence::host);
+  for (const size_t i : {0, 1, 2, 0, 1}) {
+    weights->visit(i);
+    const at::Tensor expected = plain[i].weight.to(at::kFloat), found = resident[i].in(at::kBFloat16).weight;
+    EXPECT_EQ(resident[i].weight.scalar_type(), at::kByte);
+    EXPECT_TRUE(waiting[i].in(at::kBFloat16).weight.equal(found)) << i;
+    const at::Tensor error = (found.to(at::kFloat) - expected).abs();
+    EXPECT_TRUE((error <= expected.abs() / 128 + 1e-6).all().item<bool>()) << i;
+    const double changed = error.gt(0).to(at::kFloat).mean().item<double>();
+    RecordProperty("changed_" + std::to_string(i), std::to_string(changed));
+    EXPECT_LT(changed, 0.02) << i;
   }
 }
 

@@ -291,5 +291,27 @@ TEST_F(LayersOnGpu, WeightsAreUnpackedAsOnACpu) {
   }
 }
 
+/// Several pieces of rows, with deltas of each dtype that products take.
+TEST_F(LayersOnGpu, DeltasAreAddedToUnpackedWeightsAsOnACpu) {
+  const int64_t rows = 3001, columns = 3072, rank = 64;
+  for (const Dtype dtype : {Dtype::q4_k, Dtype::q6_k, Dtype::q3_k, Dtype::i8}) {
+    at::Tensor bytes = at::randint(0, 256, {rows * packed_bytes(dtype, columns)}, at::kByte);
+    bytes.masked_fill_(bytes.bitwise_and(0x7C).gt(0x20), 0x11);  // scales below a hundredth
+    const at::Tensor scale = dtype == Dtype::i8 ? at::rand({rows}) * 0.01 : at::Tensor();
+    std::vector<StoredRows> stored = {{dtype, rows, columns, 0}};
+    for (const at::ScalarType of_delta : {at::kFloat, at::kHalf, at::kBFloat16})
+      stored[0].deltas.push_back(
+          {(at::randn({rows, rank}) * 0.1).to(of_delta), (at::randn({rank, columns}) * 0.1).to(of_delta), 0.3});
+    std::vector<StoredRows> there = stored;
+    for (LowRank& delta : there[0].deltas) delta = {delta.up.cuda(), delta.down.cuda(), delta.scale};
+    for (const at::ScalarType to : {at::kFloat, at::kBFloat16}) {
+      const at::Tensor cpu = unpack(bytes, stored, scale, to).to(at::kFloat);
+      const at::Tensor gpu = unpack(bytes.cuda(), there, scale.defined() ? scale.cuda() : scale, to).to(at::kFloat);
+      EXPECT_TRUE(at::allclose(gpu.cpu(), cpu, to == at::kFloat ? 1e-5 : 1.0 / 128, 1e-5))
+          << static_cast<int>(dtype) << " to " << to;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sparsereel::models

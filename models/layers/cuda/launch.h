@@ -113,6 +113,7 @@ struct UnpackRows {
   int64_t columns = 0;           // a multiple of a block's elements
   const void* packed = nullptr;  // on 16 bytes
   const float* scale = nullptr;  // [rows], by which each row is multiplied; null: none
+  const float* delta = nullptr;  // [rows, columns], on 16 bytes, which is added then; null: nothing
   void* out = nullptr;           // [rows, columns], on 16 bytes
 };
 

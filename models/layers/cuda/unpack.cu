@@ -23,6 +23,18 @@ __device__ inline void store_eight(T* to, const float (&x)[kUnpackedAtOnce]) {
   attention::cuda::store_packed(to, attention::cuda::pack<T>(x));
 }
 
+__device__ inline void add_eight(float (&x)[kUnpackedAtOnce], const float* from) {
+  const auto* quads = reinterpret_cast<const float4*>(from);
+#pragma unroll
+  for (int i = 0; i < kUnpackedAtOnce; i += 4) {
+    const float4 quad = quads[i / 4];
+    x[i] += quad.x;
+    x[i + 1] += quad.y;
+    x[i + 2] += quad.z;
+    x[i + 3] += quad.w;
+  }
+}
+
 template <Dtype kDtype, typename T>
 __global__ void __launch_bounds__(kUnpackThreads) unpack_kernel(const __grid_constant__ UnpackRows p) {
   using Packing = PackedBlock<kDtype>;
@@ -53,6 +65,7 @@ __global__ void __launch_bounds__(kUnpackThreads) unpack_kernel(const __grid_con
 #pragma unroll
       for (float& each : x) each *= scale;
     }
+    if (p.delta != nullptr) add_eight(x, p.delta + first + element);
     store_eight(to + element, x);
   }
 }

@@ -8,7 +8,9 @@
 #include <limits>
 
 #include "models/checkpoint/family.h"
+#include "models/checkpoint/lora.h"
 #include "models/configs/config_file.h"
+#include "models/files/json_text.h"
 #include "models/weights/device.h"
 #include "tests/support/temporary_folder.h"
 
@@ -199,6 +201,62 @@ TEST(MemoryNeed, WeightsThatStayTheFilesMappingTakeNone) {
   };
   EXPECT_LT(host(at::kHalf), 0.1 * host(at::kFloat));  // it is stored in 16 bits
   EXPECT_GT(host({at::kHalf, /*in_fp8=*/true}), 0.2 * host(at::kFloat));
+}
+
+/// A safetensors file of these names, dtypes and shapes, whose numbers are a hole.
+class Hole {
+ public:
+  void add(const std::string& name, Dtype dtype, const std::vector<int64_t>& shape) {
+    size_t bytes = size_of(dtype);
+    for (const int64_t size : shape) bytes *= static_cast<size_t>(size);
+    header_[name] = {{"dtype", models::name(dtype)}, {"shape", shape}, {"data_offsets", {bytes_, bytes_ + bytes}}};
+    bytes_ += bytes;
+  }
+  uint64_t bytes() const { return bytes_; }
+  void write(const fs::path& file) const {
+    const std::string text = header_.dump();
+    const uint64_t size = text.size();
+    test::write_text(file, std::string(reinterpret_cast<const char*>(&size), sizeof size) + text);
+    fs::resize_file(file, sizeof size + size + bytes_);
+  }
+
+ private:
+  nlohmann::json header_ = nlohmann::json::object();
+  uint64_t bytes_ = 0;
+};
+
+/// Wan 14B in int8 with a LoRA of rank 64 on every matrix of its blocks.
+TEST(MemoryNeed, PackedWeightsStayPackedWithALora) {
+  const test::TemporaryFolder folder;
+  const nlohmann::json names = read_json(fs::path(SPARSEREEL_TEST_DATA) / "wan" / "dit_names.json").at("2.1 14b");
+  Hole weights, lora;
+  for (const auto& [name, shape] : names.at("rest").items()) weights.add(name, Dtype::f32, shape);
+  for (int64_t block = 0; block < names.at("config").at("num_layers").get<int64_t>(); ++block)
+    for (const auto& [name, shape] : names.at("block").items()) {
+      const std::string full = "blocks." + std::to_string(block) + "." + name;
+      const bool is_matrix = shape.size() == 2 && full.ends_with(".weight");
+      weights.add(full, is_matrix ? Dtype::i8 : Dtype::f32, shape);
+      if (!is_matrix) continue;
+      const std::string layer = full.substr(0, full.size() - std::string(".weight").size());
+      weights.add(layer + ".weight_scale", Dtype::f32, {});
+      lora.add(layer + ".lora_A.weight", Dtype::bf16, {64, shape[1]});
+      lora.add(layer + ".lora_B.weight", Dtype::bf16, {shape[0], 64});
+    }
+  weights.write(folder / "int8.safetensors");
+  lora.write(folder / "lora.safetensors");
+  EXPECT_NEAR(static_cast<double>(lora.bytes()), 0.61e9, 0.01e9);
+  Checkpoint model = random_model("wan-2.1-14b.yaml");
+  model.replace("transformer", folder / "int8.safetensors");
+  const ModelSpec spec = describe(model);
+  const auto need = [&](at::Device device) {
+    const WeightNeed bytes = weight_need(model, spec, {.device = device, .format = at::kBFloat16});
+    return device.is_cpu() ? bytes.host : bytes.device;
+  };
+  const double packed = need(at::Device(at::kCUDA, 0)), not_mapped = need(at::kCPU);
+  EXPECT_NEAR(packed, 14.6e9, 0.2e9);
+  add_loras(model, spec, {{.file = folder / "lora.safetensors"}});
+  EXPECT_EQ(need(at::Device(at::kCUDA, 0)), packed + static_cast<double>(lora.bytes()));
+  EXPECT_EQ(need(at::kCPU), not_mapped + static_cast<double>(lora.bytes()));
 }
 
 TEST(MemoryNeed, WeightsCountWhereTheyAre) {

@@ -7,6 +7,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "models/checkpoint/tensor_file.h"
@@ -69,6 +70,40 @@ TEST(Unpack, RowsAreScaledInFp32AndRoundedOnce) {
   EXPECT_TRUE(at::equal(found, expected.to(at::kBFloat16)));
 }
 
+LowRank random_delta(int64_t rows, int64_t columns, at::ScalarType dtype, double scale) {
+  return {at::randn({rows, 4}).to(dtype), at::randn({4, columns}).to(dtype), scale};
+}
+
+at::Tensor product(const LowRank& delta) {
+  return at::matmul(delta.up.to(at::kDouble), delta.down.to(at::kDouble)) * delta.scale;
+}
+
+/// More rows than are unpacked at once; parts of their own formats and deltas.
+TEST(Unpack, DeltasAreAddedInFp32AndTheSumIsRoundedOnce) {
+  at::manual_seed(1);
+  const int64_t columns = 256, rows = 700, bytes = rows * columns;
+  std::vector<StoredRows> stored = {{Dtype::i8, rows, columns, 0}, {Dtype::i8, rows, columns, bytes}};
+  const at::Tensor packed = at::randint(0, 256, {2 * bytes}, at::kByte), scale = at::rand({2 * rows}) * 0.01 + 0.001;
+  const at::Tensor before = unpack(packed, stored, scale, at::kFloat).to(at::kDouble);
+  stored[0].deltas = {random_delta(rows, columns, at::kFloat, 0.25), random_delta(rows, columns, at::kBFloat16, -2)};
+  stored[1].deltas = {random_delta(rows, columns, at::kHalf, 0.01)};
+  const at::Tensor added =
+      at::cat({product(stored[0].deltas[0]) + product(stored[0].deltas[1]), product(stored[1].deltas[0])});
+  const at::Tensor fp32 = unpack(packed, stored, scale, at::kFloat);
+  EXPECT_LT((fp32 - before - added).abs().max().item<double>(), 1e-5);
+  EXPECT_TRUE(unpack(packed, stored, scale, at::kBFloat16).equal(fp32.to(at::kBFloat16)));
+  EXPECT_TRUE(unpack(packed, stored, scale, at::kHalf).equal(fp32.to(at::kHalf)));
+}
+
+TEST(Unpack, ADeltaInBf16OfThreeTimesTheRankIsThatOfFp32) {
+  const LowRank delta = random_delta(64, 96, at::kFloat, 0.7), split = in_bf16(delta);
+  EXPECT_EQ(split.up.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(split.up.sizes(), at::IntArrayRef({64, 12}));
+  EXPECT_EQ(split.down.sizes(), at::IntArrayRef({12, 96}));
+  const at::Tensor most = at::matmul(delta.up.abs(), delta.down.abs()) * (0.7 * std::exp2(-15));
+  EXPECT_TRUE(((product(split) - product(delta)).abs() <= most).all().item<bool>());
+}
+
 /// The threads that share a large matrix know nothing of their caller's mode.
 TEST(Unpack, ALargeMatrixIsUnpackedInInferenceModeToo) {
   const int threads = at::get_num_threads();
@@ -114,6 +149,11 @@ TEST(Linear, OfMixedPartsIsThatOfTheirValues) {
   EXPECT_TRUE(at::equal(linear_gelu_tanh(x, layer), linear_gelu_tanh(x, plain)));
   EXPECT_TRUE(at::equal(linear_few_rows(x, {&layer})[0], linear(x, plain)));
   EXPECT_FALSE(layer.is_fp8());
+  Linear changed = layer, sum = plain;
+  changed.rows[1].deltas = {random_delta(16, 256, at::kFloat, 0.5)};
+  sum.weight = plain.weight.clone();
+  sum.weight.narrow(0, 16, 16).add_(product(changed.rows[1].deltas[0]).to(at::kFloat));
+  EXPECT_TRUE(at::allclose(linear(x, changed), linear(x, sum), 1e-5, 1e-4));
 }
 
 }  // namespace

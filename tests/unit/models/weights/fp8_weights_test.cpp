@@ -42,6 +42,28 @@ class Fp8Weights : public ::testing::Test {
     for (const TensorEntry& entry : component_.files[0]->entries()) component_.tensors[entry.name] = {0, &entry};
   }
 
+  /// Adds twice `up` times `down` to one of them.
+  void add_lora(const char* name) {
+    const std::pair<const char*, const at::Tensor*> tensors[] = {{"up", &up_}, {"down", &down_}};
+    std::vector<TensorView> views;
+    for (const auto& [file_name, tensor] : tensors)
+      views.push_back({file_name,
+                       Dtype::f32,
+                       tensor->sizes().vec(),
+                       {static_cast<const std::byte*>(tensor->const_data_ptr()), tensor->nbytes()}});
+    write_safetensors(folder_ / "lora.safetensors", views);
+    const auto file = std::make_shared<TensorFile>(folder_ / "lora.safetensors");
+    component_.deltas[name] = {{.file = file, .up = file->find("up"), .down = file->find("down"), .scale = 2}};
+  }
+  bool rounds_again(const WeightFormat& format) const {
+    const WeightReader reader(component_, at::kMeta, format);
+    Linear layer;
+    return models::rounds_again(slots_of([&](const Visit& visit) {
+                                  layer.packed_weights(in_fp8(visit), {"q", "k"}, 16, 32, false);
+                                }),
+                                reader);
+  }
+
   /// q, k below each other, of a module that may be in 8 bits.
   Linear load(const WeightFormat& format, at::Device device = at::kCPU) const {
     WeightReader reader(component_, device, format);
@@ -66,11 +88,13 @@ class Fp8Weights : public ::testing::Test {
   const test::TemporaryFolder folder_;
   Component component_;
   const at::Tensor q_ = at::randn({16, 32}), k_ = at::randn({16, 32}) * 100;
+  const at::Tensor up_ = at::randn({16, 2}), down_ = at::randn({2, 32});
   const at::Tensor q8_ = q_.to(at::kFloat8_e4m3fn), k8_ = q_.flip(0).to(at::kFloat8_e4m3fn);
 };
 
 TEST_F(Fp8Weights, AreMadeFromWhatIsStoredWithoutA16BitStep) {
   write({{"q.weight", q_}, {"k.weight", k_}});
+  EXPECT_FALSE(rounds_again(kFp8));
   const Linear layer = load(kFp8);
   const Activation expected = quantize_rows(at::cat({q_, k_}));
   EXPECT_TRUE(layer.weight.view(at::kByte).equal(expected.values.view(at::kByte)));
@@ -129,8 +153,38 @@ TEST_F(Fp8Weights, StoredInEightBitsAreReadAsTheyAre) {
   }
 }
 
+/// Expanded, added to, and quantised for 8-bit products; beside the deltas for all others.
+TEST_F(Fp8Weights, ThatALoraChangesAreMadeAnewForEightBitProductsAlone) {
+  write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k8_}});
+  EXPECT_FALSE(rounds_again(kFp8));
+  add_lora("q.weight");
+  EXPECT_TRUE(rounds_again(kFp8));
+  EXPECT_FALSE(rounds_again(at::kBFloat16));
+  const at::Tensor q = (q8_.to(at::kFloat) * 0.25).addmm_(up_, down_, 1, 2), k = k8_.to(at::kFloat);
+  const at::Tensor expected = at::cat({q, k});
+  const Linear fp8 = load(kFp8), bf16 = load(at::kBFloat16);
+  EXPECT_TRUE(fp8.weight.view(at::kByte).equal(quantize_rows(expected).values.view(at::kByte)));
+  EXPECT_EQ(bf16.weight.nbytes(), 32U * 32);
+  EXPECT_TRUE(bf16.in(at::kBFloat16).weight.equal(expected.to(at::kBFloat16)));
+}
+
+TEST_F(Fp8Weights, OtherEightBitNumbersStayAsTheyAreBesideALora) {
+  const at::Tensor q = at::randint(-127, 128, {16, 32}, at::kChar), k = at::randint(-127, 128, {16, 32}, at::kChar);
+  write({{"q.weight", q}, {"q.weight_scale", at::full({}, 0.01)}, {"k.weight", k}, {"k.weight_scale", at::ones({})}});
+  add_lora("k.weight");
+  const at::Tensor expected = at::cat({q.to(at::kFloat) * 0.01F, k.to(at::kFloat).addmm_(up_, down_, 1, 2)});
+  for (const WeightFormat& format : {kFp8, WeightFormat(at::kBFloat16)}) {
+    const Linear layer = load(format);
+    EXPECT_FALSE(layer.is_fp8());
+    EXPECT_FALSE(rounds_again(format));
+    EXPECT_EQ(layer.weight.nbytes(), 32U * 32);
+    EXPECT_TRUE(layer.in(at::kBFloat16).weight.equal(expected.to(at::kBFloat16)));
+  }
+}
+
 TEST_F(Fp8Weights, WhatIsOnlyPartlyStoredInEightBitsIsMadeAnew) {
   write({{"q.weight", q8_}, {"q.weight_scale", at::full({}, 0.25)}, {"k.weight", k_}});
+  EXPECT_TRUE(rounds_again(kFp8));
   const Activation expected = quantize_rows(at::cat({q8_.to(at::kFloat) * 0.25, k_}));
   EXPECT_TRUE(load(kFp8).weight.view(at::kByte).equal(expected.values.view(at::kByte)));
 }

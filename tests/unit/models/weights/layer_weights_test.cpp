@@ -8,6 +8,7 @@
 #include "hilbert/error.h"
 #include "models/layers/linear.h"
 #include "models/weights/host_layers.h"
+#include "tests/support/packed_layers.h"
 
 namespace sparsereel::models {
 namespace {
@@ -71,6 +72,46 @@ TEST_F(Layers, PackedTensorsComeBackAsTheyWere) {
   EXPECT_TRUE(packing.view(memory, 0).equal(matrix));
   EXPECT_TRUE(packing.view(memory, 1).equal(vector));
   EXPECT_TRUE(packing.view(memory, 2).equal(wide));
+}
+
+/// Resident, read anew for each visit, and moved as one piece (what a GPU's layers in the host's memory are).
+TEST(PackedLayers, TakeTheirLorasWithThem) {
+  const c10::InferenceMode inference;
+  const test::PackedLayers files({24, 40}, 64);
+  std::vector<Linear> plain, resident, streamed;
+  const auto reader = std::make_shared<WeightReader>(files.packed, at::kCPU, at::kFloat);
+  load_layers(std::make_shared<WeightReader>(files.plain, at::kCPU, at::kFloat), files.list(plain), Residence::device);
+  const std::vector<Slots> slots = files.list(resident);
+  load_layers(reader, slots, Residence::device);
+  const auto weights = load_layers(reader, files.list(streamed), Residence::file);
+  const at::Tensor x = at::randn({5, 64});
+  for (const size_t i : {0, 1, 0}) {
+    const at::Tensor expected = linear(x, plain[i]);
+    EXPECT_EQ(resident[i].weight.nbytes(), 2U * static_cast<uint64_t>(plain[i].weight.size(0)) / 2 * 64);
+    EXPECT_TRUE(linear(x, resident[i]).allclose(expected, 1e-5, 1e-5)) << i;
+    weights->visit(i);
+    EXPECT_TRUE(linear(x, streamed[i]).equal(linear(x, resident[i]))) << i;
+    EXPECT_FALSE(streamed[1 - i].weight.defined());
+  }
+  const at::Tensor before = linear(x, resident[0]);
+  const std::vector<at::Tensor*> tensors = tensors_of(slots[0]);
+  ASSERT_EQ(tensors.size(), 2U + 2 * 3);
+  const Packing packing(tensors);
+  const at::Tensor memory = at::zeros({packing.bytes()}, at::kByte);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    packing.view(memory, i).copy_(*tensors[i]);
+    *tensors[i] = packing.view(memory, i);
+  }
+  EXPECT_TRUE(linear(x, resident[0]).equal(before));
+}
+
+TEST(PackedLayers, AreCountedWithTheirLoras) {
+  const test::PackedLayers files({24, 40}, 64);
+  std::vector<Linear> layers;
+  const std::vector<Slots> slots = files.list(layers);
+  const uint64_t packed = 2 * 24 * 64 + 4 * 2 * 24, fp32 = 4 * 4 * (24 + 64), bf16 = 2 * 8 * (24 + 64);
+  EXPECT_EQ(bytes_of(slots[0], WeightReader(files.packed, at::kMeta, at::kFloat)), packed + 2 * fp32 + bf16);
+  EXPECT_EQ(bytes_of(slots[0], WeightReader(files.plain, at::kMeta, at::kFloat)), 4U * 2 * 24 * 64);
 }
 
 }  // namespace

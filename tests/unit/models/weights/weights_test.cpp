@@ -394,21 +394,5 @@ TEST(PackedWeights, AreWhatThePackageGgufMakesOfThem) {
   }
 }
 
-TEST(PackedWeights, TakeALorasChangesInFp32) {
-  const test::TemporaryFolder folder;
-  const std::string gguf = std::string(SPARSEREEL_TEST_DATA) + "/gguf/blocks.gguf";
-  const std::vector<float> up = {1, 2}, down(256, 0.001F);
-  write_safetensors(folder / "lora.safetensors", {{"up", Dtype::f32, {2, 1}, std::as_bytes(std::span(up))},
-                                                  {"down", Dtype::f32, {1, 256}, std::as_bytes(std::span(down))}});
-  Component component;
-  component.files.push_back(std::make_shared<TensorFile>(gguf));
-  component.tensors["Q4_K"] = {0, component.files[0]->find("Q4_K")};
-  const at::Tensor before = WeightReader(component, at::kCPU, at::kFloat).tensor("Q4_K", {2, 256});
-  const auto lora = std::make_shared<TensorFile>(folder / "lora.safetensors");
-  component.deltas["Q4_K"] = {{.file = lora, .up = lora->find("up"), .down = lora->find("down"), .scale = 2}};
-  const at::Tensor after = WeightReader(component, at::kCPU, at::kFloat).tensor("Q4_K", {2, 256});
-  EXPECT_LT((after - before - at::tensor({0.002F, 0.004F}).unsqueeze(1)).abs().max().item<float>(), 1e-6);
-}
-
 }  // namespace
 }  // namespace sparsereel::models
