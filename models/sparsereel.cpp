@@ -241,7 +241,7 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
          .files = {{"transformer", options.transformer}, {"transformer_2", options.transformer_2}},
          .loras = models::parse_loras(options.lora)});
     if (options.threads != 0) at::set_num_threads(options.threads);
-    std::vector<std::string> warnings = pipeline->lora_warnings();
+    std::vector<std::string> warnings = pipeline->weight_warnings();
     if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
       warnings.push_back("offload has no effect " + why);
     if (!pipeline->why_idle_weights().empty())

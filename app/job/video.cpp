@@ -42,7 +42,7 @@ void resolve_video(Video& video, const models::Pipeline& pipeline, LoadedLatents
   for (const std::string& warning : {profile_warning(options, video.plan), models::frame_count_warning(video.plan),
                                      pipeline.slow_warning(video.plan)})
     if (!warning.empty()) video.told.push_back(warning);
-  for (const std::string& warning : pipeline.lora_warnings()) video.told.push_back(warning);
+  for (const std::string& warning : pipeline.weight_warnings()) video.told.push_back(warning);
   for (const std::string& warning : recipe_mismatches(video.settings, video.recipe)) video.told.push_back(warning);
   video.identity = recipe_identity(video.recipe, video.plan, options.run);
 }

@@ -56,7 +56,7 @@ void add_model_warnings(std::vector<std::string>& warnings, const Settings& sett
                         const models::Plan& plan, const models::Pipeline& pipeline) {
   for (std::string& warning : idle_warnings(settings, idle_beside_model(request, pipeline)))
     warnings.push_back(std::move(warning));
-  warnings.insert(warnings.end(), pipeline.lora_warnings().begin(), pipeline.lora_warnings().end());
+  warnings.insert(warnings.end(), pipeline.weight_warnings().begin(), pipeline.weight_warnings().end());
   if (std::string slow = pipeline.slow_warning(plan); !slow.empty()) warnings.push_back(std::move(slow));
 }
 

@@ -17,14 +17,19 @@ namespace {
 
 class BlockLoop final : public Denoiser {
  public:
-  BlockLoop(std::unique_ptr<Dit> dit, std::unique_ptr<LayerWeights> layers, uint64_t weight_bytes,
+  BlockLoop(std::unique_ptr<Dit> dit, std::unique_ptr<LayerWeights> layers, uint64_t weight_bytes, bool rounds_again,
             const at::TensorOptions& options)
-      : dit_(std::move(dit)), layers_(std::move(layers)), weight_bytes_(weight_bytes), options_(options) {}
+      : dit_(std::move(dit)),
+        layers_(std::move(layers)),
+        weight_bytes_(weight_bytes),
+        rounds_again_(rounds_again),
+        options_(options) {}
 
   at::Tensor forward(const at::Tensor& latents, const Conditioning& conditioning, const at::Tensor& timesteps,
                      AttentionRun& run, StepCache* cache) override;
   void collect(AttentionRun& run) override;
   uint64_t weight_bytes() const override { return weight_bytes_; }
+  bool rounds_again() const override { return rounds_again_; }
 
  private:
   const TokenPlan& plan(const hilbert::Grid& grid, hilbert::TokenOrder order);
@@ -34,6 +39,7 @@ class BlockLoop final : public Denoiser {
   std::unique_ptr<Dit> dit_;
   std::unique_ptr<LayerWeights> layers_;  // those of dit_
   uint64_t weight_bytes_;
+  bool rounds_again_;
   at::TensorOptions options_;
   attention::Workspace workspace_;
   std::map<std::tuple<hilbert::TokenOrder, int64_t, int64_t, int64_t>, TokenPlan> plans_;
@@ -96,15 +102,18 @@ std::unique_ptr<Denoiser> load_denoiser(std::unique_ptr<Dit> dit, const Componen
   if (device.is_cpu()) keep_freed_host_memory();
   const auto reader = std::make_shared<WeightReader>(component, device, format);
   dit->weights(reader->loads());
-  uint64_t bytes = bytes_of(slots_of([&](const Visit& visit) { dit->weights(visit); }), *reader);
+  const Slots ends = slots_of([&](const Visit& visit) { dit->weights(visit); });
+  uint64_t bytes = bytes_of(ends, *reader);
+  bool again = rounds_again(ends, *reader);
   std::vector<Slots> layers;
   for (size_t layer = 0; layer < dit->layers(); ++layer) {
     layers.push_back(slots_of([&](const Visit& visit) { dit->weights(layer, visit); }));
     bytes += bytes_of(layers.back(), *reader);
+    again = again || rounds_again(layers.back(), *reader);
   }
   auto weights = load_layers(reader, std::move(layers), offload ? Residence::host : Residence::device);
   reader->check_complete();
-  return std::make_unique<BlockLoop>(std::move(dit), std::move(weights), bytes,
+  return std::make_unique<BlockLoop>(std::move(dit), std::move(weights), bytes, again,
                                      at::TensorOptions().device(device).dtype(format.dtype));
 }
 

@@ -29,6 +29,8 @@ class Denoiser {
   virtual void collect(AttentionRun& run) = 0;
   /// All weights, wherever they wait.
   virtual uint64_t weight_bytes() const = 0;
+  /// Whether weights that their files have packed or in 8 bits were rounded to 8 bits, a second time.
+  virtual bool rounds_again() const { return false; }
 };
 
 /// Loads the weights that `dit` lists from the component, and runs it: embed, block after block, head.

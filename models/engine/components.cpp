@@ -40,10 +40,15 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
   return component;
 }
 
-uint64_t bytes_in(const Component& component, WeightFormat format) {
+/// What `ask` says of the transformer or the text encoder without its weights.
+auto asked(const Component& component, WeightFormat format, const auto& ask) {
   if (loaders().transformers.contains(component.class_name))
-    return load_dit(component, at::kMeta, format)->weight_bytes();
-  return load_text_encoder(component, at::kMeta, format)->weight_bytes();
+    return ask(*load_dit(component, at::kMeta, format));
+  return ask(*load_text_encoder(component, at::kMeta, format));
+}
+
+uint64_t bytes_in(const Component& component, WeightFormat format) {
+  return asked(component, format, [](const auto& module) { return module.weight_bytes(); });
 }
 
 }  // namespace
@@ -58,6 +63,10 @@ uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& ro
   } catch (const Error&) {
     return bytes_in(described(checkpoint, role), format);
   }
+}
+
+bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format) {
+  return asked(checkpoint.component(role), format, [](const auto& module) { return module.rounds_again(); });
 }
 
 double weight_count(const Checkpoint& checkpoint, const std::string& role) {

@@ -44,6 +44,9 @@ uint64_t weight_bytes(const Checkpoint& checkpoint, const std::string& role, Wei
 /// The same of whatever checkpoint: where its files do not fit, by the config alone.
 uint64_t likely_weight_bytes(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
 
+/// Whether it rounds weights to 8 bits that its files have packed or in 8 bits already. Throws as loading does.
+bool rounds_again(const Checkpoint& checkpoint, const std::string& role, WeightFormat format);
+
 /// By its config alone: how many weights it has, and whether any of them can be in 8 bits.
 double weight_count(const Checkpoint& checkpoint, const std::string& role);
 bool has_fp8_layers(const Checkpoint& checkpoint, const std::string& role);

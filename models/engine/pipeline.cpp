@@ -92,7 +92,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   drop_idle_fp8();
   for (const auto& [role, file] : files_)
     if (!file.empty()) folder_.replace(role, file);
-  lora_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
+  weight_warnings_ = add_loras(folder_, spec_, loras_, request.strict_lora);
   experts_ = std::make_shared<Experts>(
       spec_, device_,
       [this](const std::string& role) {
@@ -102,6 +102,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
   dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_.component(spec_.experts.front().role)));
   vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
+  warn_of_second_roundings();
   // fp32 means fp32: cuDNN would round convolutions' inputs to TF32's 10 bits by default.
   at::globalContext().setAllowTF32CuDNN(false);
 }
@@ -119,6 +120,17 @@ void Pipeline::drop_idle_fp8() {
     fp8_text_weights_ = false;
     why_idle_text_weights_ = "for a text encoder without a layer whose sizes are multiples of 16";
   }
+}
+
+void Pipeline::warn_of_second_roundings() {
+  const auto warn = [&](const char* field, const std::string& role) {
+    if (rounds_again(folder_, role, {dtype_, /*in_fp8=*/true}))
+      weight_warnings_.push_back(std::string(field) + " fp8 rounds weights of " + role +
+                                 " a second time: its file has them packed or in 8 bits");
+  };
+  if (fp8_weights_)
+    for (const ExpertSpec& expert : spec_.experts) warn("weights", expert.role);
+  if (fp8_text_weights_) warn("text_weights", "text_encoder");
 }
 
 const std::string& Pipeline::model_hash() const {

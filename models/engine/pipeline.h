@@ -116,7 +116,8 @@ class Pipeline {
   /// without.
   const std::string& why_idle_weights() const { return why_idle_weights_; }
   const std::string& why_idle_text_weights() const { return why_idle_text_weights_; }
-  const std::vector<std::string>& lora_warnings() const { return lora_warnings_; }  // of what was left out
+  /// Of what LoRAs hold and was left out, and of weights that are rounded twice.
+  const std::vector<std::string>& weight_warnings() const { return weight_warnings_; }
   const ModelSpec& spec() const { return spec_; }
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h, with the request's files: the LoRAs are no part
@@ -163,6 +164,7 @@ class Pipeline {
 
  private:
   void drop_idle_fp8();
+  void warn_of_second_roundings();
   WeightFormat transformer_format() const { return {dtype_, fp8_weights_}; }
   at::ScalarType dtype_of(Precision precision) const { return precision == Precision::fp32 ? at::kFloat : dtype_; }
   Conditioning encode_stage(const Plan& plan, const at::Tensor& image, StageMeter& meter, Outcome& outcome);
@@ -181,7 +183,7 @@ class Pipeline {
   bool offload_ = false;
   std::map<std::string, std::string> files_;
   std::vector<LoraChoice> loras_;
-  std::vector<std::string> lora_warnings_;
+  std::vector<std::string> weight_warnings_;
   mutable std::string model_hash_, lora_hash_;
   mutable bool weights_checked_ = false;
   mutable std::shared_ptr<const WeightNeed> weight_need_;  // null: not asked for yet

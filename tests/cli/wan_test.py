@@ -281,6 +281,18 @@ class OneFile(CommandLineTest):
                     self.assertLess(max(abs(a - b) for a, b in zip(latents[-1], expected)), 1e-5 * max(map(abs, expected)))
             self.assertEqual(len(set(latents)), 3, form)
 
+    def test_a_second_rounding_to_eight_bits_is_a_warning(self):
+        usual = ['--weights', 'fp8', '--steps', 1, '--report', 'report.json', '-o', 'a.gif']
+        words = 'weights fp8 rounds weights of transformer a second time: its file has them packed or in 8 bits'
+        lora = ['--lora', PIPELINES / 'lora' / 'kohya.safetensors']
+        for form, file, twin in self.quantised_files():
+            again = {'gguf': (True, True), 'e4m3': (False, True)}.get(form, (False, False))  # e5m2 and int8 are no 8-bit products'
+            for extra, expected in zip(([], lora), again):
+                with self.subTest(form, lora=extra):
+                    self.warn_with(self.generate('--transformer', file, *usual, *extra), *[words] * expected)
+                    self.assertEqual(json.loads((self.folder / 'report.json').read_text())['warnings'], [words] * expected)
+        self.warn_with(self.generate('--transformer', twin, *usual, *lora))
+
     def test_inspect_tells_whose_it_is_by_its_shapes(self):
         published = json.loads((PIPELINES / 'dit_names.json').read_text())['2.1 14b']
         shapes = published['rest'] | {f'blocks.{i}.{name}': shape for i in range(published['config']['num_layers']) for name, shape in published['block'].items()}

@@ -117,7 +117,10 @@ T5Encoder T5Encoder::load(const Component& component, at::Device device, WeightF
   list_ends(encoder, reader->loads(), embedding);
   encoder.bytes = bytes_of(slots_of([&](const Visit& visit) { list_ends(encoder, visit, embedding); }), *reader);
   std::vector<Slots> layers = list_layers(encoder, format.dtype);
-  for (const Slots& layer : layers) encoder.bytes += bytes_of(layer, *reader);
+  for (const Slots& layer : layers) {
+    encoder.bytes += bytes_of(layer, *reader);
+    encoder.again = encoder.again || models::rounds_again(layer, *reader);
+  }
   encoder.layer_weights = load_layers(reader, std::move(layers), residence);
   if (residence != Residence::file) reader->check_complete();
   return encoder;
