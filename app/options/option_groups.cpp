@@ -133,7 +133,7 @@ std::vector<OptionSpec> sampling() {
       {.names = "--flow-shift,--sample-shift",
        .help = "larger dwells on noisy latents (default: the model's)",
        .commands = that_denoise()},
-      {.names = "--cache", .help = "reuse similar steps: 0.1, forecast:0.1, steps:20 (default 0: none)"},
+      {.names = "--cache", .help = "reuse similar steps: 0.1, forecast:0.1:20%, steps:20 (default 0)"},
       {.names = "--preset",
        .kind = choice,
        .help = "less time (default quality)",

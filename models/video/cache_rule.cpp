@@ -43,7 +43,7 @@ int64_t parse_steps(const std::string& number, const std::string& text) {
 }  // namespace
 
 std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
-  if (kind != CacheKind::steps) return {};
+  if (kind != CacheKind::steps) return step < first.of(run_steps) ? std::optional(false) : std::nullopt;
   if (steps >= run_steps || step == 0) return false;
   const int64_t gaps = steps - 1, last = run_steps - 1;
   if (gaps == 0) return true;
@@ -55,7 +55,8 @@ std::optional<bool> CacheRule::reuses(int64_t step, int64_t run_steps) const {
 std::string name(const CacheRule& rule) {
   const std::string kind(kNames.at(static_cast<size_t>(rule.kind)));
   if (rule.kind == CacheKind::steps) return kind + ":" + std::to_string(rule.steps);
-  return kind + ":" + exact_text(rule.threshold);
+  const std::string text = kind + ":" + exact_text(rule.threshold);
+  return rule.first == FirstSteps{} ? text : text + ":" + name(rule.first);
 }
 
 CacheRule parse_cache_rule(const std::string& text) {
@@ -64,7 +65,10 @@ CacheRule parse_cache_rule(const std::string& text) {
   const CacheKind kind = parse_kind(text.substr(0, colon), text);
   const std::string number = text.substr(colon + 1);
   if (kind == CacheKind::steps) return {.kind = kind, .steps = parse_steps(number, text)};
-  return {.kind = kind, .threshold = parse_threshold(number, text)};
+  const size_t second = number.find(':');
+  CacheRule rule{.kind = kind, .threshold = parse_threshold(number.substr(0, second), text)};
+  if (second != std::string::npos) rule.first = parse_first_steps(number.substr(second + 1), "cache");
+  return rule;
 }
 
 }  // namespace sparsereel::models

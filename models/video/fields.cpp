@@ -100,7 +100,7 @@ struct Type<CacheRule> {
 template <>
 struct Type<FirstSteps> {
   static constexpr ValueKind kind = ValueKind::text;
-  static FirstSteps read(const std::string& /*name*/, const std::string& text) { return parse_first_steps(text); }
+  static FirstSteps read(const std::string& name, const std::string& text) { return parse_first_steps(text, name); }
   static std::string text(const FirstSteps& first) { return name(first); }
 };
 

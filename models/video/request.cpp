@@ -1,8 +1,6 @@
 // Names of the choices, and the policy that a request's block selection makes.
 #include "models/video/request.h"
 
-#include <cmath>
-
 #include "hilbert/error.h"
 #include "hilbert/exact_text.h"
 #include "hilbert/read_text.h"
@@ -27,25 +25,6 @@ VaeTiling parse_vae_tiling(const std::string& text) {
   for (const auto tiling : {VaeTiling::automatic, VaeTiling::on, VaeTiling::off})
     if (text == name(tiling)) return tiling;
   throw bad_option("vae_tiling", text + ": one of auto, on, off is needed", "use one of these");
-}
-
-int64_t FirstSteps::of(int64_t run_steps) const {
-  return percent ? static_cast<int64_t>(std::ceil(*percent * static_cast<double>(run_steps) / 100)) : steps;
-}
-
-std::string name(const FirstSteps& first) {
-  return first.percent ? exact_text(*first.percent) + "%" : std::to_string(first.steps);
-}
-
-FirstSteps parse_first_steps(const std::string& text) {
-  if (text.ends_with('%')) {
-    const auto percent = parse_number<double>(std::string_view(text).substr(0, text.size() - 1));
-    if (percent && *percent >= 0 && *percent <= 100) return {.percent = percent};
-  } else if (const auto steps = parse_number<int64_t>(text); steps && *steps >= 0) {
-    return {.steps = *steps};
-  }
-  throw bad_option("dense_steps", text + ": a number of steps from 0 on, or a percentage of all, is needed",
-                   "give for example 5, or 20%");
 }
 
 attention::Policy make_policy(const Request& request) {

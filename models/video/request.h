@@ -11,6 +11,7 @@
 #include "attention/policies/policy.h"
 #include "hilbert/token_order.h"
 #include "models/video/cache_rule.h"
+#include "models/video/first_steps.h"
 #include "models/video/lora_choice.h"
 
 namespace sparsereel::models {
@@ -30,20 +31,6 @@ enum class VaeTiling { automatic, on, off };
 std::string_view name(VaeTiling tiling);
 /// Throws Error for any other text.
 VaeTiling parse_vae_tiling(const std::string& text);
-
-/// The first steps of a run: how many, or a share of all.
-struct FirstSteps {
-  int64_t steps = 0;
-  std::optional<double> percent = {};  // in place of the number
-
-  /// Of a run of so many; a share is rounded up.
-  int64_t of(int64_t run_steps) const;
-  bool operator==(const FirstSteps&) const = default;
-};
-/// "5", "20%"
-std::string name(const FirstSteps& first);
-/// Throws Error (field dense_steps) for any other text.
-FirstSteps parse_first_steps(const std::string& text);
 
 /// Unset: the model's default, or the program's. Pipeline::resolve() makes a Plan of it.
 struct Request {

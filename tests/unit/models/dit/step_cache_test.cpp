@@ -38,10 +38,30 @@ TEST(CacheRule, IsReadByThresholdAndByName) {
 }
 
 TEST(CacheRule, RefusesWhatIsNone) {
-  for (const char* text : {"",         "x",         "-0.1",        "inf",          "nan",
-                           "1e999",    "0.1x",      "first-block", "first-block:", ":0.1",
-                           "20:steps", "steps",     "steps:",      "steps:0",      "steps:-1",
-                           "steps:x",  "steps:1.5", "steps:1e2",   "steps: 2",     "steps:99999999999999999999"}) {
+  for (const char* text : {"",
+                           "x",
+                           "-0.1",
+                           "inf",
+                           "nan",
+                           "1e999",
+                           "0.1x",
+                           "first-block",
+                           "first-block:",
+                           ":0.1",
+                           "20:steps",
+                           "steps",
+                           "steps:",
+                           "steps:0",
+                           "steps:-1",
+                           "steps:x",
+                           "steps:1.5",
+                           "steps:1e2",
+                           "steps: 2",
+                           "steps:99999999999999999999",
+                           "steps:20:5",
+                           "forecast:0.1:",
+                           "forecast:0.1:x",
+                           "forecast:0.1:5:5"}) {
     try {
       parse_cache_rule(text);
       FAIL() << text;
@@ -83,6 +103,16 @@ TEST(CacheRule, ComputesANumberOfStepsSpreadEvenly) {
     }
   }
   EXPECT_FALSE(parse_cache_rule("forecast:0.1").reuses(3, 50).has_value());
+}
+
+TEST(CacheRule, ComputesItsFirstStepsWhateverChanges) {
+  const CacheRule rule = parse_cache_rule("forecast:0.13:20%");
+  EXPECT_EQ(name(rule), "forecast:0.13:20%");
+  EXPECT_DOUBLE_EQ(rule.threshold, 0.13);
+  EXPECT_EQ(rule.reuses(9, 50), std::optional(false));
+  EXPECT_FALSE(rule.reuses(10, 50).has_value()) << "its first block decides";
+  EXPECT_EQ(parse_cache_rule("first-block:0.1:3").reuses(2, 50), std::optional(false));
+  EXPECT_EQ(name(parse_cache_rule("forecast:0.1:0")), "forecast:0.1");
 }
 
 class Rule : public ::testing::TestWithParam<at::ScalarType> {

@@ -40,7 +40,7 @@ TEST(Request, DenseStepsAreAShareOfThisRunsAndStandInPlaceOfAPolicysOwn) {
   const ModelSpec spec = spec_with(SamplerKind::unipc, SamplerKind::flow_euler);
   Request request;
   const auto dense_steps = [&] { return resolve_request(request, spec).attention_policy.dense_steps; };
-  request.dense_steps = parse_first_steps("50%");
+  request.dense_steps = parse_first_steps("50%", "dense_steps");
   EXPECT_EQ(dense_steps(), 2) << "of the model's 4";
   request.num_inference_steps = 9;
   EXPECT_EQ(dense_steps(), 5);

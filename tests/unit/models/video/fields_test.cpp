@@ -79,13 +79,13 @@ TEST(Fields, WhatIsNoValueIsRefusedByName) {
 }
 
 TEST(Fields, FirstStepsAreANumberOrAShareRoundedUp) {
-  EXPECT_EQ(parse_first_steps("7").of(4), 7);
-  EXPECT_EQ(parse_first_steps("20%").of(50), 10);
-  EXPECT_EQ(parse_first_steps("20%").of(25), 5);
-  EXPECT_EQ(parse_first_steps("20%").of(4), 1);
-  EXPECT_EQ(parse_first_steps("0%").of(4), 0);
-  EXPECT_EQ(parse_first_steps("100%").of(3), 3);
-  EXPECT_EQ(name(parse_first_steps("33.5%")), "33.5%");
+  EXPECT_EQ(parse_first_steps("7", "dense_steps").of(4), 7);
+  EXPECT_EQ(parse_first_steps("20%", "dense_steps").of(50), 10);
+  EXPECT_EQ(parse_first_steps("20%", "dense_steps").of(25), 5);
+  EXPECT_EQ(parse_first_steps("20%", "dense_steps").of(4), 1);
+  EXPECT_EQ(parse_first_steps("0%", "dense_steps").of(4), 0);
+  EXPECT_EQ(parse_first_steps("100%", "dense_steps").of(3), 3);
+  EXPECT_EQ(name(parse_first_steps("33.5%", "dense_steps")), "33.5%");
 }
 
 TEST(Fields, ListsMayHaveSpaces) {

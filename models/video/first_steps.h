@@ -1,0 +1,23 @@
+// The first steps of a run: how many, or a share of all. No torch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sparsereel::models {
+
+struct FirstSteps {
+  int64_t steps = 0;
+  std::optional<double> percent = {};  // in place of the number
+
+  /// Of a run of so many; a share is rounded up.
+  int64_t of(int64_t run_steps) const;
+  bool operator==(const FirstSteps&) const = default;
+};
+/// "5", "20%"
+std::string name(const FirstSteps& first);
+/// Throws Error naming `field` for any other text.
+FirstSteps parse_first_steps(const std::string& text, const std::string& field);
+
+}  // namespace sparsereel::models
