@@ -231,15 +231,16 @@ struct TextToVideo::State {
 TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options) {
   guarded([&] {
     if (options.threads != 0) models::check_threads(options.threads);
-    auto pipeline = models::Pipeline::open(
-        models::Checkpoint::open(folder),
-        {.device = options.device,
-         .dtype = options.dtype,
-         .weights = options.weights,
-         .text_weights = options.text_weights,
-         .offload = options.offload,
-         .files = {{"transformer", options.transformer}, {"transformer_2", options.transformer_2}},
-         .loras = models::parse_loras(options.lora)});
+    auto pipeline =
+        models::Pipeline::open(models::Checkpoint::open(folder), {.device = options.device,
+                                                                  .dtype = options.dtype,
+                                                                  .weights = options.weights,
+                                                                  .text_weights = options.text_weights,
+                                                                  .offload = options.offload,
+                                                                  .files = {{"transformer", options.transformer},
+                                                                            {"transformer_2", options.transformer_2},
+                                                                            {"vae", options.vae}},
+                                                                  .loras = models::parse_loras(options.lora)});
     if (options.threads != 0) at::set_num_threads(options.threads);
     std::vector<std::string> warnings = pipeline->weight_warnings();
     if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())

@@ -47,9 +47,9 @@ struct ModelOptions {
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
   std::string weights = "auto", text_weights = "auto";  // auto, fp8: of the transformer, of the text encoder
   bool offload = false;                                 // weights pass from the host's memory through the GPU's
-  /// One file of a transformer's weights (safetensors, GGUF, .pth), in place of the folder's, under diffusers' names or
-  /// those of the model's authors; the second: of the second transformer, where there is one.
-  std::string transformer = {}, transformer_2 = {};
+  /// One file of a part's weights (safetensors, GGUF, .pth), in place of the folder's, under diffusers' names or those
+  /// of the model's authors; the second: of the second transformer, where there is one.
+  std::string transformer = {}, transformer_2 = {}, vae = {};
   std::string lora = {};     // "style.safetensors:0.8", several with commas between; added to the weights
   std::string configs = {};  // folder of the known models' YAML, which must be there; empty: the installation's, or the
                              // source tree's

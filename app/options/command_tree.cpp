@@ -57,14 +57,27 @@ std::string with_choices(const OptionInfo& option) {
 }
 
 /// "-s, --seed N"
-std::string term_of(const OptionInfo& option) {
+std::string term_of(const std::vector<OptionInfo>& alike) {
   std::string term;
-  for (const std::string& name : option.names) {
-    term += (term.empty() ? "" : ", ") + name;
-    if (name.starts_with("--")) break;  // further ones are in the reference
+  for (const OptionInfo& option : alike) {
+    for (const std::string& name : option.names) {
+      term += (term.empty() ? "" : ", ") + name;
+      if (name.starts_with("--")) break;  // further ones are in the reference
+    }
   }
   if (term.starts_with("--")) term.insert(0, "    ");
-  return option.positional || option.value.empty() ? term : term + " " + option.value;
+  return alike.front().value.empty() ? term : term + " " + alike.front().value;
+}
+
+/// Under a heading, those of the same explanation together.
+std::vector<std::vector<OptionInfo>> of_group(const CommandInfo& command, const std::string& group) {
+  std::vector<std::vector<OptionInfo>> rows;
+  for (const OptionInfo& option : command.options) {
+    if (option.positional || option.group != group) continue;
+    if (rows.empty() || rows.back().front().help != option.help) rows.emplace_back();
+    rows.back().push_back(option);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -119,8 +132,7 @@ std::string help_text(const CommandInfo& command) {
     if (option.positional) text += "\n" + row(option.names.front(), with_choices(option));
   for (const std::string& group : groups) {
     text += "\n" + group + "\n";
-    for (const OptionInfo& option : command.options)
-      if (!option.positional && option.group == group) text += row(term_of(option), with_choices(option));
+    for (const auto& alike : of_group(command, group)) text += row(term_of(alike), with_choices(alike.front()));
   }
   return text + "\n'sparsereel reference' explains every command, option and file.\n";
 }

@@ -18,6 +18,15 @@ std::vector<std::string> samplers(std::string models::SamplerSpec::*member) {
   return all;
 }
 
+/// A part of the model as one file.
+OptionSpec weights(const char* names, const std::vector<Command>& commands) {
+  return {.names = names,
+          .kind = ValueKind::file,
+          .help = "weights of this part of the model: one .safetensors, .gguf or .pth",
+          .commands = commands,
+          .excludes = {{.other = "random_weights"}}};
+}
+
 }  // namespace
 
 std::vector<Command> that_denoise() {
@@ -41,16 +50,9 @@ std::vector<OptionSpec> prompt() {
        .kind = file,
        .help = "in place of -m: an architecture of configs/ with random weights",
        .commands = every()},
-      {.names = "--transformer",
-       .kind = file,
-       .help = "the transformer: one .safetensors, .gguf or .pth beside the model",
-       .commands = that_denoise(),
-       .excludes = {{.other = "random_weights"}}},
-      {.names = "--transformer-2",
-       .kind = file,
-       .help = "the same of the second transformer",
-       .commands = that_denoise(),
-       .excludes = {{.other = "random_weights"}}},
+      weights("--transformer", every()),
+      weights("--transformer-2", every()),
+      weights("--vae", every()),
       {.names = "--lora",
        .help = "add these LoRAs to the weights; may be repeated",
        .commands = that_denoise(),

@@ -57,16 +57,16 @@ std::string prefix_of(const std::vector<TensorEntry>& entries, const std::vector
   return found == prefixes.end() || entries.empty() ? "" : *found;
 }
 
-/// The first of the maps that knows a name of the file; null where the names are diffusers'.
+/// The first of the maps that know most names of the file; null where the names are diffusers'.
 const NameMap* map_of(const std::vector<TensorEntry>& entries, size_t prefix, const std::vector<NameMap>& maps) {
-  const auto fits = [&](const NameMap& map) {
-    return std::ranges::any_of(entries, [&](const TensorEntry& entry) {
+  const auto known = [&](const NameMap& map) {
+    return std::ranges::count_if(entries, [&](const TensorEntry& entry) {
       const std::string bare = entry.name.substr(prefix);
       return map.first(bare) != bare;
     });
   };
-  const auto found = std::ranges::find_if(maps, fits);
-  return found == maps.end() ? nullptr : &*found;
+  const auto most = std::ranges::max_element(maps, {}, known);
+  return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
 void map_single(Component& component, const fs::path& file, const StoredNames& names) {
@@ -158,6 +158,10 @@ void check_sizes(const Component& component, const Part& part) {
   if (found.empty())
     throw bad_file(component.origin, "holds no " + component.class_name + ", but for example " + examples(component),
                    "name a file with the weights of a " + part.role);
+  const std::string other = part.other_model == nullptr ? "" : part.other_model(component.tensors);
+  if (!other.empty())
+    throw bad_file(component.origin, "is a " + part.role + " of " + other + ", which is not supported",
+                   "use the weights of text to video");
   std::string differences;
   for (const auto& [name, size] : part.sizes_by_config(component.config, component.config_file)) {
     const auto there = found.find(name);

@@ -28,6 +28,8 @@ struct Part {
   /// known of this one.
   Sizes (*sizes_by_config)(const nlohmann::json& config, const std::string& file) = nullptr;
   Sizes (*sizes_by_tensors)(const TensorTable& tensors) = nullptr;
+  /// Which model that no family runs has these tensors: "image to video"; empty: none that is known. Null: likewise.
+  std::string (*other_model)(const TensorTable& tensors) = nullptr;
 };
 
 /// The layers of a family's transformers that LoRA files change, by diffusers' names.

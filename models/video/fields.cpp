@@ -337,6 +337,7 @@ std::vector<Field> pipeline() {
             {.name = "offload", .recipe = InRecipe::nothing, .idle = {Idle::on_a_cpu}}),
       weights_file("transformer"),
       weights_file("transformer_2"),
+      weights_file("vae"),
       field(&Request::loras,
             [](const Plan& plan) { return only(!plan.loras.empty(), text_of(plan.loras, /*whole_paths=*/false)); },
             {.name = "lora", .recipe = InRecipe::file}),

@@ -108,7 +108,8 @@ Family wan_family() {
                 .optional = optional,
                 .names = wan_transformer_names(),
                 .sizes_by_config = wan_sizes,
-                .sizes_by_tensors = wan_sizes};
+                .sizes_by_tensors = wan_sizes,
+                .other_model = wan_other_model};
   };
   return {.pipeline_class = "WanPipeline",
           .name = "Wan",
@@ -117,7 +118,11 @@ Family wan_family() {
                     {"tokenizer", {"T5TokenizerFast", "T5Tokenizer"}},
                     transformer("transformer", /*optional=*/false),
                     transformer(kSecond, /*optional=*/true),
-                    {"vae", {"AutoencoderKLWan"}}},
+                    {.role = "vae",
+                     .classes = {"AutoencoderKLWan"},
+                     .names = wan_vae_names(),
+                     .sizes_by_config = wan_vae_sizes,
+                     .sizes_by_tensors = wan_vae_sizes}},
           .settings = {"boundary_ratio", "expand_timesteps"},
           .marks = {"boundary_ratio"},
           .prompt = {.cleaned = true, .encodes_padding = false},

@@ -20,4 +20,12 @@ StoredNames wan_transformer_names();
 Sizes wan_sizes(const nlohmann::json& json, const std::string& file);
 Sizes wan_sizes(const TensorTable& tensors);
 
+/// Part::other_model.
+std::string wan_other_model(const TensorTable& tensors);
+
+/// Of the VAE, that of 2.1 and that of 2.2's small model.
+StoredNames wan_vae_names();
+Sizes wan_vae_sizes(const nlohmann::json& json, const std::string& file);
+Sizes wan_vae_sizes(const TensorTable& tensors);
+
 }  // namespace sparsereel::models

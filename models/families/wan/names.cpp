@@ -1,8 +1,6 @@
 // What diffusers calls the layers of Wan's transformer, and what its authors do, whose names all other programs keep;
 // and what its tensors tell of it.
-#include <charconv>
-#include <optional>
-
+#include "models/checkpoint/tensor_sizes.h"
 #include "models/families/wan/config.h"
 #include "models/families/wan/family.h"
 
@@ -10,23 +8,6 @@ namespace sparsereel::models {
 namespace {
 
 constexpr const char* kWidth = "num_attention_heads x attention_head_dim";
-
-std::optional<int64_t> size_of(const TensorTable& tensors, const std::string& name, size_t axis, size_t axes) {
-  const auto found = tensors.find(name);
-  if (found == tensors.end() || found->second.second->shape.size() != axes) return std::nullopt;
-  return found->second.second->shape[axis];
-}
-
-int64_t count_blocks(const TensorTable& tensors) {
-  constexpr std::string_view kBlocks = "blocks.";
-  int64_t count = 0;
-  for (const auto& [name, place] : tensors) {
-    int64_t number = -1;
-    if (name.starts_with(kBlocks)) std::from_chars(name.data() + kBlocks.size(), name.data() + name.size(), number);
-    count = std::max(count, number + 1);
-  }
-  return count;
-}
 
 }  // namespace
 
@@ -40,16 +21,33 @@ Sizes wan_sizes(const nlohmann::json& json, const std::string& file) {
 }
 
 Sizes wan_sizes(const TensorTable& tensors) {
-  Sizes sizes;
-  const auto add = [&](const char* name, const char* tensor, size_t axis, size_t axes) {
-    if (const auto size = size_of(tensors, tensor, axis, axes)) sizes[name] = *size;
-  };
-  add(kWidth, "blocks.0.attn1.norm_q.weight", 0, 1);
-  add("ffn_dim", "blocks.0.ffn.net.0.proj.weight", 0, 2);
-  add("in_channels", "patch_embedding.weight", 1, 5);
-  add("text_dim", "condition_embedder.text_embedder.linear_1.weight", 1, 2);
-  if (!sizes.empty()) sizes["num_layers"] = count_blocks(tensors);
-  return sizes;
+  TensorSizes sizes(tensors);
+  sizes.add(kWidth, "blocks.0.attn1.norm_q.weight", 0, 1);
+  sizes.add("ffn_dim", "blocks.0.ffn.net.0.proj.weight", 0, 2);
+  sizes.add("in_channels", "patch_embedding.weight", 1, 5);
+  sizes.add("text_dim", "condition_embedder.text_embedder.linear_1.weight", 1, 2);
+  sizes.add_blocks("num_layers", "blocks.");
+  return sizes.found();
+}
+
+std::string wan_other_model(const TensorTable& tensors) {
+  constexpr std::pair<std::string_view, const char*> kMarks[] = {
+      {"img_emb.", "image to video"},
+      {"condition_embedder.image_embedder.", "image to video"},
+      {"vace_", "VACE"},
+      {"control_adapter.", "camera control"},
+      {"ref_conv.", "Fun control"},
+      {"casual_audio_encoder.", "speech to video"},
+      {"audio_proj.", "speech to video"},
+      {"face_adapter.", "Animate"},
+      {"pose_patch_embedding.", "Animate"}};
+  for (const auto& [prefix, model] : kMarks) {
+    const auto found = tensors.lower_bound(std::string(prefix));
+    if (found != tensors.end() && found->first.starts_with(prefix)) return model;
+  }
+  const Sizes sizes = wan_sizes(tensors);
+  const auto channels = sizes.find("in_channels");
+  return channels != sizes.end() && channels->second == 36 ? "image to video (36 input channels)" : "";
 }
 
 StoredNames wan_transformer_names() {

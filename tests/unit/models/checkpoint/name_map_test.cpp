@@ -71,5 +71,41 @@ TEST(NameMap, OfWansTransformerKnowsEveryPublishedName) {
     }
 }
 
+/// The published lists, and those that convert_wan_to_diffusers.py renames.
+TEST(NameMap, OfWansVaesAreThoseOfDiffusersConverter) {
+  std::ifstream list(SPARSEREEL_TEST_DATA "/wan/vae_names.json");
+  const nlohmann::json published = nlohmann::json::parse(list);
+  const std::vector<NameMap> maps = wan_vae_names().others;
+  const std::pair<const char*, const char*> older[] = {
+      {"quant_conv.weight", "conv1.weight"},
+      {"post_quant_conv.bias", "conv2.bias"},
+      {"decoder.conv_in.weight", "decoder.conv1.weight"},
+      {"decoder.norm_out.gamma", "decoder.head.0.gamma"},
+      {"decoder.conv_out.bias", "decoder.head.2.bias"},
+      {"decoder.mid_block.resnets.0.norm1.gamma", "decoder.middle.0.residual.0.gamma"},
+      {"decoder.mid_block.resnets.1.conv2.bias", "decoder.middle.2.residual.6.bias"},
+      {"decoder.mid_block.attentions.0.to_qkv.weight", "decoder.middle.1.to_qkv.weight"},
+      {"decoder.up_blocks.0.upsamplers.0.time_conv.weight", "decoder.upsamples.3.time_conv.weight"},
+      {"decoder.up_blocks.1.resnets.0.conv_shortcut.weight", "decoder.upsamples.4.shortcut.weight"},
+      {"decoder.up_blocks.2.upsamplers.0.resample.1.bias", "decoder.upsamples.11.resample.1.bias"},
+      {"decoder.up_blocks.3.resnets.2.norm2.gamma", "decoder.upsamples.14.residual.3.gamma"},
+      {"encoder.down_blocks.8.time_conv.weight", "encoder.downsamples.8.time_conv.weight"},
+      {"encoder.down_blocks.10.conv1.weight", "encoder.downsamples.10.residual.2.weight"}};
+  const std::pair<const char*, const char*> newer[] = {
+      {"decoder.up_blocks.2.resnets.0.conv_shortcut.bias", "decoder.upsamples.2.upsamples.0.shortcut.bias"},
+      {"decoder.up_blocks.0.upsampler.time_conv.weight", "decoder.upsamples.0.upsamples.3.time_conv.weight"},
+      {"encoder.down_blocks.1.downsampler.resample.1.bias", "encoder.downsamples.1.downsamples.2.resample.1.bias"},
+      {"encoder.down_blocks.3.resnets.1.norm1.gamma", "encoder.downsamples.3.downsamples.1.residual.0.gamma"}};
+  for (const auto& [diffusers, original] : older) EXPECT_EQ(maps[0].second(diffusers), original);
+  for (const auto& [diffusers, original] : newer) EXPECT_EQ(maps[1].second(diffusers), original);
+  for (const auto& [model, map] : {std::pair("2.1", maps[0]), std::pair("2.2 5b", maps[1])}) {
+    for (const auto& [name, shape] : published[model]["rest"].items()) {
+      EXPECT_NE(map.second(name), name);
+      EXPECT_EQ(map.first(map.second(name)), name);
+      EXPECT_EQ(map.first(name), name);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sparsereel::models

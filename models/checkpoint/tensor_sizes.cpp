@@ -1,0 +1,26 @@
+#include "models/checkpoint/tensor_sizes.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace sparsereel::models {
+
+void TensorSizes::add(const char* name, const std::string& tensor, size_t axis, size_t axes) {
+  const auto found = tensors_.find(tensor);
+  if (found != tensors_.end() && found->second.second->shape.size() == axes)
+    sizes_[name] = found->second.second->shape[axis];
+}
+
+void TensorSizes::add_blocks(const char* name, std::string_view prefix) {
+  if (sizes_.empty()) return;
+  int64_t count = 0;
+  for (const auto& [tensor, place] : tensors_) {
+    int64_t number = -1;
+    if (tensor.starts_with(prefix))
+      std::from_chars(tensor.data() + prefix.size(), tensor.data() + tensor.size(), number);
+    count = std::max(count, number + 1);
+  }
+  sizes_[name] = count;
+}
+
+}  // namespace sparsereel::models

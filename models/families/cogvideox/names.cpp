@@ -1,0 +1,63 @@
+// What the tensors of CogVideoX's transformers and VAE tell of them. All programs call them as diffusers does.
+#include "models/checkpoint/tensor_sizes.h"
+#include "models/families/cogvideox/config.h"
+#include "models/families/cogvideox/family.h"
+#include "models/families/cogvideox/vae_config.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr const char *kInnerWidth = "num_attention_heads x attention_head_dim", *kPatch = "patch_embed.proj.weight";
+constexpr const char *kInputs = "in_channels", *kPatchInputs = "in_channels x patch_size_t x patch_size^2";
+
+}  // namespace
+
+Sizes cogvideox_sizes(const nlohmann::json& json, const std::string& file) {
+  const CogVideoXConfig config = parse_cogvideox_config(json, file);
+  const int64_t area = config.patch_size * config.patch_size;
+  Sizes sizes = {{kInnerWidth, config.num_attention_heads * config.attention_head_dim},
+                 {"num_layers", config.num_layers},
+                 {"text_embed_dim", config.text_embed_dim}};
+  // A patch of one frame is embedded by a convolution, of several by a matrix; what the other has is 0.
+  sizes[kInputs] = config.patch_size_t ? 0 : config.in_channels;
+  sizes[kPatchInputs] = config.patch_size_t ? config.in_channels * *config.patch_size_t * area : 0;
+  return sizes;
+}
+
+Sizes cogvideox_sizes(const TensorTable& tensors) {
+  TensorSizes sizes(tensors);
+  sizes.add(kInputs, kPatch, 1, 4);
+  sizes.add(kPatchInputs, kPatch, 1, 2);
+  if (sizes.found().empty()) return {};
+  for (const size_t axes : {2, 4}) sizes.add(kInnerWidth, kPatch, 0, axes);
+  sizes.add("text_embed_dim", "patch_embed.text_proj.weight", 1, 2);
+  sizes.add_blocks("num_layers", "transformer_blocks.");
+  Sizes found = sizes.found();
+  for (const char* other : {kInputs, kPatchInputs}) found.try_emplace(other, 0);
+  return found;
+}
+
+std::string cogvideox_other_model(const TensorTable& tensors) {
+  const Sizes sizes = cogvideox_sizes(tensors);
+  const auto is = [&](const char* size, int64_t value) { return !sizes.empty() && sizes.at(size) == value; };
+  if (is(kInputs, 32)) return "image or pose to video (32 input channels)";
+  if (is(kInputs, 33)) return "Fun (33 input channels)";
+  return is(kPatchInputs, 256) || tensors.contains("ofs_embedding.linear_1.weight") ? "1.5 image to video" : "";
+}
+
+Sizes cogvideox_vae_sizes(const nlohmann::json& json, const std::string& file) {
+  const CogVideoXVaeConfig config = parse_cogvideox_vae_config(json, file);
+  return {{"latent_channels", config.latent_channels},
+          {"block_out_channels", config.block_out_channels.back()},
+          {"out_channels", config.out_channels}};
+}
+
+Sizes cogvideox_vae_sizes(const TensorTable& tensors) {
+  TensorSizes sizes(tensors);
+  sizes.add("latent_channels", "decoder.conv_in.conv.weight", 1, 5);
+  sizes.add("block_out_channels", "decoder.conv_in.conv.weight", 0, 5);
+  sizes.add("out_channels", "decoder.conv_out.conv.weight", 0, 5);
+  return sizes.found();
+}
+
+}  // namespace sparsereel::models
