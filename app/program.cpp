@@ -125,7 +125,7 @@ void add_options(CLI::App& command, CommandLine& line, Command which) {
                                                           : "TEXT");
     }
     if (spec.kind == ValueKind::loras) option->join(',');
-    option->group(spec.group);
+    option->group(spec.borrowed ? "" : spec.group);
   }
   command.add_option("--config", line.config, "YAML file of options (keys: long names with _)")->type_name("FILE");
 }

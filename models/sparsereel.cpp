@@ -16,6 +16,7 @@
 #include "hilbert/exact_text.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
+#include "models/configs/model_of_files.h"
 #include "models/engine/failure.h"
 #include "models/engine/frames.h"
 #include "models/engine/request.h"
@@ -211,6 +212,17 @@ std::filesystem::path configs_folder(const std::string& asked) {
   return asked;
 }
 
+models::Request pipeline_of(const ModelOptions& options) {
+  return {
+      .device = options.device,
+      .dtype = options.dtype,
+      .weights = options.weights,
+      .text_weights = options.text_weights,
+      .offload = options.offload,
+      .files = {{"transformer", options.transformer}, {"transformer_2", options.transformer_2}, {"vae", options.vae}},
+      .loras = models::parse_loras(options.lora)};
+}
+
 }  // namespace
 
 Failure::Failure(int code, std::string cause, std::string remedy, std::string field)
@@ -228,19 +240,13 @@ struct TextToVideo::State {
   std::vector<std::string> warnings;  // of every video
 };
 
-TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options) {
+TextToVideo::TextToVideo(const std::string& model, const ModelOptions& options) {
   guarded([&] {
     if (options.threads != 0) models::check_threads(options.threads);
-    auto pipeline =
-        models::Pipeline::open(models::Checkpoint::open(folder), {.device = options.device,
-                                                                  .dtype = options.dtype,
-                                                                  .weights = options.weights,
-                                                                  .text_weights = options.text_weights,
-                                                                  .offload = options.offload,
-                                                                  .files = {{"transformer", options.transformer},
-                                                                            {"transformer_2", options.transformer_2},
-                                                                            {"vae", options.vae}},
-                                                                  .loras = models::parse_loras(options.lora)});
+    const std::filesystem::path configs = configs_folder(options.configs);
+    const models::Request request = pipeline_of(options);
+    auto pipeline = models::Pipeline::open(
+        models::open_model(model.empty() ? options.transformer : model, request.files, configs), request);
     if (options.threads != 0) at::set_num_threads(options.threads);
     std::vector<std::string> warnings = pipeline->weight_warnings();
     if (const std::string why = models::why_idle_offload(pipeline->device()); options.offload && !why.empty())
@@ -249,7 +255,6 @@ TextToVideo::TextToVideo(const std::string& folder, const ModelOptions& options)
       warnings.push_back("weights fp8 has no effect " + pipeline->why_idle_weights());
     if (!pipeline->why_idle_text_weights().empty())
       warnings.push_back("text_weights fp8 has no effect " + pipeline->why_idle_text_weights());
-    const std::filesystem::path configs = configs_folder(options.configs);
     if (std::string missing = models::missing_configs_warning(configs); !missing.empty())
       warnings.push_back(std::move(missing));
     auto config = models::find_model_config(configs, pipeline->spec());

@@ -47,7 +47,7 @@ struct ModelOptions {
   std::string dtype = "auto";                           // auto, fp32, bf16, fp16
   std::string weights = "auto", text_weights = "auto";  // auto, fp8: of the transformer, of the text encoder
   bool offload = false;                                 // weights pass from the host's memory through the GPU's
-  /// One file of a part's weights (safetensors, GGUF, .pth), in place of the folder's, under diffusers' names or those
+  /// One file of a part's weights (safetensors, GGUF, .pth), in place of the model's, under diffusers' names or those
   /// of the model's authors; the second: of the second transformer, where there is one.
   std::string transformer = {}, transformer_2 = {}, vae = {};
   std::string lora = {};     // "style.safetensors:0.8", several with commas between; added to the weights
@@ -109,8 +109,9 @@ using StepCallback = std::function<bool(int64_t step, int64_t steps)>;
 /// object must not overlap; different objects may run in different threads, and share the CPU's cores or the GPU.
 class SPARSEREEL_API TextToVideo {
  public:
-  /// `folder`: a checkpoint in diffusers' layout. Only headers are read here; weights are loaded while a video is made.
-  explicit TextToVideo(const std::string& folder, const ModelOptions& options = {});
+  /// `model`: a checkpoint in diffusers' layout, or a folder of single files, or one file of all parts; empty: the
+  /// files that the options name. Only headers are read here; weights are loaded while a video is made.
+  explicit TextToVideo(const std::string& model, const ModelOptions& options = {});
   ~TextToVideo();
   TextToVideo(TextToVideo&&) noexcept;
   TextToVideo& operator=(TextToVideo&&) noexcept;

@@ -99,6 +99,7 @@ void show_config(const Settings& settings) {
     line.resize(std::max<size_t>(line.size(), 50), ' ');
     std::cout << line << " # " << one_line(source_name(settings, spec.key)) << "\n";
   }
+  print_part_files(pipeline->part_files(), "# ");
 }
 
 }  // namespace sparsereel::app

@@ -101,6 +101,7 @@ void decode(const std::filesystem::path& latents, const Settings& settings, RunR
   for (const std::string& warning : {written.note, recipe_warning(recipe, *pipeline)})
     if (!warning.empty()) warnings.push_back(warning);
   const double seconds = seconds_since(start);
+  if (!pipeline->part_files().empty()) report.content["files"] = models::shown(pipeline->part_files());
   report.content["recipe"] = recipe;
   report.content["device"] = pipeline->device().str();
   report.content["seconds"] = {{"total", seconds}};

@@ -127,6 +127,7 @@ void Generation::show() {
 
 void Generation::begin(const Video& video) {
   video_ = {{"model", model_}, {"recipe", video.recipe}};
+  if (!pipeline_->part_files().empty()) video_["files"] = models::shown(pipeline_->part_files());
   if (video.resumed_at_step > 0) video_["resumed_at_step"] = video.resumed_at_step;
   show();
 }

@@ -18,8 +18,8 @@
 #include "models/checkpoint/lora.h"
 #include "models/checkpoint/summary.h"
 #include "models/checkpoint/tensor_file.h"
-#include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
+#include "models/configs/model_of_files.h"
 #include "models/engine/components.h"
 #include "models/engine/memory_need.h"
 #include "models/files/config_fields.h"
@@ -80,19 +80,23 @@ void inspect_checkpoint(const fs::path& path, bool json) {
   Settings settings;
   collect_settings(settings, {{"model", path.string()}}, "");
   const models::VideoSize made_for = {settings.whole("width"), settings.whole("height"), settings.whole("frames")};
-  const models::Checkpoint folder = models::Checkpoint::open(path);
+  const models::Checkpoint folder = open_model(settings);
   models::CheckpointSummary summary = models::summarize(folder, made_for, fp8_bytes(folder));
   const models::ModelSpec spec = models::describe(folder);
   summary.memory =
       models::likely_memory(folder, spec, models::latent_size(spec, summary.frames, summary.height, summary.width));
+  const std::vector<models::PartFile> files = models::part_files(folder);
   if (json) {
-    std::cout << dump(models::to_json(summary), 2) << "\n";
+    nlohmann::json content = models::to_json(summary);
+    if (!files.empty()) content["files"] = models::shown(files);
+    std::cout << dump(content, 2) << "\n";
     return;
   }
   std::cout << summary.path << "\n  " << summary.family << " " << summary.variant << " (" << summary.pipeline_class
             << ")\n  made for " << summary.width << "x" << summary.height << ", " << counted(summary.frames, "frame")
             << "\n  " << summary.parameters() << " parameters, " << human_bytes(summary.bytes()) << "\n";
   for (const models::ComponentSummary& component : summary.components) print_component(component);
+  print_part_files(files, "  ");
   for (const models::MemoryEstimate& memory : summary.memory)
     std::cout << "  needs about " << human_bytes(memory.total())
               << (memory.dtype == "fp8" ? " with" + fp8_options(summary) : " in " + memory.dtype) << " (weights "
@@ -167,34 +171,34 @@ void print_lora(const nlohmann::json& lora) {
     std::cout << "  " << one_line(target) << "  " << count.get<int64_t>() << "\n";
 }
 
-/// The configs of the known models whose transformer the file may hold: "some-model.yaml".
-std::vector<std::string> transformer_of(const fs::path& path) {
-  std::vector<std::string> names;
+/// By role the configs of the known models of which the file may be that part: "some-model.yaml".
+std::map<std::string, std::vector<std::string>> parts_in(const fs::path& path) {
+  std::map<std::string, std::vector<std::string>> parts;
   try {
-    for (const models::Architecture& model : models::models_of_file(models::data_folder() / "configs", path))
-      names.push_back(model.config.file.filename().string());
+    for (const auto& [role, configs] : models::models_of_file(models::data_folder() / "configs", path))
+      for (const fs::path& config : configs) parts[role].push_back(config.filename().string());
   } catch (const Error&) {
     return {};  // names that no model's file has
   }
-  return names;
+  return parts;
 }
 
 void inspect_tensors(const fs::path& path, bool json) {
   const models::TensorFile file(path);
-  const std::vector<std::string> transformers = transformer_of(path);
+  const std::map<std::string, std::vector<std::string>> parts = parts_in(path);
   nlohmann::json tensors = nlohmann::json::array();
   for (const models::TensorEntry& entry : file.entries())
     tensors.push_back({{"name", entry.name}, {"dtype", models::name(entry.dtype)}, {"shape", entry.shape}});
   if (json) {
     nlohmann::json summary = {{"path", path.string()}, {"metadata", file.metadata()}, {"tensors", tensors}};
     if (may_be_lora(file)) summary["lora"] = describe_lora(path);
-    if (!transformers.empty()) summary["transformer_of"] = transformers;
+    for (const auto& [role, configs] : parts) summary[role + "_of"] = configs;
     std::cout << dump(summary, 2) << "\n";
     return;
   }
   std::cout << path.string() << ": " << counted(static_cast<int64_t>(tensors.size()), "tensor") << "\n";
   if (may_be_lora(file)) print_lora(describe_lora(path));
-  if (!transformers.empty()) std::cout << "  transformer of " << models::list_of(transformers) << "\n";
+  for (const auto& [role, configs] : parts) std::cout << "  " << role << " of " << models::list_of(configs) << "\n";
   for (const nlohmann::json& tensor : tensors)
     std::cout << "  " << one_line(tensor["name"].get<std::string>()) << "  " << tensor["dtype"].get<std::string>()
               << " " << dump(tensor["shape"]) << "\n";

@@ -101,7 +101,7 @@ void check_distinct(const std::vector<NamedFile>& files) {
 
 models::ModelFiles files_of_model(const Settings& settings) {
   if (settings.has("random_weights")) return {};  // its file is one of the table's
-  return models::ModelFiles(models::Checkpoint::open(model_path(settings)));
+  return models::ModelFiles(open_model(settings));
 }
 
 void check_model_is_untouched(const std::vector<NamedFile>& files, const models::ModelFiles& model) {

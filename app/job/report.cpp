@@ -7,6 +7,7 @@
 #include <iostream>
 #include <utility>
 
+#include "app/terminal.h"
 #include "models/engine/denoising.h"
 #include "models/files/atomic_file.h"
 #include "models/files/sha256.h"
@@ -70,6 +71,12 @@ void start_report(const std::filesystem::path& path, bool print, const char* com
   report.content["command"] = command;
 }
 
+void print_part_files(const std::vector<models::PartFile>& files, const std::string& start) {
+  for (const models::PartFile& file : files)
+    std::cout << start << file.role << ": " << one_line(file.path.string()) << ", " << human_bytes(file.bytes) << ", "
+              << file.format << "\n";
+}
+
 std::string dump(const nlohmann::json& json, int indent) {
   return json.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -79,6 +86,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
   recipe["version"] = SPARSEREEL_VERSION;
   recipe["model"] = options.run.model_name;
   recipe["model_sha256"] = pipeline.model_hash();
+  if (!pipeline.part_files().empty()) recipe["files"] = models::remembered(pipeline.part_files());
   if (!plan.loras.empty()) recipe["lora_sha256"] = pipeline.lora_hash();
   if (!plan.image.empty()) recipe["image_sha256"] = models::sha256_of_file(plan.image);
   if (!options.init_latents.empty()) {

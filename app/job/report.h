@@ -23,6 +23,9 @@ struct RunReport {
 /// Comes once the files of the run are known to be distinct, since failed runs write the report too.
 void start_report(const std::filesystem::path& path, bool print, const char* command, RunReport& report);
 
+/// A line on stdout for each, behind `start`: "vae: /models/vae.safetensors, 254 MB, BF16 194".
+void print_part_files(const std::vector<models::PartFile>& files, const std::string& start);
+
 /// Valid UTF-8 whatever the strings hold.
 std::string dump(const nlohmann::json& json, int indent = -1);
 

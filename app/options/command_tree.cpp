@@ -125,7 +125,8 @@ std::string help_text(const CommandInfo& command) {
 
   std::vector<std::string> groups;  // in the order of their first options, the common ones last
   for (const OptionInfo& option : command.options)
-    if (!option.positional && std::find(groups.begin(), groups.end(), option.group) == groups.end())
+    if (!option.positional && !option.group.empty() &&
+        std::find(groups.begin(), groups.end(), option.group) == groups.end())
       groups.push_back(option.group);
   std::stable_partition(groups.begin(), groups.end(), [](const std::string& group) { return group != "Options"; });
   for (const OptionInfo& option : command.options)

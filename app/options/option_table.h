@@ -35,6 +35,7 @@ struct OptionSpec {
   InRecipe recipe = InRecipe::nothing;  // those of a value make the picture
   bool written = false;                 // the run writes this file; it reads the others
   bool quoted = false;                  // what the file says becomes part of the video's recipe, word for word
+  bool borrowed = false;                // another program's name for others: in the reference alone
   Scope scope = Scope::any;
   std::vector<Idle> idle = {};           // what leaves it without effect
   std::string nothing = {};              // the value that asks for nothing: beside it no effect is missed

@@ -19,6 +19,7 @@
 #include "models/checkpoint/family.h"
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
+#include "models/configs/model_of_files.h"
 #include "models/engine/request.h"
 #include "models/files/regular_file.h"
 #include "models/files/sha256.h"
@@ -76,6 +77,19 @@ models::Checkpoint folder_of(const models::Architecture& architecture) {
                                                  architecture.components);
 }
 
+/// What the user names for single parts of the model.
+std::map<std::string, std::string> files_of_parts(const Settings& settings) {
+  std::map<std::string, std::string> files;
+  for (const models::Family& family : models::families()) {
+    for (const models::Part& part : family.parts) {
+      const OptionSpec* option = find_option(part.role);
+      const auto file = settings.text(part.role);
+      if (file && option != nullptr && option->kind == ValueKind::file) files[part.role] = *file;
+    }
+  }
+  return files;
+}
+
 /// Its defaults, with those of the preset on top.
 void add_model_config(Settings& settings, const models::ModelConfig& config, const std::string& preset) {
   const models::YamlOptions options = models::defaults_of(config, preset);
@@ -93,7 +107,7 @@ KnownModel known_model(const Settings& settings) {
     const models::Architecture architecture = models::read_architecture(*random_weights);
     return {architecture.config, models::describe(folder_of(architecture)).defaults};
   }
-  const models::ModelSpec model = models::describe(models::Checkpoint::open(model_path(settings)));
+  const models::ModelSpec model = models::describe(open_model(settings));
   const fs::path configs = models::data_folder() / "configs";
   return {models::find_model_config(configs, model).value_or(models::ModelConfig{.file = configs}), model.defaults};
 }
@@ -172,6 +186,7 @@ fs::path model_path(const Settings& settings) {
     return *model;
   }
   if (const auto file = settings.text("random_weights")) return *file;
+  if (const auto file = settings.text("transformer")) return *file;
   fs::path tiny = tiny_model();
   if (fs::is_directory(tiny)) return tiny;
   throw bad_input("no model was given, and the tiny model is not in " + tiny.string(),
@@ -179,8 +194,16 @@ fs::path model_path(const Settings& settings) {
 }
 
 models::Checkpoint open_model(const RunOptions& run) {
-  if (!run.random_weights) return models::Checkpoint::open(run.model);
-  return folder_of(models::read_architecture(run.model));
+  if (run.random_weights) return folder_of(models::read_architecture(run.model));
+  return models::open_model(run.model, run.files, models::data_folder() / "configs");
+}
+
+models::Checkpoint open_model(const Settings& settings) {
+  RunOptions run;
+  run.model = model_path(settings);
+  run.files = files_of_parts(settings);
+  run.random_weights = settings.has("random_weights");
+  return open_model(run);
 }
 
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
@@ -232,6 +255,7 @@ Reservations choose_output(Settings& settings, int64_t count) {
 RunOptions read_run_options(const Settings& settings) {
   RunOptions run;
   run.model = model_path(settings);
+  run.files = files_of_parts(settings);
   run.random_weights = settings.has("random_weights");
   run.model_name = (run.random_weights ? "random weights of " : "") + fs::canonical(run.model).filename().string();
   run.output = settings.text("output", kDefaultOutput);

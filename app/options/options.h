@@ -28,9 +28,10 @@ Reservations choose_output(Settings& settings, int64_t count);
 
 /// What both commands share.
 struct RunOptions {
-  std::filesystem::path model;  // diffusers-layout folder, or the YAML of an architecture
-  bool random_weights = false;  // model is such a YAML
-  std::string model_name;       // in recipes: its folder's, or "random weights of" its YAML's
+  std::filesystem::path model;               // a folder or file of weights, or the YAML of an architecture
+  std::map<std::string, std::string> files;  // of weights, by role, beside it or in its place
+  bool random_weights = false;               // model is such a YAML
+  std::string model_name;                    // in recipes: its folder's, or "random weights of" its YAML's
   std::filesystem::path output;
   std::filesystem::path contact_sheet;  // empty: none
   VideoOptions video;                   // without the recipe, which is known at the end
@@ -67,11 +68,13 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
 /// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.
 Settings with_preset(Settings settings, const std::string& preset);
 
-/// What -m or --random-weights names, or else the tiny model. Throws Error where there is none.
+/// What -m or --random-weights names, or else the transformer's file, or else the tiny model. Throws Error where there
+/// is none.
 std::filesystem::path model_path(const Settings& settings);
 
-/// The folder, or the architecture that stands for one.
+/// The folder, the files, or the architecture that stands for one.
 models::Checkpoint open_model(const RunOptions& run);
+models::Checkpoint open_model(const Settings& settings);
 
 /// Nothing says what to show. Random weights understand no prompt, and need none.
 bool lacks_prompt(const Settings& settings);

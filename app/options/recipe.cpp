@@ -26,7 +26,7 @@ bool is_value(const std::string& key) {
 
 /// What it says beside options; the number of threads makes no other video, but older recipes have it.
 bool is_fact(const std::string& key) {
-  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model", "threads"};
+  static const std::set<std::string, std::less<>> facts = {"version", "sparsity", "model", "threads", "files"};
   const OptionSpec* option = find_option(key);
   return facts.contains(key) || (option != nullptr && option->recipe == InRecipe::file);
 }
@@ -100,6 +100,21 @@ void add_published_method(std::map<std::string, std::string>& values) {
   values["select"] = attention::name(attention::Ranking::mass);
 }
 
+/// " (vae: now a.safetensors, then b.safetensors)": which parts are other files now.
+std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
+  const nlohmann::json none = nlohmann::json::object();
+  const nlohmann::json before = then.value("files", none), after = now.value("files", none);
+  if (!before.is_object()) return {};
+  std::string text;
+  for (const auto& [role, file] : after.items()) {
+    const auto other = before.find(role);
+    if (other == before.end() || !other->is_object() || text_of(*other, "sha256") == text_of(file, "sha256")) continue;
+    text +=
+        (text.empty() ? " (" : ", ") + role + ": now " + text_of(file, "name") + ", then " + text_of(*other, "name");
+  }
+  return text.empty() ? text : text + ")";
+}
+
 /// What is given beside the recipe decides about sparsity by itself.
 bool overrides_profile(const Settings& settings) {
   for (const OptionSpec& option : option_table())
@@ -118,11 +133,11 @@ void add_recipe(Settings& settings, const fs::path& video) {
   if (!settings.has("model") && !settings.has("random_weights")) {
     const std::string name = text_of(recipe, "model");
     const auto model = own_model(name);
-    if (!model)
+    if (model) values[model->first] = model->second.string();
+    if (!model && !settings.has("transformer"))
       throw bad_option("from", video.string() + ": it was made with the model " + name,
                        "name that model's folder with -m" +
                            std::string(name.starts_with(kRandomWeights) ? ", or its YAML with --random-weights" : ""));
-    values[model->first] = model->second.string();
   }
   for (const OptionSpec& option : option_table()) {
     if (option.recipe != InRecipe::file || (option.key == "profile" && overrides_profile(settings))) continue;
@@ -148,8 +163,8 @@ std::vector<std::string> recipe_mismatches(const Settings& settings, const nlohm
   for (const auto& [key, what] : kHashes) {
     const std::string hash = text_of(then, key), now = text_of(recipe, key);
     if (!hash.empty() && !now.empty() && hash != now)
-      warnings.push_back(std::string("the ") + what + " is not the one that " + *video +
-                         " was made with: the new video differs");
+      warnings.push_back(std::string("the ") + what + (key == "model_sha256" ? other_files(then, recipe) : "") +
+                         " is not the one that " + *video + " was made with: the new video differs");
   }
   return warnings;
 }

@@ -136,6 +136,18 @@ void expand_size(std::map<std::string, Setting>& added) {
   added["height"] = {height, size.source, size.file, size.mark};
 }
 
+/// Another program's names of the two transformers: its first name is the second one's where the first has the other.
+void expand_experts(std::map<std::string, Setting>& added) {
+  const auto move = [&](const char* from, const char* to) {
+    const auto given = added.find(from);
+    if (given == added.end()) return;
+    added.insert_or_assign(to, given->second);
+    added.erase(given);
+  };
+  move("diffusion_model", added.contains("high_noise_diffusion_model") ? "transformer_2" : "transformer");
+  move("high_noise_diffusion_model", "transformer");
+}
+
 /// How much of the file's path the option's value names: all of it, or the folder that holds it; 0: nothing.
 size_t named_length(const OptionSpec& option, const std::string& value, const fs::path& file) {
   std::error_code ignored;
@@ -163,6 +175,7 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
   }
   refuse_both(added);
   expand_size(added);
+  expand_experts(added);
   for (const auto& [key, setting] : added) {
     if (stronger(key, setting.value, source)) continue;
     values_[key] = setting;

@@ -22,6 +22,7 @@ constexpr size_t kListed = 20;  // names of each kind in one error
 constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer";
 constexpr const char* kDownloadAgain =
     "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
+constexpr const char* kIndexEnding = ".index.json";
 // diffusers' name, then transformers'.
 constexpr const char* kWeightFiles[] = {"diffusion_pytorch_model.safetensors", "model.safetensors"};
 
@@ -48,20 +49,22 @@ class Disagreements {
   std::map<std::string, std::pair<size_t, std::string>> kinds_;
 };
 
-/// Of `prefixes` the one with which all names of the file begin; empty: none.
-std::string prefix_of(const std::vector<TensorEntry>& entries, const std::vector<std::string>& prefixes) {
-  const auto is_on_all = [&](const std::string& prefix) {
-    return std::ranges::all_of(entries, [&](const TensorEntry& entry) { return entry.name.starts_with(prefix); });
+/// Of `prefixes` the first with which a name begins: the others' are another component's. Empty: none.
+std::string prefix_of(const TensorTable& stored, const std::vector<std::string>& prefixes) {
+  const auto is_there = [&](const std::string& prefix) {
+    const auto found = stored.lower_bound(prefix);
+    return found != stored.end() && found->first.starts_with(prefix);
   };
-  const auto found = std::ranges::find_if(prefixes, is_on_all);
-  return found == prefixes.end() || entries.empty() ? "" : *found;
+  const auto found = std::ranges::find_if(prefixes, is_there);
+  return found == prefixes.end() ? "" : *found;
 }
 
 /// The first of the maps that know most names of the file; null where the names are diffusers'.
-const NameMap* map_of(const std::vector<TensorEntry>& entries, size_t prefix, const std::vector<NameMap>& maps) {
+const NameMap* map_of(const TensorTable& stored, const std::string& prefix, const std::vector<NameMap>& maps) {
   const auto known = [&](const NameMap& map) {
-    return std::ranges::count_if(entries, [&](const TensorEntry& entry) {
-      const std::string bare = entry.name.substr(prefix);
+    return std::ranges::count_if(stored, [&](const auto& tensor) {
+      if (!tensor.first.starts_with(prefix)) return false;
+      const std::string bare = tensor.first.substr(prefix.size());
       return map.first(bare) != bare;
     });
   };
@@ -69,43 +72,46 @@ const NameMap* map_of(const std::vector<TensorEntry>& entries, size_t prefix, co
   return most == maps.end() || known(*most) == 0 ? nullptr : &*most;
 }
 
-void map_single(Component& component, const fs::path& file, const StoredNames& names) {
-  component.files.push_back(std::make_shared<TensorFile>(file));
-  const std::vector<TensorEntry>& entries = component.files[0]->entries();
-  component.prefix = prefix_of(entries, names.prefixes);
-  component.names = map_of(entries, component.prefix.size(), names.others);
-  for (const TensorEntry& entry : entries) {
-    const std::string bare = entry.name.substr(component.prefix.size());
+void name_tensors(Component& component, const StoredWeights& weights, const StoredNames& names) {
+  component.origin = weights.origin;
+  component.files = weights.files;
+  component.prefix = prefix_of(weights.tensors, names.prefixes);
+  component.names = map_of(weights.tensors, component.prefix, names.others);
+  for (const auto& [stored, place] : weights.tensors) {
+    if (!stored.starts_with(component.prefix)) continue;
+    const std::string bare = stored.substr(component.prefix.size());
     const std::string name = component.names == nullptr ? bare : component.names->first(bare);
     if (std::ranges::count(names.no_weights, bare) > 0) continue;
-    const auto [place, is_new] = component.tensors.emplace(name, std::pair(0, &entry));
+    const auto [other, is_new] = component.tensors.emplace(name, place);
     if (!is_new)
-      throw bad_file(file, in_quotes(place->second.second->name) + " and " + in_quotes(entry.name) + " are one tensor",
+      throw bad_file(weights.origin,
+                     in_quotes(other->second.second->name) + " and " + in_quotes(stored) + " are one tensor",
                      "export the file again under the names of one program");
   }
 }
 
-void map_shards(Component& component, const fs::path& index_file) {
+StoredWeights open_shards(const fs::path& index_file) {
+  StoredWeights weights{.origin = index_file};
   const auto weight_map = parse_weight_map(read_json(index_file), index_file.string());
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : weight_map) shards.insert(shard);
   Disagreements disagreements;
   std::set<std::string> missing_shards;
   for (const std::string& shard : shards) {
-    const fs::path file = component.origin / shard;
+    const fs::path file = index_file.parent_path() / shard;
     if (!fs::exists(file)) {
       disagreements.add("missing shards", in_quotes(shard));
       missing_shards.insert(shard);
       continue;
     }
-    const size_t number = component.files.size();
-    component.files.push_back(std::make_shared<TensorFile>(file));
-    for (const TensorEntry& entry : component.files.back()->entries()) {
+    const size_t number = weights.files.size();
+    weights.files.push_back(std::make_shared<TensorFile>(file));
+    for (const TensorEntry& entry : weights.files.back()->entries()) {
       const auto listed = weight_map.find(entry.name);
       if (listed == weight_map.end()) {
         disagreements.add("tensors that the index does not list", in_quotes(entry.name) + " in " + shard);
       } else if (listed->second == shard) {
-        component.tensors[entry.name] = {number, &entry};
+        weights.tensors[entry.name] = {number, &entry};
       } else {
         disagreements.add("tensors in a shard that the index does not name for them",
                           in_quotes(entry.name) + " in " + shard);
@@ -113,10 +119,11 @@ void map_shards(Component& component, const fs::path& index_file) {
     }
   }
   for (const auto& [tensor, shard] : weight_map) {
-    if (!component.tensors.contains(tensor) && !missing_shards.contains(shard))
+    if (!weights.tensors.contains(tensor) && !missing_shards.contains(shard))
       disagreements.add("tensors that their shard lacks", in_quotes(tensor) + " in " + shard);
   }
   disagreements.throw_if_any(index_file.string());
+  return weights;
 }
 
 /// The weights are there, but not in a form that can be read: say which.
@@ -135,6 +142,16 @@ Error no_weights(const fs::path& folder) {
   return bad_file(
       folder, cause + " (found " + found + ")",
       "rename a variant to that name, or export the model with diffusers' save_pretrained(safe_serialization=True)");
+}
+
+/// A component's folder's one file, or the index of its shards.
+fs::path weights_in(const fs::path& folder) {
+  for (const char* weights : kWeightFiles) {
+    const fs::path single = folder / weights, index = single.string() + kIndexEnding;
+    if (fs::exists(single)) return single;
+    if (fs::exists(index)) return index;
+  }
+  throw no_weights(folder);
 }
 
 /// False where the component is left out, or is [null, null].
@@ -172,16 +189,6 @@ void check_sizes(const Component& component, const Part& part) {
   if (!differences.empty())
     throw bad_file(component.origin, "does not fit " + component.config_file + ": " + differences,
                    "use the weights of this model's " + part.role + ", or the folder of the model that they are for");
-}
-
-/// Throws where a family knows this checkpoint in another layout.
-void refuse_other_layouts(const fs::path& path) {
-  for (const Family& family : families()) {
-    const std::string repository = family.repository_of == nullptr ? "" : family.repository_of(path);
-    if (!repository.empty())
-      throw bad_file(path, "holds " + family.name + " in another layout than diffusers', which " + repository + " has",
-                     "get that: 'hf download " + repository + " --local-dir <folder>'");
-  }
 }
 
 }  // namespace
@@ -230,17 +237,22 @@ std::string Component::name_in_file(const std::string& name) const {
   return prefix + (names == nullptr ? name : names->second(name));
 }
 
-Component open_file(const fs::path& file, const Part& part) {
+StoredWeights open_weights(const fs::path& file) {
+  if (file.filename().string().ends_with(kIndexEnding)) return open_shards(file);
+  StoredWeights weights{.origin = file, .files = {std::make_shared<TensorFile>(file)}};
+  for (const TensorEntry& entry : weights.files[0]->entries()) weights.tensors[entry.name] = {0, &entry};
+  return weights;
+}
+
+Component component_of(const StoredWeights& weights, const Part& part) {
   Component component;
   component.class_name = part.classes.front();
-  component.origin = file;
-  map_single(component, file, part.names);
+  name_tensors(component, weights, part.names);
   return component;
 }
 
 Checkpoint Checkpoint::open(const fs::path& path) {
   std::error_code error;
-  if (fs::exists(path, error) && !fs::exists(path / "model_index.json", error)) refuse_other_layouts(path);
   if (!fs::is_directory(path, error))
     throw bad_file(path, "is not a folder",
                    "give a diffusers-layout folder; one comes with 'hf download <repository> --local-dir <folder>'");
@@ -300,6 +312,20 @@ Checkpoint Checkpoint::with_random_weights(const fs::path& file, const std::stri
   return checkpoint;
 }
 
+Checkpoint Checkpoint::of_files(const fs::path& path, const fs::path& file, const std::string& transformer_class,
+                                const json& architecture, const std::map<std::string, fs::path>& files) {
+  Checkpoint checkpoint = with_random_weights(file, transformer_class, architecture);
+  checkpoint.path_ = path;
+  checkpoint.places_.clear();
+  for (const auto& [role, place] : files) {
+    checkpoint.replace(role, place);
+    checkpoint.places_.push_back(place);
+    if (role == kTokenizer) continue;
+    for (const auto& each : checkpoint.component(role).files) checkpoint.places_.push_back(each->path());
+  }
+  return checkpoint;
+}
+
 std::vector<std::string> Checkpoint::roles() const {
   std::vector<std::string> roles;
   for (const Part& part : find_family(pipeline_class_)->parts) {
@@ -354,6 +380,10 @@ void Checkpoint::add(const std::string& role, const WeightDeltas& deltas) {
 void Checkpoint::replace(const std::string& role, const fs::path& file) {
   if (!sources_.contains(role))
     throw bad_option(role, file.string() + ": this model has no " + role, "leave " + role + " out");
+  if (role == kTokenizer) {
+    sources_[role].weights = file;
+    return;
+  }
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) throw bad_file(file, "is a folder", "name the one file of the weights in it");
   sources_[role].weights = file;
@@ -371,23 +401,11 @@ Component Checkpoint::open_component(const std::string& role) const {
   component.config = config(role, &component.config_file);
   const StoredNames& names = find_family(pipeline_class_)->part(role).names;
   if (source.weights.empty()) return component;
-  if (!fs::is_directory(source.weights)) {
-    map_single(component, source.weights, names);
-    return component;
-  }
-  for (const char* weights : kWeightFiles) {
-    const fs::path single = source.weights / weights;
-    const fs::path index_file = single.string() + ".index.json";
-    if (fs::exists(single)) {
-      map_single(component, single, names);
-      return component;
-    }
-    if (fs::exists(index_file)) {
-      map_shards(component, index_file);
-      return component;
-    }
-  }
-  throw no_weights(source.weights);
+  component.by_itself = !fs::is_directory(source.weights);
+  const fs::path file = component.by_itself ? source.weights : weights_in(source.weights);
+  name_tensors(component, open_weights(file), names);
+  component.origin = source.weights;
+  return component;
 }
 
 std::string check_model_index(const json& index, const std::string& file) {

@@ -52,6 +52,7 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
   WeightDeltas deltas = {};                  // to its tensors
   std::string prefix = {};                   // of every name in the file
   const NameMap* names = nullptr;            // diffusers', and those of the file; null: the same
+  bool by_itself = false;                    // its weights are named by themselves, not as a folder of diffusers'
 
   uint64_t parameter_count() const;
   uint64_t bytes() const;
@@ -61,11 +62,23 @@ struct Component {               // NOLINT(bugprone-exception-escape): json asse
 
 struct Part;
 
-/// One file as a component of this part: no config, and nothing is known of what it holds. Reads its header.
-Component open_file(const std::filesystem::path& file, const Part& part);
+/// What lies in one file, or in the shards of a *.index.json, by the names there.
+struct StoredWeights {
+  std::filesystem::path origin;  // the file, or the index
+  std::vector<std::shared_ptr<TensorFile>> files = {};
+  TensorTable tensors = {};
+};
+
+/// Reads headers. Throws Error naming the file where it is damaged; of shards as Checkpoint::component().
+StoredWeights open_weights(const std::filesystem::path& file);
+
+/// The same as a component of this part: no config, and nothing is known of what it holds. Of a file of several
+/// components, the tensors under one of the part's prefixes.
+Component component_of(const StoredWeights& weights, const Part& part);
 
 /// What a run is made of: its pipeline's class, and for each role ("transformer", "vae") a config and weights: a folder
-/// in diffusers' layout, one whose weights are replaced by other files, or an architecture with random weights. Opening
+/// in diffusers' layout, one whose weights are replaced by other files, or an architecture with random weights or with
+/// files. Opening
 /// reads only JSON; weights are mapped by component().
 class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
  public:
@@ -78,11 +91,18 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   static Checkpoint with_random_weights(const std::filesystem::path& file, const std::string& transformer_class,
                                         const nlohmann::json& architecture, uint64_t seed = 0);
 
+  /// The same with these weights: for each role a file, or the index of its shards; of the tokenizer its folder.
+  /// `path`: what the user calls it. Throws Error as replace() does.
+  static Checkpoint of_files(const std::filesystem::path& path, const std::filesystem::path& file,
+                             const std::string& transformer_class, const nlohmann::json& architecture,
+                             const std::map<std::string, std::filesystem::path>& files);
+
   const std::filesystem::path& path() const { return path_; }  // the folder, or the file of the architecture
   /// What names its components: model_index.json, or the file of the architecture.
   const std::filesystem::path& index_file() const { return index_file_; }
   const std::string& pipeline_class() const { return pipeline_class_; }
-  /// What it is read from: the index and the folder of each component that this names; the file of the architecture.
+  /// What it is read from: the index and the folder of each component that this names; the file of the architecture;
+  /// the files of the weights.
   const std::vector<std::filesystem::path>& places() const { return places_; }
   /// Those of the family's parts that this checkpoint has, in the family's order.
   std::vector<std::string> roles() const;
@@ -91,9 +111,10 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   nlohmann::json setting(const std::string& name) const;
   /// The folder of the tokenizer's files; nothing where there is none, since no text was learnt.
   std::optional<std::filesystem::path> tokenizer() const;
-  /// From now on the role's weights are those of this one file, under diffusers' names or those of the model's authors,
-  /// with a prefix or without; its config stays. Reads the header. Throws Error (field: the role) where the checkpoint
-  /// has no such role, and naming the file where it is damaged or of other sizes than the config says.
+  /// From now on the role's weights are those of this one file, or of the shards of this index, under diffusers' names
+  /// or those of the model's authors, with a prefix or without; its config stays. Reads the header. Throws Error
+  /// (field: the role) where the checkpoint has no such role, and naming the file where it is damaged or of other sizes
+  /// than the config says.
   void replace(const std::string& role, const std::filesystem::path& file);
   /// Maps the weights of a component: of a folder diffusion_pytorch_model.safetensors or model.safetensors, or the
   /// shards of the *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees

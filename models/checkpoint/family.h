@@ -50,9 +50,6 @@ struct Family {
   /// Reads the configs of all parts but the scheduler's, and nothing else; describe() adds what the row says. Throws
   /// Error naming file and field where one is impossible, or where two do not fit each other.
   ModelSpec (*describe)(const Checkpoint& checkpoint);
-  /// The repository that has a checkpoint in diffusers' layout, of which path is a file or folder in another one; empty
-  /// where it is none of the family's. Null: no other layout is known.
-  std::string (*repository_of)(const std::filesystem::path& path) = nullptr;
 
   const Part& part(std::string_view role) const;
 };

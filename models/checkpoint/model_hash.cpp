@@ -2,7 +2,7 @@
 #include "models/checkpoint/model_hash.h"
 
 #include "models/checkpoint/family.h"
-#include "models/files/sha256.h"
+#include "models/checkpoint/part_files.h"
 
 namespace sparsereel::models {
 namespace {
@@ -13,8 +13,9 @@ void add(Sha256& hash, const std::string& part) {
   hash.update(std::string_view("\0", 1));
 }
 
-void add(Sha256& hash, const TensorFile& file) {
-  add(hash, file.path().filename().string());
+}  // namespace
+
+void add_header(Sha256& hash, const TensorFile& file) {
   add(hash, std::to_string(std::filesystem::file_size(file.path())));
   for (const TensorEntry& entry : file.entries()) {
     std::string line = entry.name + " " + std::to_string(static_cast<int>(entry.dtype)) + " " +
@@ -23,8 +24,6 @@ void add(Sha256& hash, const TensorFile& file) {
     add(hash, line);
   }
 }
-
-}  // namespace
 
 std::string model_hash(const Checkpoint& checkpoint) {
   Sha256 hash;
@@ -40,7 +39,14 @@ std::string model_hash(const Checkpoint& checkpoint) {
     if (name == "scheduler") continue;
     const Component component = checkpoint.component(name);
     if (component.random_seed) add(hash, "random weights of seed " + std::to_string(*component.random_seed));
-    for (const auto& file : component.files) add(hash, *file);
+    if (component.by_itself) {
+      add(hash, weights_hash(component));
+      continue;
+    }
+    for (const auto& file : component.files) {
+      add(hash, file->path().filename().string());
+      add_header(hash, *file);
+    }
   }
   return hash.hex();
 }

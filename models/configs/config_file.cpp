@@ -220,21 +220,10 @@ std::vector<fs::path> configs_in(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<Architecture> models_of_file(const fs::path& folder, const fs::path& file) {
-  std::vector<Architecture> known;
-  for (const Family& family : families()) {
-    const Part& part = family.part("transformer");
-    if (part.sizes_by_tensors == nullptr) continue;
-    const Sizes found = part.sizes_by_tensors(open_file(file, part).tensors);
-    if (found.empty()) continue;
-    for (const fs::path& yaml : configs_in(folder)) {
-      Architecture architecture = read_architecture(yaml);
-      if (std::ranges::count(part.classes, architecture.transformer_class) == 0) continue;
-      const Sizes sizes = part.sizes_by_config(architecture.components.at("transformer"), yaml.string());
-      if (std::ranges::includes(sizes, found)) known.push_back(std::move(architecture));
-    }
-  }
-  return known;
+std::vector<Architecture> architectures_in(const fs::path& folder) {
+  std::vector<Architecture> all;
+  for (const fs::path& file : configs_in(folder)) all.push_back(read_architecture(file));
+  return all;
 }
 
 std::optional<ModelConfig> find_model_config(const fs::path& folder, const ModelSpec& model) {

@@ -50,10 +50,8 @@ Architecture read_architecture(const std::filesystem::path& file);
 /// The same of its text.
 Architecture parse_architecture(const std::string& text, const std::filesystem::path& file);
 
-/// By names and shapes of the file's tensors, diffusers' or the authors': the models of the folder's YAML whose
-/// transformer has these. Several where they differ in their other components, or as two experts do; none for a file of
-/// something else. Throws Error where the file is damaged.
-std::vector<Architecture> models_of_file(const std::filesystem::path& folder, const std::filesystem::path& file);
+/// Of each YAML of the folder, in the order of their names.
+std::vector<Architecture> architectures_in(const std::filesystem::path& folder);
 
 /// What stands for `defaults` alone.
 constexpr const char* kNoPreset = "quality";

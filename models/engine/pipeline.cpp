@@ -138,6 +138,11 @@ const std::string& Pipeline::model_hash() const {
   return model_hash_;
 }
 
+const std::vector<PartFile>& Pipeline::part_files() const {
+  if (!part_files_) part_files_ = models::part_files(folder_);
+  return *part_files_;
+}
+
 const std::string& Pipeline::lora_hash() const {
   if (lora_hash_.empty()) lora_hash_ = hash_of(loras_);
   return lora_hash_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/part_files.h"
 #include "models/dit/attend.h"
 #include "models/dit/conditioning.h"
 #include "models/layers/parameters.h"
@@ -122,6 +123,7 @@ class Pipeline {
   HeadCount heads() const { return {spec_.layers, spec_.heads}; }
   const std::string& model_hash() const;  // of checkpoint/model_hash.h, with the request's files: the LoRAs are no part
   const std::string& lora_hash() const;   // hash_of() the LoRAs
+  const std::vector<PartFile>& part_files() const;  // of checkpoint/part_files.h
   /// Checks the request against the checkpoint and the device and fills in what is unset. Throws Error (bad input)
   /// naming the field and, for impossible sizes, the two nearest possible values; also for a video, or weights, that
   /// cannot fit into memory. `decode`: as in Inputs.
@@ -185,6 +187,7 @@ class Pipeline {
   std::vector<LoraChoice> loras_;
   std::vector<std::string> weight_warnings_;
   mutable std::string model_hash_, lora_hash_;
+  mutable std::optional<std::vector<PartFile>> part_files_;
   mutable bool weights_checked_ = false;
   mutable std::shared_ptr<const WeightNeed> weight_need_;  // null: not asked for yet
   Component vae_component_;

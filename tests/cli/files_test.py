@@ -5,11 +5,13 @@ import shutil
 import unittest
 from pathlib import Path
 
+import quantised
+from model_files import authors_t5_name, install, write_pth, write_shards
 from support import ROOT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 from wan_test import authors_name
 
 DATA = ROOT / 'tests' / 'parity' / 'data'
-WAN, WAN_5B, COGVIDEOX = DATA / 'wan' / 'pipeline', DATA / 'wan' / 'pipeline_5b', DATA / 'pipeline'
+WAN, WAN_5B, TWO, COGVIDEOX = (DATA / name for name in ('wan/pipeline', 'wan/pipeline_5b', 'wan/pipeline_two_experts', 'pipeline'))
 # diffusers' names of layers of Wan's VAEs and their authors', as convert_wan_to_diffusers.py has them.
 VAE_LAYERS = {r'^quant_conv': 'conv1', r'^post_quant_conv': 'conv2', r'coder\.conv_in': 'coder.conv1', r'coder\.norm_out': 'coder.head.0', r'coder\.conv_out': 'coder.head.2',
               r'mid_block\.resnets\.0': 'middle.0', r'mid_block\.attentions\.0': 'middle.1', r'mid_block\.resnets\.1': 'middle.2', r'\.norm1\.': '.residual.0.',
@@ -57,14 +59,261 @@ class SingleFiles(CommandLineTest):
 
     def video(self, *arguments):
         """Frames of 64x64."""
-        size = [] if COGVIDEOX in arguments else ['--size', '64x64', '--frames', 9]
-        result = self.run_program('generate', '-p', 'a red circle', '--device', 'cpu', '--steps', 2, '--quiet', *size, *arguments, '-o', 'a.safetensors')
-        self.succeed(result)
+        self.succeed(self.run_program('generate', *self.small, *arguments, '--quiet', '-o', 'a.safetensors'))
         return read_safetensors(self.folder / 'a.safetensors')['frames']
+
+    small = ['-p', 'a red circle', '--device', 'cpu', '--dtype', 'fp32', '--steps', 2, '--size', '64x64', '--frames', 9]
 
     def refused(self, words, *arguments):
         self.fail_with(self.run_program('generate', '-p', 'a red circle', '--device', 'cpu', *arguments, '-o', 'clip.mp4'), 2, *words)
         self.assertFalse((self.folder / 'clip.mp4').exists())
+
+
+class Models(SingleFiles):
+    """Of an installation whose configs/ describe the small models."""
+    sources = {'one': WAN, 'two': TWO, 'cog': COGVIDEOX}
+
+    def setUp(self):
+        super().setUp()
+        self.models = {name: self.folder_of(source, name) for name, source in self.sources.items()}
+        self.program = install(self.folder / 'installed', self.models)
+
+    def run_program(self, *arguments, **options):
+        return super().run_program(*arguments, program=self.program, **options)
+
+    def weights(self, model, role):
+        return read_weights(self.models[model] / role)
+
+    def tokenizer(self, model, folder):
+        shutil.copytree(self.models[model] / 'tokenizer', self.folder / folder)
+
+    def comfy(self, model, folder, names={'transformer': 'one'}, spell=authors_name):
+        """ComfyUI's folders; names: of its transformers. The tokenizer is that of the authors."""
+        vae_name = authors_vae_name_5b if model == 'large' else str if model == 'cog' else authors_vae_name
+        for role, name in names.items():
+            self.write(f'{folder}/diffusion_models/{name}.safetensors', self.weights(model, role), str if model == 'cog' else spell)
+        self.write(f'{folder}/vae/wan_vae.safetensors', self.weights(model, 'vae'), vae_name)
+        self.write(f'{folder}/text_encoders/t5.safetensors', self.weights(model, 'text_encoder'))
+        self.tokenizer(model, f'{folder}/text_encoders/tokenizer')
+        return self.folder / folder
+
+
+class Folders(Models):
+    def test_of_comfyui(self):
+        for model in ('one', 'cog'):
+            with self.subTest(model):
+                folder = self.comfy(model, f'comfy {model}')
+                style = self.write(f'comfy {model}/diffusion_models/style_lora.safetensors', {'blocks.0.self_attn.q.lora_A.weight': ('F16', [1, 1], bytes(2))})
+                self.write(f'comfy {model}/checkpoints/other.safetensors', {'something.else': ('F16', [1], bytes(2))})
+                self.assertEqual(self.video('-m', folder), self.video('-m', self.models[model]))
+                style.unlink()
+
+    def test_of_authors(self):
+        folder = self.folder / 'Wan2.1-T2V'
+        write_shards(folder, {authors_name(name): tensor for name, tensor in self.weights('one', 'transformer').items()}, 3)
+        (folder / 'config.json').write_text(json.dumps({'_class_name': 'WanModel', 'dim': 32, 'model_type': 't2v'}))
+        write_pth(folder / 'Wan2.1_VAE.pth', {authors_vae_name(name): tensor for name, tensor in self.weights('one', 'vae').items()})
+        write_pth(folder / 'models_t5_umt5-xxl-enc-bf16.pth', {authors_t5_name(name): tensor for name, tensor in self.weights('one', 'text_encoder').items()})
+        self.tokenizer('one', 'Wan2.1-T2V/google/umt5-xxl')
+        self.assertEqual(self.video('-m', folder), self.video('-m', self.models['one']))
+        (folder / 'diffusion_pytorch_model-00002-of-00003.safetensors').unlink()
+        self.refused(['missing shards (1)', '00002-of-00003'], '-m', folder)
+
+    def test_of_authors_with_two_experts(self):
+        folder = self.folder / 'Wan2.2-T2V-A14B'
+        for name, role in (('high_noise_model', 'transformer'), ('low_noise_model', 'transformer_2')):
+            write_shards(folder / name, {authors_name(name): tensor for name, tensor in self.weights('two', role).items()})
+        write_pth(folder / 'Wan2.1_VAE.pth', {authors_vae_name(name): tensor for name, tensor in self.weights('two', 'vae').items()})
+        self.write('Wan2.2-T2V-A14B/umt5.safetensors', self.weights('two', 'text_encoder'))
+        self.tokenizer('two', 'Wan2.2-T2V-A14B/google/umt5-xxl')
+        self.assertEqual(self.video('-m', folder), self.video('-m', self.models['two']))
+
+    def test_of_two_experts_are_told_apart_by_their_names(self):
+        usual = self.video('-m', self.models['two'])
+        for high, low in (('wan2.2_t2v_high_noise_14B', 'wan2.2_t2v_low_noise_14B'), ('z-Wan2_2-T2V-A14B_HIGH_fp8', 'a-Wan2_2-T2V-A14B-LOW_fp8'),
+                          ('HighNoise/Wan2.2-HighNoise', 'LowNoise/Wan2.2-LowNoise'), ('HighNoise/a', 'LowNoise/a')):
+            with self.subTest(high):
+                folder = self.comfy('two', 'comfy', {'transformer': high, 'transformer_2': low})
+                self.assertEqual(self.video('-m', folder), usual)
+                shutil.rmtree(folder)
+
+    def test_of_gguf(self):
+        folder = self.comfy('one', 'comfy')
+        tensors = {authors_name(name): tensor for name, tensor in self.weights('one', 'transformer').items()}
+        (folder / 'diffusion_models' / 'one.safetensors').unlink()
+        quantised.write_gguf(folder / 'diffusion_models' / 'one.gguf', tensors)
+        self.assertEqual(self.video('-m', folder), self.video('-m', self.models['one']))
+
+    def test_one_file_for_all(self):
+        parts = {'model.diffusion_model.': ('transformer', authors_name), 'text_encoders.umt5xxl.transformer.': ('text_encoder', str), 'vae.': ('vae', authors_vae_name)}
+        tensors = {prefix + spell(name): tensor for prefix, (role, spell) in parts.items() for name, tensor in self.weights('one', role).items()}
+        file = self.write('checkpoints/all.safetensors', tensors)
+        self.tokenizer('one', 'tokenizer')
+        self.refused(['all.safetensors', "the model's tokenizer is missing"], '-m', file)
+        self.assertEqual(self.video('-m', file, '--tokenizer', 'tokenizer'), self.video('-m', self.models['one']))
+        self.tokenizer('one', 'checkpoints/tokenizer')
+        self.assertEqual(self.video('-m', self.folder / 'checkpoints'), self.video('-m', self.models['one']))
+
+    def test_files_without_a_folder(self):
+        self.comfy('two', 'comfy', {'transformer': 'a', 'transformer_2': 'b'})
+        rest = ['--vae', 'comfy/vae/wan_vae.safetensors', '--text-encoder', 'comfy/text_encoders/t5.safetensors', '--tokenizer', 'comfy/text_encoders/tokenizer']
+        high, low = (f'comfy/diffusion_models/{name}.safetensors' for name in 'ab')
+        usual = self.video('-m', self.models['two'])
+        self.assertEqual(self.video('--transformer', high, '--transformer-2', low, *rest), usual)
+        self.assertEqual(self.video('--high-noise-diffusion-model', high, '--diffusion-model', low, *rest), usual)
+        self.assertEqual(self.video('--diffusion-model', high, *rest), self.video('--transformer', high, *rest))
+        self.refused(['--transformer', '--diffusion-model', 'exclude each other'], '--transformer', high, '--diffusion-model', low, *rest)
+
+    def test_a_named_file_wins_over_a_folder_of_files(self):
+        folder = self.comfy('two', 'comfy', {'transformer': 'a_high', 'transformer_2': 'a_low'})
+        usual = self.video('-m', folder)
+        changed = self.write('other.safetensors', self.other(self.weights('two', 'vae')), authors_vae_name)
+        self.assertNotEqual(self.video('-m', folder, '--vae', changed), usual)
+        low = self.write('b_low.safetensors', self.weights('two', 'transformer_2'), str)
+        self.assertEqual(self.video('-m', folder, '--transformer-2', low), usual)
+        plain = self.write('plain.safetensors', self.weights('one', 'transformer'), authors_name)
+        others = ['--vae', folder / 'vae' / 'wan_vae.safetensors', '--text-encoder', folder / 'text_encoders' / 't5.safetensors']
+        self.assertEqual(self.video('-m', folder, '--transformer', plain), self.video('-m', self.models['one'], *others))
+
+
+class Records(Models):
+    """Which file became what is told, and known again."""
+    def test_each_file_is_told_with_its_format(self):
+        folder = self.comfy('one', 'comfy')
+        (folder / 'diffusion_models' / 'one.safetensors').unlink()
+        scale = ('F32', [], b'\0\0\x80?')
+        tensors = {}
+        for name, (dtype, shape, data) in self.weights('one', 'transformer').items():
+            tensors[authors_name(name)] = (dtype, shape, data)
+            if name.endswith('attn1.to_q.weight'):
+                tensors[authors_name(name)] = ('F8_E4M3', shape, bytes(len(data) // 2))
+                tensors[authors_name(name).replace('.weight', '.scale_weight')] = scale
+        file = self.write('comfy/diffusion_models/wan_fp8_scaled.safetensors', tensors)
+        form = f'F16 {len(tensors) - 4}, F8_E4M3 with scales 2'
+        shown = self.succeed(self.run_program('inspect', folder)).stdout
+        self.assertIn(f'  transformer: {file}, ', shown)
+        self.assertIn(form, shown)
+        self.assertEqual(json.loads(self.succeed(self.run_program('inspect', folder, '--json')).stdout)['files']['transformer'],
+                         {'path': str(file), 'bytes': file.stat().st_size, 'format': form})
+        config = self.succeed(self.run_program('config', 'show', '-m', folder, '-p', 'a')).stdout
+        self.assertRegex(config, rf'(?m)^# transformer: {re.escape(str(file))}, .*{form}$')
+        self.assertRegex(config, r'(?m)^# vae: .*wan_vae.safetensors, .*F16 \d+$')
+        report = json.loads(self.succeed(self.run_program('generate', *self.small, '-m', folder, '-o', 'a.mp4', '--json', '--quiet')).stdout)
+        self.assertEqual(set(report['files']), {'transformer', 'vae', 'text_encoder'})
+        self.assertEqual(report['recipe']['files']['transformer'].keys(), {'name', 'bytes', 'sha256'})
+        self.assertEqual(report['recipe']['files']['vae']['name'], 'wan_vae.safetensors')
+
+    def recipe(self, *arguments):
+        return json.loads(self.succeed(self.run_program('generate', *self.small, *arguments, '--steps', 1, '-o', 'a.mp4', '--json', '--quiet')).stdout)['recipe']
+
+    def test_files_of_one_format_are_told_apart_by_their_small_tensors(self):
+        folder = self.comfy('one', 'comfy')
+        first = self.recipe('-m', folder)
+        vae = folder / 'vae' / 'wan_vae.safetensors'
+        vae.rename(folder / 'vae' / 'renamed.safetensors')
+        renamed = self.recipe('-m', folder)
+        self.assertEqual((renamed['files']['vae']['sha256'], renamed['model_sha256']), (first['files']['vae']['sha256'], first['model_sha256']))
+        self.write('comfy/vae/renamed.safetensors', self.other(self.weights('one', 'vae')), authors_vae_name)
+        other = self.recipe('-m', folder)
+        self.assertNotEqual((other['files']['vae']['sha256'], other['model_sha256']), (first['files']['vae']['sha256'], first['model_sha256']))
+        self.assertEqual(other['files']['transformer'], first['files']['transformer'])
+
+    def test_a_recipe_says_which_file_is_another_one(self):
+        folder = self.comfy('one', 'comfy')
+        self.succeed(self.run_program('generate', *self.small, '-m', folder, '-o', 'a.mp4', '--quiet'))
+        again = self.run_program('generate', '--from', 'a.mp4', '-m', folder, '--device', 'cpu', '-o', 'b.mp4', '--quiet')
+        self.assertEqual((self.succeed(again).stderr, (self.folder / 'a.mp4').read_bytes()), ('', (self.folder / 'b.mp4').read_bytes()))
+        changed = self.write('other.safetensors', self.other(self.weights('one', 'vae')), authors_vae_name)
+        result = self.run_program('generate', '--from', 'a.mp4', '-m', folder, '--vae', changed, '--device', 'cpu', '-o', 'c.mp4', '--quiet')
+        self.assertIn('the model (vae: now other.safetensors, then wan_vae.safetensors) is not the one that a.mp4 was made with', self.succeed(result).stderr)
+
+    def test_a_folder_of_diffusers_has_none(self):
+        recipe = self.recipe('-m', self.models['one'])
+        self.assertNotIn('files', recipe)
+        file = self.write('one.safetensors', self.weights('one', 'transformer'), authors_name)
+        named = self.recipe('-m', self.models['one'], '--transformer', file)
+        self.assertEqual((named['transformer'], set(named['files'])), ('one.safetensors', {'transformer'}))
+
+    def test_nothing_is_written_over_a_file_of_the_model(self):
+        folder = self.comfy('one', 'comfy')
+        file = folder / 'vae' / 'wan_vae.safetensors'
+        before = file.read_bytes()
+        result = self.run_program('generate', *self.small, '-m', folder, '-o', file)
+        self.fail_with(result, 2, 'lies among the files that the model is read from')
+        self.assertEqual(file.read_bytes(), before)
+
+    def test_a_set_decode_and_bench_take_them(self):
+        folder = self.comfy('one', 'comfy')
+        (self.folder / 'set.txt').write_text('a dog\na cat\n')
+        small = ['-m', folder, '--device', 'cpu', '--steps', 1, '--size', '64x64', '--frames', 9]
+        self.succeed(self.run_program('batch', 'set.txt', *small, '-o', 'out', '--format', 'gif', '--quiet'))
+        self.succeed(self.run_program('generate', *small, '-p', 'a', '-o', 'a.safetensors', '--save-latents', 'l.safetensors', '--quiet'))
+        self.succeed(self.run_program('decode', 'l.safetensors', '-m', folder, '--device', 'cpu', '-o', 'b.safetensors', '--quiet'))
+        self.assertEqual(*(read_safetensors(self.folder / name)['frames'] for name in ('a.safetensors', 'b.safetensors')))
+        self.succeed(self.run_program('bench', 'pipeline', *small, '--modes', 'full', '--warmup', 0, '--no-decode', '--quiet', '--json'))
+
+
+class LargerLatents(Models):
+    """Of 2.2's small model, whose transformer of test size is that of 2.1."""
+    sources = {'large': WAN_5B}
+
+    def test_of_comfyui(self):
+        folder = self.comfy('large', 'comfy')
+        self.assertEqual(self.video('-m', folder), self.video('-m', self.models['large']))
+
+    def test_the_older_decoder_is_no_part_of_it(self):
+        folder = self.comfy('large', 'comfy')
+        (folder / 'vae' / 'wan_vae.safetensors').unlink()
+        older = read_weights(self.folder_of(WAN) / 'vae')
+        self.write('comfy/vae/older.safetensors', older, authors_vae_name)
+        self.refused(["is the transformer of large, but the model's vae is missing; of another model: ", 'older.safetensors (decoder_base_dim x dim_mult 8'], '-m', folder)
+        self.refused(['older.safetensors: does not fit', 'decoder_base_dim x dim_mult is 8, not 16'], '-m', folder, '--vae', folder / 'vae' / 'older.safetensors')
+
+
+class Refusals(Models):
+    def test_one_transformer_alone(self):
+        file = self.write('one.safetensors', self.weights('one', 'transformer'), authors_name)
+        words = ["one.safetensors: is the transformer of one, but the model's text_encoder, tokenizer and vae are missing", 'name files by text_encoder, tokenizer and vae']
+        self.refused(words, '-m', file)
+        self.refused(words, '--transformer', file)
+
+    def test_a_lone_expert(self):
+        folder = self.comfy('two', 'comfy', {'transformer': 'wan_high_noise'})
+        self.refused(['wan_high_noise.safetensors: is the expert for high noise, and the other one is missing', 'name it by transformer_2'], '-m', folder)
+        (folder / 'diffusion_models' / 'wan_high_noise.safetensors').rename(folder / 'diffusion_models' / 'wan-low.safetensors')
+        self.refused(['wan-low.safetensors: is the expert for low noise', 'name it by transformer'], '-m', folder)
+
+    def test_several_files_for_a_part(self):
+        folder = self.comfy('one', 'comfy', {'transformer': 'a'})
+        other = self.write('comfy/diffusion_models/b.safetensors', self.weights('one', 'transformer'))
+        self.refused(['--transformer', 'could be', 'a.safetensors or', 'b.safetensors', 'name one file by transformer'], '-m', folder)
+        self.assertEqual(self.video('-m', folder, '--transformer', other), self.video('-m', self.models['one']))
+        other.unlink()
+        vae = self.write('comfy/vae/second.safetensors', self.weights('one', 'vae'))
+        self.refused(['--vae', 'could be', 'second.safetensors or', 'wan_vae.safetensors', 'name one file by vae'], '-m', folder)
+        self.assertEqual(self.video('-m', folder, '--vae', vae), self.video('-m', self.models['one']))
+
+    def test_experts_that_are_one_or_the_wrong_way_round(self):
+        folder = self.comfy('two', 'comfy', {'transformer': 'a_high', 'transformer_2': 'a_low'})
+        high, low = (folder / 'diffusion_models' / f'a_{name}.safetensors' for name in ('high', 'low'))
+        self.refused(['by their names', '--transformer'], '-m', folder, '--transformer', low, '--transformer-2', high)
+        low.unlink()
+        low.symlink_to(high)
+        self.refused(['a_low.safetensors: is the file of transformer too'], '-m', folder)
+
+    def test_no_transformer(self):
+        folder = self.comfy('one', 'comfy')
+        (folder / 'diffusion_models' / 'one.safetensors').unlink()
+        self.refused(['holds no transformer of a known model'], '-m', folder)
+        image = self.weights('one', 'transformer') | {'img_emb.proj.0.bias': ('F16', [1], bytes(2))}
+        self.write('comfy/diffusion_models/i2v.safetensors', image, authors_name)
+        self.refused(['i2v.safetensors: is a transformer of image to video'], '-m', folder)
+        (folder / 'diffusion_models' / 'i2v.safetensors').write_bytes(b'x' * 100)
+        self.refused(['holds no transformer of a known model', 'not read: ', 'i2v.safetensors'], '-m', folder)
+
+    def test_a_folder_of_nothing(self):
+        (self.folder / 'empty').mkdir()
+        self.refused(['model_index.json: no such file'], '-m', 'empty')
 
 
 class Decoders(SingleFiles):

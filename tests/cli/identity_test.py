@@ -51,7 +51,7 @@ ROWS = [
     {'lora': 'style.safetensors:0.8', 'strict_lora': True},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
-NO_ROW = {'batch_count', 'preset', 'threads', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help'}
+NO_ROW = {'batch_count', 'preset', 'threads', 'report', 'quiet', 'json', 'random_weights', 'save_latents', 'contact_sheet', 'help', 'diffusion_model', 'high_noise_diffusion_model'}
 
 
 class Identity(BatchTest):

@@ -140,8 +140,8 @@ class CommandLineTest(unittest.TestCase):
         weights.write_bytes(data)
         return model
 
-    def run_program(self, *arguments, **options):
-        return subprocess.run([PROGRAM, *map(str, arguments)], **{'cwd': self.folder, 'capture_output': True, 'text': True,
+    def run_program(self, *arguments, program=PROGRAM, **options):
+        return subprocess.run([program, *map(str, arguments)], **{'cwd': self.folder, 'capture_output': True, 'text': True,
                                                                   'timeout': 300, **options})
 
     def start_program(self, *arguments, **options):

@@ -5,6 +5,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <system_error>
@@ -55,9 +56,10 @@ void refuse_links(const PromptRow& row) {
   }
 }
 
-/// A row's own model or recipe decides about configs anew.
+/// A row's own model (which a transformer's file may be) or recipe decides about configs anew.
 void merge(Settings& settings, const PromptRow& row, const SetSettings& set, const std::string& file) {
-  const bool own = row.values.contains("model") || row.values.contains("random_weights") || row.values.contains("from");
+  const std::array deciding = {"model", "random_weights", "from", "transformer", "diffusion_model"};
+  const bool own = std::ranges::any_of(deciding, [&](const char* key) { return row.values.contains(key); });
   if (!own) settings = set.merged;
   settings.add(Source::row, row.values, file, row.places);
   if (own) collect_settings(settings, set.command_line, set.config_file);

@@ -9,6 +9,7 @@
 #include "models/families/cogvideox/vae_config.h"
 #include "models/files/config_fields.h"
 #include "models/text/encoder/t5_config.h"
+#include "models/text/encoder/t5_names.h"
 
 namespace sparsereel::models {
 namespace {
@@ -89,7 +90,11 @@ Family cogvideox_family() {
   return {.pipeline_class = "CogVideoXPipeline",
           .name = "CogVideoX",
           .parts = {{"scheduler", {"CogVideoXDDIMScheduler", "CogVideoXDPMScheduler"}},
-                    {"text_encoder", {"T5EncoderModel"}},
+                    {.role = "text_encoder",
+                     .classes = {"T5EncoderModel"},
+                     .names = t5_names(),
+                     .sizes_by_config = t5_sizes,
+                     .sizes_by_tensors = t5_sizes},
                     {"tokenizer", {"T5Tokenizer", "T5TokenizerFast"}},
                     {.role = "transformer",
                      .classes = {"CogVideoXTransformer3DModel"},

@@ -10,6 +10,7 @@
 #include "models/files/config_fields.h"
 #include "models/samplers/flow_config.h"
 #include "models/text/encoder/t5_config.h"
+#include "models/text/encoder/t5_names.h"
 
 namespace sparsereel::models {
 namespace {
@@ -114,7 +115,11 @@ Family wan_family() {
   return {.pipeline_class = "WanPipeline",
           .name = "Wan",
           .parts = {{"scheduler", {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"}},
-                    {"text_encoder", {"UMT5EncoderModel"}},
+                    {.role = "text_encoder",
+                     .classes = {"UMT5EncoderModel"},
+                     .names = t5_names(),
+                     .sizes_by_config = t5_sizes,
+                     .sizes_by_tensors = t5_sizes},
                     {"tokenizer", {"T5TokenizerFast", "T5Tokenizer"}},
                     transformer("transformer", /*optional=*/false),
                     transformer(kSecond, /*optional=*/true),
@@ -137,8 +142,7 @@ Family wan_family() {
                         .class_name = "FlowMatchEulerDiscreteScheduler",
                         .kind = SamplerKind::flow_euler,
                         .parse = parse_flow_euler_config}},
-          .describe = describe_wan,
-          .repository_of = wan_repository};
+          .describe = describe_wan};
 }
 
 }  // namespace sparsereel::models

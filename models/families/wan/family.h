@@ -10,9 +10,6 @@ namespace sparsereel::models {
 
 Family wan_family();
 
-/// Family::repository_of.
-std::string wan_repository(const std::filesystem::path& path);
-
 /// Part::names of a transformer.
 StoredNames wan_transformer_names();
 

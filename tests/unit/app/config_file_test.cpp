@@ -15,6 +15,7 @@
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
 #include "models/configs/data_folder.h"
+#include "models/configs/model_of_files.h"
 #include "models/families/wan/family.h"
 #include "models/video/cache_rule.h"
 #include "tests/fuzz/yaml_target.h"
@@ -129,19 +130,20 @@ TEST(KnownModels, AreToldByTheirTransformersFile) {
     fs::resize_file(path, sizeof length + length + end);  // a hole
     return path;
   };
-  const auto found = [&](const char* model, bool original) {
-    std::vector<std::string> files;
-    for (const Architecture& each : models_of_file(kConfigs, file_of(published[model], original)))
-      files.push_back(each.config.file.filename());
-    return files;
+  using Configs = std::map<std::string, std::vector<fs::path>>;
+  const auto of = [](const std::vector<const char*>& files) {
+    Configs configs;
+    for (const char* name : files) configs["transformer"].push_back(kConfigs / name);
+    return configs;
   };
-  using ::testing::ElementsAre;
   for (const bool original : {false, true}) {
-    EXPECT_THAT(found("2.1 1.3b", original), ElementsAre("wan-2.1-1.3b.yaml"));
-    EXPECT_THAT(found("2.1 14b", original), ElementsAre("wan-2.1-14b.yaml", "wan-2.2-a14b.yaml"));
-    EXPECT_THAT(found("2.2 5b", original), ElementsAre("wan-2.2-5b.yaml"));
+    const auto found = [&](const char* model) { return models_of_file(kConfigs, file_of(published[model], original)); };
+    EXPECT_EQ(found("2.1 1.3b"), of({"wan-2.1-1.3b.yaml"}));
+    EXPECT_EQ(found("2.1 14b"), of({"wan-2.1-14b.yaml", "wan-2.2-a14b.yaml"}));
+    EXPECT_EQ(found("2.2 5b"), of({"wan-2.2-5b.yaml"}));
   }
-  EXPECT_TRUE(models_of_file(kConfigs, SPARSEREEL_TEST_DATA "/vae_small/diffusion_pytorch_model.safetensors").empty());
+  const fs::path small = SPARSEREEL_TEST_DATA "/vae_small/diffusion_pytorch_model.safetensors";
+  EXPECT_TRUE(models_of_file(kConfigs, small).empty()) << "a part of a model that no YAML describes";
 }
 
 class ConfigFiles : public ::testing::Test {

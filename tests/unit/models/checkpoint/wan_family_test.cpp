@@ -117,34 +117,5 @@ TEST_F(WanFamily, ATextEncoderOfAnotherModelIsRefused) {
   EXPECT_TRUE(refused({"text_encoder", "d_model", "48", "text_dim", "32"}));
 }
 
-TEST_F(WanFamily, OtherLayoutsAreRefusedWithTheRepositoryThatFits) {
-  const fs::path model = folder_ / "model";
-  fs::create_directories(model);
-  const auto config = [&](int width) {
-    std::ofstream(model / "config.json") << json{{"_class_name", "WanModel"}, {"dim", width}};
-  };
-  config(1536);
-  EXPECT_TRUE(refused({"model", "holds Wan in another layout", "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
-  config(5120);
-  EXPECT_TRUE(refused({"Wan-AI/Wan2.1-T2V-14B-Diffusers"}));
-  config(3072);
-  EXPECT_TRUE(refused({"Wan-AI/Wan2.2-TI2V-5B-Diffusers"}));
-  fs::create_directories(model / "high_noise_model");
-  EXPECT_TRUE(refused({"Wan-AI/Wan2.2-T2V-A14B-Diffusers"}));
-}
-
-TEST_F(WanFamily, FilesOfComfyUiAreRefusedWithTheRepositoryThatFits) {
-  const fs::path model = folder_ / "model";
-  fs::create_directories(model);
-  const fs::path file = model / "wan2.1_t2v_1.3B_fp16.safetensors";
-  std::ofstream(file) << "x";
-  EXPECT_TRUE(refused({"Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
-  EXPECT_TRUE(throws_error([&] { Checkpoint::open(file); }, {file.string(), "Wan-AI/Wan2.1-T2V-1.3B-Diffusers"}));
-  EXPECT_EQ(wan_repository("wan2.2_t2v_high_noise_14B_fp8_scaled.safetensors"), "Wan-AI/Wan2.2-T2V-A14B-Diffusers");
-  EXPECT_EQ(wan_repository("wan2.2_ti2v_5B_fp16.safetensors"), "Wan-AI/Wan2.2-TI2V-5B-Diffusers");
-  EXPECT_EQ(wan_repository("wan2.1_i2v_480p_14B_fp16.safetensors"), "") << "another task";
-  EXPECT_EQ(wan_repository("wandering_14b.safetensors"), "");
-}
-
 }  // namespace
 }  // namespace sparsereel::models

@@ -1,0 +1,131 @@
+// Opens files' headers and asks each family what they are.
+#include "models/checkpoint/found_parts.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+#include <system_error>
+
+#include "hilbert/error.h"
+#include "models/checkpoint/checkpoint.h"
+
+namespace sparsereel::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Folders of ComfyUI, of repositories of its files, and of the models' authors; those that name an expert besides.
+constexpr std::array kFolders = {
+    "split_files", "diffusion_models", "unet",      "text_encoders", "text_encoder", "clip",
+    "vae",         "checkpoints",      "tokenizer", "google",        "umt5-xxl"};
+constexpr int kDeepest = 3;
+
+std::string lowered(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// Whether "high_noise", "HighNoise" or "-high" is in the name, which is in small letters.
+bool says(const std::string& name, const std::string& expert) {
+  for (const std::string noise : {"noise", "_noise", "-noise"})
+    if (name.find(expert + noise) != std::string::npos) return true;
+  for (const char before : {'-', '_'}) {
+    const size_t place = name.find(before + expert);
+    const size_t end = place + 1 + expert.size();
+    if (place != std::string::npos && (end == name.size() || std::isalpha(static_cast<unsigned char>(name[end])) == 0))
+      return true;
+  }
+  return false;
+}
+
+std::string expert_in(const fs::path& path) {
+  const std::string name = lowered(path.filename().string());
+  const bool high = says(name, "high"), low = says(name, "low");
+  return high == low ? "" : high ? "high" : "low";
+}
+
+bool is_searched(const fs::path& folder) {
+  const std::string name = lowered(folder.filename().string());
+  return std::ranges::find(kFolders, name) != kFolders.end() || !expert_in(folder).empty();
+}
+
+bool holds_weights(const fs::path& file) {
+  const std::string name = lowered(file.filename().string());
+  return std::ranges::any_of(std::array{".safetensors", ".gguf", ".pth", ".pt", ".safetensors.index.json"},
+                             [&](const char* ending) { return name.ends_with(ending); });
+}
+
+std::vector<fs::path> listed(const fs::path& folder) {
+  std::error_code ignored;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+/// Shards are no files of their own where their index is beside them.
+std::set<std::string> shards_in(const std::vector<fs::path>& paths) {
+  std::set<std::string> shards;
+  for (const fs::path& path : paths) {
+    if (path.extension() != ".json" || !holds_weights(path)) continue;
+    try {
+      for (const auto& [tensor, shard] : parse_weight_map(read_json(path), path.string())) shards.insert(shard);
+    } catch (const Error&) {  // reading it says so
+    }
+  }
+  return shards;
+}
+
+void search(FoundParts& found, const fs::path& folder, int depth) {
+  std::error_code ignored;
+  const std::vector<fs::path> paths = listed(folder);
+  const std::set<std::string> shards = shards_in(paths);
+  if (fs::exists(folder / "spiece.model", ignored) || fs::exists(folder / "tokenizer.json", ignored))
+    found.tokenizers.push_back(folder);
+  for (const fs::path& path : paths) {
+    if (fs::is_directory(path, ignored)) {
+      if (depth < kDeepest && is_searched(path)) search(found, path, depth + 1);
+    } else if (holds_weights(path) && !shards.contains(path.filename().string())) {
+      try {
+        std::ranges::move(parts_of(path), std::back_inserter(found.parts));
+      } catch (const Error& error) {
+        found.unread.emplace_back(error.what());
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string first_of_its_kind(const Family& family, const std::string& role) {
+  const std::vector<std::string>& classes = family.part(role).classes;
+  return std::ranges::find(family.parts, classes, &Part::classes)->role;
+}
+
+std::vector<FoundPart> parts_of(const fs::path& file) {
+  const StoredWeights weights = open_weights(file);
+  std::string expert = expert_in(file);
+  if (expert.empty()) expert = expert_in(file.parent_path());
+  std::vector<FoundPart> parts;
+  for (const Family& family : families()) {
+    for (const Part& part : family.parts) {
+      if (part.sizes_by_tensors == nullptr || first_of_its_kind(family, part.role) != part.role) continue;
+      const Component component = component_of(weights, part);
+      Sizes sizes = part.sizes_by_tensors(component.tensors);
+      if (sizes.empty()) continue;
+      parts.push_back(
+          {.file = file, .family = &family, .role = part.role, .sizes = std::move(sizes), .expert = expert});
+      if (part.other_model != nullptr) parts.back().other_model = part.other_model(component.tensors);
+    }
+  }
+  return parts;
+}
+
+FoundParts find_parts(const fs::path& folder) {
+  FoundParts found;
+  search(found, folder, 0);
+  return found;
+}
+
+}  // namespace sparsereel::models

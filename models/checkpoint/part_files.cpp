@@ -1,0 +1,89 @@
+#include "models/checkpoint/part_files.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "models/checkpoint/model_hash.h"
+#include "models/files/sha256.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr uint64_t kMostElements = 1 << 15;  // six rows of 5120, as a block's modulation has
+
+bool is_small(const TensorEntry& entry) {
+  return entry.shape.size() <= 1 || entry.elements() <= kMostElements;
+}
+
+bool is_scale(const std::string& name) {
+  return std::ranges::any_of(
+      std::array{".scale_weight", ".weight_scale", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8"},
+      [&](const char* ending) { return name.ends_with(ending); });
+}
+
+bool has_scale(const TensorTable& tensors, const std::string& name) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!name.ends_with(kWeight)) return false;
+  const std::string layer = name.substr(0, name.size() - kWeight.size());
+  return tensors.contains(layer + ".scale_weight") || tensors.contains(layer + ".weight_scale");
+}
+
+/// The most frequent type first.
+std::string format_of(const Component& component) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& [tensor, place] : component.tensors)
+    if (!is_scale(tensor))
+      ++counts[std::string(name(place.second->dtype)) + (has_scale(component.tensors, tensor) ? " with scales" : "")];
+  std::vector<std::pair<int64_t, std::string>> types;
+  for (const auto& [type, count] : counts) types.emplace_back(-count, type);
+  std::ranges::sort(types);
+  std::string text;
+  for (const auto& [count, type] : types) text += (text.empty() ? "" : ", ") + type + " " + std::to_string(-count);
+  return text;
+}
+
+}  // namespace
+
+std::string weights_hash(const Component& component) {
+  Sha256 hash;
+  for (const auto& file : component.files) add_header(hash, *file);
+  for (const auto& [tensor, place] : component.tensors) {
+    if (!is_small(*place.second)) continue;
+    const std::span<const std::byte> data = component.files[place.first]->data(*place.second);
+    hash.update(data.data(), data.size());
+  }
+  return hash.hex();
+}
+
+std::vector<PartFile> part_files(const Checkpoint& checkpoint) {
+  std::vector<PartFile> files;
+  for (const std::string& role : checkpoint.roles()) {
+    if (role == "scheduler" || role == "tokenizer") continue;
+    const Component& component = checkpoint.component(role);
+    if (!component.by_itself) continue;
+    PartFile file{
+        .role = role, .path = component.origin, .format = format_of(component), .sha256 = weights_hash(component)};
+    for (const auto& each : component.files) file.bytes += std::filesystem::file_size(each->path());
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+nlohmann::json shown(const std::vector<PartFile>& files) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const PartFile& file : files)
+    all[file.role] = {{"path", file.path.string()}, {"bytes", file.bytes}, {"format", file.format}};
+  return all;
+}
+
+nlohmann::json remembered(const std::vector<PartFile>& files) {
+  nlohmann::json all = nlohmann::json::object();
+  for (const PartFile& file : files)
+    all[file.role] = {{"name", file.path.filename().string()}, {"bytes", file.bytes}, {"sha256", file.sha256}};
+  return all;
+}
+
+}  // namespace sparsereel::models

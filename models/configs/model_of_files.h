@@ -1,0 +1,27 @@
+// A model that is no folder of diffusers': files for its parts, and the rest from the YAML of the model that they are.
+// No torch.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/checkpoint/checkpoint.h"
+
+namespace sparsereel::models {
+
+/// What `model` names: a folder in diffusers' layout, or another folder of files, or one file that holds some or all
+/// parts. `files`: by role ("vae"), what stands in place of what is found there; those of a folder of diffusers' are
+/// left to Checkpoint::replace(). `configs`: folder of the known models' YAML. Throws Error where parts are missing or
+/// of several models, or several files are one part: it lists them and says which role decides.
+Checkpoint open_model(const std::filesystem::path& model, const std::map<std::string, std::string>& files,
+                      const std::filesystem::path& configs);
+
+/// By names and shapes of the file's tensors: which roles it has in which models, each by its YAML in `configs`.
+/// Several where they differ in their other components, or as two experts do; none for a file of something else. Throws
+/// Error where the file is damaged.
+std::map<std::string, std::vector<std::filesystem::path>> models_of_file(const std::filesystem::path& configs,
+                                                                         const std::filesystem::path& file);
+
+}  // namespace sparsereel::models

@@ -1,0 +1,91 @@
+#include "models/text/encoder/t5_names.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/checkpoint/tensor_sizes.h"
+#include "models/text/encoder/t5_config.h"
+
+namespace sparsereel::models {
+namespace {
+
+constexpr const char *kInner = "num_heads x d_kv", *kBiases = "layers with a relative bias";
+const std::string kBlock = "encoder.block.", kFirst = kBlock + "0.layer.",
+                  kBias = ".layer.0.SelfAttention.relative_attention_bias.weight";
+
+/// Of the same layers: what stands before the blocks' names, and the names themselves.
+NameMap::Pairs layers_of(const std::string& block, const NameMap::Pairs& names) {
+  NameMap::Pairs pairs;
+  for (const auto& [ours, theirs] : names) pairs.emplace_back("encoder.block.*.layer." + ours, block + theirs);
+  return pairs;
+}
+
+NameMap named(NameMap::Pairs pairs, const NameMap::Pairs& ends) {
+  pairs.insert(pairs.end(), ends.begin(), ends.end());
+  return {std::move(pairs)};
+}
+
+NameMap authors_names() {
+  return named(layers_of("blocks.*.", {{"0.SelfAttention.q", "attn.q"},
+                                       {"0.SelfAttention.k", "attn.k"},
+                                       {"0.SelfAttention.v", "attn.v"},
+                                       {"0.SelfAttention.o", "attn.o"},
+                                       {"0.SelfAttention.relative_attention_bias", "pos_embedding.embedding"},
+                                       {"0.layer_norm", "norm1"},
+                                       {"1.layer_norm", "norm2"},
+                                       {"1.DenseReluDense.wi_0", "ffn.gate.0"},
+                                       {"1.DenseReluDense.wi_1", "ffn.fc1"},
+                                       {"1.DenseReluDense.wo", "ffn.fc2"}}),
+               {{"shared", "token_embedding"}, {"encoder.final_layer_norm", "norm"}});
+}
+
+NameMap gguf_names() {
+  return named(layers_of("enc.blk.*.", {{"0.SelfAttention.q", "attn_q"},
+                                        {"0.SelfAttention.k", "attn_k"},
+                                        {"0.SelfAttention.v", "attn_v"},
+                                        {"0.SelfAttention.o", "attn_o"},
+                                        {"0.SelfAttention.relative_attention_bias", "attn_rel_b"},
+                                        {"0.layer_norm", "attn_norm"},
+                                        {"1.layer_norm", "ffn_norm"},
+                                        {"1.DenseReluDense.wi_0", "ffn_gate"},
+                                        {"1.DenseReluDense.wi_1", "ffn_up"},
+                                        {"1.DenseReluDense.wo", "ffn_down"}}),
+               {{"shared", "token_embd"}, {"encoder.final_layer_norm", "enc.output_norm"}});
+}
+
+}  // namespace
+
+StoredNames t5_names() {
+  return {.others = {authors_names(), gguf_names()},
+          .prefixes = {"text_encoders.umt5xxl.transformer.", "text_encoders.t5xxl.transformer.", "umt5xxl.transformer.",
+                       "t5xxl.transformer."},
+          .no_weights = {"spiece_model", "scaled_fp8"}};
+}
+
+Sizes t5_sizes(const nlohmann::json& json, const std::string& file) {
+  const T5Config config = parse_t5_config(json, file);
+  return {{"vocab_size", config.vocab_size},
+          {"d_model", config.d_model},
+          {"d_ff", config.d_ff},
+          {"num_layers", config.num_layers},
+          {kInner, config.num_heads * config.d_kv},
+          {kBiases, config.bias_per_layer ? config.num_layers : 1}};
+}
+
+Sizes t5_sizes(const TensorTable& tensors) {
+  TensorSizes sizes(tensors);
+  for (const char* embedding : {"encoder.embed_tokens.weight", "shared.weight"}) {
+    sizes.add("vocab_size", embedding, 0, 2);
+    sizes.add("d_model", embedding, 1, 2);
+  }
+  sizes.add("d_ff", kFirst + "1.DenseReluDense.wi_0.weight", 0, 2);
+  sizes.add(kInner, kFirst + "0.SelfAttention.q.weight", 0, 2);
+  if (sizes.found().empty()) return {};
+  sizes.add_blocks("num_layers", kBlock);
+  Sizes found = sizes.found();
+  found[kBiases] = std::ranges::count_if(
+      tensors, [](const auto& tensor) { return tensor.first.starts_with(kBlock) && tensor.first.ends_with(kBias); });
+  return found;
+}
+
+}  // namespace sparsereel::models

@@ -1,0 +1,19 @@
+// What programs call the tensors of T5's and UMT5's encoders, what these tell of a model, and where both are
+// published. No torch.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "models/checkpoint/family.h"
+
+namespace sparsereel::models {
+
+/// transformers' names, which diffusers and ComfyUI keep; those of Wan's authors; and llama.cpp's, of a GGUF.
+StoredNames t5_names();
+
+/// Of the config, and of the tensors under transformers' names (Part::sizes_by_config).
+Sizes t5_sizes(const nlohmann::json& config, const std::string& file);
+Sizes t5_sizes(const TensorTable& tensors);
+
+}  // namespace sparsereel::models
