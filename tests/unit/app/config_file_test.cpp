@@ -15,8 +15,6 @@
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
 #include "models/configs/data_folder.h"
-#include "models/configs/model_of_files.h"
-#include "models/families/wan/family.h"
 #include "models/video/cache_rule.h"
 #include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
@@ -103,48 +101,6 @@ INSTANTIATE_TEST_SUITE_P(Published, ModelConfigs,
                                name.begin(), name.end(), [](char c) { return c == '-' || c == '.'; }, '_');
                            return name;
                          });
-
-/// By the published names and shapes alone, and by the authors' names of the same.
-TEST(KnownModels, AreToldByTheirTransformersFile) {
-  const test::TemporaryFolder folder;
-  const NameMap names = wan_transformer_names().others.front();
-  std::ifstream list(SPARSEREEL_TEST_DATA "/wan/dit_names.json");
-  const nlohmann::json published = nlohmann::json::parse(list);
-  const auto file_of = [&](const nlohmann::json& model, bool original) {
-    nlohmann::json header;
-    uint64_t end = 0;
-    const auto add = [&](const std::string& name, const nlohmann::json& shape) {
-      uint64_t bytes = 1;
-      for (const auto& size : shape) bytes *= size.get<uint64_t>();
-      header[original ? "net." + names.second(name) : name] = {
-          {"dtype", "F8_E4M3"}, {"shape", shape}, {"data_offsets", {end, end + bytes}}};
-      end += bytes;
-    };
-    for (const auto& [name, shape] : model["rest"].items()) add(name, shape);
-    for (int64_t i = 0; i < model["config"]["num_layers"].get<int64_t>(); ++i)
-      for (const auto& [name, shape] : model["block"].items()) add("blocks." + std::to_string(i) + "." + name, shape);
-    const std::string text = header.dump();
-    const uint64_t length = text.size();
-    const fs::path path = folder / "a.safetensors";
-    test::write_text(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text);
-    fs::resize_file(path, sizeof length + length + end);  // a hole
-    return path;
-  };
-  using Configs = std::map<std::string, std::vector<fs::path>>;
-  const auto of = [](const std::vector<const char*>& files) {
-    Configs configs;
-    for (const char* name : files) configs["transformer"].push_back(kConfigs / name);
-    return configs;
-  };
-  for (const bool original : {false, true}) {
-    const auto found = [&](const char* model) { return models_of_file(kConfigs, file_of(published[model], original)); };
-    EXPECT_EQ(found("2.1 1.3b"), of({"wan-2.1-1.3b.yaml"}));
-    EXPECT_EQ(found("2.1 14b"), of({"wan-2.1-14b.yaml", "wan-2.2-a14b.yaml"}));
-    EXPECT_EQ(found("2.2 5b"), of({"wan-2.2-5b.yaml"}));
-  }
-  const fs::path small = SPARSEREEL_TEST_DATA "/vae_small/diffusion_pytorch_model.safetensors";
-  EXPECT_TRUE(models_of_file(kConfigs, small).empty()) << "a part of a model that no YAML describes";
-}
 
 class ConfigFiles : public ::testing::Test {
  protected:
