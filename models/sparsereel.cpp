@@ -213,14 +213,17 @@ std::filesystem::path configs_folder(const std::string& asked) {
 }
 
 models::Request pipeline_of(const ModelOptions& options) {
-  return {
-      .device = options.device,
-      .dtype = options.dtype,
-      .weights = options.weights,
-      .text_weights = options.text_weights,
-      .offload = options.offload,
-      .files = {{"transformer", options.transformer}, {"transformer_2", options.transformer_2}, {"vae", options.vae}},
-      .loras = models::parse_loras(options.lora)};
+  return {.device = options.device,
+          .dtype = options.dtype,
+          .weights = options.weights,
+          .text_weights = options.text_weights,
+          .offload = options.offload,
+          .files = {{"transformer", options.transformer},
+                    {"transformer_2", options.transformer_2},
+                    {"vae", options.vae},
+                    {"text_encoder", options.text_encoder},
+                    {"tokenizer", options.tokenizer}},
+          .loras = models::parse_loras(options.lora)};
 }
 
 }  // namespace

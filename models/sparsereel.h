@@ -49,7 +49,8 @@ struct ModelOptions {
   bool offload = false;                                 // weights pass from the host's memory through the GPU's
   /// One file of a part's weights (safetensors, GGUF, .pth), in place of the model's, under diffusers' names or those
   /// of the model's authors; the second: of the second transformer, where there is one.
-  std::string transformer = {}, transformer_2 = {}, vae = {};
+  std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {};
+  std::string tokenizer = {};  // the folder of its spiece.model or tokenizer.json, in place of the model's
   std::string lora = {};     // "style.safetensors:0.8", several with commas between; added to the weights
   std::string configs = {};  // folder of the known models' YAML, which must be there; empty: the installation's, or the
                              // source tree's

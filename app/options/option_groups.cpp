@@ -18,12 +18,12 @@ std::vector<std::string> samplers(std::string models::SamplerSpec::*member) {
   return all;
 }
 
-/// A part of the model as one file.
-OptionSpec weights(const char* names, const std::vector<Command>& commands) {
+/// A part of the model as one file. Of one text, so that they share a row of --help.
+OptionSpec part(const char* names) {
   return {.names = names,
           .kind = ValueKind::file,
-          .help = "weights of this part of the model: one .safetensors, .gguf or .pth",
-          .commands = commands,
+          .help = "this part: one .safetensors, .gguf or .pth; a tokenizer's folder",
+          .commands = every(),
           .excludes = {{.other = "random_weights"}}};
 }
 
@@ -43,22 +43,18 @@ std::vector<OptionSpec> prompt() {
   return {
       {.names = "-m,--model",
        .kind = folder,
-       .help = "diffusers folder, or a folder or file of weights (default: the tiny one)",
+       .help = "diffusers folder, folder or file of weights (default: the tiny one)",
        .commands = every(),
        .excludes = {{.other = "random_weights"}}},
       {.names = "--random-weights",
        .kind = file,
        .help = "in place of -m: an architecture of configs/ with random weights",
        .commands = every()},
-      weights("--transformer", every()),
-      weights("--transformer-2", every()),
-      weights("--vae", every()),
-      weights("--text-encoder,--t5xxl", every()),
-      {.names = "--tokenizer",
-       .kind = file,
-       .help = "spiece.model, tokenizer.json or the folder of one",
-       .commands = every(),
-       .excludes = {{.other = "random_weights"}}},
+      part("--transformer"),
+      part("--transformer-2"),
+      part("--vae"),
+      part("--text-encoder,--t5xxl"),
+      part("--tokenizer"),
       {.names = "--diffusion-model",
        .kind = file,
        .help = "sd.cpp's name of --transformer; beside --high-noise-diffusion-model, of --transformer-2",

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -53,6 +54,37 @@ TEST(Library, TakesATransformersFileInPlaceOfTheFolders) {
   EXPECT_THAT(wrong.cause(), StartsWith(file + ": holds no WanTransformer3DModel"));
   const Failure none = failure_of([&] { TextToVideo(model, {.device = "cpu", .transformer_2 = file}); });
   EXPECT_EQ(none.field(), "transformer_2");
+}
+
+/// The YAML of a model that stands in a diffusers folder.
+void describe(const std::filesystem::path& model, const std::filesystem::path& yaml) {
+  std::string text =
+      "match: {class: WanTransformer3DModel, layers: 2, heads: 2, boundary_ratio: null}\narchitecture:\n";
+  for (const char* role : {"transformer", "vae", "text_encoder", "scheduler"}) {
+    std::ifstream config(model / role / (role == std::string("scheduler") ? "scheduler_config.json" : "config.json"));
+    std::stringstream json;
+    json << config.rdbuf();
+    text += std::string("  ") + role + ": " + std::regex_replace(json.str(), std::regex("\n"), "\n    ") + "\n";
+  }
+  test::write_text(yaml, text);
+}
+
+TEST(Library, MakesAModelOfFiles) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path model = SPARSEREEL_TEST_DATA "/wan/pipeline";
+  describe(model, folder / "small.yaml");
+  ModelOptions options = {.device = "cpu", .configs = folder.path()};
+  options.transformer = model / "transformer" / "diffusion_pytorch_model.safetensors.index.json";
+  options.vae = model / "vae" / "diffusion_pytorch_model.safetensors";
+  options.text_encoder = model / "text_encoder" / "model.safetensors";
+  const Failure lacking = failure_of([&] { TextToVideo("", options); });
+  EXPECT_THAT(lacking.cause(), HasSubstr("is the transformer of small, but the model's tokenizer is missing"));
+  options.tokenizer = model / "tokenizer";
+  VideoRequest request = small();
+  request.height = 32;
+  request.frames = 5;
+  EXPECT_EQ(TextToVideo("", options).generate(request).pixels,
+            TextToVideo(model, {.device = "cpu", .configs = folder.path()}).generate(request).pixels);
 }
 
 TEST(Library, MakesTheSameVideoOfTheSameRequest) {
