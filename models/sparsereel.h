@@ -50,7 +50,9 @@ struct ModelOptions {
   /// One file of a part's weights (safetensors, GGUF, .pth), in place of the model's, under diffusers' names or those
   /// of the model's authors; the second: of the second transformer, where there is one.
   std::string transformer = {}, transformer_2 = {}, vae = {}, text_encoder = {};
-  std::string tokenizer = {};  // the folder of its spiece.model or tokenizer.json, in place of the model's
+  /// In place of the model's, and of one in the text encoder's file or beside it: a spiece.model, a tokenizer.json, or
+  /// a folder of one.
+  std::string tokenizer = {};
   std::string lora = {};     // "style.safetensors:0.8", several with commas between; added to the weights
   std::string configs = {};  // folder of the known models' YAML, which must be there; empty: the installation's, or the
                              // source tree's

@@ -157,7 +157,7 @@ size_t named_length(const OptionSpec& option, const std::string& value, const fs
   const std::string blamed = whole(file);
   for (const fs::path& each : files_in(option, value))
     if (whole(each) == blamed) return blamed.size();
-  if (option.kind != ValueKind::folder || value.empty()) return 0;
+  if (value.empty() || (option.kind != ValueKind::folder && !fs::is_directory(value, ignored))) return 0;
   const std::string folder = whole(value);
   return blamed.starts_with(folder) ? folder.size() : 0;
 }

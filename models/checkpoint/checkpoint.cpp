@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxJsonBytes = 100 << 20;
 constexpr size_t kListed = 20;  // names of each kind in one error
-constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer";
+constexpr const char *kScheduler = "scheduler", *kTokenizer = "tokenizer", *kEncoder = "text_encoder";
 constexpr const char* kDownloadAgain =
     "download the folder again, or export it with diffusers' save_pretrained(safe_serialization=True)";
 constexpr const char* kIndexEnding = ".index.json";
@@ -168,13 +168,19 @@ std::string examples(const Component& component) {
   return names.empty() ? "nothing" : first_of(names);
 }
 
+/// What to give for the part, as people call it.
+std::string file_of(const Part& part) {
+  const std::string names = part.published.empty() ? "" : " (" + part.published + ")";
+  return "a file with the weights of this model's " + part.role + names;
+}
+
 /// Throws where the tensors show other sizes than the config says.
 void check_sizes(const Component& component, const Part& part) {
   if (part.sizes_by_tensors == nullptr) return;
   const Sizes found = part.sizes_by_tensors(component.tensors);
   if (found.empty())
     throw bad_file(component.origin, "holds no " + component.class_name + ", but for example " + examples(component),
-                   "name a file with the weights of a " + part.role);
+                   "name " + file_of(part));
   const std::string other = part.other_model == nullptr ? "" : part.other_model(component.tensors);
   if (!other.empty())
     throw bad_file(component.origin, "is a " + part.role + " of " + other + ", which is not supported",
@@ -188,7 +194,12 @@ void check_sizes(const Component& component, const Part& part) {
   }
   if (!differences.empty())
     throw bad_file(component.origin, "does not fit " + component.config_file + ": " + differences,
-                   "use the weights of this model's " + part.role + ", or the folder of the model that they are for");
+                   "use " + file_of(part) + ", or the folder of the model that they are for");
+}
+
+bool is_file(const fs::path& weights) {
+  std::error_code ignored;
+  return fs::is_regular_file(weights, ignored);
 }
 
 }  // namespace
@@ -318,9 +329,12 @@ Checkpoint Checkpoint::of_files(const fs::path& path, const fs::path& file, cons
   checkpoint.path_ = path;
   checkpoint.places_.clear();
   for (const auto& [role, place] : files) {
-    checkpoint.replace(role, place);
     checkpoint.places_.push_back(place);
-    if (role == kTokenizer) continue;
+    if (role == kTokenizer) {  // the model's own: one in the text encoder's file comes before it
+      checkpoint.sources_[role].weights = place;
+      continue;
+    }
+    checkpoint.replace(role, place);
     for (const auto& each : checkpoint.component(role).files) checkpoint.places_.push_back(each->path());
   }
   return checkpoint;
@@ -349,9 +363,25 @@ std::string Checkpoint::component_class(const std::string& role) const {
   return source_of(role).class_name;
 }
 
-std::optional<fs::path> Checkpoint::tokenizer() const {
-  const fs::path& folder = source_of(kTokenizer).weights;
-  return folder.empty() ? std::nullopt : std::optional(folder);
+std::optional<TokenizerPlace> Checkpoint::other_tokenizer() const {
+  if (!tokenizer_.empty()) return TokenizerPlace{tokenizer_};
+  if (!is_file(source_of(kEncoder).weights)) return std::nullopt;
+  const Component& encoder = component(kEncoder);
+  for (const auto& file : encoder.files)
+    if (auto inside = tokenizer_in(file)) return inside;
+  return tokenizer_beside(encoder.origin, find_family(pipeline_class_)->part(kTokenizer).published);
+}
+
+std::optional<TokenizerPlace> Checkpoint::tokenizer() const {
+  if (auto other = other_tokenizer()) return other;
+  const Source& text = source_of(kEncoder);
+  if (text.random_seed) return std::nullopt;
+  const fs::path& own = source_of(kTokenizer).weights;
+  if (holds_tokenizer(own)) return TokenizerPlace{own};
+  std::string places = is_file(text.weights) ? text.weights.string() + " or beside it" : "";
+  if (!own.empty()) places += (places.empty() ? "" : ", or in ") + own.string();
+  throw bad_option(kTokenizer, "is needed: there is none in " + places,
+                   "give " + spiece_of(find_family(pipeline_class_)->part(kTokenizer).published));
 }
 
 json Checkpoint::config(const std::string& role, std::string* file) const {
@@ -380,16 +410,21 @@ void Checkpoint::add(const std::string& role, const WeightDeltas& deltas) {
 void Checkpoint::replace(const std::string& role, const fs::path& file) {
   if (!sources_.contains(role))
     throw bad_option(role, file.string() + ": this model has no " + role, "leave " + role + " out");
+  const Part& part = find_family(pipeline_class_)->part(role);
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(file, ignored);
   if (role == kTokenizer) {
-    sources_[role].weights = file;
+    if (is_folder ? !holds_tokenizer(file) : !fs::exists(file, ignored))
+      throw bad_file(file, is_folder ? "holds no spiece.model and no tokenizer.json" : "no such file",
+                     "give " + spiece_of(part.published));
+    tokenizer_ = file;
     return;
   }
-  std::error_code ignored;
-  if (fs::is_directory(file, ignored)) throw bad_file(file, "is a folder", "name the one file of the weights in it");
+  if (is_folder) throw bad_file(file, "is a folder", "name the one file of the weights in it");
   sources_[role].weights = file;
   sources_[role].random_seed.reset();
   opened_.erase(role);
-  check_sizes(component(role), find_family(pipeline_class_)->part(role));
+  check_sizes(component(role), part);
 }
 
 Component Checkpoint::open_component(const std::string& role) const {

@@ -11,6 +11,7 @@
 
 #include "models/checkpoint/name_map.h"
 #include "models/checkpoint/tensor_file.h"
+#include "models/checkpoint/tokenizer_place.h"
 
 namespace sparsereel::models {
 
@@ -109,12 +110,15 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   std::string component_class(const std::string& role) const;
   /// A scalar of model_index.json, or of the architecture that stands for it; null where there is none.
   nlohmann::json setting(const std::string& name) const;
-  /// The folder of the tokenizer's files; nothing where there is none, since no text was learnt.
-  std::optional<std::filesystem::path> tokenizer() const;
+  /// The one that was put in its place; where the text encoder is one file, that which is in it or beside it; else the
+  /// folder's, which is no other. Nothing where no text was learnt. Throws Error (field: tokenizer) saying what is
+  /// wanted where there is none.
+  std::optional<TokenizerPlace> tokenizer() const;
+  std::optional<TokenizerPlace> other_tokenizer() const;
   /// From now on the role's weights are those of this one file, or of the shards of this index, under diffusers' names
-  /// or those of the model's authors, with a prefix or without; its config stays. Reads the header. Throws Error
-  /// (field: the role) where the checkpoint has no such role, and naming the file where it is damaged or of other sizes
-  /// than the config says.
+  /// or those of the model's authors, with a prefix or without; its config stays. Reads the header. A tokenizer may be
+  /// a folder, too. Throws Error (field: the role) where the checkpoint has no such role, and naming the file where it
+  /// is damaged or of other sizes than the config says.
   void replace(const std::string& role, const std::filesystem::path& file);
   /// Maps the weights of a component: of a folder diffusion_pytorch_model.safetensors or model.safetensors, or the
   /// shards of the *.index.json beside it. Missing shards, a tensor in no shard or in two, or an index that disagrees
@@ -143,6 +147,7 @@ class Checkpoint {  // NOLINT(bugprone-exception-escape): as above
   nlohmann::json index_;  // model_index.json, or what it would be
   std::vector<std::filesystem::path> places_;
   std::map<std::string, Source> sources_;  // by role
+  std::filesystem::path tokenizer_;        // in place of the others
   mutable std::map<std::string, Component> opened_;
 };
 

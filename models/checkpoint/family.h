@@ -30,6 +30,8 @@ struct Part {
   Sizes (*sizes_by_tensors)(const TensorTable& tensors) = nullptr;
   /// Which model that no family runs has these tensors: "image to video"; empty: none that is known. Null: likewise.
   std::string (*other_model)(const TensorTable& tensors) = nullptr;
+  /// As what others publish it, for errors: names of files; of a tokenizer the repository.
+  std::string published = {};
 };
 
 /// The layers of a family's transformers that LoRA files change, by diffusers' names.

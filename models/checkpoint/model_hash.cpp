@@ -13,6 +13,13 @@ void add(Sha256& hash, const std::string& part) {
   hash.update(std::string_view("\0", 1));
 }
 
+/// The folder's own goes without saying, and one in a file of weights with that.
+void add_other_tokenizer(Sha256& hash, const Checkpoint& checkpoint) {
+  const auto place = checkpoint.other_tokenizer();
+  if (!place || place->weights != nullptr || place->path == checkpoint.path() / "tokenizer") return;
+  add(hash, sha256_of_file(file_of(*place)));
+}
+
 }  // namespace
 
 void add_header(Sha256& hash, const TensorFile& file) {
@@ -34,7 +41,10 @@ std::string model_hash(const Checkpoint& checkpoint) {
   }
   for (const std::string& name : checkpoint.roles()) {
     add(hash, name + " " + checkpoint.component_class(name));
-    if (name == "tokenizer") continue;  // it has no config.json of its own
+    if (name == "tokenizer") {  // it has no config.json of its own
+      add_other_tokenizer(hash, checkpoint);
+      continue;
+    }
     add(hash, checkpoint.config(name).dump());
     if (name == "scheduler") continue;
     const Component component = checkpoint.component(name);

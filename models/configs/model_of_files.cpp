@@ -202,10 +202,7 @@ class Sorting {
 
   void choose_tokenizer(Files& files) {
     const auto named = files_.find(kTokenizer);
-    if (named != files_.end() && !named->second.empty()) {
-      files[kTokenizer] = named->second;
-      return;
-    }
+    if (named != files_.end() && !named->second.empty()) return;  // it is put in the place of any other
     std::vector<std::string> all;
     for (const fs::path& folder : found_.tokenizers) all.push_back(folder.string());
     if (all.size() > 1)
@@ -216,8 +213,7 @@ class Sorting {
   void refuse_missing(const Known& known, const Files& files) const {
     std::vector<std::string> missing;
     for (const Part& part : known.family->parts) {
-      const bool needed = known.sizes.contains(part.role) || part.role == kTokenizer;
-      if (needed && !files.contains(part.role)) missing.push_back(part.role);
+      if (known.sizes.contains(part.role) && !files.contains(part.role)) missing.push_back(part.role);
     }
     if (missing.empty()) return;
     std::vector<std::string> others;  // of the missing roles, but of another model

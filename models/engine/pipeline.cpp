@@ -99,7 +99,7 @@ Pipeline::Pipeline(Checkpoint folder, const Request& request)
         return std::shared_ptr<Denoiser>(load_dit(folder_.component(role), device_, transformer_format(), offload_));
       },
       [this](const std::string& role) { return fits_beside(role); });
-  dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_.component(spec_.experts.front().role)));
+  dtype_ = resolve_dtype(request.dtype, device_, stored_dtype(folder_, spec_, files_));
   vae_dtype_ = request.vae_dtype == "auto" ? dtype_of(spec_.vae) : resolve_dtype(request.vae_dtype, device_, dtype_);
   text_ = std::make_unique<TextStage>(folder_, spec_, device_, WeightFormat{dtype_, fp8_text_weights_}, offload_);
   warn_of_second_roundings();

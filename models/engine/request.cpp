@@ -15,6 +15,7 @@
 #include "models/samplers/sampler.h"
 #include "models/text/unicode.h"
 #include "models/video/fields.h"
+#include "models/weights/tensor_source.h"
 
 namespace sparsereel::models {
 namespace {
@@ -161,6 +162,14 @@ SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec) {
   config.sigmas = plan.sigmas;
   if (config.sigmas.empty() && sampler.sigmas != nullptr) config.sigmas = sampler.sigmas(plan.num_inference_steps);
   return config;
+}
+
+at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
+                            const std::map<std::string, std::string>& files) {
+  const bool packed = std::ranges::any_of(files, [&](const auto& file) {
+    return !file.second.empty() && file.first != "tokenizer" && has_small(model.component(file.first));
+  });
+  return packed ? at::kBFloat16 : stored_dtype(model.component(spec.experts.front().role));
 }
 
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype) {

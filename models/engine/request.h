@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,12 @@ int64_t steps_of(const Request& request, const ModelSpec& spec);
 
 /// What the run's sampler is made with.
 SchedulerConfig scheduler_config(const Plan& plan, const ModelSpec& spec);
+
+/// That of a run which takes the weights as they are: bf16 where one of `files`, which were put in place of the
+/// checkpoint's, holds packed ones, since the halves beside them say nothing of the model; else the first
+/// transformer's.
+at::ScalarType stored_dtype(const Checkpoint& model, const ModelSpec& spec,
+                            const std::map<std::string, std::string>& files);
 
 /// The mode asked for, else sparse where that runs, else full. Throws Error where it cannot run.
 attention::Mode choose_attention_mode(std::optional<attention::Mode> asked, at::Device device, at::ScalarType dtype);

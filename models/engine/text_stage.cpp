@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "hilbert/error.h"
+#include "models/checkpoint/family.h"
 #include "models/engine/components.h"
 #include "models/engine/pipeline.h"
 #include "models/text/clean_prompt.h"
@@ -45,8 +47,20 @@ TextStage::TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device
     : folder_(folder), spec_(spec), device_(device), format_(format), offload_(offload) {}
 
 void TextStage::check() {
-  load_text_encoder(folder_.component("text_encoder"), at::kMeta, format_);
+  const auto encoder = load_text_encoder(folder_.component("text_encoder"), at::kMeta, format_);
   load_tokenizer();
+  if (tokenizer_) check_vocabulary(encoder->vocab_size());
+}
+
+/// The encoder's is filled up to a round number, by far less than half of it.
+void TextStage::check_vocabulary(int64_t encoders) const {
+  const int64_t pieces = tokenizer_->pieces();
+  if (pieces <= encoders && pieces >= encoders / 2) return;
+  const std::string& published = find_family(folder_.pipeline_class())->part("tokenizer").published;
+  throw bad_file(folder_.tokenizer()->path.string(),
+                 "has a tokenizer of " + std::to_string(pieces) + " pieces, but the text encoder's vocab_size is " +
+                     std::to_string(encoders),
+                 "give " + spiece_of(published));
 }
 
 bool TextStage::fits() const {
@@ -84,8 +98,8 @@ Conditioning TextStage::encode(const Plan& plan, std::vector<std::string>* warni
 }
 
 void TextStage::load_tokenizer() {
-  const auto folder = folder_.tokenizer();
-  if (!tokenizer_ && folder) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(*folder));
+  if (tokenizer_) return;
+  if (const auto place = folder_.tokenizer()) tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(*place));
 }
 
 /// `name`: the prompt's, for the warning.

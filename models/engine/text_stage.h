@@ -28,7 +28,8 @@ class TextStage {
   /// offload: the encoder passes through the device layer by layer. Folder and spec must outlive the stage.
   TextStage(const Checkpoint& folder, const ModelSpec& spec, at::Device device, WeightFormat format, bool offload);
 
-  /// Throws Error where the encoder's weights do not fit its config, by their headers, or the tokenizer is damaged.
+  /// Throws Error where the encoder's weights do not fit its config, by their headers, or the tokenizer is damaged or
+  /// another encoder's.
   void check();
   /// Whether the encoder finds room on the device. A quarter of the free memory stays free.
   bool fits() const;
@@ -43,6 +44,7 @@ class TextStage {
 
  private:
   void load_tokenizer();
+  void check_vocabulary(int64_t encoders) const;
   TokenIds token_ids(const char* name, const std::string& text, int64_t length, int64_t vocab_size,
                      std::vector<std::string>* warnings);
 

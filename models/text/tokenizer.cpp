@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "hilbert/error.h"
+#include "models/text/gguf_tokenizer.h"
 #include "models/text/tokenizer_json.h"
 #include "models/text/unicode.h"
 
@@ -158,13 +159,23 @@ struct Tokenizer::Impl {
   int64_t unknown_id = 0;
 };
 
-Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
-  TokenizerConfig config = read_tokenizer_config(folder);
-  const std::filesystem::path spiece = folder / "spiece.model", json = folder / "tokenizer.json";
-  if (std::filesystem::exists(spiece) || !std::filesystem::exists(json))
-    return {read_spiece(spiece), config, spiece.string()};
-  const SpieceModel model = read_tokenizer_json(json, config);
-  return {model, config, json.string()};
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  const std::filesystem::path file = file_of({path});
+  TokenizerConfig config = read_tokenizer_config(file.parent_path());
+  const SpieceModel model = file.extension() == ".json" ? read_tokenizer_json(file, config) : read_spiece(file);
+  return {model, config, file.string()};
+}
+
+Tokenizer Tokenizer::load(const TokenizerPlace& place) {
+  if (place.weights == nullptr) return load(place.path);
+  const TokenizerConfig config = {.extra_ids = 0, .tokens = {{"</s>"}, {"<unk>"}, {"<pad>"}}};
+  if (place.spiece == nullptr) {
+    const std::string name = place.path.string() + ": tokenizer.ggml";
+    return {parse_gguf_tokenizer(place.weights->metadata(), name), config, name};
+  }
+  const std::string name = place.path.string() + ": " + place.spiece->name;
+  const std::span<const std::byte> data = place.weights->data(*place.spiece);
+  return {parse_spiece({reinterpret_cast<const char*>(data.data()), data.size()}, name), config, name};
 }
 
 Tokenizer::Tokenizer(const SpieceModel& model, const TokenizerConfig& config, const std::string& path)
@@ -185,6 +196,10 @@ TokenIds Tokenizer::encode(const std::string& text, int64_t max_length) const {
 
 int64_t Tokenizer::vocabulary_size() const {
   return impl_->size;
+}
+
+int64_t Tokenizer::pieces() const {
+  return impl_->pieces;
 }
 
 }  // namespace sparsereel::models

@@ -301,7 +301,7 @@ std::vector<Field> selection() {
             {.name = "dense_layers", .idle = {Idle::every_block}})};
 }
 
-/// The file of a role's weights.
+/// The file of a role's weights, or the place of the tokenizer.
 Field weights_file(const std::string& role) {
   const auto of = [role](const std::map<std::string, std::string>& files) {
     const auto found = files.find(role);

@@ -44,7 +44,8 @@ struct Request {
   /// The GPU holds one layer of the text encoder and two blocks of the denoiser at a time, the others come from the
   /// host while it computes; automatic tiling always tiles. No effect on a CPU.
   bool offload = false;
-  /// Files of weights in place of the checkpoint's, by role ("transformer"); see Checkpoint::replace().
+  /// Files of weights in place of the checkpoint's, and the tokenizer's, by role ("transformer"); see
+  /// Checkpoint::replace().
   std::map<std::string, std::string> files = {};
   std::vector<LoraChoice> loras = {};  // added to the weights in this order
   bool strict_lora = false;            // refuses one of which layers would be left out

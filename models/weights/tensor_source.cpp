@@ -134,10 +134,16 @@ bool has_only_low_rank(const Component& component, const std::string& name) {
          std::ranges::all_of(changed->second, [](const WeightDelta& delta) { return delta.down != nullptr; });
 }
 
+bool has_small(const Component& component) {
+  return std::ranges::any_of(component.tensors, [](const auto& tensor) {
+    const TensorEntry& entry = *tensor.second.second;
+    return is_small(entry.dtype) && is_readable({tensor.first, entry.shape, entry.dtype});
+  });
+}
+
 at::ScalarType stored_dtype(const Component& component) {
   at::ScalarType stored = at::kBFloat16;
-  for (const auto& [name, place] : component.tensors)
-    if (is_small(place.second->dtype) && is_readable({name, place.second->shape, place.second->dtype})) return stored;
+  if (has_small(component)) return stored;
   for (const auto& [name, place] : component.tensors) {
     const auto dtype = scalar_type(place.second->dtype);
     if (dtype == at::kHalf || dtype == at::kBFloat16 || dtype == at::kFloat) return *dtype;

@@ -52,6 +52,9 @@ bool is_small(Dtype dtype);
 /// then, and it is added to what they become.
 bool has_only_low_rank(const Component& component, const std::string& name);
 
+/// Whether weights are stored in 8 bits or packed.
+bool has_small(const Component& component);
+
 /// The dtype of a run that takes the weights as they are: that of most files' first tensor; bf16 where any of them is
 /// of 8 bits or packed, whatever the others, and where nothing is stored, as published weights mostly are.
 at::ScalarType stored_dtype(const Component& component);

@@ -149,7 +149,7 @@ class Folders(Models):
         tensors = {prefix + spell(name): tensor for prefix, (role, spell) in parts.items() for name, tensor in self.weights('one', role).items()}
         file = self.write('checkpoints/all.safetensors', tensors)
         self.tokenizer('one', 'tokenizer')
-        self.refused(['all.safetensors', "the model's tokenizer is missing"], '-m', file)
+        self.refused(['--tokenizer is needed', 'all.safetensors or beside it'], '-m', file)
         self.assertEqual(self.video('-m', file, '--tokenizer', 'tokenizer'), self.video('-m', self.models['one']))
         self.tokenizer('one', 'checkpoints/tokenizer')
         self.assertEqual(self.video('-m', self.folder / 'checkpoints'), self.video('-m', self.models['one']))
@@ -273,7 +273,7 @@ class LargerLatents(Models):
 class Refusals(Models):
     def test_one_transformer_alone(self):
         file = self.write('one.safetensors', self.weights('one', 'transformer'), authors_name)
-        words = ["one.safetensors: is the transformer of one, but the model's text_encoder, tokenizer and vae are missing", 'name files by text_encoder, tokenizer and vae']
+        words = ["one.safetensors: is the transformer of one, but the model's text_encoder and vae are missing", 'name files by text_encoder and vae']
         self.refused(words, '-m', file)
         self.refused(words, '--transformer', file)
 

@@ -47,8 +47,8 @@ ROWS = [
     {'model': 'two_experts', 'flow_shift': 7}, {'model': 'two_experts', 'sigmas': '1,0.75,0.5'},
     {'model': 'two_experts', 'scheduler': 'euler', 'cfg_scale': 1},
     {'model': 'two_experts', 'transformer': 'one.safetensors'}, {'model': 'two_experts', 'transformer_2': 'one.safetensors'},
-    {'model': 'two_experts', 'vae': 'vae.safetensors'}, {'model': 'two_experts', 'text_encoder': 'text.safetensors'},
-    {'model': 'two_experts', 'tokenizer': 'tokenizer'},
+    {'model': 'two_experts', 'vae': 'vae.safetensors'},
+    {'model': 'two_experts', 'text_encoder': 'text.safetensors'}, {'model': 'two_experts', 'tokenizer': 'spiece.model'},
     {'lora': 'style.safetensors:0.8', 'strict_lora': True},
 ]
 # Options that a row cannot have, or that a recipe says otherwise.
@@ -68,9 +68,9 @@ class Identity(BatchTest):
         recipe = {'version': '0.1.0', 'model': 'tiny', 'prompt': 'a white ring', 'seed': 7, 'steps': 1, 'cfg_scale': 2, 'frames': 1, 'fps': 8, 'topk': 0.4}
         (self.folder / 'recipe.json').write_text(json.dumps(recipe))
         write_safetensors(self.folder / 'one.safetensors', read_weights(MODELS['two_experts'] / 'transformer'))
-        for name, role in (('vae', 'vae'), ('text', 'text_encoder')):
-            write_safetensors(self.folder / f'{name}.safetensors', read_weights(MODELS['two_experts'] / role))
-        shutil.copytree(MODELS['two_experts'] / 'tokenizer', self.folder / 'tokenizer')
+        write_safetensors(self.folder / 'vae.safetensors', read_weights(MODELS['two_experts'] / 'vae'))
+        write_safetensors(self.folder / 'text.safetensors', read_weights(MODELS['two_experts'] / 'text_encoder'))
+        (self.folder / 'spiece.model').write_bytes((MODELS['two_experts'] / 'tokenizer' / 'spiece.model').read_bytes())
         lines = []
         for i, row in enumerate(ROWS):
             row = {**({} if 'from' in row else {'prompt': PROMPT}), **row}

@@ -1,8 +1,14 @@
 """Weights as quantised files hold them: each function gives dtype and bytes of a tensor, and the numbers that they stand for."""
 import bisect
 import struct
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / 'fuzz'))
+import make_corpus
 
 SIZES = {'F16': 2, 'F32': 4}
+STORAGES = {'F16': 'HalfStorage', 'F32': 'FloatStorage', 'BF16': 'BFloat16Storage'}
 
 
 def halves(numbers):
@@ -73,13 +79,42 @@ def e5m2(numbers, scale):
 GGML_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q8_0': 8}
 
 
-def write_gguf(path, tensors):
-    """tensors: {name: (dtype, shape, bytes)}."""
-    def text(value):
-        return struct.pack('<Q', len(value.encode())) + value.encode()
-    header, body = b'GGUF' + struct.pack('<IQQ', 3, len(tensors), 1) + text('general.architecture') + struct.pack('<I', 8) + text('wan'), b''
+def write_gguf(path, tensors, keys=b'', count=0, architecture='wan'):
+    """tensors: {name: (dtype, shape, bytes)}; keys: further key-values, so many."""
+    header, body = b'GGUF' + struct.pack('<IQQ', 3, len(tensors), 1 + count) + gguf_key('general.architecture', architecture) + keys, b''
     for name, (dtype, shape, data) in tensors.items():
-        header += text(name) + struct.pack(f'<I{len(shape)}QIQ', len(shape), *reversed(shape), GGML_TYPES[dtype], len(body))
+        header += gguf_text(name) + struct.pack(f'<I{len(shape)}QIQ', len(shape), *reversed(shape), GGML_TYPES[dtype], len(body))
         body += data + bytes(-len(data) % 32)
     path.write_bytes(header + bytes(-len(header) % 32) + body)
+    return path
+
+
+def gguf_text(value):
+    return struct.pack('<Q', len(value.encode())) + value.encode()
+
+
+def gguf_key(name, value):
+    """Of a text, a flag, or a list of texts, numbers or bytes."""
+    def item(each):
+        return (8, gguf_text(each)) if isinstance(each, str) else (7, bytes([each])) if isinstance(each, bool) else (6, struct.pack('<f', each)) if isinstance(each, float) else (5, struct.pack('<i', each))
+    if isinstance(value, bytes):
+        kind, data = 9, struct.pack('<IQ', 0, len(value)) + value
+    elif isinstance(value, list):
+        kind, data = 9, struct.pack('<IQ', item(value[0])[0], len(value)) + b''.join(item(each)[1] for each in value)
+    else:
+        kind, data = item(value)
+    return gguf_text(name) + struct.pack('<I', kind) + data
+
+
+def write_pth(path, tensors):
+    """As torch.save() does, a storage a tensor; tensors as above."""
+    state, storages = {}, {}
+    for number, (name, (dtype, shape, data)) in enumerate(tensors.items()):
+        strides = [1]
+        for size in reversed(shape[1:]):
+            strides.insert(0, size * strides[0])
+        stored = make_corpus.Stored(STORAGES[dtype], str(number), len(data) // SIZES[dtype])
+        state[name] = make_corpus.torch_tensor(stored, 0, tuple(shape), tuple(strides))
+        storages[str(number)] = data
+    path.write_bytes(make_corpus.torch_zip(state, storages))
     return path

@@ -124,6 +124,15 @@ def gguf_files():
     yield "valid_scalar", gguf([], [gguf_tensor("a", [])], bytes(4))
     for length in (0, 3, 4, 8, 23, 30, 60, 100, 200, 300, 400, 500, len(valid) - 1):
         yield f"cut_{length}", valid[:length]
+    pieces = ["<pad>", "</s>", "<unk>", "a", "[PAD4]"]
+    tokenizer = {"tokens": struct.pack("<IQ", text, 5) + b"".join(map(gguf_text, pieces)), "scores": struct.pack("<IQ5f", f32, 5, 0, 0, 0, -1, -10000),
+                 "token_type": struct.pack("<IQ5I", u32, 5, 3, 3, 2, 1, 5), "precompiled_charsmap": struct.pack("<IQ", u8, 0)}
+    flags = [gguf_value(f"tokenizer.ggml.{name}", boolean, b"\1") for name in ("add_space_prefix", "remove_extra_whitespaces")]
+    for name, content in (("valid_tokenizer", {}), ("tokenizer_types", {"token_type": struct.pack("<IQ5I", u32, 5, 9, 0, 2, 255, 6)}), ("tokenizer_no_scores", {"scores": b""}),
+                          ("tokenizer_nan", {"scores": struct.pack("<IQ5f", f32, 5, *[float("nan")] * 5)}), ("tokenizer_table", {"precompiled_charsmap": struct.pack("<IQ", u8, 9) + b"\xff" * 9}),
+                          ("tokenizer_few", {"scores": struct.pack("<IQf", f32, 1, 0)}), ("tokenizer_bytes", {"token_type": struct.pack("<IQ5I", u32, 5, 3, 3, 2, 6, 6)})):
+        keys = [gguf_value(f"tokenizer.ggml.{key}", array, each) for key, each in {**tokenizer, **content}.items() if each]
+        yield name, gguf(keys + flags)
     for version in (0, 1, 4, 3 << 24):
         yield f"version_{version}", gguf(version=version)
     yield "tensors_many", gguf(counts=(2**60, 0))

@@ -27,6 +27,7 @@
 #include "models/files/json_text.h"
 #include "models/samplers/flow_config.h"
 #include "models/text/encoder/t5_config.h"
+#include "models/text/gguf_tokenizer.h"
 #include "models/text/tokenizer.h"
 #include "models/text/tokenizer_json.h"
 
@@ -48,8 +49,16 @@ inline void parse_header(std::span<const std::byte> file, uint64_t file_size) {
   parse_tensor_list(file_size, [&] { return models::parse_safetensors_header(file, file_size, "fuzz.safetensors"); });
 }
 
+/// The bytes as a whole file, and the tokenizer among its keys.
 inline void fuzz_gguf(std::span<const std::byte> bytes) {
-  parse_tensor_list(bytes.size(), [&] { return models::parse_gguf(bytes, "fuzz.gguf"); });
+  models::TensorList list;
+  parse_tensor_list(bytes.size(), [&] { return list = models::parse_gguf(bytes, "fuzz.gguf"); });
+  try {
+    const models::SpieceModel model = models::parse_gguf_tokenizer(list.metadata, "fuzz.gguf");
+    models::Tokenizer(model, {}, "fuzz.gguf").encode("a red <s> b\u00E9", 64);
+  } catch (const Error&) {
+    // The expected end of most inputs.
+  }
 }
 
 /// The bytes as a whole file, and as the pickle in one.

@@ -53,13 +53,22 @@ NameMap gguf_names() {
                {{"shared", "token_embd"}, {"encoder.final_layer_norm", "enc.output_norm"}});
 }
 
+Part encoder_part(const char* class_name, const char* published) {
+  return {.role = "text_encoder",
+          .classes = {class_name},
+          .names = t5_names(),
+          .sizes_by_config = t5_sizes,
+          .sizes_by_tensors = t5_sizes,
+          .published = published};
+}
+
 }  // namespace
 
 StoredNames t5_names() {
   return {.others = {authors_names(), gguf_names()},
           .prefixes = {"text_encoders.umt5xxl.transformer.", "text_encoders.t5xxl.transformer.", "umt5xxl.transformer.",
                        "t5xxl.transformer."},
-          .no_weights = {"spiece_model", "scaled_fp8"}};
+          .no_weights = {kSpieceTensor, "scaled_fp8"}};
 }
 
 Sizes t5_sizes(const nlohmann::json& json, const std::string& file) {
@@ -86,6 +95,25 @@ Sizes t5_sizes(const TensorTable& tensors) {
   found[kBiases] = std::ranges::count_if(
       tensors, [](const auto& tensor) { return tensor.first.starts_with(kBlock) && tensor.first.ends_with(kBias); });
   return found;
+}
+
+Part t5_part() {
+  return encoder_part("T5EncoderModel",
+                      "t5xxl_fp16.safetensors, t5xxl_fp8_e4m3fn_scaled.safetensors or t5-v1_1-xxl-encoder-Q8_0.gguf");
+}
+
+Part t5_tokenizer_part() {
+  return {.role = "tokenizer", .classes = {"T5Tokenizer", "T5TokenizerFast"}, .published = "google/t5-v1_1-xxl"};
+}
+
+Part umt5_part() {
+  return encoder_part("UMT5EncoderModel",
+                      "umt5_xxl_fp8_e4m3fn_scaled.safetensors, models_t5_umt5-xxl-enc-bf16.pth or "
+                      "umt5-xxl-encoder-Q8_0.gguf");
+}
+
+Part umt5_tokenizer_part() {
+  return {.role = "tokenizer", .classes = {"T5TokenizerFast", "T5Tokenizer"}, .published = "google/umt5-xxl"};
 }
 
 }  // namespace sparsereel::models

@@ -9,11 +9,18 @@
 
 namespace sparsereel::models {
 
-/// transformers' names, which diffusers and ComfyUI keep; those of Wan's authors; and llama.cpp's, of a GGUF.
+/// transformers' names, which diffusers and ComfyUI keep; those of the video model's authors; and llama.cpp's, of a
+/// GGUF.
 StoredNames t5_names();
 
 /// Of the config, and of the tensors under transformers' names (Part::sizes_by_config).
 Sizes t5_sizes(const nlohmann::json& config, const std::string& file);
 Sizes t5_sizes(const TensorTable& tensors);
+
+/// The encoders as parts of a pipeline, and their tokenizers.
+Part t5_part();
+Part t5_tokenizer_part();
+Part umt5_part();
+Part umt5_tokenizer_part();
 
 }  // namespace sparsereel::models

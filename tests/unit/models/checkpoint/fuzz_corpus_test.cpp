@@ -40,6 +40,8 @@ TEST(FuzzCorpusFiles, ValidInputsAreAccepted) {
   for (const char* name :
        {"valid", "valid_empty", "valid_version_2", "valid_alignment", "valid_zero_size", "valid_scalar"})
     EXPECT_NO_THROW(models::TensorFile(folder + "gguf/" + name + ".gguf")) << name;
+  const models::TensorFile with_tokenizer(folder + "gguf/valid_tokenizer.gguf");
+  EXPECT_NO_THROW(models::Tokenizer(models::parse_gguf_tokenizer(with_tokenizer.metadata(), "gguf"), {}, "gguf"));
   for (const char* name : {"valid", "valid_no_table", "valid_white_space", "valid_word_starts"}) {
     const std::string file = folder + "tokenizer/" + name + ".model";
     EXPECT_NO_THROW(models::Tokenizer(models::read_spiece(file), {}, file)) << name;
