@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "hilbert/error.h"
+#include "models/checkpoint/safetensors.h"
+#include "models/weights/tensor_source.h"
+#include "tests/support/temporary_folder.h"
 
 namespace sparsereel::models {
 namespace {
@@ -48,6 +51,46 @@ TEST_F(T5EncoderTest, EmbeddingIsFoundUnderEitherName) {
   EXPECT_TRUE(load().forward(ids).equal(expected));
   component_.tensors.erase("shared.weight");
   EXPECT_TRUE(load().forward(ids).equal(expected));
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+/// Every matrix, the embedding too, in 8 bits with a scale: whether a layer is kept or read while it is needed, the
+/// numbers are those that it stands for.
+TEST_F(T5EncoderTest, PackedMatricesGiveWhatTheyStandFor) {
+  const test::TemporaryFolder folder;
+  const at::Tensor scale = at::full({}, 0.015625, at::kFloat);
+  std::vector<at::Tensor> kept;
+  std::vector<TensorView> packed, twin;
+  for (const auto& [name, place] : component_.tensors) {
+    const TensorEntry& entry = *place.second;
+    const std::span<const std::byte> data = component_.files[0]->data(entry);
+    const bool is_norm = entry.shape.size() == 1;
+    const at::Tensor numbers = kept.emplace_back(
+        at::from_blob(const_cast<std::byte*>(data.data()), entry.shape, *scalar_type(entry.dtype)).to(at::kFloat));
+    const at::Tensor small = kept.emplace_back((numbers / scale).to(at::kFloat8_e4m3fn));
+    const at::Tensor back = kept.emplace_back(is_norm ? numbers : small.to(at::kFloat) * scale);
+    twin.push_back({name, Dtype::f32, entry.shape, bytes_of(back)});
+    packed.push_back(is_norm ? twin.back() : TensorView{name, Dtype::f8_e4m3, entry.shape, bytes_of(small)});
+    if (is_norm) continue;
+    const std::string stem = name.substr(0, name.rfind('.'));
+    packed.push_back({stem + ".scale_weight", Dtype::f32, {}, bytes_of(scale)});
+  }
+  const auto hidden = [&](const std::vector<TensorView>& tensors, at::ScalarType dtype, Residence residence) {
+    const fs::path file = folder / "encoder.safetensors";
+    write_safetensors(file, tensors);
+    Component component = component_;
+    component.tensors.clear();
+    component.files = {std::make_shared<TensorFile>(file)};
+    for (const TensorEntry& entry : component.files[0]->entries()) component.tensors[entry.name] = {0, &entry};
+    return T5Encoder::load(component, at::kCPU, dtype, residence).forward(at::arange(6, at::kLong).unsqueeze(0));
+  };
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+    for (const Residence residence : {Residence::device, Residence::file})
+      EXPECT_TRUE(hidden(packed, dtype, residence).equal(hidden(twin, dtype, Residence::device))) << dtype;
+  EXPECT_FALSE(hidden(packed, at::kFloat, Residence::device).equal(load().forward(at::arange(6).unsqueeze(0))));
 }
 
 TEST_F(T5EncoderTest, WeightsOfADecoderAreIgnored) {
