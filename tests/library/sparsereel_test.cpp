@@ -87,6 +87,20 @@ TEST(Library, MakesAModelOfFiles) {
             TextToVideo(model, {.device = "cpu", .configs = folder.path()}).generate(request).pixels);
 }
 
+TEST(Library, TakesATextEncodersAndATokenizersFileInPlaceOfTheFolders) {
+  const std::string model = std::string(SPARSEREEL_TEST_DATA) + "/wan/pipeline";
+  const std::string encoder = model + "/text_encoder/model.safetensors", tokenizer = model + "/tokenizer/spiece.model";
+  const VideoRequest request = {.prompt = "a red circle", .steps = 1, .width = 32, .height = 32, .frames = 1};
+  const Video usual = TextToVideo(model, {.device = "cpu"}).generate(request);
+  const Video same =
+      TextToVideo(model, {.device = "cpu", .text_encoder = encoder, .tokenizer = tokenizer}).generate(request);
+  EXPECT_EQ(same.pixels, usual.pixels);
+  const Failure wrong = failure_of([&] { TextToVideo(kModel, {.device = "cpu", .text_encoder = encoder}); });
+  EXPECT_THAT(wrong.cause(), StartsWith(encoder + ": does not fit"));
+  const Failure none = failure_of([&] { TextToVideo(model, {.device = "cpu", .tokenizer = "none"}); });
+  EXPECT_THAT(none.cause(), StartsWith("none: no such file"));
+}
+
 TEST(Library, MakesTheSameVideoOfTheSameRequest) {
   TextToVideo model(kModel, {.device = "cpu"});
   const Video a = model.generate(small()), b = model.generate(small());
