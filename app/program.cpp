@@ -54,9 +54,9 @@ struct CommandLine {
   std::optional<std::string> report_file;  // --report of a command that has begun and writes one
   RunReport& report;
 
-  void collect() {
+  void collect(PresetUse use = PresetUse::whole) {
     report_file = values.contains("report") ? values.at("report") : "";  // before values are found wrong
-    collect_settings(settings, values, config);
+    collect_settings(settings, values, config, use);
   }
   void start(const char* command) { start_report(settings.text("report", ""), settings.flag("json"), command, report); }
   /// `files`: those of the command that no option of the table names.
@@ -201,7 +201,7 @@ void add_bench_pipeline(CommandLine& line, CLI::App& bench_command) {
   bench::add_options(*command, line.pipeline);
   add_options(*command, line, Command::bench_pipeline);
   command->callback([&line] {
-    line.collect();
+    line.collect(PresetUse::whole_where_named);
     line.check_files(Command::bench_pipeline, {{"--output", line.pipeline.table.output, true},
                                                {"--against", line.pipeline.against},
                                                {"--heat-map", line.pipeline.heat_map, true}});
@@ -219,7 +219,7 @@ void add_bench_quality(CommandLine& line, CLI::App& bench_command) {
   command->footer("sparsereel bench quality prompts.txt --limit 4 --topk 0.5,0.3");
   command->callback([&line] {
     const bench::QualityOptions& options = line.quality;
-    line.collect();
+    line.collect(PresetUse::whole_where_named);
     std::vector<NamedFile> files = {{"--output", options.table.output, true},
                                     {"--plot", options.plot, true},
                                     {"--pictures", options.pictures, true},
@@ -261,7 +261,7 @@ void add_tune(CommandLine& line) {
   add_tune_options(*command, line.tune);
   add_options(*command, line, Command::tune);
   command->callback([&line] {
-    line.collect();
+    line.collect(PresetUse::blocks_alone);
     const auto& output = line.tune.output;
     std::vector<NamedFile> files = {{"--output", output, true},
                                     {"the profile that misses the floor", tuning::missed_beside(output), true},

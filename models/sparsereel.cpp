@@ -17,6 +17,7 @@
 #include "models/configs/config_file.h"
 #include "models/configs/data_folder.h"
 #include "models/configs/model_of_files.h"
+#include "models/configs/presets.h"
 #include "models/engine/failure.h"
 #include "models/engine/frames.h"
 #include "models/engine/request.h"
@@ -100,22 +101,23 @@ Texts texts_of(const VideoRequest& request) {
   add(texts, "token_order", request.token_order);
   add(texts, "cache", request.cache);
   add(texts, "vae_tiling", request.vae_tiling);
+  add(texts, "preset", request.preset);
   return texts;
 }
 
 /// Of the model's file, with "size" as its two sides.
-Texts file_defaults(const models::ModelConfig& config, const std::string& preset) {
-  Texts defaults = models::defaults_of(config, preset.empty() ? models::kNoPreset : preset).values;
+Texts file_defaults(const models::ModelConfig& config, const models::PresetChoice& preset) {
+  Texts defaults = models::defaults_of(config, preset).values;
   if (const auto size = defaults.find("size"); size != defaults.end())
     std::tie(defaults["width"], defaults["height"]) = models::width_and_height(size->second);
   return defaults;
 }
 
 /// What is asked for: what is given, and for what that leaves open the model's file.
-models::Request request_of(const Texts& given, const std::string& preset, const models::ModelConfig& config) {
+models::Request request_of(const Texts& given, const models::ModelConfig& config, const models::ModelSpec& spec) {
   models::refuse_contradictions(given);
   models::Request request = models::read_request(given);
-  const Texts defaults = file_defaults(config, preset);
+  const Texts defaults = file_defaults(config, models::choose_preset(config, given, spec.defaults.steps));
   try {
     models::refuse_contradictions(defaults);
     for (const auto& [name, value] : defaults) {
@@ -278,7 +280,7 @@ Video TextToVideo::generate(const VideoRequest& request, const StepCallback& ste
       models::Pipeline& pipeline = *state_->pipeline;
       if (models::is_blank(request.prompt)) throw bad_option("prompt", "is empty", "say what to show");
       const Texts given = texts_of(request);
-      const models::Request asked = request_of(given, request.preset, state_->config);
+      const models::Request asked = request_of(given, state_->config, pipeline.spec());
       const models::Plan plan = pipeline.resolve(asked);
       std::vector<std::string> warnings = state_->warnings;
       for (std::string& idle : idle_members(given, asked, plan, pipeline.spec())) warnings.push_back(std::move(idle));

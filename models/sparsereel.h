@@ -82,13 +82,15 @@ struct VideoRequest {
   std::string dropped = {};  // what stands for blocks that are not computed: mean, none; empty: the program's default
   std::string select = {};   // what blocks are chosen by: error, mass; empty: what goes with `dropped`
   std::optional<int64_t> cell = {};             // tokens that share one mean: 16, 32, 64
-  std::optional<std::string> dense_steps = {};  // the first ones, with full attention: "5", or "20%" of all
+  std::optional<std::string> dense_steps = {};  // the first ones, with every block: "5", or "20%" of all
   std::optional<int64_t> dense_layers = {};     // likewise
   std::string token_order = {};                 // hilbert, native, time-major, morton, random; empty: hilbert
   /// "0.1", "forecast:0.1": reuse steps whose first block changes less; "steps:20": compute 20 steps; empty: none
   std::string cache = {};
   std::string vae_tiling = {};  // auto, on, off; empty: auto
-  std::string preset = {};      // quality, balanced, fast, as far as the model's file has them; empty: quality
+  /// exact, near, balanced, fast, as far as the model's file has them; empty: exact beside attention full, else
+  /// balanced
+  std::string preset = {};
 };
 
 /// Belongs to the caller: it outlives the TextToVideo that made it.

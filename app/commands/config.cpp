@@ -41,12 +41,14 @@ std::string source_name(const Settings& settings, const std::string& key) {
 }
 
 /// Values that neither an option nor the recipe holds. Files by their whole paths, so that they mean the same
-/// elsewhere.
+/// elsewhere. What a preset may give is told where nothing was chosen, too.
 nlohmann::json other_values(const Settings& settings, const GenerateOptions& options) {
   nlohmann::json values = {
       {options.run.random_weights ? "random_weights" : "model", std::filesystem::absolute(options.run.model).string()},
       {"output", std::filesystem::absolute(options.run.output).string()},
       {"guidance_passes", models::name(options.request.guidance_passes)},
+      {"cache", options.request.cache.on() ? models::name(options.request.cache) : "0"},
+      {"weights", options.request.weights},
       {"crf", options.run.video.crf},
       {"no_metadata", !options.run.metadata},
       {"quiet", options.run.quiet}};

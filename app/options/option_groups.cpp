@@ -149,14 +149,13 @@ std::vector<OptionSpec> sampling() {
       {.names = "--flow-shift,--sample-shift",
        .help = "larger dwells on noisy latents (default: the model's)",
        .commands = that_denoise()},
-      {.names = "--cache", .help = "reuse similar steps: 0.1, forecast:0.1:20%, steps:20 (default 0)"},
+      {.names = "--cache", .help = "reuse steps: 0.1, forecast:0.1:20%, steps:20 (default: preset's)"},
       {.names = "--preset",
        .kind = choice,
-       .help = "less time (default quality)",
-       .choices = {"quality", "balanced", "fast"},
+       .help = "nearness or speed (default balanced)",
+       .choices = {"exact", "near", "balanced", "fast"},
+       .more_choices = {"quality"},
        .scope = Scope::whole_set,
-       .idle = {Idle::tuning},
-       .nothing = "quality",
        .excludes = {{.other = "from"}}},
   };
 }

@@ -30,9 +30,8 @@ std::string default_of(Selection selection) {
 }
 
 std::string topk_help() {
-  const std::string by_default =
-      number_text(usual_topk(Dropped::mean)) + " with means, " + number_text(usual_topk(Dropped::none)) + " without";
-  return "share of key blocks computed" + default_text(by_default);
+  return "share of blocks computed" + default_text("preset's, else " + number_text(usual_topk(Dropped::mean)) +
+                                                   "; no means: " + number_text(usual_topk(Dropped::none)));
 }
 
 std::string dropped_help() {
@@ -86,7 +85,7 @@ std::vector<OptionSpec> selection() {
        .recipe = InRecipe::file,
        .idle = {Idle::every_block}},
       {.names = "--dense-steps",
-       .help = "the first steps keep every block: 5, or 20%" + default_text(std::to_string(Policy{}.dense_steps)),
+       .help = "first steps with every block, in 8 bits: 5, 20% (default: preset's)",
        .commands = {bench_pipeline}},
       {.names = "--dense-layers",
        .help = "the first layers keep every block" + default_text(std::to_string(Policy{}.dense_layers)),

@@ -90,12 +90,6 @@ std::map<std::string, std::string> files_of_parts(const Settings& settings) {
   return files;
 }
 
-/// Its defaults, with those of the preset on top.
-void add_model_config(Settings& settings, const models::ModelConfig& config, const std::string& preset) {
-  const models::YamlOptions options = models::defaults_of(config, preset);
-  settings.add(Source::matched_config, options.values, config.file.string(), options.places);
-}
-
 /// What is known beforehand of the model that the settings name.
 struct KnownModel {
   models::ModelConfig config;  // without defaults where no file fits
@@ -207,7 +201,7 @@ models::Checkpoint open_model(const Settings& settings) {
 }
 
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
-                      const std::string& config_file) {
+                      const std::string& config_file, PresetUse use) {
   settings.add(Source::command_line, command_line);
   if (!config_file.empty()) {
     const models::YamlOptions config = models::read_config_file(config_file);
@@ -216,12 +210,12 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
   const KnownModel known = known_model(settings);
   settings.set_fallbacks(known.defaults);
-  add_model_config(settings, known.config, settings.text("preset", models::kNoPreset));
+  settings.set_model_config(known.config);
+  settings.add_model_config(use);
 }
 
 Settings with_preset(Settings settings, const std::string& preset) {
-  settings.remove(Source::matched_config);
-  add_model_config(settings, known_model(settings).config, preset);
+  settings.add_model_config(PresetUse::whole, preset);
   return settings;
 }
 

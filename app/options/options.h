@@ -60,10 +60,11 @@ struct GenerateOptions {
   std::vector<IdleCause> idle;          // what leaves options without effect
 };
 
-/// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model. Throws
-/// Error for an unreadable file or model; what was added before is there for Settings::with_place().
+/// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model with the
+/// preset that holds. Throws Error for an unreadable file or model; what was added before is there for
+/// Settings::with_place().
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
-                      const std::string& config_file);
+                      const std::string& config_file, PresetUse use = PresetUse::whole);
 
 /// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.
 Settings with_preset(Settings settings, const std::string& preset);

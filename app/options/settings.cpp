@@ -186,6 +186,19 @@ void Settings::add(Source source, const std::map<std::string, std::string>& valu
   }
 }
 
+void Settings::add_model_config(PresetUse use, const std::string& named) {
+  remove(Source::matched_config);
+  std::map<std::string, std::string> given;
+  for (const auto& [key, setting] : values_) given[key] = setting.value;
+  if (!named.empty()) given["preset"] = named;
+  if (use != PresetUse::whole) given.erase("profile");  // it stands beside others
+  preset_ = models::choose_preset(*config_, given, fallbacks_.steps);
+  if (use == PresetUse::blocks_alone || (use == PresetUse::whole_where_named && !given.contains("preset")))
+    models::keep_blocks_alone(preset_);
+  const models::YamlOptions options = models::defaults_of(*config_, preset_);
+  add(Source::matched_config, options.values, config_->file.string(), options.places);
+}
+
 /// A stronger source has already given `key`, or made a choice that excludes this value of it.
 bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
   std::vector<Choice> choices = excluded_by(key, value);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "app/options/option_table.h"
 #include "hilbert/error.h"
 #include "models/configs/place.h"
+#include "models/configs/presets.h"
 #include "models/video/spec.h"
 
 namespace sparsereel::app {
@@ -39,6 +41,10 @@ struct Setting {
 
 /// That an option's value, which its kind allows, names; none of an option that names no file.
 std::vector<std::filesystem::path> files_in(const OptionSpec& option, const std::string& value);
+
+/// What counts of a preset. What measures steps one by one wants the blocks of the default one, not its cache and dense
+/// steps.
+enum class PresetUse { whole, whole_where_named, blocks_alone };
 
 class Settings {
  public:
@@ -71,6 +77,15 @@ class Settings {
   void set_fallbacks(models::Defaults defaults) { fallbacks_ = std::move(defaults); }
   const models::Defaults& fallbacks() const { return fallbacks_; }
 
+  /// The file of configs/ that fits the model; without defaults where none does.
+  void set_model_config(models::ModelConfig config) {
+    config_ = std::make_shared<const models::ModelConfig>(std::move(config));
+  }
+  /// Adds what the file gives beside all that was added, in place of what it gave before: its defaults, and the
+  /// preset's on top. Throws Error (field preset) where it has none such.
+  void add_model_config(PresetUse use, const std::string& named = {});
+  const models::PresetChoice& preset() const { return preset_; }
+
   std::optional<std::string> text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;
   std::optional<int64_t> whole(const std::string& key) const;
@@ -86,6 +101,8 @@ class Settings {
   std::map<std::string, Setting> values_;
   std::vector<std::string> lists_;
   models::Defaults fallbacks_;
+  std::shared_ptr<const models::ModelConfig> config_;
+  models::PresetChoice preset_;
 };
 
 }  // namespace sparsereel::app

@@ -192,20 +192,6 @@ Architecture read_architecture(const fs::path& file) {
   return parse_architecture(read_text(file), file);
 }
 
-YamlOptions defaults_of(const ModelConfig& config, const std::string& preset) {
-  YamlOptions options{config.defaults, config.places};
-  if (preset == kNoPreset) return options;
-  const auto found = config.presets.find(preset);
-  if (found == config.presets.end())
-    throw bad_option("preset", preset + ": " + config.file.string() + " has no such preset",
-                     "say it by cache, as in forecast:0.1, and topk");
-  for (const auto& [key, value] : found->second.values) {
-    options.values[key] = value;
-    options.places[key] = found->second.places.at(key);
-  }
-  return options;
-}
-
 namespace {
 
 std::vector<fs::path> configs_in(const fs::path& folder) {

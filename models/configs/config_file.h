@@ -53,12 +53,6 @@ Architecture parse_architecture(const std::string& text, const std::filesystem::
 /// Of each YAML of the folder, in the order of their names.
 std::vector<Architecture> architectures_in(const std::filesystem::path& folder);
 
-/// What stands for `defaults` alone.
-constexpr const char* kNoPreset = "quality";
-
-/// The defaults, with those of the preset on top. Throws Error (field preset) where it is none of the config's.
-YamlOptions defaults_of(const ModelConfig& config, const std::string& preset);
-
 /// The one configs/*.yaml that fits; nothing where none does. Throws Error naming both where two do.
 std::optional<ModelConfig> find_model_config(const std::filesystem::path& folder, const ModelSpec& model);
 

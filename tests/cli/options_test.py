@@ -1,5 +1,6 @@
 """Options: names, precedence of command line, --config, matched config and checkpoint, and `config show`."""
 import json
+import re
 import subprocess
 import unittest
 
@@ -26,10 +27,18 @@ class Options(CommandLineTest):
         def show(*arguments):
             return self.succeed(self.run_program('config', 'show', '-p', 'a dog', *arguments)).stdout
         usual = show()  # of the model that comes along, which has a file in configs/
-        self.assertNotIn('cache: ', usual)
-        self.assertEqual(show('--preset', 'quality'), usual)
-        fast = show('--preset', 'fast')
-        self.assertRegex(fast, r'(?m)^cache: "forecast:[0-9.]+" +# .*configs/tiny.yaml:[0-9]+')
+        self.assertEqual(show('--preset', 'balanced'), usual)
+        self.assertEqual(show('--preset', 'quality'), show('--preset', 'near'))
+        for preset in ('near', 'balanced', 'fast'):
+            self.assertRegex(show('--preset', preset), r'(?m)^cache: "forecast:[0-9.]+" +# .*configs/tiny.yaml:[0-9]+')
+        self.assertRegex(usual, r'(?m)^dense_steps: 5 +# .*configs/tiny.yaml:[0-9]+')  # of 25
+        exact = show('--preset', 'exact')
+        self.assertRegex(exact, r'(?m)^attention: "full" +# .*configs/tiny.yaml:[0-9]+')
+        self.assertRegex(exact, r'(?m)^cache: "0" +# default')
+        self.assertEqual(exact.replace(re.search('# .*tiny.yaml:.*', exact.split('attention: ')[1])[0], '# command line'), show('--attention', 'full'))
+        self.assertRegex(show('--attention', 'full', '--preset', 'balanced'), r'(?m)^cache: "forecast:[0-9.]+" +# .*configs/tiny.yaml:[0-9]+')
+        self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 0 +# default')  # so few that neither counts
+        self.assertRegex(show('--steps', 9), r'(?m)^cache: "0" +# default')
         self.assertRegex(show('--preset', 'fast', '--topk', 0.9), r'(?m)^topk: 0.9 +# command line')
         self.assertRegex(show('--preset', 'fast', '--cache', 0.5), r'(?m)^cache: "first-block:0.5" +# command line')
         self.fail_with(self.generate('--preset', 'fast', '-m', MODEL), 2, 'no such preset', '--preset fast')
@@ -183,6 +192,18 @@ class Options(CommandLineTest):
             text = self.succeed(self.run_program('config', 'show', '-m', tiny, '-p', PROMPT, '--attention', mode)).stdout
             self.assertEqual('similarity: ' in text, shown, mode)
             self.succeed(self.run_program('config', 'show', '--config', self.config(text)))
+
+    def test_what_is_shown_of_a_preset_means_the_same_again(self):
+        def show(*arguments):
+            text = self.succeed(self.run_program('config', 'show', *arguments)).stdout
+            return [line.rsplit(' # ', 1)[0].strip() for line in text.splitlines()]
+        (self.folder / 'old.json').write_text(json.dumps({'version': '0.1.0', 'model': 'tiny', 'prompt': 'a dog', 'seed': 7, 'steps': 25, 'fps': 8, 'attention': 'sparse', 'topk': 0.4,
+                                                          'dropped': 'mean', 'select': 'error'}))
+        for arguments in ([], ['--preset', 'near'], ['--preset', 'exact'], ['--steps', 4], ['--cache', 0], ['--attention', 'full'], ['--from', 'old.json']):
+            with self.subTest(arguments):
+                shown = show(*([] if '--from' in arguments else ['-p', PROMPT]), *arguments)
+                self.assertEqual(show('--config', self.config('\n'.join(shown))), shown)
+        self.assertIn('cache: "0"', shown)  # of the recipe, which no preset changes
 
     def test_full_stdout_is_a_failure(self):
         for command in (['completion', 'bash'], ['reference'], ['config', 'show', '-m', MODEL], ['inspect', MODEL, '--json']):

@@ -492,6 +492,27 @@ TEST(Library, TakesWhatIsUnsetFromTheConfigThatFits) {
   EXPECT_EQ(failure.field(), "preset");
 }
 
+TEST(Library, TakesBalancedUnlessAnotherPresetHolds) {
+  const test::TemporaryFolder folder;
+  test::write_text(
+      folder / "small.yaml",
+      "match: {class: CogVideoXTransformer3DModel}\ndefaults: {topk: 0.3}\npresets:\n  exact: {attention: full}\n"
+      "  near: {attention: quantized}\n  balanced: {topk: 0.2, dense_steps: 20%, cache: \"steps:4\"}\n");
+  TextToVideo plain(kModel, {.device = "cpu"}), model(kModel, {.device = "cpu", .configs = folder.path().string()});
+  VideoRequest bare = small(), full = small();
+  bare.steps = full.steps = 10;
+  full.topk = 0.2, full.dense_steps = "2", full.cache = "steps:4";
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.attention = full.attention = "full";
+  full.cache.clear(), full.topk.reset(), full.dense_steps.reset();
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.attention.clear(), full.attention = "quantized", bare.preset = "quality";
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+  bare.preset.clear(), full.attention.clear(), full.topk = 0.2,
+                                               bare.steps = full.steps = 9;  // too few for the rest of it
+  EXPECT_EQ(model.generate(bare).pixels, plain.generate(full).pixels);
+}
+
 TEST(Library, SaysWhereConfigsAreMissingOrWrong) {
   const test::TemporaryFolder folder;
   const std::string place = folder.path().string();

@@ -74,7 +74,7 @@ void add_options(CLI::App& command, PipelineOptions& options) {
   what.add("--modes", options.modes, "comma list (default full,quantized,sparse)", "MODES");
   add_selection_lists(what, options.lists, "as generate");
   add_list(what, options.lists, "token_order", "orders of mode sparse (default hilbert)");
-  add_list(what, options.lists, "cache", "as generate takes it (default); 0 is none");
+  add_list(what, options.lists, "cache", "as generate takes it (default 0: none)");
   what.flag("--no-decode", options.no_decode, "leave decoding, and with it frames and their quality, out");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and step into this .png", "FILE");
   what.add("--against", options.against, "add the rows of a rival's report (tests/bench/diffusers_report.py)", "FILE");

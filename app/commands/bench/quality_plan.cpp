@@ -78,13 +78,17 @@ Grid combinations(const Settings& settings, const QualityOptions& options, Quali
   for (const std::string& preset : items_of(options.lists, "preset"))
     compared.presets.push_back({preset, with_preset(settings, preset)});
   Grid grid = expand(settings, options.lists, compared);
-  std::erase_if(grid.combinations, [](const Combination& each) { return each.mode == Mode::full && !each.cache.on(); });
+  const auto reference = [](const Combination& each) { return each.mode == Mode::full && !each.cache.on(); };
+  for (const Combination& each : grid.combinations)
+    if (reference(each) && each.weights == "auto" && !each.preset.empty())
+      grid.left_out.push_back("--preset " + each.preset + ", which is full attention: what all are compared with");
+  std::erase_if(grid.combinations, reference);
   const std::vector<Combination> reduced = reduced_weights(options, plan);
   grid.combinations.insert(grid.combinations.begin(), reduced.begin(), reduced.end());
   if (grid.combinations.empty())
-    throw bad_input(
-        "--modes " + options.modes.value_or("full") + ": full attention without a cache is what all are compared with",
-        "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
+    throw bad_input((options.modes ? "--modes " + *options.modes : "--preset " + *options.lists.at("preset")) +
+                        ": full attention without a cache is what all are compared with",
+                    "give a cache, as with --cache 0.1,0.2, or other weights, as with --weights fp8");
   return grid;
 }
 
@@ -145,8 +149,9 @@ void add_options(CLI::App& command, QualityOptions& options) {
   add_list(lists, options.lists, "selection_rows");
   add_list(lists, options.lists, "similarity", "blocks less self-similar than this stay dense");
   add_list(lists, options.lists, "profile", "profiles of 'sparsereel tune', in place of all above");
-  for (const char* key : {"dense_steps", "token_order"}) add_list(lists, options.lists, key);
-  add_list(lists, options.lists, "cache", "as generate takes it (default); 0 is none");
+  add_list(lists, options.lists, "dense_steps", "first steps with every block, in 8 bits: 0,20% (default 0)");
+  add_list(lists, options.lists, "token_order");
+  add_list(lists, options.lists, "cache", "as generate takes it (default 0: none)");
   add_list(lists, options.lists, "weights", "as generate takes it; fp8 adds a row of full attention");
   add_list(lists, options.lists, "preset", "presets as they stand; alone: no other rows");
   lists.add("--modes", options.modes, "full, quantized, sparse (default sparse)", "MODES");

@@ -16,6 +16,7 @@
 #include "models/checkpoint/family.h"
 #include "models/configs/data_folder.h"
 #include "models/video/cache_rule.h"
+#include "models/families/wan/family.h"
 #include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
 
@@ -69,17 +70,6 @@ TEST_P(ModelConfigs, DefaultsAreValidOptions) {
   settings.add(Source::matched_config, found->defaults, found->file.string());
   EXPECT_EQ(settings.whole("steps"), 50);
   EXPECT_EQ(settings.number("cfg_scale"), 6);
-}
-
-TEST_P(ModelConfigs, PresetsAreValidOptions) {
-  const auto found = find_model_config(kConfigs, model_of(GetParam()));
-  ASSERT_TRUE(found.has_value());
-  for (const char* name : {"balanced", "fast"}) {
-    const YamlOptions& preset = found->presets.at(name);
-    Settings settings;
-    settings.add(Source::matched_config, preset.values, found->file.string(), preset.places);
-    EXPECT_TRUE(parse_cache_rule(settings.text("cache", "")).on()) << name;
-  }
 }
 
 TEST_P(ModelConfigs, TheirArchitectureStandsForAFolder) {

@@ -1,0 +1,69 @@
+// Names, the default, and runs of few steps.
+#include "models/configs/presets.h"
+
+#include <algorithm>
+
+#include "hilbert/error.h"
+#include "hilbert/read_text.h"
+#include "models/video/fields.h"
+
+namespace sparsereel::models {
+namespace {
+
+using OptionValues = std::map<std::string, std::string>;
+
+const char* const kOverSteps[] = {"cache", "dense_steps"};
+
+std::string chosen_name(const ModelConfig& config, const OptionValues& given) {
+  if (const auto named = given.find("preset"); named != given.end()) {
+    const bool other_name = named->second == "quality" && !config.presets.contains("quality");
+    const std::string name = other_name ? "near" : named->second;
+    if (config.presets.contains(name)) return name;
+    throw bad_option("preset", named->second + ": " + config.file.string() + " has no such preset",
+                     "say it by cache, as in forecast:0.1, and topk");
+  }
+  if (given.contains("from") || given.contains("profile")) return {};
+  const auto attention = given.find("attention");
+  const std::string name = attention != given.end() && attention->second == "full" ? "exact" : "balanced";
+  return config.presets.contains(name) ? name : std::string();
+}
+
+/// A number that is none is for others to refuse.
+bool has_few_steps(const OptionValues& given, const OptionValues& defaults, int64_t steps) {
+  for (const OptionValues* values : {&given, &defaults}) {
+    const auto sigmas = values->find("sigmas"), count = values->find("steps");
+    if (sigmas != values->end()) return std::ssize(split(sigmas->second, ',')) < kLeastPresetSteps;
+    if (count != values->end()) return parse_number<int64_t>(count->second).value_or(steps) < kLeastPresetSteps;
+  }
+  return steps < kLeastPresetSteps;
+}
+
+}  // namespace
+
+PresetChoice choose_preset(const ModelConfig& config, const OptionValues& given, int64_t steps) {
+  PresetChoice choice{.name = chosen_name(config, given)};
+  if (choice.name.empty()) return choice;
+  choice.options = config.presets.at(choice.name);
+  const bool of_many =
+      std::ranges::any_of(kOverSteps, [&](const char* key) { return choice.options.values.contains(key); });
+  choice.few_steps = of_many && has_few_steps(given, defaults_of(config, choice).values, steps);
+  if (choice.few_steps) keep_blocks_alone(choice);
+  return choice;
+}
+
+void keep_blocks_alone(PresetChoice& preset) {
+  for (const char* key : kOverSteps) preset.options.values.erase(key);
+}
+
+YamlOptions defaults_of(const ModelConfig& config, const PresetChoice& preset) {
+  YamlOptions options{config.defaults, config.places};
+  std::erase_if(options.values,
+                [&](const auto& each) { return is_excluded(each.first, each.second, preset.options.values); });
+  for (const auto& [key, value] : preset.options.values) {
+    options.values[key] = value;
+    options.places[key] = preset.options.places.at(key);
+  }
+  return options;
+}
+
+}  // namespace sparsereel::models
