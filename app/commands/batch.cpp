@@ -156,6 +156,7 @@ void fill_report(RunReport& report, const Tally& tally, const Share& share, doub
   report.content["set"] = {{"rows", tally.rows},   {"share", tally.share},          {"rank", share.rank},
                            {"shares", share.size}, {"rendered", tally.rendered},    {"skipped", tally.skipped},
                            {"moved", tally.moved}, {"failed", tally.failed.size()}, {"failures", failures}};
+  if (const auto lines = tally.presets.lines(); !lines.empty()) report.content["preset"] = lines;
   report.content["seconds"] = tally.seconds;
   report.content["seconds"]["total"] = seconds;
   report.content["warnings"] = tally.told;
@@ -295,6 +296,7 @@ void batch(const SetSettings& set, const BatchOptions& options, RunReport& repor
   report.content["set"]["left_over"] = left_over;
   report.last_line = summary(tally, options, left_over, seconds);
   report_failures(tally, report.last_line);
+  for (const std::string& line : tally.presets.lines()) report.last_line += "\n" + line;
 }
 
 }  // namespace sparsereel::app

@@ -12,6 +12,7 @@
 #include "app/counted.h"
 #include "app/job/interrupt.h"
 #include "app/job/job.h"
+#include "app/job/preset_lines.h"
 #include "app/job/progress.h"
 #include "attention/attention.h"
 #include "models/engine/denoising.h"
@@ -94,6 +95,7 @@ class Generation : private JobUser {
   std::vector<std::string> early_;
   std::set<std::string> told_;  // warnings
   Progress progress_;
+  PresetLines presets_;
   const nlohmann::json head_;                              // of the report
   nlohmann::json video_, made_ = nlohmann::json::array();  // this video's part, and those that are there
 };
@@ -154,6 +156,7 @@ void Generation::written(const Video& video, const Made& made) {
   show();
   const std::string line = summary(video, result, ends, video_.at("memory"));
   made.latents.check();
+  presets_.add(video, models::computed_steps(result.attention));
   if (!several()) {
     report_.last_line = line;
     return;
@@ -187,6 +190,7 @@ void Generation::run() {
   Job job(*this, interrupted);
   job.load(videos, *pipeline_);
   job.run(videos, *pipeline_);
+  for (const std::string& line : presets_.lines()) report_.last_line += "\n" + line;
 }
 
 }  // namespace

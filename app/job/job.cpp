@@ -10,7 +10,9 @@
 #include "app/clock.h"
 #include "app/job/denoising_checkpoint.h"
 #include "app/job/image.h"
+#include "app/job/preset_lines.h"
 #include "app/job/report.h"
+#include "models/engine/denoising.h"
 #include "models/engine/text_stage.h"
 #include "models/video/fields.h"
 #include "models/weights/device.h"
@@ -32,6 +34,9 @@ void tell(const Event& event, Arguments&&... arguments) {
 nlohmann::json made_report(const Video& video, const Made& made, const std::vector<std::string>& told) {
   nlohmann::json report = {{"recipe", video.recipe}, {"warnings", told}};
   for (const std::string& warning : video.warnings) report["warnings"].push_back(warning);
+  const int64_t computed = models::computed_steps(made.result.attention);
+  if (const std::string line = preset_line(video, computed, computed); !line.empty())
+    report["preset"] = {{"name", video.settings.preset().name}, {"text", line}};
   if (video.plan.cache.on()) report["cache"] = cache_report(video.plan.cache, made.result.attention);
   if (video.resumed_at_step > 0) report["resumed_at_step"] = video.resumed_at_step;
   return report;

@@ -29,8 +29,8 @@ struct Made {
   std::chrono::steady_clock::time_point write_start;
 };
 
-/// What reports and manifests say alike: recipe, warnings (`told` before the work, and of it), cache, and where it was
-/// gone on from.
+/// What reports and manifests say alike: recipe, warnings (`told` before the work, and of it), preset, cache, and where
+/// it was gone on from.
 nlohmann::json made_report(const Video& video, const Made& made, const std::vector<std::string>& told);
 
 /// The command that a job tells how it goes.

@@ -200,8 +200,27 @@ class AnyFamily(CommandLineTest):
         self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
         self.assertEqual(report['recipe']['topk'], 0.3)  # of the config that matches it
+        self.assertEqual((report['preset']['name'], 'cache' in report), ('balanced', False))
+        self.assertIn('10 steps or more: topk 0.3; every step computed', report['preset']['text'])
         self.assertGreater(report['attention']['sparsity'], 0)
         self.assertEqual(len(report['attention']['layer_sparsity']), 6)
+
+    def test_last_line_says_which_preset_ran_and_what_it_means(self):
+        tiny = ['generate', '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet', '-o', 'a.mp4']
+        hint = '; --preset exact for full attention'
+        for arguments, line in (
+                ([], r'balanced: 2 of 10 steps with every block, then topk 0\.3; forecast:0\.15 computed \d+ of 10 steps' + hint),
+                (['--topk', 0.5, '--cache', 'steps:4'], r'balanced, with --cache steps:4 and --topk 0\.5: 2 of 10 steps with every block, then topk 0\.5; steps:4 computed 4 of 10 steps' + hint),
+                (['--preset', 'near'], r'near: every block, in 8 bits; forecast:0\.15 computed \d+ of 10 steps' + hint),
+                (['--attention', 'full'], 'exact: full attention; every step computed'),
+                (['--preset', 'quality', '--cache', 0], 'near, with --cache 0: every block, in 8 bits; every step computed' + hint)):
+            with self.subTest(arguments):
+                first, second = self.succeed(self.run_program(*tiny, *arguments)).stdout.splitlines()
+                self.assertRegex(second, f'^preset {line}$')
+        self.assertEqual(len(self.succeed(self.run_program(*tiny[:-1], 'b.mp4', '--from', 'a.mp4')).stdout.splitlines()), 1)
+        self.assertEqual(len(self.succeed(self.generate('-o', 'c.mp4')).stdout.splitlines()), 1)  # of a model without presets
+        lines = self.succeed(self.run_program(*tiny, '--count', 2)).stdout.splitlines()
+        self.assertEqual([line.split(':')[0] for line in lines], ['a-1.mp4', 'a-2.mp4', 'preset balanced'])
 
     def test_report_says_what_stood_for_dropped_blocks(self):
         attention = self.report('-o', 'clip.mp4', '--size', '192x192', '--topk', 0.3, '--dropped', 'mean', '--select', 'mass', '--cell', 32)['attention']

@@ -7,6 +7,7 @@
 #include "app/clock.h"
 #include "app/job/interrupt.h"
 #include "app/job/report.h"
+#include "models/engine/denoising.h"
 #include "models/files/sha256.h"
 
 namespace sparsereel::app::sets {
@@ -96,6 +97,7 @@ void Renderer::written(const Video& row, const Made& made) {
   entry["sparsity"] = made.result.attention.statistics.sparsity();
   entry["encoder"] = made.file.encoder;
   manifest_.append(entry);
+  tally_.presets.add(row, models::computed_steps(made.result.attention));
 }
 
 void Renderer::failed(const Video& row) {

@@ -12,6 +12,7 @@
 #include "app/commands/batch/manifest.h"
 #include "app/commands/batch/plan.h"
 #include "app/job/job.h"
+#include "app/job/preset_lines.h"
 #include "app/job/progress.h"
 
 namespace sparsereel::app::sets {
@@ -27,6 +28,7 @@ struct Tally {
   std::vector<std::string> told;          // warnings that were printed before the work
   std::vector<std::string> warnings;      // and those that came of it
   std::map<std::string, double> seconds;  // by stage, summed over the videos of this run
+  PresetLines presets;                    // of these
 };
 
 class Renderer : private JobUser {

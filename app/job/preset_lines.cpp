@@ -1,0 +1,100 @@
+// Words for what was resolved.
+#include "app/job/preset_lines.h"
+
+#include <algorithm>
+
+#include "app/counted.h"
+#include "hilbert/exact_text.h"
+
+namespace sparsereel::app {
+namespace {
+
+using attention::Mode;
+
+/// Whether a preset may decide about it.
+bool is_of_a_preset(const OptionSpec& option) {
+  return is_idle(option, Idle::every_block) || is_idle(option, Idle::no_reuse) || option.key == "attention" ||
+         option.key == "weights";
+}
+
+/// ", with --topk 0.5 and --cache 0": what a stronger source gave beside the preset, and not as it does.
+std::string given_beside(const Video& video) {
+  const Settings& settings = video.settings;
+  const std::set<std::string> idle = idle_options(video.options.idle);
+  const auto& own = settings.preset().options.values;
+  std::string text;
+  for (const OptionSpec& option : option_table()) {
+    const Setting* setting = settings.find(option.key);
+    if (!is_of_a_preset(option) || setting == nullptr || setting->source == Source::matched_config) continue;
+    const auto same = own.find(option.key);
+    if (idle.contains(option.key) || (same != own.end() && same->second == setting->value)) continue;
+    text += (text.empty() ? ", with " : " and ") + settings.describe(option.key);
+  }
+  return text;
+}
+
+/// "topk 0.3"
+std::string selection_text(const Video& video) {
+  if (const auto& profile = video.options.profile) return "profile " + profile->file.filename().string();
+  const attention::HeadPolicy& head = video.plan.attention_policy.defaults;
+  switch (head.selection) {
+    case attention::Selection::topk:
+      return "topk " + exact_text(head.topk);
+    case attention::Selection::cdf:
+      return "cdf " + exact_text(head.cdf);
+    case attention::Selection::error:
+      return "error " + exact_text(head.error);
+  }
+  return {};
+}
+
+std::string blocks_text(const Video& video) {
+  const models::Plan& plan = video.plan;
+  if (plan.attention_mode == Mode::full) return "full attention";
+  if (plan.attention_mode == Mode::quantized) return "every block, in 8 bits";
+  const int64_t steps = plan.num_inference_steps, dense = std::min(plan.attention_policy.dense_steps, steps);
+  if (dense == 0) return selection_text(video);
+  return std::to_string(dense) + " of " + counted(steps, "step") + " with every block, then " + selection_text(video);
+}
+
+}  // namespace
+
+std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
+  const models::PresetChoice& preset = video.settings.preset();
+  if (preset.name.empty()) return {};
+  const models::Plan& plan = video.plan;
+  const std::string steps = counted(plan.num_inference_steps, "step");
+  std::string text = "preset " + preset.name + given_beside(video);
+  if (preset.few_steps)
+    text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
+  text += ": " + blocks_text(video) + "; ";
+  if (plan.cache.on())
+    text += models::name(plan.cache) + " computed " + std::to_string(fewest) +
+            (most > fewest ? " to " + std::to_string(most) : "") + " of " + steps;
+  else
+    text += "every step computed";
+  const bool exact = plan.attention_mode == Mode::full && !plan.cache.on();
+  return text + (exact ? "" : "; --preset exact for full attention");
+}
+
+void PresetLines::add(const Video& video, int64_t computed_steps) {
+  const std::string line = preset_line(video, 0, 0);
+  if (line.empty()) return;
+  auto same =
+      std::ranges::find_if(settings_, [&](const Setting& each) { return preset_line(*each.video, 0, 0) == line; });
+  if (same == settings_.end())
+    same = settings_.insert(same, {.video = &video, .fewest = computed_steps, .most = computed_steps});
+  ++same->videos;
+  same->fewest = std::min(same->fewest, computed_steps);
+  same->most = std::max(same->most, computed_steps);
+}
+
+std::vector<std::string> PresetLines::lines() const {
+  std::vector<std::string> lines;
+  for (const Setting& each : settings_)
+    lines.push_back((settings_.size() > 1 ? counted(each.videos, "video") + ": " : "") +
+                    preset_line(*each.video, each.fewest, each.most));
+  return lines;
+}
+
+}  // namespace sparsereel::app

@@ -1,0 +1,32 @@
+// What came of a preset, in a line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/job/video.h"
+
+namespace sparsereel::app {
+
+/// "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15 of 50 steps; --preset
+/// exact for full attention", after the name what was given beside it. Empty: no preset held. `fewest`, `most`: steps
+/// computed, of several videos.
+std::string preset_line(const Video& video, int64_t fewest, int64_t most);
+
+/// Those of a run's videos: one for all that had the same.
+class PresetLines {
+ public:
+  void add(const Video& video, int64_t computed_steps);
+  /// "3 videos: preset balanced: ...", one a setting; the number where there are several settings.
+  std::vector<std::string> lines() const;
+
+ private:
+  struct Setting {
+    const Video* video;  // the first
+    int64_t videos = 0, fewest = 0, most = 0;
+  };
+  std::vector<Setting> settings_;
+};
+
+}  // namespace sparsereel::app
