@@ -1,0 +1,108 @@
+"""The presets of configs/ stand on the frontier of what was measured, and keep what configs/README.md promises of them.
+
+assets/charts/presets*.json are --report files of `bench quality PROMPTS --preset near,balanced,fast --topk ... --dense-steps ... --cache ... --modes quantized,sparse
+--times PIPELINE.json`, where the times are of a model of configs/, without each row's `prompts`. Where there is none, its test is skipped.
+"""
+import json
+import math
+import re
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROMISES = {'near': (42, 39), 'balanced': (40, 36), 'fast': (35, 28)}  # PSNR against full attention: mean, lowest
+DENSE = 0.2  # of the steps: what a published model's sparse steps stand behind
+
+
+def presets_of(name):
+    """{preset: {option: value}} of a file of configs/."""
+    text = (ROOT / 'configs' / name).read_text().split('\npresets:\n')[1]
+    return {preset: dict(item.split(': ', 1) for item in options.split(', ')) for preset, options in re.findall(r'^  (\w+): {(.*)}$', text, re.M)}
+
+
+def as_row(options, steps):
+    """What the row of a preset says."""
+    mode = options.get('attention', 'sparse')
+    dense = options.get('dense_steps', '0')
+    return {'mode': mode, 'topk': float(options['topk']) if mode == 'sparse' else None, 'cache': options.get('cache'), 'weights': options.get('weights', 'auto'),
+            'dense_steps': math.ceil(float(dense[:-1]) * steps / 100) if dense.endswith('%') else int(dense)}
+
+
+def obeys_the_rule(row, steps):
+    return row['mode'] != 'sparse' or row['dense_steps'] >= DENSE * steps
+
+
+def beats(row, other):
+    return all(row[key] > other[key] for key in ('psnr', 'psnr_lowest')) and row['denoise_seconds'] < other['denoise_seconds']
+
+
+def faults(report, presets):
+    """What is wrong with the presets by the rows of the report, a sentence each."""
+    steps = report['settings']['steps']
+    rows = [row for row in report['rows'] if all(row[key] is not None for key in ('psnr', 'psnr_lowest', 'denoise_seconds'))]
+    found = []
+    for name, promise in PROMISES.items():
+        own = next((row for row in rows if row['preset'] == name), None)
+        if own is None:
+            found.append(f'{name} has no row')
+            continue
+        for key, value in as_row(presets[name], steps).items():
+            if own[key] != value:
+                found.append(f'{name} was measured with {key} {own[key]}, and is {value}')
+        for key, least in zip(('psnr', 'psnr_lowest'), promise):
+            if own[key] < least:
+                found.append(f'{name} promises {key} {least}, and has {own[key]}')
+        if not obeys_the_rule(own, steps):
+            found.append(f'{name} has sparse steps among the first fifth')
+        found += [f'{name} is beaten by {row["name"]}' for row in rows if obeys_the_rule(row, steps) and beats(row, own)]
+    return found
+
+
+class Presets(unittest.TestCase):
+    def report(self, changes=(), more=()):
+        """Of made-up figures on which nothing is wrong, but for the changes of a preset's row, and with more rows."""
+        figures = {'near': (43, 40, 3), 'balanced': (41, 37, 2), 'fast': (36, 29, 1)}
+        rows = [{'name': f'preset={name}', 'preset': name, 'psnr': psnr, 'psnr_lowest': lowest, 'denoise_seconds': seconds, **as_row(presets_of('tiny.yaml')[name], 50)}
+                for name, (psnr, lowest, seconds) in figures.items()]
+        for name, change in dict(changes).items():
+            next(row for row in rows if row['preset'] == name).update(change)
+        balanced = rows[1] | {'preset': None}
+        return {'settings': {'steps': 50}, 'rows': rows + [balanced | row for row in more]}
+
+    def check(self, expected, **report):
+        self.assertEqual(faults(self.report(**report), presets_of('tiny.yaml')), expected)
+
+    def test_what_breaks_a_promise_or_the_rule_or_was_not_measured_is_found(self):
+        self.check([])
+        self.check(['near promises psnr 42, and has 41.9', 'fast promises psnr_lowest 28, and has 27'], changes={'near': {'psnr': 41.9}, 'fast': {'psnr_lowest': 27}})
+        self.check(['balanced was measured with topk 0.9, and is ' + presets_of('tiny.yaml')['balanced']['topk']], changes={'balanced': {'topk': 0.9}})
+        self.check(['fast has no row'], changes={'fast': {'denoise_seconds': None}})
+        few = self.report(changes={'balanced': {'dense_steps': 9}})
+        self.assertIn('balanced has sparse steps among the first fifth', faults(few, presets_of('tiny.yaml')))
+
+    def test_a_row_that_is_better_in_all_beats_a_preset(self):
+        better = {'name': 'other', 'psnr': 41.5, 'psnr_lowest': 37.5, 'denoise_seconds': 1.9}
+        self.check(['balanced is beaten by other'], more=[better])
+        for worse in ({'psnr': 40.5}, {'psnr_lowest': 36.5}, {'denoise_seconds': 2.1}, {'dense_steps': 9}, {'psnr': None}):
+            self.check([], more=[better | worse])
+
+    def test_measured_tables(self):
+        tables = sorted((ROOT / 'assets' / 'charts').glob('presets*.json'))
+        if not tables:
+            self.skipTest('assets/charts/presets.json is not there: nothing says whether the presets stand on the frontier')
+        for table in tables:
+            with self.subTest(table.name):
+                report = json.loads(table.read_text())
+                names = re.findall(r'random weights of (\S+\.yaml)', ' '.join(report['settings']['times']))
+                self.assertTrue(names, 'the times are of no model of configs/')
+                for name in names:
+                    self.assertEqual(faults(report, presets_of(name)), [])
+
+    def test_the_page_says_what_is_promised(self):
+        page = (ROOT / 'configs' / 'README.md').read_text()
+        said = {name: (int(mean), int(lowest)) for name, mean, lowest in re.findall(r'^\| `(\w+)`.*\| (\d+) dB, (\d+) \|$', page, re.M)}
+        self.assertEqual(said, PROMISES)
+
+
+if __name__ == '__main__':
+    unittest.main()
