@@ -100,7 +100,7 @@ void add_published_method(std::map<std::string, std::string>& values) {
   values["select"] = attention::name(attention::Ranking::mass);
 }
 
-/// " (vae: now a.safetensors, then b.safetensors)": which parts are other files now.
+/// " (vae: now a.safetensors, then b.safetensors)": which parts are other files now; of one name, the part alone.
 std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
   const nlohmann::json none = nlohmann::json::object();
   const nlohmann::json before = then.value("files", none), after = now.value("files", none);
@@ -109,8 +109,8 @@ std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
   for (const auto& [role, file] : after.items()) {
     const auto other = before.find(role);
     if (other == before.end() || !other->is_object() || text_of(*other, "sha256") == text_of(file, "sha256")) continue;
-    text +=
-        (text.empty() ? " (" : ", ") + role + ": now " + text_of(file, "name") + ", then " + text_of(*other, "name");
+    const std::string name = text_of(file, "name"), old_name = text_of(*other, "name");
+    text += (text.empty() ? " (" : ", ") + role + (name == old_name ? "" : ": now " + name + ", then " + old_name);
   }
   return text.empty() ? text : text + ")";
 }

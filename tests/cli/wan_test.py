@@ -230,7 +230,7 @@ class OneFile(CommandLineTest):
         (self.folder / 'two').mkdir()
         self.file('two/one.safetensors', spell=str)
         other = self.succeed(self.run_program(*again, '--transformer', 'two/one.safetensors')).stderr
-        self.assertIn('the model is not the one that b.mp4 was made with', other)
+        self.assertIn('the model (transformer) is not the one that b.mp4 was made with', other)
 
     def test_rows_of_a_set_may_name_one(self):
         self.file('one.safetensors')
