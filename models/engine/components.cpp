@@ -42,8 +42,7 @@ Component described(const Checkpoint& checkpoint, const std::string& role) {
 
 /// What `ask` says of the transformer or the text encoder without its weights.
 auto asked(const Component& component, WeightFormat format, const auto& ask) {
-  if (loaders().transformers.contains(component.class_name))
-    return ask(*load_dit(component, at::kMeta, format));
+  if (loaders().transformers.contains(component.class_name)) return ask(*load_dit(component, at::kMeta, format));
   return ask(*load_text_encoder(component, at::kMeta, format));
 }
 

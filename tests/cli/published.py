@@ -144,8 +144,28 @@ def repeated(unit, size):
     return (unit * (size // len(unit) + 1))[:size]
 
 
+def spiece(size):
+    """A SentencePiece model of UMT5's vocabulary in so many bytes: made-up pieces of letters, each with a score."""
+    def piece(text, kind=b''):
+        message = b'\x0a' + bytes([len(text)]) + text + b'\x15' + struct.pack('<f', -10) + kind
+        return b'\x0a' + bytes([len(message)]) + message
+    count, control, unknown = 256000, b'\x18\x03', b'\x18\x02'
+    ids = b'\xc0\x02\x02\xc8\x02' + b'\xff' * 9 + b'\x01' + b'\xd0\x02\x01\xd8\x02\x00'  # unk 2, bos -1, eos 1, pad 0
+    trainer = b'\x18\x01\x20\x80\xd0\x0f' + ids  # unigram, vocab_size
+    normalizer = b'\x0a\x08identity'
+    end = b'\x12' + bytes([len(trainer)]) + trainer + b'\x1a' + bytes([len(normalizer)]) + normalizer
+    first = piece(b'<pad>', control) + piece(b'</s>', control) + piece(b'<unk>', unknown)
+    first += b''.join(piece(text) for text in ['\u2581'.encode()] + [bytes([letter]) for letter in range(97, 123)])
+    left, rest = count - 30, size - len(first) - len(end)
+    longer = rest - left * 17  # pieces of eight letters, and so many of nine
+    texts = (bytes(97 + number // 26 ** digit % 26 for digit in range(8)) for number in range(left))
+    return first + b''.join(piece(text + b'z' * (i < longer)) for i, text in enumerate(texts)) + end
+
+
 def contents(name, dtype, shape):
     """Random numbers that neither vanish nor grow on the way through a model."""
+    if name == 'spiece_model':
+        return spiece(shape[0])
     size, is_norm = size_of(dtype, shape), 'norm' in name or name.endswith('gamma') or '.head.0.' in name
     if len(shape) == 0:
         return struct.pack('<f', 2e-4)
@@ -157,8 +177,6 @@ def contents(name, dtype, shape):
         for at in scales:
             unit[at::block], unit[at + 1::block] = POOL[:4096], bytes([0x08]) * 4096  # about 1.3e-4
         return repeated(bytes(unit), size)
-    if dtype == 'U8':
-        return repeated(POOL, size)
     high = {'F32': (0x3c, 0xbc), 'BF16': (0x3c, 0xbc), 'F16': (0x22, 0xa2)}[dtype]  # about +-0.01
     one = {'F32': b'\0\0\x80\x3f', 'BF16': b'\x80\x3f', 'F16': b'\0\x3c'}[dtype]
     if is_norm and name.endswith(('weight', 'gamma')):

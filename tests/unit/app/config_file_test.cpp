@@ -15,8 +15,8 @@
 #include "models/checkpoint/checkpoint.h"
 #include "models/checkpoint/family.h"
 #include "models/configs/data_folder.h"
-#include "models/video/cache_rule.h"
 #include "models/families/wan/family.h"
+#include "models/video/cache_rule.h"
 #include "tests/fuzz/yaml_target.h"
 #include "tests/support/temporary_folder.h"
 
