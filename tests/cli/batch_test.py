@@ -187,13 +187,13 @@ class PromptSets(BatchTest):
         lines = self.succeed(self.run_program(*tiny, '--report', 'r.json')).stdout.splitlines()
         self.assertEqual(json.loads((self.folder / 'r.json').read_text())['preset'], lines[1:])
         self.assertEqual([line.split(';')[0] for line in lines[1:]],
-                         ['2 videos: preset balanced: 2 of 10 steps with every block, then topk 0.3', '1 video: preset exact: full attention',
-                          '1 video: preset balanced, whose cache and dense steps are for 10 steps or more: topk 0.3',
+                         ['2 videos: preset balanced: 2 of 10 steps with every block, then topk 0.5', '1 video: preset exact: full attention',
+                          '1 video: preset balanced, whose cache and dense steps are for 10 steps or more: topk 0.5',
                           '1 video: preset balanced, with topk 0.7: 2 of 10 steps with every block, then topk 0.7'])
         made = {line['row']: line for line in self.manifest()}
         self.assertEqual([(made[i]['preset']['name'], made[i]['recipe'].get('topk'), made[i]['recipe'].get('dense_steps'), made[i]['recipe'].get('cache')) for i in range(5)],
-                         [('balanced', 0.3, 2, 'forecast:0.15'), ('exact', None, None, None), ('balanced', 0.3, 0, None), ('balanced', 0.7, 2, 'forecast:0.15'),
-                          ('balanced', 0.3, 2, 'forecast:0.15')])
+                         [('balanced', 0.5, 2, 'forecast:0.15:20%'), ('exact', None, None, None), ('balanced', 0.5, 0, None), ('balanced', 0.7, 2, 'forecast:0.15:20%'),
+                          ('balanced', 0.5, 2, 'forecast:0.15:20%')])
         self.assertNotIn('preset', self.succeed(self.run_program(*tiny)).stdout)  # all were made before
 
     def test_row_that_cannot_be_decoded_keeps_its_latents(self):

@@ -345,7 +345,7 @@ class BenchPipeline(CommandLineTest):
         self.assertEqual(caches('preset: fast\n')[0][0], 'forecast:0.2')
         self.assertEqual(caches('cache: steps:1\n', '--cache', '0,steps:2'), [(None, None), ('steps:2', 2)])
         rows = self.report(*SMALL, '--modes', 'full,sparse', '--no-decode')['rows']  # of the default preset, which nobody named, the blocks alone
-        self.assertEqual([(row['cache'], row['dense_steps'], row['topk']) for row in rows if row['stage'] == 'step'], [(None, 0, None), (None, 0, 0.3)])
+        self.assertEqual([(row['cache'], row['dense_steps'], row['topk']) for row in rows if row['stage'] == 'step'], [(None, 0, None), (None, 0, 0.5)])
         one_step = [1 if option == 2 else option for option in SMALL]
         for config, named in (('cache: steps:1\n', 'a.yaml:1:8: cache steps:1'), ('preset: fast\n', 'a.yaml:1:9: preset fast')):
             (self.folder / 'a.yaml').write_text(config)

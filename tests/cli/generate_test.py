@@ -199,9 +199,9 @@ class AnyFamily(CommandLineTest):
         report = json.loads(self.succeed(self.run_program('generate', '-p', PROMPT, '--steps', 1, '--device', 'cpu', '-o', 'clip.mp4', '--json')).stdout)
         self.assertTrue(report['model'].endswith('assets/tiny'), report['model'])
         self.assertEqual([report['output'][key] for key in ('width', 'height', 'frames', 'fps')], [256, 256, 33, 8])
-        self.assertEqual(report['recipe']['topk'], 0.3)  # of the config that matches it
+        self.assertEqual(report['recipe']['topk'], 0.5)  # of the config that matches it
         self.assertEqual((report['preset']['name'], 'cache' in report), ('balanced', False))
-        self.assertIn('10 steps or more: topk 0.3; every step computed', report['preset']['text'])
+        self.assertIn('10 steps or more: topk 0.5; every step computed', report['preset']['text'])
         self.assertGreater(report['attention']['sparsity'], 0)
         self.assertEqual(len(report['attention']['layer_sparsity']), 6)
 
@@ -209,9 +209,9 @@ class AnyFamily(CommandLineTest):
         tiny = ['generate', '-p', PROMPT, '--device', 'cpu', '--size', '64x64', '--frames', 9, '--steps', 10, '--quiet', '-o', 'a.mp4']
         hint = '; --preset exact for full attention'
         for arguments, line in (
-                ([], r'balanced: 2 of 10 steps with every block, then topk 0\.3; forecast:0\.15 computed \d+ of 10 steps' + hint),
-                (['--topk', 0.5, '--cache', 'steps:4'], r'balanced, with --cache steps:4 and --topk 0\.5: 2 of 10 steps with every block, then topk 0\.5; steps:4 computed 4 of 10 steps' + hint),
-                (['--preset', 'near'], r'near: every block, in 8 bits; forecast:0\.15 computed \d+ of 10 steps' + hint),
+                ([], r'balanced: 2 of 10 steps with every block, then topk 0\.5; forecast:0\.15:20% computed \d+ of 10 steps' + hint),
+                (['--topk', 0.7, '--cache', 'steps:4'], r'balanced, with --cache steps:4 and --topk 0\.7: 2 of 10 steps with every block, then topk 0\.7; steps:4 computed 4 of 10 steps' + hint),
+                (['--preset', 'near'], r'near: every block, in 8 bits; forecast:0\.13:20% computed \d+ of 10 steps' + hint),
                 (['--attention', 'full'], 'exact: full attention; every step computed'),
                 (['--preset', 'quality', '--cache', 0], 'near, with --cache 0: every block, in 8 bits; every step computed' + hint)):
             with self.subTest(arguments):

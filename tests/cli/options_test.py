@@ -30,13 +30,13 @@ class Options(CommandLineTest):
         self.assertEqual(show('--preset', 'balanced'), usual)
         self.assertEqual(show('--preset', 'quality'), show('--preset', 'near'))
         for preset in ('near', 'balanced', 'fast'):
-            self.assertRegex(show('--preset', preset), r'(?m)^cache: "forecast:[0-9.]+" +# .*configs/tiny.yaml:[0-9]+')
+            self.assertRegex(show('--preset', preset), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
         self.assertRegex(usual, r'(?m)^dense_steps: 5 +# .*configs/tiny.yaml:[0-9]+')  # of 25
         exact = show('--preset', 'exact')
         self.assertRegex(exact, r'(?m)^attention: "full" +# .*configs/tiny.yaml:[0-9]+')
         self.assertRegex(exact, r'(?m)^cache: "0" +# default')
         self.assertEqual(exact.replace(re.search('# .*tiny.yaml:.*', exact.split('attention: ')[1])[0], '# command line'), show('--attention', 'full'))
-        self.assertRegex(show('--attention', 'full', '--preset', 'balanced'), r'(?m)^cache: "forecast:[0-9.]+" +# .*configs/tiny.yaml:[0-9]+')
+        self.assertRegex(show('--attention', 'full', '--preset', 'balanced'), r'(?m)^cache: "forecast:[0-9.:%]+" +# .*configs/tiny.yaml:[0-9]+')
         self.assertRegex(show('--steps', 9), r'(?m)^dense_steps: 0 +# default')  # so few that neither counts
         self.assertRegex(show('--steps', 9), r'(?m)^cache: "0" +# default')
         self.assertRegex(show('--preset', 'fast', '--topk', 0.9), r'(?m)^topk: 0.9 +# command line')

@@ -101,7 +101,7 @@ class BenchQuality(CommandLineTest):
 
     def test_each_kind_of_dropped_block_has_its_usual_topk_unless_a_config_says_one(self):
         arguments = ['--device', 'cpu', '--steps', 1, '--quiet', '--limit', 1, '--timed-steps', 0, '--no-rel-l1', '--dropped', 'none,mean']
-        for model, expected in ((MODEL, [('none', 0.5), ('mean', 0.12)]), (TINY, [('none', 0.3), ('mean', 0.3)])):
+        for model, expected in ((MODEL, [('none', 0.5), ('mean', 0.12)]), (TINY, [('none', 0.5), ('mean', 0.5)])):
             rows = self.report('-m', model, '--size', '64x64', '--frames', 9, *arguments)['rows']
             self.assertEqual([(row['dropped'], row['topk']) for row in rows], expected)
             self.assertEqual({(row['cache'], row['dense_steps']) for row in rows}, {(None, 0)})  # of the preset its blocks alone
@@ -196,11 +196,11 @@ class BenchQuality(CommandLineTest):
         tiny = ['--device', 'cpu', '-m', TINY, '--size', '64x64', '--frames', 9, '--steps', 10, '--limit', 1, '--quiet', '--no-rel-l1', '--timed-steps', 0]
         report = self.report(*tiny, '--preset', 'exact,quality,balanced')
         self.assertEqual([(row['preset'], row['mode'], row['topk'], row['cache'], row['dense_steps']) for row in report['rows']],
-                         [('quality', 'quantized', None, 'forecast:0.15', 0), ('balanced', 'sparse', 0.3, 'forecast:0.15', 2)])
+                         [('quality', 'quantized', None, 'forecast:0.13:20%', 0), ('balanced', 'sparse', 0.5, 'forecast:0.15:20%', 2)])
         self.assertEqual(report['left_out'], ['--preset exact, which is full attention: what all are compared with'])
         self.fail_with(self.bench(*tiny, '--preset', 'exact'), 2, '--preset exact: full attention without a cache')
-        rows = self.report(*tiny, '--preset', 'balanced', '--topk', '0.5', '--weights', 'auto,fp8')['rows']
-        self.assertEqual([(row['preset'], row['topk'], row['weights']) for row in rows], [(None, None, 'fp8')] + [(preset, topk, weights) for preset, topk in (('balanced', 0.3), (None, 0.5))
+        rows = self.report(*tiny, '--preset', 'balanced', '--topk', '0.3', '--weights', 'auto,fp8')['rows']
+        self.assertEqual([(row['preset'], row['topk'], row['weights']) for row in rows], [(None, None, 'fp8')] + [(preset, topk, weights) for preset, topk in (('balanced', 0.5), (None, 0.3))
                                                                                                                  for weights in ('auto', 'fp8')])
         self.assertEqual(rows[0]['mode'], 'full')
         self.assertNotEqual(rows[3]['psnr'], rows[4]['psnr'])
