@@ -75,10 +75,10 @@ TEST(Library, MakesAModelOfFiles) {
   describe(model, folder / "small.yaml");
   ModelOptions options = {.device = "cpu", .configs = folder.path()};
   options.transformer = model / "transformer" / "diffusion_pytorch_model.safetensors.index.json";
-  options.vae = model / "vae" / "diffusion_pytorch_model.safetensors";
   options.text_encoder = model / "text_encoder" / "model.safetensors";
   const Failure lacking = failure_of([&] { TextToVideo("", options); });
-  EXPECT_THAT(lacking.cause(), HasSubstr("is the transformer of small, but the model's tokenizer is missing"));
+  EXPECT_THAT(lacking.cause(), HasSubstr("is the transformer of small, but the model's vae is missing"));
+  options.vae = model / "vae" / "diffusion_pytorch_model.safetensors";
   options.tokenizer = model / "tokenizer";
   VideoRequest request = small();
   request.height = 32;
