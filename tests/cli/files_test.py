@@ -6,30 +6,13 @@ import unittest
 from pathlib import Path
 
 import quantised
-from model_files import authors_t5_name, install, write_pth, write_shards
+from model_files import install, write_shards
+from published import authors_name, authors_t5_name, authors_vae_name, authors_vae_name_5b
+from quantised import write_pth
 from support import ROOT, CommandLineTest, read_safetensors, read_weights, write_safetensors
-from wan_test import authors_name
 
 DATA = ROOT / 'tests' / 'parity' / 'data'
 WAN, WAN_5B, TWO, COGVIDEOX = (DATA / name for name in ('wan/pipeline', 'wan/pipeline_5b', 'wan/pipeline_two_experts', 'pipeline'))
-# diffusers' names of layers of Wan's VAEs and their authors', as convert_wan_to_diffusers.py has them.
-VAE_LAYERS = {r'^quant_conv': 'conv1', r'^post_quant_conv': 'conv2', r'coder\.conv_in': 'coder.conv1', r'coder\.norm_out': 'coder.head.0', r'coder\.conv_out': 'coder.head.2',
-              r'mid_block\.resnets\.0': 'middle.0', r'mid_block\.attentions\.0': 'middle.1', r'mid_block\.resnets\.1': 'middle.2', r'\.norm1\.': '.residual.0.',
-              r'(\.\d+|middle\.\d)\.conv1\.': r'\1.residual.2.', r'\.norm2\.': '.residual.3.', r'(\.\d+|middle\.\d)\.conv2\.': r'\1.residual.6.', r'\.conv_shortcut': '.shortcut'}
-
-
-def authors_vae_name(name):
-    for pattern, theirs in VAE_LAYERS.items():
-        name = re.sub(pattern, theirs, name)
-    name = re.sub(r'up_blocks\.(\d)\.resnets\.(\d)', lambda found: f'upsamples.{4 * int(found[1]) + int(found[2])}', name)
-    name = re.sub(r'up_blocks\.(\d)\.upsamplers\.0', lambda found: f'upsamples.{4 * int(found[1]) + 3}', name)
-    return re.sub(r'down_blocks\.(\d+)', r'downsamples.\1', name)
-
-
-def authors_vae_name_5b(name):
-    name = re.sub(r'down_blocks\.(\d)\.resnets\.(\d)', r'downsamples.\1.downsamples.\2', re.sub(r'up_blocks\.(\d)\.resnets\.(\d)', r'upsamples.\1.upsamples.\2', name))
-    name = re.sub(r'down_blocks\.(\d)\.downsampler', r'downsamples.\1.downsamples.2', re.sub(r'up_blocks\.(\d)\.upsampler', r'upsamples.\1.upsamples.3', name))
-    return authors_vae_name(name)
 
 
 class SingleFiles(CommandLineTest):

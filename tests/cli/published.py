@@ -47,22 +47,43 @@ AUTHORS_T5 = {r'^shared\.': 'token_embedding.', r'^encoder\.block\.(\d+)\.layer\
               r'^encoder\.block\.(\d+)\.layer\.1\.DenseReluDense\.wo': r'blocks.\1.ffn.fc2', r'^encoder\.final_layer_norm': 'norm'}
 
 
+def authors_name(name):
+    """Of a transformer's tensor by diffusers' name."""
+    return renamed(name, TRANSFORMER)
+
+
+def authors_vae_name(name):
+    return renamed(renamed(name, VAE), VAE_2_1)
+
+
+def authors_vae_name_5b(name):
+    return renamed(renamed(name, VAE), VAE_2_2)
+
+
+def authors_t5_name(name):
+    return renamed(name, AUTHORS_T5)
+
+
+def llama_t5_name(name):
+    return renamed(name, LLAMA)
+
+
 def transformer(model):
     """{authors' name: shape}"""
     names = lists('wan/dit_names.json', model)
     shapes = dict(names['rest'])
     for layer in range(names['config']['num_layers']):
         shapes.update({f'blocks.{layer}.{name}': shape for name, shape in names['block'].items()})
-    return {renamed(name, TRANSFORMER): shape for name, shape in shapes.items()}
+    return {authors_name(name): shape for name, shape in shapes.items()}
 
 
-def vae(model, rules):
-    return {renamed(renamed(name, VAE), rules): shape for name, shape in lists('wan/vae_names.json', model)['rest'].items()}
+def vae(model, spelling):
+    return {spelling(name): shape for name, shape in lists('wan/vae_names.json', model)['rest'].items()}
 
 
-def text_encoder(rules):
+def text_encoder(spelling):
     tensors = json.loads((DATA / 'umt5_names.json').read_text())['tensors']
-    return {renamed(name, rules): shape for name, shape in tensors.items()}
+    return {spelling(name): shape for name, shape in tensors.items()}
 
 
 def plain(shapes, dtype, **others):
@@ -105,11 +126,11 @@ def umt5_q4_k_m():
     def more(name):
         layer = re.search(r'blk\.(\d+)\.(attn_v|ffn_down)', name)
         return name.startswith('token_embd') or layer and (not 3 <= int(layer[1]) < 21 or int(layer[1]) % 3 == 2)
-    return q4_k_m(text_encoder(LLAMA), more, ('attn_rel_b',))
+    return q4_k_m(text_encoder(llama_t5_name), more, ('attn_rel_b',))
 
 
 def scaled_umt5():
-    return {**scaled_fp8(text_encoder({}), 'F16', inputs=False, keep=('shared', 'relative_attention_bias')), 'spiece_model': ('U8', [SPIECE_BYTES])}
+    return {**scaled_fp8(text_encoder(str), 'F16', inputs=False, keep=('shared', 'relative_attention_bias')), 'spiece_model': ('U8', [SPIECE_BYTES])}
 
 
 FILES = {
@@ -122,8 +143,8 @@ FILES = {
     'wan2.2_ti2v_5B_fp16.safetensors': lambda: plain(transformer('2.2 5b'), 'F16'),
     'umt5_xxl_fp8_e4m3fn_scaled.safetensors': scaled_umt5,
     'umt5-xxl-encoder-Q4_K_M.gguf': umt5_q4_k_m,
-    'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', VAE_2_1), 'BF16'),
-    'wan2.2_vae.safetensors': lambda: plain(vae('2.2 5b', VAE_2_2), 'F16'),
+    'wan_2.1_vae.safetensors': lambda: plain(vae('2.1', authors_vae_name), 'BF16'),
+    'wan2.2_vae.safetensors': lambda: plain(vae('2.2 5b', authors_vae_name_5b), 'F16'),
 }
 # As Hugging Face's pages have them.
 PUBLISHED_BYTES = {'wan2.2_t2v_low_noise_14B_fp8_scaled.safetensors': 14293923632, 'wan2.1_t2v_14B_fp16.safetensors': 28577761176,

@@ -7,34 +7,13 @@ import unittest
 from pathlib import Path
 
 import quantised
+from published import authors_t5_name, llama_t5_name
 from support import FAMILY, MODEL, CommandLineTest, Long, read_weights, write_safetensors
 
 DATA = Path(__file__).resolve().parents[1] / 'parity' / 'data'
 SPIECE = Path(MODEL) / 'tokenizer' / 'spiece.model'
 WANTED = {'Wan': 'google/umt5-xxl', 'CogVideoX': 'google/t5-v1_1-xxl'}[FAMILY.name]
-BLOCK = re.compile(r'encoder\.block\.(\d+)\.layer\.\d\.')
-# transformers' names of a block -> those of Wan's authors and of llama.cpp
-NAMES = {'SelfAttention.relative_attention_bias': ('pos_embedding.embedding', 'attn_rel_b'), 'DenseReluDense.wi_0': ('ffn.gate.0', 'ffn_gate'),
-         'DenseReluDense.wi_1': ('ffn.fc1', 'ffn_up'), 'DenseReluDense.wo': ('ffn.fc2', 'ffn_down')} | {f'SelfAttention.{part}': (f'attn.{part}', f'attn_{part}') for part in 'qkvo'}
-ENDS = {'shared': ('token_embedding', 'token_embd'), 'encoder.final_layer_norm': ('norm', 'enc.output_norm')}
 SCALE = struct.unpack('<f', struct.pack('<f', 0.003))[0]
-
-
-def renamed(name, program):
-    stem, end = name.rsplit('.', 1)
-    if stem in ENDS:
-        return f'{ENDS[stem][program]}.{end}'
-    number, layer = BLOCK.match(stem)[1], BLOCK.sub('', stem)
-    theirs = (('norm1', 'attn_norm') if '.layer.0.' in stem else ('norm2', 'ffn_norm')) if layer == 'layer_norm' else NAMES[layer]
-    return f'{("blocks", "enc.blk")[program]}.{number}.{theirs[program]}.{end}'
-
-
-def authors(name):
-    return renamed(name, 0)
-
-
-def llama(name):
-    return renamed(name, 1)
 
 
 def comfy(name):
@@ -120,9 +99,9 @@ class Encoders(TextTest):
         marker = {'text_encoders.umt5xxl.transformer.scaled_fp8': ('F8_E4M3', [0], b''), 'spiece_model': ('U8', [SPIECE.stat().st_size], SPIECE.read_bytes())}
         for name, write, how in (('halves.safetensors', write_safetensors, {}), ('prefixed.safetensors', write_safetensors, {'spelling': comfy}),
                                  ('scaled.safetensors', write_safetensors, {'packing': fp8_scaled, 'spelling': comfy, 'more': marker}),
-                                 ('comfy.safetensors', write_safetensors, {'packing': comfy_quant}), ('kijai.safetensors', write_safetensors, {'packing': all_fp8, 'spelling': authors}),
-                                 ('int8.safetensors', write_safetensors, {'packing': int8_rows, 'spelling': authors}), ('mixed.gguf', quantised.write_gguf, {'packing': mixed, 'spelling': llama}),
-                                 ('enc-bf16.pth', quantised.write_pth, {'spelling': authors})):
+                                 ('comfy.safetensors', write_safetensors, {'packing': comfy_quant}), ('kijai.safetensors', write_safetensors, {'packing': all_fp8, 'spelling': authors_t5_name}),
+                                 ('int8.safetensors', write_safetensors, {'packing': int8_rows, 'spelling': authors_t5_name}), ('mixed.gguf', quantised.write_gguf, {'packing': mixed, 'spelling': llama_t5_name}),
+                                 ('enc-bf16.pth', quantised.write_pth, {'spelling': authors_t5_name})):
             with self.subTest(name):
                 tensors, twin = self.packed(**how)
                 file = write(self.folder / name, tensors)
@@ -146,7 +125,7 @@ class Encoders(TextTest):
         self.fail_with(self.run_program('generate', '--random-weights', 'a.yaml', '--text-encoder', 'a.gguf'), 2, '--text-encoder', '--random-weights')
 
     def test_a_recipe_and_a_config_name_both(self):
-        file = write_safetensors(self.folder / 'one.safetensors', self.packed(spelling=authors)[0])
+        file = write_safetensors(self.folder / 'one.safetensors', self.packed(spelling=authors_t5_name)[0])
         shutil.copy(SPIECE, self.folder / 'pieces.model')
         (self.folder / 'my.yaml').write_text(f'text_encoder: {file}\ntokenizer: pieces.model\n')
         usual, same, named = (self.report('-m', self.model, '-o', f'{name}.mp4', *options)['recipe'] for name, options in (
@@ -218,7 +197,7 @@ class Tokenizers(TextTest):
     def with_keys(self, leave_out=''):
         keys = {name: value for name, value in gguf_keys(SPIECE.read_bytes()).items() if not name.endswith(leave_out or '?')}
         text = b''.join(quantised.gguf_key(*key) for key in keys.items())
-        return quantised.write_gguf(self.folder / 'text' / 'with.gguf', self.packed(spelling=llama)[0], text, len(keys), 't5encoder')
+        return quantised.write_gguf(self.folder / 'text' / 'with.gguf', self.packed(spelling=llama_t5_name)[0], text, len(keys), 't5encoder')
 
     def made_by(self, *arguments, model=None):
         return self.video(*arguments, model=model or self.bare)

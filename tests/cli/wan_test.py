@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 import quantised
+from published import authors_name
 from support import FAMILY, MODEL, PROMPT, CommandLineTest, read_safetensors, read_weights, write_safetensors
 
 PIPELINES = Path(MODEL).parent
@@ -160,19 +161,6 @@ class BadFolders(CommandLineTest):
         self.refused(model, *wanted)
         self.edit(model / 'model_index.json', tokenizer='none')
         self.refused(model, 'model_index.json: names no component "tokenizer"', 'download')
-
-
-# diffusers' names of layers and their authors', as convert_wan_to_diffusers.py has them.
-LAYERS = {r'attn(1|2)\.to_out\.0': r'attn\1.o', r'attn(1|2)\.to_': r'attn\1.', 'attn1': 'self_attn', 'attn2': 'cross_attn', r'norm2\.': 'norm3.',
-          r'ffn\.net\.0\.proj': 'ffn.0', r'ffn\.net\.2': 'ffn.2', '^scale_shift_table': 'head.modulation', 'scale_shift_table': 'modulation',
-          '^proj_out': 'head.head', r'^condition_embedder\.time_proj': 'time_projection.1', r'^condition_embedder\.(text|time)_embedder\.linear_1': r'\1_embedding.0',
-          r'^condition_embedder\.(text|time)_embedder\.linear_2': r'\1_embedding.2'}
-
-
-def authors_name(name):
-    for pattern, theirs in LAYERS.items():
-        name = re.sub(pattern, theirs, name)
-    return name
 
 
 class OneFile(CommandLineTest):
