@@ -9,6 +9,7 @@
 
 #include "hilbert/error.h"
 #include "models/checkpoint/checkpoint.h"
+#include "models/checkpoint/tokenizer_place.h"
 
 namespace sparsereel::models {
 namespace {
@@ -81,8 +82,7 @@ void search(FoundParts& found, const fs::path& folder, int depth) {
   std::error_code ignored;
   const std::vector<fs::path> paths = listed(folder);
   const std::set<std::string> shards = shards_in(paths);
-  if (fs::exists(folder / "spiece.model", ignored) || fs::exists(folder / "tokenizer.json", ignored))
-    found.tokenizers.push_back(folder);
+  if (holds_tokenizer(folder)) found.tokenizers.push_back(folder);
   for (const fs::path& path : paths) {
     if (fs::is_directory(path, ignored)) {
       if (depth < kDeepest && is_searched(path)) search(found, path, depth + 1);

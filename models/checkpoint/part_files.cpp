@@ -1,12 +1,12 @@
 #include "models/checkpoint/part_files.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "models/checkpoint/model_hash.h"
+#include "models/checkpoint/quantization.h"
 #include "models/files/sha256.h"
 
 namespace sparsereel::models {
@@ -19,16 +19,11 @@ bool is_small(const TensorEntry& entry) {
 }
 
 bool is_scale(const std::string& name) {
-  return std::ranges::any_of(
-      std::array{".scale_weight", ".weight_scale", ".scale_input", ".input_scale", ".comfy_quant", "scaled_fp8"},
-      [&](const char* ending) { return name.ends_with(ending); });
+  return is_about_quantization(name) || name.ends_with(".scale_weight") || name.ends_with(".weight_scale");
 }
 
 bool has_scale(const TensorTable& tensors, const std::string& name) {
-  constexpr std::string_view kWeight = ".weight";
-  if (!name.ends_with(kWeight)) return false;
-  const std::string layer = name.substr(0, name.size() - kWeight.size());
-  return tensors.contains(layer + ".scale_weight") || tensors.contains(layer + ".weight_scale");
+  return std::ranges::any_of(scale_names(name), [&](const std::string& scale) { return tensors.contains(scale); });
 }
 
 /// The most frequent type first.

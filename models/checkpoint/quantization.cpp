@@ -54,4 +54,16 @@ void check_quantization(const TensorFile& file) {
   }
 }
 
+std::vector<std::string> scale_names(const std::string& name) {
+  constexpr std::string_view kWeight = ".weight";
+  if (!name.ends_with(kWeight)) return {};
+  const std::string stem = name.substr(0, name.size() - kWeight.size());
+  return {stem + ".scale_weight", stem + ".weight_scale"};
+}
+
+bool is_about_quantization(const std::string& name) {
+  return name.ends_with(".scale_input") || name.ends_with(".input_scale") || name.ends_with(kQuantMark) ||
+         name == "scaled_fp8";
+}
+
 }  // namespace sparsereel::models

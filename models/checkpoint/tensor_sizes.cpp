@@ -15,10 +15,10 @@ void TensorSizes::add_blocks(const char* name, std::string_view prefix) {
   if (sizes_.empty()) return;
   int64_t count = 0;
   for (const auto& [tensor, place] : tensors_) {
-    int64_t number = -1;
+    int32_t number = -1;  // stays that where a larger one stands in a damaged file
     if (tensor.starts_with(prefix))
       std::from_chars(tensor.data() + prefix.size(), tensor.data() + tensor.size(), number);
-    count = std::max(count, number + 1);
+    count = std::max(count, int64_t{number} + 1);
   }
   sizes_[name] = count;
 }

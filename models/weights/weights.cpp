@@ -31,21 +31,6 @@ std::string text_of(const std::vector<int64_t>& shape) {
   return text.str();
 }
 
-/// "x.weight" -> where its scale may be. Those in use: ComfyUI's and its successors' (both), and that of exporters
-/// which scale each row.
-std::vector<std::string> scale_names(const std::string& name) {
-  constexpr std::string_view kWeight = ".weight";
-  if (!name.ends_with(kWeight)) return {};
-  const std::string stem = name.substr(0, name.size() - kWeight.size());
-  return {stem + ".scale_weight", stem + ".weight_scale"};
-}
-
-/// What such files say of themselves, and of activations, whose scales are made anew for each token here.
-bool is_about_fp8(const std::string& name) {
-  return name.ends_with(".scale_input") || name.ends_with(".input_scale") || name.ends_with(".comfy_quant") ||
-         name == "scaled_fp8";
-}
-
 /// What quantize_rows() would give, without memory.
 Activation stand_in_fp8(const at::Tensor& like) {
   const auto stand_in = [&](at::ScalarType dtype, const std::vector<int64_t>& shape) {
@@ -390,7 +375,7 @@ void WeightReader::check_complete() const {
   std::vector<std::string> unexpected;
   for (const StoredTensor& tensor : source_->list()) {
     const auto begins = [&](const std::string& prefix) { return tensor.name.starts_with(prefix); };
-    const bool ignored = is_about_fp8(tensor.name) || std::ranges::any_of(ignored_prefixes_, begins);
+    const bool ignored = is_about_quantization(tensor.name) || std::ranges::any_of(ignored_prefixes_, begins);
     if (!ignored && !used_.contains(tensor.name))
       unexpected.push_back(in_quotes(component_.name_in_file(tensor.name)) + " " + text_of(tensor.shape));
   }
