@@ -233,7 +233,7 @@ def gguf_header(tensors, architecture):
 
 
 def write(path, tensors, filled=False):
-    """tensors: {name: (dtype, shape)}. Not filled: a hole of the right size, which takes no room."""
+    """tensors: {name: (dtype, shape)}. Not filled: a hole of the right size, which takes no room, but for the tokenizer."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == '.gguf':
         header, offsets, size = gguf_header(tensors, 'wan' if any('attn.q' in name for name in tensors) else 't5encoder')
@@ -242,7 +242,9 @@ def write(path, tensors, filled=False):
     with open(path, 'wb') as file:
         file.write(header)
         file.truncate(len(header) + size)
-        for name, offset in offsets.items() if filled else ():
+        for name, offset in offsets.items():
+            if not filled and name != 'spiece_model':
+                continue
             file.seek(len(header) + offset)
             file.write(contents(name, *tensors[name]))
     return path

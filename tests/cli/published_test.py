@@ -22,6 +22,38 @@ class Published(CommandLineTest):
             with self.subTest(name):
                 self.assertIn(f'transformer of {model}\n', self.succeed(self.run_program('inspect', self.write(name))).stdout)
 
+    def write_all(self, folder, *names):
+        """names: with their subfolders, as ComfyUI's pages tell to lay them out."""
+        for name in names:
+            published.write(self.folder / folder / name, published.FILES[name.rsplit('/', 1)[-1]]())
+        return self.folder / folder
+
+    def known(self, folder, model, *formats):
+        """`config show` finds the model's defaults, `inspect` says which file became what, in which format."""
+        shown = self.succeed(self.run_program('config', 'show', '-m', folder)).stdout
+        self.assertIn(model, shown)
+        found = self.succeed(self.run_program('inspect', folder)).stdout
+        for role, file, form in formats:
+            self.assertRegex(found, rf'(?m)^  {role}: .*/{file}, .*, {form}')
+
+    text, vae = 'text_encoders/umt5_xxl_fp8_e4m3fn_scaled.safetensors', 'vae/wan_2.1_vae.safetensors'
+
+    def test_folders_of_comfyui_hold_a_model(self):
+        text_encoder, vae = ('text_encoder', self.text, 'F8_E4M3 with scales'), ('vae', self.vae, 'BF16 194$')
+        one = self.write_all('one', 'diffusion_models/wan2.1_t2v_14B_fp16.safetensors', self.text, self.vae)
+        self.known(one, 'wan-2.1-14b', ('transformer', 'wan2.1_t2v_14B_fp16.safetensors', 'F16'), text_encoder, vae)
+        high, low = (f'diffusion_models/wan2.2_t2v_{noise}_noise_14B_fp8_scaled.safetensors' for noise in ('high', 'low'))
+        two = self.write_all('two', high, low, self.text, self.vae)
+        self.known(two, 'wan-2.2-a14b', ('transformer', high, 'F8_E4M3 with scales'), ('transformer_2', low, 'F8_E4M3 with scales'), text_encoder, vae)
+        small = self.write_all('small', 'diffusion_models/wan2.2_ti2v_5B_fp16.safetensors', self.text, 'vae/wan2.2_vae.safetensors')
+        self.known(small, 'wan-2.2-5b', ('transformer', 'wan2.2_ti2v_5B_fp16.safetensors', 'F16'), text_encoder, ('vae', 'wan2.2_vae.safetensors', 'F16'))
+
+    def test_folders_of_gguf_ask_for_the_tokenizer_that_they_lack(self):
+        folder = self.write_all('gguf', 'wan2.1-t2v-14b-Q4_K_M.gguf', 'umt5-xxl-encoder-Q4_K_M.gguf', 'wan_2.1_vae.safetensors')
+        self.fail_with(self.run_program('generate', '-p', 'a', '-m', folder, '--device', 'cpu', '--size', '160x96', '--frames', 5, '--steps', 1, '-o', 'a.mp4'), 2, 'spiece.model', 'google/umt5-xxl')
+        (folder / 'spiece.model').write_bytes(published.spiece(published.SPIECE_BYTES))
+        self.known(folder, 'wan-2.1-14b', ('transformer', 'wan2.1-t2v-14b-Q4_K_M.gguf', 'F32 695, Q4_K 280'), ('text_encoder', 'umt5-xxl-encoder-Q4_K_M.gguf', 'Q4_K 144'))
+
 
 if __name__ == '__main__':
     unittest.main()
