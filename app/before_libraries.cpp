@@ -18,10 +18,21 @@ namespace {
 constexpr rlim_t kUsualStack = 8 << 20;    // Linux's own default
 constexpr rlim_t kLeastStack = 512 << 10;  // 96 KiB crashed in libtorch's threads, 128 did not
 
-// Waiting threads of OpenMP spin for milliseconds, which costs several times the run's time where others want the
-// cores. Whoever sets either variable has chosen.
-constexpr std::string_view kWaitPolicy = "OMP_WAIT_POLICY=", kSpinCount = "GOMP_SPINCOUNT=";
-char passive[] = "OMP_WAIT_POLICY=passive";  // NOLINT: execve() wants it so
+/// A variable that we set where it is in nobody's environment; whoever sets one of `choices` has chosen.
+struct Setting {
+  char* entry;
+  std::array<std::string_view, 2> choices;
+};
+
+char passive[] = "OMP_WAIT_POLICY=passive", expandable[] = "PYTORCH_ALLOC_CONF=expandable_segments:True";  // NOLINT
+
+constinit const std::array<Setting, 2> kSettings = {{
+    // Waiting threads of OpenMP spin for milliseconds, which costs several times the run's time where others want the
+    // cores.
+    {passive, {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="}},
+    // Free GPU memory stays in one piece: stages of other shapes would leave gaps, a fifth of it where it is short.
+    {expandable, {"PYTORCH_ALLOC_CONF=", "PYTORCH_CUDA_ALLOC_CONF="}},
+}};
 
 [[noreturn]] void refuse(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
@@ -46,33 +57,41 @@ bool raise_stack_limit() {
   return stack.rlim_cur > before && setrlimit(RLIMIT_STACK, &stack) == 0;
 }
 
-bool chooses_waiting(char** environment) {
-  for (; *environment != nullptr; ++environment) {
-    const std::string_view entry = *environment;
-    if (entry.starts_with(kWaitPolicy) || entry.starts_with(kSpinCount)) return true;
-  }
+bool is_chosen(const Setting& setting, char** environment) {
+  for (; *environment != nullptr; ++environment)
+    for (const std::string_view choice : setting.choices)
+      if (std::string_view(*environment).starts_with(choice)) return true;
   return false;
 }
 
+/// The environment with what is lacking in it; null where that is nothing, or memory ended.
+char** completed(char** environment) {
+  size_t size = 0;
+  while (environment[size] != nullptr) ++size;
+  auto** all = static_cast<char**>(std::calloc(size + kSettings.size() + 1, sizeof(char*)));
+  if (all == nullptr) return nullptr;
+  char** end = std::copy_n(environment, size, all);
+  for (const Setting& setting : kSettings)
+    if (!is_chosen(setting, environment)) *end++ = setting.entry;
+  if (end != all + size) return all;
+  std::free(all);
+  return nullptr;
+}
+
 /// Comes back only where the program cannot be started again: it then runs as it is.
-void start_again(char** arguments, char** environment, bool waits_passively) {
+void start_again(char** arguments, char** environment) {
   // Its name is kept for ps and top; a program that the loader was told to run has the loader's.
   std::array<char, PATH_MAX> program{};
   if (getauxval(AT_BASE) == 0 || readlink("/proc/self/exe", program.data(), program.size() - 1) < 0) return;
-  size_t size = 0;
-  while (environment[size] != nullptr) ++size;
-  auto** changed = static_cast<char**>(std::calloc(size + 2, sizeof(char*)));
-  if (changed == nullptr) return;
-  std::copy_n(environment, size, changed);
-  if (waits_passively) changed[size] = passive;
-  execve(program.data(), arguments, changed);
-  std::free(changed);
+  execve(program.data(), arguments, environment);
 }
 
 void before_libraries(int, char** arguments, char** environment) {
   require_working_directory();
-  const bool waits_passively = !chooses_waiting(environment);
-  if (raise_stack_limit() || waits_passively) start_again(arguments, environment, waits_passively);
+  const bool raised = raise_stack_limit();
+  char** const changed = completed(environment);
+  if (raised || changed != nullptr) start_again(arguments, changed != nullptr ? changed : environment);
+  std::free(changed);
 }
 
 [[gnu::section(".preinit_array"), gnu::used]] void (*const first)(int, char**, char**) = before_libraries;

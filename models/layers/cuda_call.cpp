@@ -172,8 +172,8 @@ std::vector<at::Tensor> project_on_cuda(const at::Tensor& x, at::ArrayRef<const 
 
 namespace {
 
-constexpr int64_t kAddedAtOnce = int64_t{8} << 20;  // elements: in fp32 they stay in a large GPU's cache
-constexpr int64_t kAlignedRows = 16;                // whose bytes begin on 16, whatever the format
+constexpr int64_t kAddedAtOnce = int64_t{16} << 20;  // elements: fewer cost the host more than the GPU
+constexpr int64_t kAlignedRows = 16;                 // whose bytes begin on 16, whatever the format
 
 /// fp32 [count, columns]: what all deltas add to the rows from `first` on.
 at::Tensor sum_of_deltas(const StoredRows& stored, int64_t first, int64_t count) {

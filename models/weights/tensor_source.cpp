@@ -56,6 +56,17 @@ class MappedTensors final : public TensorSource {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
     return bytes_of(*component_.files[file], *entry, device_, uploader_);
   }
+  void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override {
+    const auto& [index, entry] = component_.tensors.at(tensor.name);
+    const TensorFile& file = *component_.files[index];
+    file.prefetch(*entry);
+    if (device_.is_cpu()) {
+      to.copy_(alias(file, *entry, to.sizes(), at::kByte));
+    } else {
+      uploader_.upload(file.data(*entry), to);
+    }
+    file.release(*entry);
+  }
   void release(const StoredTensor& tensor) override {
     const auto& [file, entry] = component_.tensors.at(tensor.name);
     component_.files[file]->release(*entry);
@@ -84,6 +95,7 @@ class RandomTensors final : public TensorSource {
   at::Tensor bytes(const StoredTensor& tensor) override {
     return random_weight(tensor.name, tensor.shape, device_, dtype_, seed_).view(-1).view(at::kByte);
   }
+  void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) override { to.copy_(bytes(tensor)); }
 
  private:
   uint64_t seed_;

@@ -34,6 +34,8 @@ class TensorSource {
   virtual at::Tensor read(const StoredTensor& tensor, at::ScalarType dtype) = 0;
   /// One that find() knows as its file has it: uint8, on the source's device.
   virtual at::Tensor bytes(const StoredTensor& tensor) = 0;
+  /// The same into `to`, uint8 there and contiguous: of several that make one, none is in memory twice.
+  virtual void copy_bytes(const StoredTensor& tensor, const at::Tensor& to) = 0;
   /// Hint: it will not be read again soon.
   virtual void release(const StoredTensor& /*tensor*/) {}
 };

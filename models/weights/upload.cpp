@@ -35,17 +35,22 @@ Uploader::Chunk& Uploader::next_chunk() {
   return chunk;
 }
 
-at::Tensor Uploader::upload(std::span<const std::byte> bytes) {
+void Uploader::upload(std::span<const std::byte> bytes, const at::Tensor& to) {
   const auto total = static_cast<int64_t>(bytes.size());
-  at::Tensor result = at::empty({total}, at::TensorOptions().dtype(at::kByte).device(device_));
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
   for (int64_t done = 0; done < total; done += kChunkBytes) {
     const int64_t size = std::min(kChunkBytes, total - done);
     Chunk& chunk = next_chunk();
     copy_in_parallel(reinterpret_cast<std::byte*>(chunk.memory.mutable_data_ptr()), bytes.data() + done, size);
-    result.narrow(0, done, size).copy_(chunk.memory.narrow(0, 0, size), /*non_blocking=*/true);
+    to.narrow(0, done, size).copy_(chunk.memory.narrow(0, 0, size), /*non_blocking=*/true);
     chunk.free->record(stream);
   }
+}
+
+at::Tensor Uploader::upload(std::span<const std::byte> bytes) {
+  at::Tensor result =
+      at::empty({static_cast<int64_t>(bytes.size())}, at::TensorOptions().dtype(at::kByte).device(device_));
+  upload(bytes, result);
   return result;
 }
 

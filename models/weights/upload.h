@@ -15,9 +15,10 @@ class Uploader {
  public:
   explicit Uploader(at::Device device) : device_(device) {}
 
-  /// uint8 [bytes.size()] on the device. Returns once the bytes are read, which is before they have arrived: work
-  /// enqueued on the current stream sees them. The host needs two chunks of page-locked memory, whatever the size; a
-  /// copy from pageable memory would go through the driver's own, with a single thread.
+  /// to: uint8 [bytes.size()] on the device, contiguous. Returns once the bytes are read, which is before they have
+  /// arrived: work enqueued on the current stream sees them. The host needs two chunks of page-locked memory, whatever
+  /// the size; a copy from pageable memory would go through the driver's own, with a single thread.
+  void upload(std::span<const std::byte> bytes, const at::Tensor& to);
   at::Tensor upload(std::span<const std::byte> bytes);
 
  private:

@@ -121,13 +121,29 @@ void WeightReader::load(at::Tensor& tensor, const Parameter& parameter) {
   *parameter.scale = rows.scale.view({parameter.shape[0]});
 }
 
+/// Parts of one tensor are read into it, not joined: what is freed between tensors that stay is of no use to larger
+/// ones, which cost a GPU a twentieth of a model's memory.
 at::Tensor WeightReader::read(const Parameter& parameter, at::ScalarType dtype) {
-  std::vector<at::Tensor> parts;
-  for (const std::string& name : parameter.names) parts.push_back(read_named(name, parameter, dtype));
-  if (parts.size() == 1) return parts[0].view(parameter.shape);
-  if (std::any_of(parts.begin(), parts.end(), is_stand_in))
-    return at::zeros({}, parts[0].options()).expand(parameter.shape);
-  return at::cat(parts).view(parameter.shape);
+  if (parameter.names.size() == 1) return read_named(parameter.names[0], parameter, dtype).view(parameter.shape);
+  const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device_);
+  std::vector<std::optional<StoredTensor>> parts;
+  for (const std::string& name : parameter.names) parts.push_back(find(name, parameter));
+  if (std::ranges::any_of(parts, [](const auto& part) { return !part; }))
+    return at::zeros({}, options).expand(parameter.shape);
+  at::Tensor whole = at::empty(parameter.shape, options);
+  const at::Tensor rows = whole.view({std::ssize(parts), -1});
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string& name = parameter.names[i];
+    const at::Tensor to = rows[static_cast<int64_t>(i)];
+    const bool as_stored =
+        scalar_type(parts[i]->dtype) == dtype && deltas_of(name).empty() && !has_scale(parts[i]->dtype);
+    if (as_stored && !device_.is_meta()) {
+      source_->copy_bytes(*parts[i], to.view(at::kByte));
+    } else {
+      to.copy_(read_named(name, parameter, dtype).view(-1));
+    }
+  }
+  return whole;
 }
 
 uint64_t WeightReader::bytes(const Parameter& parameter) const {
@@ -288,24 +304,26 @@ std::vector<StoredRows> WeightReader::stored_rows(const Parameter& parameter) co
 }
 
 void WeightReader::load_stored(at::Tensor& tensor, const Parameter& parameter, std::vector<StoredRows> layout) {
-  const at::TensorOptions as_bytes = at::TensorOptions().dtype(at::kByte).device(device_);
-  std::vector<at::Tensor> parts, scales;
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kByte).device(device_);
+  std::vector<StoredTensor> parts;
+  for (const std::string& name : parameter.names) {
+    if (const auto stored = find(name, parameter)) parts.push_back(*stored);
+  }
+  if (parts.size() < layout.size()) {  // one is of another shape: check_complete() says so
+    tensor = read(parameter, format_.dtype);
+    return parameter.rows->clear();
+  }
+  const bool is_one = parts.size() == 1 && !device_.is_meta();
+  tensor = is_one ? source_->bytes(parts[0]) : at::empty({end_of(layout.back())}, options);
+  std::vector<at::Tensor> scales;
   for (size_t i = 0; i < layout.size(); ++i) {
     auto& [dtype, rows, columns, offset, deltas] = layout[i];
-    const auto stored = find(parameter.names[i], parameter);
-    if (!stored) {  // in another shape: check_complete() says so
-      tensor = read(parameter, format_.dtype);
-      return parameter.rows->clear();
-    }
-    const int64_t bytes = rows * packed_bytes(dtype, columns), padding = end_of(layout[i]) - offset - bytes;
-    parts.push_back(device_.is_meta() ? at::empty({bytes}, as_bytes) : source_->bytes(*stored));
-    if (padding > 0) parts.push_back(at::zeros({padding}, as_bytes));
     scales.push_back(has_scale(dtype) ? row_scales(parameter.names[i], rows)
-                                      : at::ones({rows}, as_bytes.dtype(at::kFloat)));
+                                      : at::ones({rows}, options.dtype(at::kFloat)));
     if (device_.is_meta()) continue;
+    if (!is_one) source_->copy_bytes(parts[i], tensor.narrow(0, offset, rows * packed_bytes(dtype, columns)));
     for (const WeightDelta& delta : deltas_of(parameter.names[i])) deltas.push_back(low_rank(delta));
   }
-  tensor = parts.size() == 1 ? parts[0] : at::cat(parts);
   if (std::ranges::any_of(layout, has_scale, &StoredRows::dtype)) *parameter.scale = at::cat(scales);
   *parameter.rows = std::move(layout);
   check_sums(tensor, parameter);
@@ -337,16 +355,16 @@ void WeightReader::check_sums(const at::Tensor& tensor, const Parameter& paramet
 }
 
 void WeightReader::load_stored_fp8(at::Tensor& tensor, const Parameter& parameter) {
-  const int64_t rows = parameter.shape[0] / static_cast<int64_t>(parameter.names.size());
-  std::vector<at::Tensor> values, scales;
-  for (const std::string& name : parameter.names) {
-    const auto stored = find(name, parameter);
-    scales.push_back(row_scales(name, rows));
-    values.push_back(device_.is_meta()
-                         ? at::empty(parameter.stored, at::TensorOptions().dtype(at::kByte).device(device_))
-                         : source_->read(*stored, at::kFloat8_e4m3fn).view(at::kByte));
+  const int64_t rows = parameter.shape[0] / std::ssize(parameter.names);
+  tensor = at::empty(parameter.shape, at::TensorOptions().dtype(at::kFloat8_e4m3fn).device(device_));
+  std::vector<at::Tensor> scales;
+  for (size_t i = 0; i < parameter.names.size(); ++i) {
+    const auto stored = find(parameter.names[i], parameter);
+    scales.push_back(row_scales(parameter.names[i], rows));
+    if (device_.is_meta()) continue;
+    const at::Tensor part = tensor.narrow(0, static_cast<int64_t>(i) * rows, rows);
+    source_->copy_bytes(*stored, part.view(at::kByte).view(-1));
   }
-  tensor = at::cat(values).view(at::kFloat8_e4m3fn).view(parameter.shape);
   *parameter.scale = at::cat(scales);
 }
 

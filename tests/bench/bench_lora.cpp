@@ -1,7 +1,8 @@
 // bench_lora MODEL LAYERS RANK DEVICE WEIGHTS REPETITIONS: loads a published transformer (its names and shapes, all
 // zeros) of LAYERS blocks without and with a LoRA of random numbers on each linear layer of its blocks, in turns, and
 // prints the seconds. The LoRA is a file beside the system's other temporary ones. WEIGHTS: bf16 or fp8; or q8_0, q4_k
-// or q6_k: how long the packed matrices of LAYERS blocks are unpacked, which every forward does, without and with it.
+// or q6_k: how long the packed matrices of LAYERS blocks are unpacked, which every forward does, without and with it,
+// each before a product, behind which a GPU's host has the time to enqueue the next ones.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
@@ -84,20 +85,37 @@ std::vector<models::Linear> packed_block(const nlohmann::json& block, models::Dt
 int time_unpacking(const nlohmann::json& names, const std::vector<std::string>& arguments, models::Dtype packed) {
   const at::Device device = models::resolve_device(arguments[3]);
   const int64_t layers = std::stoll(arguments[1]), rank = std::stoll(arguments[2]);
+  constexpr int64_t kTokens = 8192;
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kBFloat16).device(device);
+  const auto columns_of = [](const models::Linear& layer) {
+    return layer.rows.empty() ? layer.weight.size(1) : layer.rows[0].columns;
+  };
+  std::map<int64_t, at::Tensor> inputs;
+  const auto time_with = [&](const std::vector<models::Linear>& block) {
+    const auto run_all = [&] {
+      for (int64_t i = 0; i < layers; ++i)
+        for (const models::Linear& layer : block) {
+          at::Tensor& x = inputs[columns_of(layer)];
+          if (!x.defined()) x = at::randn({kTokens, columns_of(layer)}, options);
+          models::linear(x, layer);
+        }
+    };
+    run_all();  // warms up
+    std::vector<double> ms;
+    for (int i = 0; i < std::stoi(arguments[5]); ++i) ms.push_back(app::milliseconds_of(device, run_all));
+    return app::spread(ms).median;
+  };
+  const auto block_with = [&](std::optional<at::ScalarType> of_lora) {
+    return packed_block(names.at("block"), packed, device, rank, of_lora);
+  };
+  std::vector<models::Linear> unpacked = block_with({});
+  for (models::Linear& layer : unpacked) layer = layer.in(at::kBFloat16);
+  const double products = time_with(unpacked);
   const std::pair<const char*, std::optional<at::ScalarType>> kinds[] = {
       {"without a LoRA", {}}, {"with one in bf16", at::kBFloat16}, {"with one in fp32", at::kFloat}};
-  for (const auto& [words, of_lora] : kinds) {
-    const std::vector<models::Linear> block = packed_block(names.at("block"), packed, device, rank, of_lora);
-    const auto unpack_all = [&] {
-      for (int64_t i = 0; i < layers; ++i)
-        for (const models::Linear& layer : block) layer.in(at::kBFloat16);
-    };
-    unpack_all();  // warms up
-    std::vector<double> ms;
-    for (int i = 0; i < std::stoi(arguments[5]); ++i) ms.push_back(app::milliseconds_of(device, unpack_all));
-    std::printf("%lld blocks are unpacked in %.2f ms %s\n", static_cast<long long>(layers), app::spread(ms).median,
-                words);
-  }
+  for (const auto& [words, of_lora] : kinds)
+    std::printf("%lld blocks are unpacked in %.2f ms %s\n", static_cast<long long>(layers),
+                time_with(block_with(of_lora)) - products, words);
   return 0;
 }
 

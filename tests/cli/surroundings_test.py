@@ -9,6 +9,7 @@ from pathlib import Path
 from support import MODEL, PROGRAM, CommandLineTest
 
 KIB = 1024
+SETTINGS = ('OMP_WAIT_', 'GOMP_', 'PYTORCH_')
 
 
 def limited_stack(soft, hard):
@@ -18,7 +19,7 @@ def limited_stack(soft, hard):
 class Surroundings(CommandLineTest):
     def environment_of_a_run(self, **given):
         """Name and environment of a run that waits for its input, as the system knows them."""
-        environment = {name: value for name, value in os.environ.items() if name not in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
         process = subprocess.Popen([PROGRAM, 'generate', '-m', MODEL, '--prompt-file', '-', '-o', 'clip.mp4'], cwd=self.folder,
                                    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | given)
         self.addCleanup(process.wait)
@@ -30,12 +31,15 @@ class Surroundings(CommandLineTest):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
         entries = (home / 'environ').read_text().split('\0')
-        return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(('OMP_WAIT', 'GOMP_'))]
+        return (home / 'comm').read_text().strip(), [entry for entry in entries if entry.startswith(SETTINGS)]
 
-    def test_threads_wait_passively_unless_the_user_has_chosen(self):
-        self.assertEqual(self.environment_of_a_run(), ('sparsereel', ['OMP_WAIT_POLICY=passive']))
-        self.assertEqual(self.environment_of_a_run(OMP_WAIT_POLICY='active'), ('sparsereel', ['OMP_WAIT_POLICY=active']))
-        self.assertEqual(self.environment_of_a_run(GOMP_SPINCOUNT='9'), ('sparsereel', ['GOMP_SPINCOUNT=9']))
+    def test_threads_wait_passively_and_gpu_memory_grows_in_one_piece_unless_the_user_has_chosen(self):
+        passive, expandable = 'OMP_WAIT_POLICY=passive', 'PYTORCH_ALLOC_CONF=expandable_segments:True'
+        self.assertEqual(self.environment_of_a_run(), ('sparsereel', [passive, expandable]))
+        for given, expected in (({'OMP_WAIT_POLICY': 'active'}, ['OMP_WAIT_POLICY=active', expandable]), ({'GOMP_SPINCOUNT': '9'}, ['GOMP_SPINCOUNT=9', expandable]),
+                                ({'PYTORCH_ALLOC_CONF': 'backend:native'}, ['PYTORCH_ALLOC_CONF=backend:native', passive]),
+                                ({'PYTORCH_CUDA_ALLOC_CONF': 'backend:native'}, ['PYTORCH_CUDA_ALLOC_CONF=backend:native', passive])):
+            self.assertEqual(self.environment_of_a_run(**given), ('sparsereel', expected))
 
     def test_a_small_stack_is_raised_where_that_is_allowed(self):
         _, most = resource.getrlimit(resource.RLIMIT_STACK)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-limited_to() {  # GIB command: libtorch sees no more of the GPU's memory
+limited_to() {  # GIB command: libtorch sees no more of the GPU's memory; the rest is the program's own setting
   local share
   share=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | awk -v gib="$1" 'NR == 1 { print gib * 1024 / $1 < 1 ? gib * 1024 / $1 : 1 }')
   shift
-  PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:$share "$@"
+  PYTORCH_ALLOC_CONF=expandable_segments:True,per_process_memory_fraction:$share "$@"
 }
