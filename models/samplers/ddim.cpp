@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "models/samplers/rounding.h"
+
 namespace sparsereel::models {
 
 DdimSampler::DdimSampler(NoiseSchedule schedule) : Sampler(schedule.timesteps()), schedule_(std::move(schedule)) {}
@@ -15,8 +17,8 @@ at::Tensor DdimSampler::step(const at::Tensor& prediction, int64_t index, const 
   // The reference looks a fixed stride back even where the rounded timesteps are not equally spaced.
   const at::Tensor alpha_prev = schedule_.alpha_prod(timestep - schedule_.stride());
   const at::Tensor original = schedule_.predicted_original(prediction, timestep, sample);
-  const at::Tensor sample_weight = ((1 - alpha_prev) / (1 - alpha_t)).sqrt();
-  const at::Tensor original_weight = alpha_prev.sqrt() - alpha_t.sqrt() * sample_weight;
+  const at::Tensor sample_weight = rounded_sqrt((1 - alpha_prev) / (1 - alpha_t));
+  const at::Tensor original_weight = rounded_sqrt(alpha_prev) - rounded_sqrt(alpha_t) * sample_weight;
   return sample_weight * sample + original_weight * original;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/samplers/rounding.h"
 
 namespace sparsereel::models {
 namespace {
@@ -14,7 +15,7 @@ constexpr const char* kHistory = "old_pred_original_sample";
 
 /// Half the log of the signal-to-noise ratio; minus infinity at zero terminal SNR, plus infinity at the clean end.
 at::Tensor half_log_snr(const at::Tensor& alpha_prod) {
-  return (alpha_prod / (1 - alpha_prod)).sqrt().log();
+  return rounded_log(rounded_sqrt(alpha_prod / (1 - alpha_prod)));
 }
 
 /// Normal noise like `sample`, on the CPU. Drawn in the sample's dtype: draws of one seed differ between dtypes.
@@ -45,9 +46,9 @@ at::Tensor DpmSolverSampler::step(const at::Tensor& prediction, int64_t index, c
 
   const at::Tensor log_snr = half_log_snr(alpha_t);
   const at::Tensor h = half_log_snr(alpha_prev) - log_snr;
-  const at::Tensor sample_weight = ((1 - alpha_prev) / (1 - alpha_t)).sqrt() * (-h).exp();
-  const at::Tensor original_weight = (-2 * h).expm1() * alpha_prev.sqrt();  // negative: it is subtracted
-  const at::Tensor noise_weight = (1 - alpha_prev).sqrt() * (1 - (-2 * h).exp()).sqrt();
+  const at::Tensor sample_weight = rounded_sqrt((1 - alpha_prev) / (1 - alpha_t)) * rounded_exp(-h);
+  const at::Tensor original_weight = rounded_expm1(-2 * h) * rounded_sqrt(alpha_prev);  // negative: subtracted
+  const at::Tensor noise_weight = rounded_sqrt(1 - alpha_prev) * rounded_sqrt(1 - rounded_exp(-2 * h));
 
   if (!drawn_.defined()) draw(index, sample, generator);
   const at::Tensor noise = std::exchange(drawn_, {}).to(sample.device());

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "hilbert/error.h"
+#include "models/samplers/rounding.h"
 
 namespace sparsereel::models {
 namespace {
@@ -45,7 +46,7 @@ at::Tensor make_betas(const SchedulerConfig& config) {
 
 /// Shifts and scales sqrt(alpha_bar) so that the last timestep is pure noise (arXiv:2305.08891, algorithm 1).
 at::Tensor rescale_zero_terminal_snr(const at::Tensor& alphas_cumprod) {
-  const at::Tensor root = alphas_cumprod.sqrt();
+  const at::Tensor root = rounded_sqrt(alphas_cumprod);
   const at::Tensor first = root[0], last = root[-1];
   return ((root - last) * (first / (first - last))).square();
 }
@@ -124,7 +125,7 @@ at::Tensor NoiseSchedule::alpha_prod(double timestep) const {
 at::Tensor NoiseSchedule::predicted_original(const at::Tensor& prediction, double timestep,
                                              const at::Tensor& sample) const {
   const at::Tensor alpha_prod_t = alpha_prod(timestep);
-  const at::Tensor signal = alpha_prod_t.sqrt(), noise = (1 - alpha_prod_t).sqrt();
+  const at::Tensor signal = rounded_sqrt(alpha_prod_t), noise = rounded_sqrt(1 - alpha_prod_t);
   if (config_.prediction_type == "epsilon") return (sample - noise * prediction) / signal;
   if (config_.prediction_type == "sample") return prediction;
   return signal * sample - noise * prediction;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "hilbert/error.h"
+#include "models/samplers/rounding.h"
 
 namespace sparsereel::models {
 namespace {
@@ -25,7 +26,7 @@ struct Weights {
 /// Exact where c is a parabola: sum of weight r^(n - 1) = mean of r^n for n = 1, 2, with places `older` and 1. The
 /// means are computed as the reference does: for small h cancellation shows in the result.
 Weights parabola_weights(const at::Tensor& h, const at::Tensor& older) {
-  const at::Tensor decay = (-h).expm1();
+  const at::Tensor decay = rounded_expm1(-h);
   const at::Tensor first = decay / -h - 1;
   const at::Tensor mean = first / decay, mean_square = (first / -h - 0.5) * 2 / decay;
   const at::Tensor weight = (mean - mean_square) / (1 - older);
@@ -38,7 +39,7 @@ UniPcSampler::UniPcSampler(FlowSchedule schedule, std::vector<int64_t> disable_c
     : Sampler(std::move(schedule.timesteps)),
       disable_corrector_(std::move(disable_corrector)),
       sigmas_(std::move(schedule.sigmas)),
-      half_log_snr_((1 - sigmas_).log() - sigmas_.log()) {}
+      half_log_snr_(rounded_log(1 - sigmas_) - rounded_log(sigmas_)) {}
 
 /// First order where there is no history, and in the last step, whose span is infinite.
 int64_t UniPcSampler::order(int64_t index) const {
@@ -52,7 +53,7 @@ at::Tensor UniPcSampler::span(int64_t from, int64_t to) const {
 /// `sample` of step `index` taken to the next, `clean` being the mean over the span.
 at::Tensor UniPcSampler::advance(int64_t index, const at::Tensor& sample, const at::Tensor& clean) const {
   const at::Tensor sigma = sigmas_[index + 1];
-  return sigma / sigmas_[index] * sample - (1 - sigma) * (-span(index, index + 1)).expm1() * clean;
+  return sigma / sigmas_[index] * sample - (1 - sigma) * rounded_expm1(-span(index, index + 1)) * clean;
 }
 
 /// UniC: the span that led to `sample`, taken again; `clean` is the prediction at its end.
