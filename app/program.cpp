@@ -257,16 +257,17 @@ void add_bench(CommandLine& line) {
 
 void add_tune(CommandLine& line) {
   CLI::App* command =
-      line.program.add_subcommand("tune", "how sparse each head may be, under error bounds and in a time budget");
+      line.program.add_subcommand("tune", "the best setting for a model: cache, blocks, dense steps, weights");
   add_tune_options(*command, line.tune);
   add_options(*command, line, Command::tune);
   command->callback([&line] {
     line.collect(PresetUse::blocks_alone);
     const auto& output = line.tune.output;
     std::vector<NamedFile> files = {{"--output", output, true},
-                                    {"the profile that misses the floor", tuning::missed_beside(output), true},
+                                    {"the profile that misses what is asked for", tuning::missed_beside(output), true},
                                     {"--heat-map", line.tune.heat_map, true},
                                     {"the file of prompts", line.tune.prompts}};
+    for (const std::string& times : split(line.tune.times, ',')) files.push_back({"--times", times});
     for (const std::filesystem::path& state : tuning::states_beside(output))
       files.push_back({"the search beside --output", state, true});
     line.check_files(Command::tune, std::move(files));

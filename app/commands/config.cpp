@@ -30,6 +30,8 @@ std::string source_name(const Settings& settings, const std::string& key) {
       return "command line";
     case Source::config_file:
       return setting->file + ":" + std::to_string(setting->mark.line);
+    case Source::profile:
+      return "profile " + setting->file;
     case Source::recipe:
       return "recipe of " + setting->file;
     case Source::row:

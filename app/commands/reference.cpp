@@ -119,7 +119,9 @@ std::vector<Entry> manual(const CommandInfo& program) {
       {"SETTINGS AND THEIR SOURCES", "", ""},
       {"", "",
        "Every option with a YAML key can stand in the file of --config. A row of a prompt set wins over the command "
-       "line, that over --config, that over the recipe of --from, that over the file of configs/ that fits the model, "
+       "line, that over --config, that over the profile of --profile, that over the recipe of --from, that over the "
+       "file of "
+       "configs/ that fits the model, "
        "and that over the checkpoint. 'sparsereel config show' prints each value and its source."},
       {"FILES", "", ""},
       {"", "F.mp4, F.gif.json",

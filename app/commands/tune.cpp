@@ -6,18 +6,14 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
-#include <cmath>
+#include <set>
 
+#include "app/commands/tune/result.h"
 #include "app/commands/tune/session.h"
-#include "app/counted.h"
 #include "app/job/write.h"
 #include "app/measure/run_progress.h"
-#include "app/measure/table.h"
-#include "app/media/plot.h"
 #include "app/options/option_group.h"
-#include "attention/policies/profile.h"
 #include "hilbert/error.h"
-#include "hilbert/exact_text.h"
 #include "models/files/sha256.h"
 #include "models/weights/device.h"
 
@@ -28,18 +24,8 @@ namespace fs = std::filesystem;
 using tuning::Found;
 using tuning::TunePlan;
 
-attention::ProfileSetting made_with(const models::Plan& untuned) {
-  return {.width = untuned.width,
-          .height = untuned.height,
-          .frames = untuned.num_frames,
-          .steps = untuned.num_inference_steps,
-          .token_order = std::string(hilbert::name(untuned.token_order)),
-          .device = untuned.device,
-          .dtype = untuned.dtype};
-}
-
-/// All that the samples depend on: a search goes on only where that is the same. What makes a video is the recipe's
-/// to know; how its file is written is no matter here.
+/// All that videos and samples depend on, but for what is asked of them: a search goes on only where that is the same.
+/// What makes a video is the recipe's to know; how its file is written is no matter here.
 std::string search_key(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline) {
   GenerateOptions video;
   video.run = plan.run;
@@ -55,7 +41,7 @@ std::string search_key(const TunePlan& plan, const models::Plan& untuned, const 
                               {"offload", offload},                         // likewise
                               {"bounds", {plan.bounds.l1, plan.bounds.l2, plan.bounds_asked}},
                               {"samples", plan.samples},
-                              {"videos", plan.videos}};
+                              {"heads_alone", plan.videos == 0}};
   return models::sha256(dump(key));
 }
 
@@ -67,144 +53,6 @@ tuning::SearchLimits limits_of(const TunePlan& plan, const models::Plan& untuned
           .prompts = static_cast<int64_t>(plan.prompts.size()),
           .steps = untuned.num_inference_steps,
           .latents = std::move(latents)};
-}
-
-attention::ProfileQuality quality(const std::optional<tuning::VideoFigures>& figures, double speedup) {
-  if (!figures) return {};
-  return {.psnr = figures->psnr, .ssim = figures->ssim, .speedup = speedup};
-}
-
-/// The bounds that the heads keep: of a profile that keeps untuned heads for their speed these are wider than planned.
-attention::Bounds kept_bounds(const TunePlan& plan, const attention::Profile& profile) {
-  double worst = 0;
-  for (const auto& layer : profile.heads)
-    for (const attention::ProfileHead& head : layer) worst = std::max(worst, head.error);
-  if (worst <= plan.bounds.l2) return plan.bounds;
-  const double rounded_up = std::ceil(worst * 1e4) / 1e4;
-  return {.l1 = rounded_up, .l2 = rounded_up};
-}
-
-attention::Profile make_profile(const TunePlan& plan, const models::Plan& untuned, const models::Pipeline& pipeline,
-                                const Found& found) {
-  attention::Profile profile;
-  profile.model = plan.run.model_name;
-  profile.model_sha256 = pipeline.model_hash();
-  profile.made_with = made_with(untuned);
-  profile.sparsity = 1 - found.work;
-  profile.untuned_sparsity = 1 - found.untuned_work;
-  const double speedup = found.tuned && found.untuned && found.tuned->step_seconds > 0
-                             ? found.untuned->step_seconds / found.tuned->step_seconds
-                             : 0;
-  profile.quality = quality(found.tuned, speedup);
-  profile.untuned = quality(found.untuned, 0);
-  profile.dropped = untuned.attention_policy.dropped;
-  profile.ranking = untuned.attention_policy.ranking;
-  profile.cell = untuned.attention_policy.cell;
-  profile.selection_rows = found.selection_rows;
-  profile.dense = found.dense;
-  double error = 0, count = 0;
-  for (const auto& layer : found.heads) {
-    profile.heads.emplace_back();
-    for (const attention::HeadChoice& head : layer) {
-      profile.heads.back().push_back({.policy = head.policy,
-                                      .error = head.policy.dense ? 0 : head.trial.relative_l1(),
-                                      .sparsity = head.policy.dense ? 0 : 1 - head.trial.work()});
-      error += profile.heads.back().back().error;
-      ++count;
-    }
-  }
-  profile.error = count > 0 ? error / count : 0;
-  profile.bounds = kept_bounds(plan, profile);
-  return profile;
-}
-
-HeatMap heat_map(const attention::Profile& profile) {
-  HeatMap map{.title = profile.model + ": sparsity of each head, dense steps and layers left aside",
-              .rows = "layer",
-              .columns = "head",
-              .values = {}};
-  for (const auto& layer : profile.heads) {
-    map.values.emplace_back();
-    for (const attention::ProfileHead& head : layer) map.values.back().push_back(head.sparsity);
-  }
-  return map;
-}
-
-std::vector<std::string> warnings_of(const TunePlan& plan, const Found& found, const attention::Profile& profile) {
-  std::vector<std::string> warnings;
-  int64_t beyond = 0;
-  for (const auto& layer : profile.heads)
-    for (const attention::ProfileHead& head : layer) beyond += head.error > plan.bounds.l2 ? 1 : 0;
-  if (!found.fell_back.empty())
-    warnings.push_back("the profile holds the untuned policy: " + found.fell_back);
-  else if (beyond > 0)
-    warnings.push_back(counted(beyond, "head") + " of the untuned policy exceed" + (beyond == 1 ? "s" : "") +
-                       " the usual bounds: within them the profile would be slower (give --l1 to have it so)");
-  if (!found.tuned)
-    warnings.emplace_back("no whole videos were compared: dense_steps and dense_layers were not searched");
-  else if (found.tuned->step_seconds > found.untuned->step_seconds)
-    warnings.emplace_back("the profile is slower than the untuned policy, which does not keep what was asked for");
-  if (!found.passed && !plan.floor_asked())
-    warnings.emplace_back(
-        "the videos stay below those of the untuned policy, which does not keep the bounds asked for");
-  if (!found.complete)
-    warnings.push_back("the budget ended before " + found.ended_before + "; the same command again goes on from there");
-  return warnings;
-}
-
-/// How the videos miss the floor that was asked for; empty where they don't.
-std::string missed_floor(const TunePlan& plan, const Found& found) {
-  if (!plan.floor_asked()) return {};
-  if (!found.tuned) return "no video was compared";
-  if (found.passed) return {};
-  std::string text;
-  if (plan.min_psnr)
-    text +=
-        "PSNR " + fixed_below(found.tuned->psnr, *plan.min_psnr, 2) + " dB of --min-psnr " + exact_text(*plan.min_psnr);
-  if (plan.min_ssim)
-    text += (text.empty() ? "" : ", ") + std::string("SSIM ") + fixed_below(found.tuned->ssim, *plan.min_ssim, 4) +
-            " of --min-ssim " + exact_text(*plan.min_ssim);
-  return "the best videos reach " + text;
-}
-
-nlohmann::json found_report(const attention::Profile& profile, const Found& found, const tuning::TuneState& state,
-                            size_t resumed_samples) {
-  nlohmann::json report = {{"complete", found.complete},
-                           {"resumed_samples", resumed_samples},
-                           {"samples", state.sampled.size()},
-                           {"videos", state.checked_videos},
-                           {"error", profile.error},
-                           {"sparsity", profile.sparsity},
-                           {"untuned_sparsity", profile.untuned_sparsity},
-                           {"dense_steps", profile.dense.steps},
-                           {"dense_layers", profile.dense.layers},
-                           {"fell_back", !found.fell_back.empty()}};
-  const auto add = [&](const char* name, const std::optional<tuning::VideoFigures>& figures) {
-    if (figures)
-      report[name] = {{"psnr", figures->psnr}, {"ssim", figures->ssim}, {"step_ms", figures->step_seconds * 1000}};
-  };
-  add("tuned_videos", found.tuned);
-  add("untuned_videos", found.untuned);
-  for (const auto& layer : profile.heads) {
-    nlohmann::json sparsities = nlohmann::json::array(), errors = nlohmann::json::array();
-    for (const attention::ProfileHead& head : layer) {
-      sparsities.push_back(head.sparsity);
-      errors.push_back(head.error);
-    }
-    report["head_sparsity"].push_back(sparsities);
-    report["head_relative_l1"].push_back(errors);
-  }
-  return report;
-}
-
-std::string summary(const fs::path& output, const attention::Profile& profile, double seconds) {
-  std::string text = output.string() + ": sparsity " + fixed(profile.sparsity, 3) + " (untuned " +
-                     fixed(profile.untuned_sparsity, 3) + "), relative L1 " + fixed(profile.error, 3);
-  if (profile.quality.psnr > 0)
-    text += ", PSNR " + fixed(profile.quality.psnr, 1) + " dB (untuned " + fixed(profile.untuned.psnr, 1) +
-            "), steps " + fixed(profile.quality.speedup, 2) + " x as fast";
-  return text + ", dense steps " + std::to_string(profile.dense.steps) + ", dense layers " +
-         std::to_string(profile.dense.layers) + ", " + fixed(seconds, 0) + " s";
 }
 
 void write_profile(const fs::path& path, const attention::Profile& profile) {
@@ -229,29 +77,71 @@ void check_profile_output(const std::string& what, const fs::path& path) {
 void check_profile_outputs(const TunePlan& plan) {
   check_profile_output("--output " + plan.output.string(), plan.output);
   const fs::path missed = tuning::missed_beside(plan.output);
-  if (plan.floor_asked())
-    check_profile_output(missed.string() + " is where a profile goes that misses the floor, and it", missed);
+  if (plan.videos > 0)
+    check_profile_output(missed.string() + " is where a profile goes that misses what is asked for, and it", missed);
+}
+
+/// One for each kind of weights that may be chosen, and that of full attention. 8-bit weights that a CPU would emulate
+/// are none to choose, unless their times are another machine's.
+tuning::Pipelines open_pipelines(TunePlan& plan, const models::Checkpoint& folder) {
+  models::Request request = plan.request;
+  const std::string reference_weights = request.weights;
+  tuning::Pipelines pipelines = {{reference_weights, models::Pipeline::open(folder, request)}};
+  const auto& reference = pipelines.begin()->second;
+  const bool emulated = reference->device().is_cpu() && !plan.times && plan.axes.weights.size() > 1;
+  if (plan.videos == 0) return pipelines;
+  const bool given = plan.axes.weights.size() == 1;
+  for (const std::string& weights : plan.axes.weights) {
+    if (pipelines.contains(weights) || emulated) continue;
+    request.weights = weights;
+    auto pipeline = models::Pipeline::open(folder, request);
+    if (pipeline->why_idle_weights().empty())
+      pipelines[weights] = std::move(pipeline);
+    else if (given)
+      plan.warnings.push_back("--weights " + weights + " has no effect " + pipeline->why_idle_weights());
+  }
+  std::erase_if(plan.axes.weights, [&](const std::string& weights) { return !pipelines.contains(weights); });
+  if (plan.axes.weights.empty()) plan.axes.weights = {reference_weights};
+  return pipelines;
+}
+
+/// "sparsereel generate -m folder -p "..." --profile profile.yaml": what uses it.
+std::string command_with(const Settings& settings, const fs::path& profile) {
+  std::string command = "sparsereel generate";
+  for (const OptionSpec& option : option_table()) {
+    const Setting* setting = takes(Command::tune, option) ? settings.find(option.key) : nullptr;
+    const bool given = setting != nullptr && setting->source == Source::command_line;
+    static const std::set<std::string> left_out = {"prompt", "prompt_file", "report", "quiet", "json", "threads"};
+    if (!given || is_of_a_preset(option) || left_out.contains(option.key)) continue;
+    command += " " + option_name(option.key);
+    command += option.kind == ValueKind::flag ? "" : " " + shell_quoted(setting->value);
+  }
+  return command + " -p \"...\" --profile " + shell_quoted(profile);
 }
 
 }  // namespace
 
 void add_tune_options(CLI::App& command, tuning::TuneOptions& options) {
+  const OptionGroup goal(command, "What is asked for");
   const OptionGroup search(command, "Search");
   const OptionGroup output(command, "Output and reports");
   command
       .add_option("FILE", options.prompts,
                   "prompts to tune on: .txt, .jsonl, .csv or .yaml; - is standard input (else --prompt)")
       ->type_name("FILE");
+  goal.add("--min-psnr", options.min_psnr,
+           "the fastest setting whose videos reach this against full attention's, dB; none: exit code 1 (default: what "
+           "balanced promises, 40 and in the worst 36)",
+           "X");
+  goal.add("--min-ssim", options.min_ssim, "likewise", "X");
+  goal.add("--at-most", options.at_most, "the nearest setting that denoises a video in so many seconds", "SECONDS");
   search.add("--budget", options.budget, "time for all of it: 90s, 10m, 1h30m (default 10m)", "TIME");
+  search.add("--videos", options.videos, "compare videos of the first N prompts; 0: heads alone (default 4)", "N");
+  search.add("--times", options.times, "times from a --report of 'bench pipeline', of another model", "FILE,FILE");
+  search.add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N");
   search.add("--l1", options.l1,
              "most relative L1 of a head by its block selection (default 0.06, unless that makes it slower)", "X");
   search.add("--l2", options.l2, "the same with P.V skipped besides (default 0.065, likewise)", "X");
-  search.add("--min-psnr", options.min_psnr,
-             "dB that whole videos must reach against full attention, else exit code 1 (default: the untuned policy's)",
-             "X");
-  search.add("--min-ssim", options.min_ssim, "likewise", "X");
-  search.add("--samples", options.samples, "steps of each prompt's run in which heads are measured (default 6)", "N");
-  search.add("--videos", options.videos, "prompts of which whole videos are compared; 0: none (default 2)", "N");
   output.add("-o,--output", options.output, "profile to write (default profile.yaml)", "FILE");
   output.add("--heat-map", options.heat_map, "draw the sparsity of each layer and head into this .png", "FILE");
 }
@@ -263,7 +153,8 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
   check_profile_outputs(plan);
   if (plan.run.threads) at::set_num_threads(static_cast<int>(*plan.run.threads));
   const models::Checkpoint folder = open_model(plan.run);
-  const auto pipeline = models::Pipeline::open(folder, plan.request);
+  const tuning::Pipelines pipelines = open_pipelines(plan, folder);
+  const auto& pipeline = pipelines.begin()->second;
   check_sparse_runs(*pipeline);
   pipeline->model_hash();  // before its files may change
   const models::Plan untuned = pipeline->resolve(plan.request, /*decode=*/plan.videos > 0);
@@ -272,42 +163,52 @@ void tune(const Settings& settings, const tuning::TuneOptions& options, RunRepor
 
   const c10::InferenceMode guard;
   const c10::OptionalDeviceGuard device(pipeline->device().is_cpu() ? std::nullopt : std::optional(pipeline->device()));
-  const attention::HeadSearch fresh(untuned.attention_policy.defaults, plan.bounds);
-  tuning::OwnState own =
-      tuning::find_state(plan.output, search_key(plan, untuned, *pipeline), fresh, limits_of(plan, untuned, *pipeline));
+  const auto new_head = [&](std::optional<double> topk) {
+    attention::HeadPolicy head = untuned.attention_policy.defaults;
+    if (topk) head.topk = *topk;
+    if (topk) head.selection = attention::Selection::topk;
+    return attention::HeadSearch(head, plan.bounds);
+  };
+  tuning::OwnState own = tuning::find_state(plan.output, search_key(plan, untuned, *pipeline), new_head,
+                                            limits_of(plan, untuned, *pipeline));
   for (const fs::path& other : own.others)
     plan.warnings.push_back(other.string() + " is of a search with other settings and stays; this one's is " +
                             own.path.string());
   report_warnings(plan.warnings, report);
-  const size_t resumed_samples = own.state.sampled.size();
+  const size_t resumed_samples = own.state.heads.sampled.size();
+  const int64_t resumed_videos = own.state.video_count();
   RunProgress progress(
       !plan.run.quiet, report,
       "what was measured so far is in " + own.path.string() + "; run the same command again to go on from it");
   const tuning::Deadline deadline(start, plan.budget_seconds);
-  const Found found = tuning::Session(plan, untuned, *pipeline, progress, deadline, own).run();
+  const Found found = tuning::Session(plan, untuned, pipelines, progress, deadline, own).run();
   progress.clear();
 
-  const attention::Profile profile = make_profile(plan, untuned, *pipeline, found);
-  const std::string missed = missed_floor(plan, found);
+  const attention::Profile profile = tuning::make_profile(plan, untuned, *pipeline, found);
+  const std::string missed = tuning::missed_goal(plan, found);
   const fs::path output = missed.empty() ? plan.output : tuning::missed_beside(plan.output);
   write_profile(output, profile);
-  if (!plan.heat_map.empty()) write_heat_maps(plan.heat_map, {heat_map(profile)});
   std::error_code ignored;
   if (found.complete && missed.empty()) fs::remove(own.path, ignored);
-  std::vector<std::string> warnings = warnings_of(plan, found, profile);
+  std::vector<std::string> warnings = tuning::warnings_of(plan, found, profile);
+  if (!plan.heat_map.empty() && found.heads) write_heat_maps(plan.heat_map, {tuning::heat_map(profile)});
+  if (!plan.heat_map.empty() && !found.heads)
+    warnings.push_back("--heat-map draws nothing: no head has blocks of its own (" + found.no_heads + ")");
   print_warnings(warnings);
   warnings.insert(warnings.begin(), plan.warnings.begin(), plan.warnings.end());
-  report.content["tune"] = found_report(profile, found, own.state, resumed_samples);
+  report.content["tune"] = tuning::found_report(plan, found, profile, own.state);
+  report.content["tune"].update({{"resumed_samples", resumed_samples}, {"resumed_videos", resumed_videos}});
   report.content["profile"] = output.string();
+  report.content["use"] = command_with(settings, output);
   report.content["seconds"] = {{"budget", plan.budget_seconds}, {"total", deadline.elapsed()}};
   report.content["warnings"] = warnings;
-  report.last_line = summary(output, profile, deadline.elapsed());
+  report.last_line = tuning::summary(plan, found, profile, output, deadline.elapsed()) + "\n" +
+                     report.content["use"].get<std::string>();
   if (missed.empty()) return;
   report.recovery.clear();  // said here
   throw run_failure(plan.output.string() + " is not written: " + missed,
                     "the best that was found is in " + output.string() +
-                        (found.complete ? "; give a lower floor, or smaller --l1 and --l2"
-                                        : "; run the same command again to search on"));
+                        (found.complete ? "; ask for less" : "; run the same command again to search on"));
 }
 
 }  // namespace sparsereel::app

@@ -1,4 +1,4 @@
-// `sparsereel tune`: searches how sparse each head may be, and writes a profile.
+// `sparsereel tune`: searches the best setting for a model, and writes a profile.
 #pragma once
 
 #include "app/commands/tune/options.h"
@@ -14,7 +14,7 @@ namespace sparsereel::app {
 void add_tune_options(CLI::App& command, tuning::TuneOptions& options);
 
 /// Writes the profile and fills the report. What was found so far lies beside the profile until the search is complete.
-/// Throws Error where options are out of range, or where the budget ends before every head was measured once.
+/// Throws Error where options are out of range, or where the budget ends before anything was compared.
 void tune(const Settings& settings, const tuning::TuneOptions& options, RunReport& report);
 
 }  // namespace sparsereel::app

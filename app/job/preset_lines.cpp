@@ -11,21 +11,15 @@ namespace {
 
 using attention::Mode;
 
-/// Whether a preset may decide about it.
-bool is_of_a_preset(const OptionSpec& option) {
-  return is_idle(option, Idle::every_block) || is_idle(option, Idle::no_reuse) || option.key == "attention" ||
-         option.key == "weights";
-}
-
-/// ", with --topk 0.5 and --cache 0": what a stronger source gave beside the preset, and not as it does.
-std::string given_beside(const Video& video) {
+/// ", with --topk 0.5 and --cache 0": what a stronger source gave beside the preset or profile, and not as it does.
+std::string given_beside(const Video& video, Source least) {
   const Settings& settings = video.settings;
   const std::set<std::string> idle = idle_options(video.options.idle);
   const auto& own = settings.preset().options.values;
   std::string text;
   for (const OptionSpec& option : option_table()) {
     const Setting* setting = settings.find(option.key);
-    if (!is_of_a_preset(option) || setting == nullptr || setting->source == Source::matched_config) continue;
+    if (!is_of_a_preset(option) || setting == nullptr || setting->source < least) continue;
     const auto same = own.find(option.key);
     if (idle.contains(option.key) || (same != own.end() && same->second == setting->value)) continue;
     text += (text.empty() ? ", with " : " and ") + settings.describe(option.key);
@@ -33,9 +27,18 @@ std::string given_beside(const Video& video) {
   return text;
 }
 
+/// "preset fast, with --topk 0.5"; empty: neither a preset nor a profile holds.
+std::string name_of(const Video& video) {
+  const std::string& preset = video.settings.preset().name;
+  if (const auto& profile = video.options.profile)
+    return "profile " + profile->file.filename().string() + given_beside(video, Source::config_file);
+  return preset.empty() ? preset : "preset " + preset + given_beside(video, Source::recipe);
+}
+
 /// "topk 0.3"
 std::string selection_text(const Video& video) {
-  if (const auto& profile = video.options.profile) return "profile " + profile->file.filename().string();
+  const auto& profile = video.options.profile;
+  if (profile && profile->by_head()) return "blocks of each head's own";
   const attention::HeadPolicy& head = video.plan.attention_policy.defaults;
   switch (head.selection) {
     case attention::Selection::topk:
@@ -61,10 +64,10 @@ std::string blocks_text(const Video& video) {
 
 std::string preset_line(const Video& video, int64_t fewest, int64_t most) {
   const models::PresetChoice& preset = video.settings.preset();
-  if (preset.name.empty()) return {};
+  std::string text = name_of(video);
+  if (text.empty()) return {};
   const models::Plan& plan = video.plan;
   const std::string steps = counted(plan.num_inference_steps, "step");
-  std::string text = "preset " + preset.name + given_beside(video);
   if (preset.few_steps)
     text += ", whose cache and dense steps are for " + std::to_string(models::kLeastPresetSteps) + " steps or more";
   text += ": " + blocks_text(video) + "; ";

@@ -1,4 +1,4 @@
-// What came of a preset, in a line.
+// What came of a preset or a profile, in a line.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace sparsereel::app {
 
 /// "preset balanced: 10 of 50 steps with every block, then topk 0.3; forecast:0.15 computed 15 of 50 steps; --preset
-/// exact for full attention", after the name what was given beside it. Empty: no preset held. `fewest`, `most`: steps
-/// computed, of several videos.
+/// exact for full attention", after the name what was given beside it, likewise of a profile. Empty: neither held.
+/// `fewest`, `most`: steps computed, of several videos.
 std::string preset_line(const Video& video, int64_t fewest, int64_t most);
 
 /// Those of a run's videos: one for all that had the same.

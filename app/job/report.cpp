@@ -93,7 +93,7 @@ nlohmann::json make_recipe(const GenerateOptions& options, const models::Plan& p
     recipe["init_latents"] = options.init_latents.filename().string();
     recipe["init_latents_sha256"] = models::sha256_of_file(options.init_latents);
   }
-  if (options.profile) {
+  if (options.profile && options.profile->by_head()) {  // else the recipe has all that it says
     recipe["profile"] = options.profile->file.filename().string();
     recipe["profile_sha256"] = options.profile->sha256;
   }

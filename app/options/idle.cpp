@@ -15,7 +15,7 @@ bool asks_for_something(const Settings& settings, const OptionSpec& option) {
 /// A stronger choice overrides the option; an equal or weaker one means that the user expects what will not come.
 bool is_overridden(const Settings& settings, const Setting& idle, const IdleCause& cause) {
   const Setting* by = settings.find(cause.beside);
-  return idle.source <= Source::recipe || (by != nullptr && by->source > idle.source);
+  return idle.source <= Source::profile || (by != nullptr && by->source > idle.source);
 }
 
 }  // namespace

@@ -83,6 +83,11 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
+bool is_of_a_preset(const OptionSpec& option) {
+  return is_idle(option, Idle::every_block) || is_idle(option, Idle::no_reuse) || option.key == "attention" ||
+         option.key == "weights";
+}
+
 bool is_idle(const OptionSpec& option, Idle cause) {
   return std::find(option.idle.begin(), option.idle.end(), cause) != option.idle.end();
 }
@@ -90,6 +95,7 @@ bool is_idle(const OptionSpec& option, Idle cause) {
 const std::vector<std::pair<Idle, std::string>>& idle_causes() {
   static const std::vector<std::pair<Idle, std::string>> causes = {
       {Idle::every_block, "attention full or quantized, which compute every block"},
+      {Idle::exact, "attention full, which no profile asks for"},
       {Idle::profile, "profile, which has a policy for each head"},
       {Idle::no_means, "dropped none, which has no means"},
       {Idle::no_guidance, "cfg_scale up to 1, which is no guidance"},
@@ -98,7 +104,6 @@ const std::vector<std::pair<Idle, std::string>>& idle_causes() {
       {Idle::narrow_layers, "a text encoder without a layer whose sizes are multiples of 16"},
       {Idle::no_flow, "a scheduler that is not of flow matching"},
       {Idle::no_reuse, "one step, a model of one block, or no more steps than `cache: steps:20` computes"},
-      {Idle::tuning, "tune, which looks at every step"},
       {Idle::on_a_cpu, "device cpu, whose memory is the host's"},
       {Idle::no_lora, "no LoRA"},
       {Idle::not_encoded, "an output that is no .mp4, .mov, .mkv or .webm"},

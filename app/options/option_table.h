@@ -57,6 +57,9 @@ const OptionSpec* find_option(std::string_view key);
 /// "max_sequence_length" -> "--max-sequence-length"
 std::string option_name(std::string key);
 
+/// Whether a preset, or a profile, may decide about it.
+bool is_of_a_preset(const OptionSpec& option);
+
 bool is_idle(const OptionSpec& option, Idle cause);
 /// Every cause in the manual's words: "attention full or quantized, which compute every block".
 const std::vector<std::pair<Idle, std::string>>& idle_causes();

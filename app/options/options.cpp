@@ -52,19 +52,26 @@ std::string read_prompt(const Settings& settings, bool needed) {
   throw bad_input("a prompt is missing", "say what to show with -p \"...\" or --prompt-file");
 }
 
-/// The request gets the profile's policy; --dense-steps and --dense-layers beside --profile win over its own.
+/// Whether a stronger source than the profile says how many blocks all heads compute.
+bool chooses_blocks(const Settings& settings) {
+  return std::ranges::any_of(std::array{"topk", "cdf", "error"}, [&](const char* key) {
+    const Setting* setting = settings.find(key);
+    return setting != nullptr && setting->source > Source::profile;
+  });
+}
+
+/// The request gets the profile's policy for each head, unless one for all is given beside it.
 TunedProfile apply_profile(const Settings& settings, models::Request& request) {
   const fs::path file = settings.text("profile", "");
   const attention::Profile profile = read_profile(file);
+  TunedProfile tuned = describe_profile(file, profile);
+  if (chooses_blocks(settings) || settings.text("attention") == "quantized") tuned.heads = {};
+  if (!tuned.by_head()) return tuned;
   const attention::Policy untuned = models::make_policy(request);
   attention::Policy& policy = request.policy.emplace(attention::policy_of(profile));
   policy.defaults = untuned.defaults;
-  const auto beside = [&](const char* key) {
-    return settings.has(key) && settings.find(key)->source >= settings.find("profile")->source;
-  };
-  if (!beside("dense_steps")) request.dense_steps.reset();
-  if (beside("dense_layers")) policy.dense_layers = untuned.dense_layers;
-  return describe_profile(file, profile);
+  policy.dense_layers = untuned.dense_layers;
+  return tuned;
 }
 
 /// How an error names a choice that may be the program's own.
@@ -151,7 +158,7 @@ void check_profile(const TunedProfile& profile, const fs::path& model, const mod
                      file + " was made for another model (" + profile.model +
                          "): the hashes of configs and weight headers differ from those of " + model.string(),
                      "use that model, or make a profile of this one with 'sparsereel tune'");
-  if (profile.heads != pipeline.heads())
+  if (profile.by_head() && profile.heads != pipeline.heads())
     throw bad_option("profile", file + " has " + text(profile.heads) + ", the model has " + text(pipeline.heads()),
                      "it was changed after it was made: make it again with 'sparsereel tune'");
 }
@@ -208,10 +215,33 @@ void collect_settings(Settings& settings, const std::map<std::string, std::strin
     settings.add(Source::config_file, config.values, config_file, config.places);
   }
   if (const auto video = settings.text("from")) add_recipe(settings, *video);
+  if (use == PresetUse::whole) add_profile(settings);  // else it stands beside others
   const KnownModel known = known_model(settings);
   settings.set_fallbacks(known.defaults);
   settings.set_model_config(known.config);
   settings.add_model_config(use);
+}
+
+std::map<std::string, std::string> options_of(const attention::Profile& profile, const fs::path& file) {
+  std::map<std::string, std::string> options = profile.settings;
+  for (const auto& [key, value] : options) {
+    const OptionSpec* option = find_option(key);
+    if (option == nullptr || option->key != key || !is_of_a_preset(*option))
+      throw bad_file(file, "settings." + key + " is no option that a profile has a say in",
+                     "correct the file, or make it anew with 'sparsereel tune'");
+  }
+  if (!profile.heads.empty()) {
+    options["dense_steps"] = std::to_string(profile.dense.steps);
+    options["dense_layers"] = std::to_string(profile.dense.layers);
+  }
+  return options;
+}
+
+void add_profile(Settings& settings) {
+  settings.remove(Source::profile);
+  const auto file = settings.text("profile");
+  if (!file || settings.text("attention") == "full" || recipe_has_profile(settings)) return;
+  settings.add(Source::profile, options_of(read_profile(*file), *file), *file);
 }
 
 Settings with_preset(Settings settings, const std::string& preset) {
@@ -299,9 +329,12 @@ void settle_options(const Settings& settings, GenerateOptions& options, const mo
       models::choose_attention_mode(options.request.attention_mode, pipeline.device(), pipeline.dtype());
   const std::string every_block = models::why_idle(mode, named(settings, "attention", attention::name(mode)));
   options.idle.push_back({Idle::every_block, "attention", every_block});
-  if (!every_block.empty()) options.profile.reset();
+  const Setting* given = settings.find("attention");
+  const bool exact = mode == attention::Mode::full && (given == nullptr || given->source != Source::profile);
+  if (exact) options.idle.push_back({Idle::exact, "attention", every_block});
+  if (exact) options.profile.reset();
   if (options.profile) check_profile(*options.profile, options.run.model, pipeline);
-  if (options.profile)
+  if (options.profile && options.profile->by_head())
     options.idle.push_back(
         {Idle::profile, "profile", "with " + settings.describe("profile") + ", which has a policy for each head"});
   else

@@ -45,8 +45,10 @@ struct TunedProfile {
   std::filesystem::path file;
   std::string sha256;               // of its content
   std::string model, model_sha256;  // that it was made for
-  models::HeadCount heads;          // that it has policies for
+  models::HeadCount heads;          // that it has policies for, which hold in this run; none: one policy for all
   attention::ProfileSetting made_with;
+
+  bool by_head() const { return heads.layers > 0; }
 };
 
 struct GenerateOptions {
@@ -56,15 +58,23 @@ struct GenerateOptions {
   std::filesystem::path save_latents;   // empty: they are kept only until the video is written
   std::filesystem::path init_latents;   // empty: noise
   int64_t checkpoint_every = 0;         // steps from one denoising checkpoint to the next; 0: none
-  std::optional<TunedProfile> profile;  // its policy is the request's
+  std::optional<TunedProfile> profile;  // where it has policies for heads, they are the request's
   std::vector<IdleCause> idle;          // what leaves options without effect
 };
 
-/// Adds command line, then --config, then the recipe of --from, then the configs/*.yaml that fits the model with the
-/// preset that holds. Throws Error for an unreadable file or model; what was added before is there for
-/// Settings::with_place().
+/// Adds command line, then --config, then the recipe of --from, then what add_profile() does, then the configs/*.yaml
+/// that fits the model with the preset that holds. Throws Error for an unreadable file or model; what was added before
+/// is there for Settings::with_place().
 void collect_settings(Settings& settings, const std::map<std::string, std::string>& command_line,
                       const std::string& config_file, PresetUse use = PresetUse::whole);
+
+/// Adds the options of the file of --profile, in place of those that it added before: none beside `attention: full`,
+/// with which alone a run is exact, nor beside the recipe of a video that was made with a profile, which has them.
+void add_profile(Settings& settings);
+
+/// The options of a profile, as add_profile() adds them. Throws Error naming the file where one is none that a profile
+/// has a say in.
+std::map<std::string, std::string> options_of(const attention::Profile& profile, const std::filesystem::path& file);
 
 /// Collected settings as they would be with this preset. Throws Error (field preset) where the model has none such.
 Settings with_preset(Settings settings, const std::string& preset);

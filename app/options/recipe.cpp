@@ -81,16 +81,6 @@ std::optional<std::pair<std::string, fs::path>> own_model(const std::string& nam
   return std::pair(random ? "random_weights" : "model", path);
 }
 
-/// A profile has dense steps and layers of its own: those that the recipe was made with win over them as if they were
-/// given beside the profile.
-void keep_beside_profile(Settings& settings, const std::map<std::string, std::string>& values, const fs::path& video) {
-  const Source source = settings.find("profile")->source;
-  for (const char* key : {"dense_steps", "dense_layers"}) {
-    const auto value = values.find(key);
-    if (value != values.end() && !settings.has(key)) settings.add(source, {*value}, video.string());
-  }
-}
-
 /// Recipes from before there were means mean the published method, whatever the defaults are.
 void add_published_method(std::map<std::string, std::string>& values) {
   const auto mode = values.find("attention");
@@ -118,12 +108,19 @@ std::string other_files(const nlohmann::json& then, const nlohmann::json& now) {
 /// What is given beside the recipe decides about sparsity by itself.
 bool overrides_profile(const Settings& settings) {
   for (const OptionSpec& option : option_table())
-    if (is_idle(option, Idle::profile) && settings.has(option.key)) return true;
+    if ((is_idle(option, Idle::profile) || option.key == "topk" || option.key == "cdf" || option.key == "error") &&
+        settings.has(option.key))
+      return true;
   const std::string attention = settings.text("attention", "");
   return attention == "full" || attention == "quantized";
 }
 
 }  // namespace
+
+bool recipe_has_profile(const Settings& settings) {
+  const auto video = settings.text("from");
+  return video && read_fields(*video).contains("profile");
+}
 
 void add_recipe(Settings& settings, const fs::path& video) {
   const nlohmann::json recipe = read_fields(video);
@@ -145,7 +142,6 @@ void add_recipe(Settings& settings, const fs::path& video) {
       throw bad_option("from", video.string() + ": it was made with the file " + text_of(recipe, option.key),
                        "name that file with " + option_name(option.key));
   }
-  if (recipe.contains("profile") && settings.has("profile")) keep_beside_profile(settings, values, video);
   settings.add(Source::recipe, values, video.string());
 }
 

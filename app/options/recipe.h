@@ -10,6 +10,9 @@
 
 namespace sparsereel::app {
 
+/// Whether --from names a video that was made with a policy for each head.
+bool recipe_has_profile(const Settings& settings);
+
 /// Adds what the recipe of a video says as Source::recipe. The model is known by its name only: where no stronger
 /// source names one, it is the tiny model or a file of configs/. Throws Error naming the file: it carries no recipe,
 /// the recipe has a field that this version does not know, or the model or the latents it began with have to be named.

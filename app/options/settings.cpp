@@ -199,6 +199,13 @@ void Settings::add_model_config(PresetUse use, const std::string& named) {
   add(Source::matched_config, options.values, config_->file.string(), options.places);
 }
 
+std::vector<std::string> Settings::preset_names() const {
+  std::vector<std::string> names;
+  if (config_)
+    for (const auto& [name, options] : config_->presets) names.push_back(name);
+  return names;
+}
+
 /// A stronger source has already given `key`, or made a choice that excludes this value of it.
 bool Settings::stronger(const std::string& key, const std::string& value, Source source) const {
   std::vector<Choice> choices = excluded_by(key, value);

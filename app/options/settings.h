@@ -1,5 +1,5 @@
-// Option values by name, each remembering where it came from: a prompt set's row, command line, YAML file, a video's
-// recipe, matched model config. No torch.
+// Option values by name, each remembering where it came from: a prompt set's row, command line, YAML file, profile, a
+// video's recipe, matched model config. No torch.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline bool is_random_seed(std::string_view text) {
 }
 
 /// Where a value comes from; a later one wins.
-enum class Source { matched_config, recipe, config_file, command_line, row };  // row: of a prompt set
+enum class Source { matched_config, recipe, profile, config_file, command_line, row };  // row: of a prompt set
 
 using models::Mark;
 using models::Place;
@@ -85,6 +85,8 @@ class Settings {
   /// preset's on top. Throws Error (field preset) where it has none such.
   void add_model_config(PresetUse use, const std::string& named = {});
   const models::PresetChoice& preset() const { return preset_; }
+  /// Those that the file has.
+  std::vector<std::string> preset_names() const;
 
   std::optional<std::string> text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& fallback) const;

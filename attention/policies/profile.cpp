@@ -103,8 +103,18 @@ ProfileQuality read_quality(Fields& fields) {
   ProfileQuality quality;
   if (fields.has("psnr")) quality.psnr = fields.number("psnr", 0, 1000);
   if (fields.has("ssim")) quality.ssim = fields.number("ssim", -1, 1);
+  if (fields.has("psnr_lowest")) quality.psnr_lowest = fields.number("psnr_lowest", 0, 1000);
   if (fields.has("speedup")) quality.speedup = fields.number("speedup", 0, 1e6);
+  for (const auto& [key, field] :
+       {std::pair{"seconds", &ProfileQuality::seconds}, std::pair{"full_seconds", &ProfileQuality::full_seconds}})
+    if (fields.has(key)) quality.*field = fields.number(key, 0, 1e9);
   return quality;
+}
+
+std::map<std::string, std::string> read_settings(const YAML::Node& node, Fields fields) {
+  std::map<std::string, std::string> settings;
+  for (const auto& entry : node) settings[entry.first.Scalar()] = fields.text(entry.first.Scalar());
+  return settings;
 }
 
 /// The key of what a selection goes by, and its field. A head's `error` was there first: what was measured.
@@ -165,9 +175,11 @@ std::vector<std::vector<ProfileHead>> read_layers(const YAML::Node& layers, cons
   return result;
 }
 
-void read_measured(Fields fields, Profile& profile) {
-  profile.error = fields.number("error", 0, kMostRelativeL1);
-  profile.sparsity = fields.number("sparsity", 0, 1);
+void read_measured(Fields fields, bool by_head, Profile& profile) {
+  if (by_head) {
+    profile.error = fields.number("error", 0, kMostRelativeL1);
+    profile.sparsity = fields.number("sparsity", 0, 1);
+  }
   profile.quality = read_quality(fields);
   fields.finish();
 }
@@ -196,6 +208,18 @@ void read_means(Fields& fields, Profile& profile) {
   profile.cell = fields.whole("cell", 64);
 }
 
+/// What files have of a policy for each head.
+void read_heads(Fields& fields, const std::string& file, Profile& profile) {
+  Fields bounds = fields.map("bounds");
+  profile.bounds = {.l1 = bounds.number("l1", 0, 1e9), .l2 = bounds.number("l2", 0, 1e9)};
+  bounds.finish();
+  read_untuned(fields.map("untuned"), profile);
+  read_means(fields, profile);
+  profile.selection_rows = fields.whole("selection_rows", 192);
+  profile.dense = {.steps = fields.whole("dense_steps", kMost), .layers = fields.whole("dense_layers", kMost)};
+  profile.heads = read_layers(fields.child("layers"), file, fields);
+}
+
 Profile read(const YAML::Node& root, const std::string& file) {
   Fields fields(root, file, "");
   Profile profile;
@@ -204,15 +228,10 @@ Profile read(const YAML::Node& root, const std::string& file) {
   profile.model_sha256 = model.text("sha256");
   model.finish();
   profile.made_with = read_setting(fields.map("made_with"));
-  Fields bounds = fields.map("bounds");
-  profile.bounds = {.l1 = bounds.number("l1", 0, 1e9), .l2 = bounds.number("l2", 0, 1e9)};
-  bounds.finish();
-  read_measured(fields.map("measured"), profile);
-  read_untuned(fields.map("untuned"), profile);
-  read_means(fields, profile);
-  profile.selection_rows = fields.whole("selection_rows", 192);
-  profile.dense = {.steps = fields.whole("dense_steps", kMost), .layers = fields.whole("dense_layers", kMost)};
-  profile.heads = read_layers(fields.child("layers"), file, fields);
+  if (fields.has("settings")) profile.settings = read_settings(fields.child("settings"), fields.map("settings"));
+  const bool by_head = profile.settings.empty() || fields.has("layers");  // earlier profiles had nothing else
+  read_measured(fields.map("measured"), by_head, profile);
+  if (by_head) read_heads(fields, file, profile);
   fields.finish();
   try {
     validate(policy_of(profile));
@@ -244,7 +263,10 @@ void emit_flow(YAML::Emitter& out, const char* key, const std::function<void()>&
 
 void emit(YAML::Emitter& out, const ProfileQuality& quality) {
   if (quality.psnr > 0) emit(out, {{"psnr", short_number(quality.psnr, 2)}, {"ssim", short_number(quality.ssim)}});
+  if (quality.psnr_lowest > 0) emit(out, {{"psnr_lowest", short_number(quality.psnr_lowest, 2)}});
   if (quality.speedup > 0) emit(out, {{"speedup", short_number(quality.speedup, 3)}});
+  if (quality.seconds > 0)
+    emit(out, {{"seconds", short_number(quality.seconds)}, {"full_seconds", short_number(quality.full_seconds)}});
 }
 
 void emit(YAML::Emitter& out, const ProfileHead& head) {
@@ -260,6 +282,34 @@ void emit(YAML::Emitter& out, const ProfileHead& head) {
   }
   emit(out, {{"error", short_number(head.error)}, {"sparsity", short_number(head.sparsity)}});
   out << YAML::EndMap;
+}
+
+void emit_settings(YAML::Emitter& out, const Profile& profile) {
+  out << YAML::Newline << YAML::Comment("options of a run; those that are given beside the profile win");
+  emit_flow(out, "settings", [&] {
+    for (const auto& [key, value] : profile.settings) emit(out, {{key.c_str(), value}});
+  });
+}
+
+/// A policy for each head, and what goes with it.
+void emit_heads(YAML::Emitter& out, const Profile& profile) {
+  emit_flow(out, "untuned", [&] {
+    emit(out, {{"sparsity", short_number(profile.untuned_sparsity)}});
+    emit(out, profile.untuned);
+  });
+  emit(out, {{"dropped", std::string(name(profile.dropped))},
+             {"select", std::string(name(profile.ranking))},
+             {"cell", std::to_string(profile.cell)},
+             {"selection_rows", std::to_string(profile.selection_rows)},
+             {"dense_steps", std::to_string(profile.dense.steps)},
+             {"dense_layers", std::to_string(profile.dense.layers)}});
+  out << YAML::Key << "layers" << YAML::Value << YAML::BeginSeq;
+  for (size_t layer = 0; layer < profile.heads.size(); ++layer) {
+    out << YAML::Newline << YAML::Comment("layer " + std::to_string(layer)) << YAML::BeginSeq;
+    for (const ProfileHead& head : profile.heads[layer]) emit(out, head);
+    out << YAML::EndSeq;
+  }
+  out << YAML::EndSeq;
 }
 
 }  // namespace
@@ -278,8 +328,10 @@ Profile parse_profile(const std::string& text, const std::string& file) {
 
 std::string to_yaml(const Profile& profile) {
   YAML::Emitter out;
+  const bool by_head = !profile.heads.empty();
   out << YAML::Comment(
-      "How sparse each head of this model runs, found by 'sparsereel tune'; use it as the profile of a run.");
+      by_head ? "How sparse each head of this model runs, found by 'sparsereel tune'; use it as the profile of a run."
+              : "The setting of this model that 'sparsereel tune' found; use it as the profile of a run.");
   out << YAML::Newline << YAML::BeginMap;
   emit_flow(out, "model", [&] { emit(out, {{"name", profile.model}, {"sha256", profile.model_sha256}}); });
   const ProfileSetting& setting = profile.made_with;
@@ -292,33 +344,21 @@ std::string to_yaml(const Profile& profile) {
                {"device", setting.device},
                {"dtype", setting.dtype}});
   });
-  out << YAML::Newline
-      << YAML::Comment("most relative L1 of a head: by its block selection, and with P.V skipped besides");
-  emit_flow(out, "bounds", [&] {
-    emit(out, {{"l1", short_number(profile.bounds.l1, 6)}, {"l2", short_number(profile.bounds.l2, 6)}});
-  });
+  if (!profile.settings.empty()) emit_settings(out, profile);
+  if (by_head) {
+    out << YAML::Newline
+        << YAML::Comment("most relative L1 of a head: by its block selection, and with P.V skipped besides");
+    emit_flow(out, "bounds", [&] {
+      emit(out, {{"l1", short_number(profile.bounds.l1, 6)}, {"l2", short_number(profile.bounds.l2, 6)}});
+    });
+  }
   out << YAML::Newline << YAML::Comment("on the tuning prompts, against full attention");
   emit_flow(out, "measured", [&] {
-    emit(out, {{"error", short_number(profile.error)}, {"sparsity", short_number(profile.sparsity)}});
+    if (by_head) emit(out, {{"error", short_number(profile.error)}, {"sparsity", short_number(profile.sparsity)}});
     emit(out, profile.quality);
   });
-  emit_flow(out, "untuned", [&] {
-    emit(out, {{"sparsity", short_number(profile.untuned_sparsity)}});
-    emit(out, profile.untuned);
-  });
-  emit(out, {{"dropped", std::string(name(profile.dropped))},
-             {"select", std::string(name(profile.ranking))},
-             {"cell", std::to_string(profile.cell)},
-             {"selection_rows", std::to_string(profile.selection_rows)},
-             {"dense_steps", std::to_string(profile.dense.steps)},
-             {"dense_layers", std::to_string(profile.dense.layers)}});
-  out << YAML::Key << "layers" << YAML::Value << YAML::BeginSeq;
-  for (size_t layer = 0; layer < profile.heads.size(); ++layer) {
-    out << YAML::Newline << YAML::Comment("layer " + std::to_string(layer)) << YAML::BeginSeq;
-    for (const ProfileHead& head : profile.heads[layer]) emit(out, head);
-    out << YAML::EndSeq;
-  }
-  out << YAML::EndSeq << YAML::EndMap;
+  if (by_head) emit_heads(out, profile);
+  out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";
 }
 

@@ -1,13 +1,13 @@
-// What `tune` found, as a YAML file that people can read: a policy for each layer and head, what was measured of it,
-// and for which model and size. No torch.
+// What `tune` found, as a YAML file that people can read: the options of a run, where it gains a policy for each layer
+// and head, what was measured of both, and for which model and size. No torch.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "attention/policies/dense_search.h"
 #include "attention/policies/head_search.h"
 #include "attention/policies/policy.h"
 
@@ -30,16 +30,29 @@ struct ProfileSetting {
 /// Whole videos of the tuning set against those of full attention; psnr is 0 where none was made.
 struct ProfileQuality {
   double psnr = 0, ssim = 0;
-  double speedup = 0;  // of a denoising step over the untuned policy
+  double psnr_lowest = 0;                // of a video
+  double speedup = 0;                    // of a denoising step over the untuned policy
+  double seconds = 0, full_seconds = 0;  // of a video's denoising, and by full attention
+};
+
+/// Steps and layers at the start that keep every block.
+struct DenseStart {
+  int64_t steps = 0;
+  int64_t layers = 0;
+  bool operator==(const DenseStart&) const = default;
 };
 
 struct Profile {
   std::string model;  // the folder's name
   std::string model_sha256;
   ProfileSetting made_with;
+  std::map<std::string, std::string>
+      settings;  // values of a run's options, by their names: whoever has these reads them
+  ProfileQuality quality;
+  // Of a policy for each head; without one the rest says nothing, and no file has it.
   Bounds bounds;
   double error = 0, sparsity = 0;  // means over the heads; of the sparsity, dense steps and layers included
-  ProfileQuality quality, untuned;
+  ProfileQuality untuned;
   double untuned_sparsity = 0;
   // As in Policy. A file of before these three were there means the published method, whatever the defaults are.
   Dropped dropped = Policy{}.dropped;
@@ -47,7 +60,7 @@ struct Profile {
   int64_t cell = Policy{}.cell;
   int64_t selection_rows = Policy{}.selection_rows;
   DenseStart dense;
-  std::vector<std::vector<ProfileHead>> heads;  // [layer][head], as many in each layer
+  std::vector<std::vector<ProfileHead>> heads;  // [layer][head], as many in each layer; or empty
 };
 
 /// Throws Error naming `file`, line and key: broken YAML, a key that is missing, unknown, given twice or of the wrong

@@ -262,19 +262,19 @@ std::vector<Field> sampling() {
             },
             {.name = "sigmas", .range = sigma, .idle = {Idle::no_flow}, .excludes = {{.other = "steps"}}}),
       field(&Request::cache, [](const Plan& plan) { return only(plan.cache.on(), name(plan.cache)); },
-            {.name = "cache", .idle = {Idle::no_reuse, Idle::tuning}, .nothing = "0"})};
+            {.name = "cache", .idle = {Idle::no_reuse}, .nothing = "0"})};
 }
 
 std::vector<Field> selection() {
   using Head = attention::HeadPolicy;
   using attention::Policy;
-  const std::vector<Idle> idle = {Idle::every_block, Idle::profile};
+  const std::vector<Idle> every_block = {Idle::every_block}, idle = {Idle::every_block, Idle::profile};
   return {
       field(&Request::topk, selected_by<Selection::topk>(&Head::topk),
-            {.name = "topk", .idle = idle, .excludes = {{.other = "cdf"}, {.other = "error"}}}),
+            {.name = "topk", .idle = every_block, .excludes = {{.other = "cdf"}, {.other = "error"}}}),
       field(&Request::cdf, selected_by<Selection::cdf>(&Head::cdf),
-            {.name = "cdf", .idle = idle, .excludes = {{.other = "error"}}}),
-      field(&Request::error, selected_by<Selection::error>(&Head::error), {.name = "error", .idle = idle}),
+            {.name = "cdf", .idle = every_block, .excludes = {{.other = "error"}}}),
+      field(&Request::error, selected_by<Selection::error>(&Head::error), {.name = "error", .idle = every_block}),
       field(&Request::dropped, of_dropping(&Policy::dropped),
             {.name = "dropped",
              .choices = {"mean", "none"},

@@ -25,6 +25,7 @@ enum class InRecipe { nothing, value, file };
 /// What leaves an option without effect: the run goes on, with a warning.
 enum class Idle {
   every_block,      // attention computes all
+  exact,            // is what was asked for
   profile,          // has a policy for each head
   no_means,         // stand for dropped blocks
   no_guidance,      // is asked for
@@ -33,7 +34,6 @@ enum class Idle {
   narrow_layers,    // has the text encoder
   no_flow,          // matching is what the sampler does
   no_reuse,         // is possible
-  tuning,           // looks at every step
   on_a_cpu,         // it runs
   no_lora,          // is given
   not_encoded,      // the output

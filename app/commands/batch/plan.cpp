@@ -62,10 +62,9 @@ void merge(Settings& settings, const PromptRow& row, const SetSettings& set, con
   const bool own = std::ranges::any_of(deciding, [&](const char* key) { return row.values.contains(key); });
   if (!own) settings = set.merged;
   settings.add(Source::row, row.values, file, row.places);
-  if (own)
-    collect_settings(settings, set.command_line, set.config_file);
-  else
-    settings.add_model_config(PresetUse::whole);
+  if (own) return collect_settings(settings, set.command_line, set.config_file);
+  add_profile(settings);
+  settings.add_model_config(PresetUse::whole);
 }
 
 /// Given in the row, or by the recipe that the row renders again.

@@ -98,6 +98,17 @@ class Expansion {
     settings.add(Source::command_line, items);
     return settings;
   }
+  const ProfilePolicy* profile_of(const Items& items) const {
+    const auto named = items.find("profile");
+    const auto found =
+        std::ranges::find(compared_.profiles, named == items.end() ? "" : named->second, &ProfilePolicy::file);
+    return found == compared_.profiles.end() ? nullptr : &*found;
+  }
+  Settings settings_of(const ProfilePolicy& profile, const Items& items) const {
+    Settings settings = base_;
+    settings.add(Source::profile, profile.options, profile.file);
+    return with(std::move(settings), items);
+  }
 
   Combination read(Mode mode, const Items& items) const { return read(mode, items, settings_of(items)); }
   Combination read(Mode mode, Items items, const Settings& settings) const {
@@ -106,14 +117,18 @@ class Expansion {
     result.weights = settings.text("weights", "auto");
     result.terms = {std::string(attention::name(mode))};
     for (const auto& [key, item] : items) result.terms.push_back(option_name(key).substr(2) + "=" + item);
+    const ProfilePolicy* tuned = profile_of(items);
+    if (tuned != nullptr) result.profile = tuned->file;
     if (mode != Mode::sparse) return result;
-    result.profile = items["profile"];
-    const auto tuned = std::ranges::find(compared_.profiles, result.profile, &ProfilePolicy::file);
-    const bool untuned = tuned == compared_.profiles.end();
     const models::Request request = read_request(settings);
-    result.policy = untuned ? models::make_policy(request) : tuned->policy;
+    result.policy = models::make_policy(request);
+    if (tuned != nullptr && !tuned->policy.per_head.empty()) {
+      const int64_t dense_layers = result.policy.dense_layers;
+      result.policy = tuned->policy;
+      result.policy.dense_layers = dense_layers;
+    }
     if (items.contains(kRows)) result.policy.selection_rows = std::stoll(items[kRows]);
-    result.dense_share = untuned || items.contains("dense_steps") ? request.dense_steps : tuned->dense_steps;
+    result.dense_share = request.dense_steps;
     if (result.dense_share && !result.dense_share->percent) result.settle(0);
     return result;
   }
@@ -180,6 +195,15 @@ class Expansion {
     if (!possible) throw bad_input(refused, "give one of them");
   }
 
+  void add_profile(const ProfilePolicy& profile, const Items& order) {
+    for (Items items : product(lists_, {"dense_steps", "cache", "weights"})) {
+      items.insert(order.begin(), order.end());
+      items["profile"] = profile.file;
+      const Settings settings = settings_of(profile, items);
+      add(read(attention::parse_mode(settings.text("attention", "sparse")), items, settings));
+    }
+  }
+
   void add_sparse(const Items& order) {
     const bool untuned = compared_.profiles.empty() || !compared_.profiles_alone;
     Keys how_many = given_of(lists_, kHowMany);
@@ -190,11 +214,7 @@ class Expansion {
       add_products(Mode::sparse, keys, order);
     }
     if (list_of(lists_, "profile") == nullptr && order != orders_.front()) return;
-    for (const ProfilePolicy& profile : compared_.profiles) {
-      Items items = order;
-      items["profile"] = profile.file;
-      add_products(Mode::sparse, {"dense_steps"}, items);
-    }
+    for (const ProfilePolicy& profile : compared_.profiles) add_profile(profile, order);
   }
 
   void warn() {
@@ -279,10 +299,10 @@ Columns selection_columns() {
 }
 
 Row fields_of(const Combination& combination) {
-  const bool tuned = !combination.profile.empty();
+  const bool tuned = combination.by_head();
   Row row = selection_fields(combination.sparse() ? &combination.policy : nullptr, tuned);
   row.update({{"mode", attention::name(combination.mode)},
-              {"profile", tuned ? Row(combination.profile) : Row()},
+              {"profile", combination.profile.empty() ? Row() : Row(combination.profile)},
               {"selection_rows", combination.policy.selection_rows},
               {"similarity", tuned ? Row() : Row(combination.policy.defaults.similarity)},
               {"dense_steps", combination.dense_share ? Row(models::name(*combination.dense_share))
@@ -341,6 +361,11 @@ void report_choices(const Grid& grid, const std::vector<std::string>& warnings, 
   report_warnings(warnings, report);
   for (const std::string& what : grid.left_out) print_warnings({"left out: " + what});
   report.content["left_out"] = grid.left_out;
+}
+
+ProfilePolicy read_profile_policy(const std::string& file) {
+  const attention::Profile profile = read_profile(file);
+  return {.file = file, .options = options_of(profile, file), .policy = attention::policy_of(profile)};
 }
 
 Grid expand(const Settings& base, const Lists& lists, const Compared& compared) {

@@ -36,7 +36,7 @@ struct Combination {
   attention::Mode mode = attention::Mode::sparse;
   attention::Policy policy{};  // of mode sparse
   hilbert::TokenOrder order = hilbert::TokenOrder::hilbert;
-  std::string profile{};  // the file that the policy comes from; empty: none
+  std::string profile{};  // the file that it comes from; empty: none
   models::CacheRule cache{};
   std::string preset{};                             // that it is; empty: none
   std::string weights = "auto";                     // as in a request
@@ -47,6 +47,7 @@ struct Combination {
   void settle(int64_t steps);
   bool sparse() const { return mode == attention::Mode::sparse; }
   bool untuned() const { return sparse() && profile.empty(); }  // its policy is of the lists and the settings
+  bool by_head() const { return sparse() && !policy.per_head.empty(); }
   bool has_untuned_means() const { return untuned() && policy.dropped == attention::Dropped::mean; }
 };
 
@@ -67,12 +68,15 @@ std::string row_name(const Row& row);
 /// "topk 0.3, mean, error, cell 16, hilbert", of fields_of(): for errors and pictures.
 std::string combination_name(const Row& row);
 
-/// A profile's policy, and the file that it stands in.
+/// A profile, and the file that it stands in.
 struct ProfilePolicy {
   std::string file;
-  attention::Policy policy{};
-  std::optional<models::FirstSteps> dense_steps{};  // in place of its own
+  std::map<std::string, std::string> options{};  // as Source::profile adds them
+  attention::Policy policy{};                    // where it has one for each head
 };
+
+/// Throws Error naming the file that is none.
+ProfilePolicy read_profile_policy(const std::string& file);
 
 /// What `generate --preset` would take.
 struct PresetSettings {
@@ -104,8 +108,8 @@ struct Compared {
 /// with an item comes as with `generate`, and what a weaker source says goes that excludes it. Presets first; modes and
 /// token orders outermost, then methods; how many blocks, dense steps, caches and weights innermost. But:
 ///   topk, cdf and error take the place of each other, each with rows of its own;
-///   a profile has a selection of its own and meets dense steps, caches and weights alone, and orders where it is of a
-///   list; a preset meets weights alone;
+///   a profile has a selection of its own and meets dense steps, caches and weights alone, where these are listed in
+///   place of its own, and orders where it is of a list; a preset meets weights alone;
 ///   modes other than sparse meet caches and weights alone, in the first order;
 ///   what contradicts itself is left out: blocks ranked by the error of a mean that they have not.
 /// Throws Error naming the item that is out of range, and the options that would have no row.

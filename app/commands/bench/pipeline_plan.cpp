@@ -17,11 +17,15 @@ constexpr const char* kPrompt = "a red circle moving to the right on a blue back
 
 Grid contenders(const Settings& settings, const PipelineOptions& options, const GenerateOptions& given) {
   Compared compared{.modes = parse_modes(options.modes, {"full", "quantized", "sparse"})};
-  if (given.profile)
-    compared.profiles = {{.file = given.profile->file.string(),
-                          .policy = *given.request.policy,
-                          .dense_steps = given.request.dense_steps}};
-  return expand(settings, options.lists, compared);
+  if (given.profile) compared.profiles = {read_profile_policy(given.profile->file.string())};
+  Grid grid = expand(settings, options.lists, compared);
+  for (Combination& each : grid.combinations) {  // all have one pipeline
+    if (each.weights != given.request.weights)
+      grid.warnings.push_back("--profile " + each.profile + ": its weights " + each.weights +
+                              " have no effect beside others: give --weights " + each.weights);
+    each.weights = given.request.weights;
+  }
+  return grid;
 }
 
 /// Options of the selection change nothing where no contender leaves blocks out, those of means where none has any.
@@ -37,6 +41,7 @@ void warn_of_selection(const Settings& settings, std::vector<IdleCause> idle, Pi
     options.heat_map.clear();
     plan.profiles.clear();
     idle.push_back({Idle::every_block, "modes", why});
+    idle.push_back({Idle::exact, "modes", why});
   } else if (std::ranges::none_of(rows, &Combination::has_untuned_means)) {
     idle.push_back({Idle::no_means, "dropped", "without means for dropped blocks"});
   }
@@ -51,7 +56,7 @@ PipelinePlan make_pipeline_plan(const Settings& settings, const PipelineOptions&
   check_range("--steps", options.steps, 1, 1'000'000);
   const GenerateOptions given = read_generate_options(settings, /*prompt_needed=*/false);
   PipelinePlan plan{make_video_plan(given, options.lists), options};
-  if (given.profile) plan.profiles = {*given.profile};
+  if (given.profile) plan.profiles = {describe_profile(given.profile->file, read_profile(given.profile->file))};
   if (!settings.has("prompt") && !settings.has("prompt_file")) plan.request.prompt = kPrompt;
   plan.decode = !options.no_decode;
   plan.grid = contenders(settings, options, given);

@@ -30,10 +30,8 @@ std::vector<ProfilePolicy> read_profiles(const Settings& settings, const Quality
   if (files.empty() && settings.has("profile")) files = {*settings.text("profile")};
   std::vector<ProfilePolicy> policies;
   for (const std::string& file : files) {
-    const attention::Profile profile = read_profile(file);
-    plan.profiles.push_back(describe_profile(file, profile));
-    policies.push_back({.file = file, .policy = attention::policy_of(profile)});
-    if (const auto dense_layers = settings.whole("dense_layers")) policies.back().policy.dense_layers = *dense_layers;
+    policies.push_back(read_profile_policy(file));
+    plan.profiles.push_back(describe_profile(file, read_profile(file)));
   }
   return policies;
 }

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "app/commands/bench/step_times.h"
+#include "app/commands/tune/candidate.h"
+#include "app/commands/tune/setting_search.h"
 #include "app/options/options.h"
 #include "attention/policies/head_search.h"
 
@@ -15,12 +19,19 @@ namespace sparsereel::app::tuning {
 struct TuneOptions {
   std::string prompts;  // file of a prompt set; empty: --prompt
   std::string budget = "10m";
+  std::optional<double> min_psnr, min_ssim, at_most;
+  std::string times;  // reports of `bench pipeline`, a comma list; empty: none
   std::optional<double> l1, l2;
-  std::optional<double> min_psnr, min_ssim;
   int64_t samples = 6;
-  int64_t videos = 2;
+  int64_t videos = 4;
   std::string output = "profile.yaml";
   std::string heat_map;  // empty: none
+};
+
+/// A preset of the model, as a candidate.
+struct Preset {
+  std::string name;
+  Candidate candidate;
 };
 
 struct TunePlan {
@@ -29,18 +40,21 @@ struct TunePlan {
   std::vector<std::string> prompts;
   std::string budget;  // as given
   double budget_seconds = 0;
+  Goal goal;
+  bool goal_asked = false;  // else it is what the preset balanced promises
+  Axes axes;
+  std::vector<Preset> presets;
+  std::map<std::string, std::string> given;  // of the options that select blocks: in the profile as they are
+  std::optional<bench::StepTimes> times;     // of another model, in place of this one's
   attention::Bounds bounds;
-  bool bounds_asked = false;  // the profile keeps them at any price; else only where it gets no slower by it
-  std::optional<double> min_psnr, min_ssim;  // unset: what the untuned policy reaches
-  int64_t samples = 0;                       // steps of each prompt's run in which heads are measured
-  int64_t videos = 0;                        // prompts of which whole videos are compared
+  bool bounds_asked = false;  // the heads keep them at any price; else only where they get no slower by it
+  int64_t samples = 0;        // steps of each prompt's run in which heads are measured
+  int64_t videos = 0;         // prompts of which whole videos are compared; 0: heads alone
   std::filesystem::path output, heat_map;
   std::vector<std::string> warnings;  // of options without effect
 
-  bool floor_asked() const { return min_psnr || min_ssim; }
-
-  /// Queries that share one selection in the profile. A CPU's tiles have 64 rows, so that finer choices cost nothing
-  /// there; a GPU's kernels want the policy's own.
+  /// Queries that share one selection in a policy for each head. A CPU's tiles have 64 rows, so that finer choices cost
+  /// nothing there; a GPU's kernels want the policy's own.
   static int64_t selection_rows(const models::Plan& untuned) {
     return untuned.device == "cpu" ? 64 : untuned.attention_policy.selection_rows;
   }

@@ -26,38 +26,35 @@ Error damaged(const fs::path& path) {
   return bad_input(path.string() + " is no search that 'sparsereel tune' left there", "delete it and tune anew");
 }
 
-json to_json(const VideoFigures& figures) {
-  return {figures.psnr, figures.ssim, figures.step_seconds};
+json to_json(const Videos& videos) {
+  json all = json::array();
+  for (const auto& [prompt, seen] : videos)
+    all.push_back({prompt, seen.psnr, seen.ssim, seen.computed_steps, seen.computed_dense_steps});
+  return all;
 }
 
-VideoFigures figures_of(const json& numbers) {
-  return {.psnr = numbers.at(0).get<double>(),
-          .ssim = numbers.at(1).get<double>(),
-          .step_seconds = numbers.at(2).get<double>()};
-}
-
-json to_json(const VideoCheck& check) {
-  return {{"dense_steps", check.start.steps},
-          {"dense_layers", check.start.layers},
-          {"figures", to_json(check.figures)},
-          {"untuned_step_seconds", check.untuned_step_seconds}};
-}
-
-VideoCheck check_of(const json& entry) {
-  return {.start = {.steps = entry.at("dense_steps").get<int64_t>(), .layers = entry.at("dense_layers").get<int64_t>()},
-          .figures = figures_of(entry.at("figures")),
-          .untuned_step_seconds = entry.at("untuned_step_seconds").get<double>()};
+Videos videos_of(const json& all) {
+  Videos videos;
+  for (const json& each : all) {
+    const auto number = [&](size_t i) { return each.at(i).get<double>(); };
+    videos[each.at(0).get<size_t>()] = {
+        .psnr = number(1), .ssim = number(2), .computed_steps = number(3), .computed_dense_steps = number(4)};
+  }
+  return videos;
 }
 
 json to_json(const TuneState& state) {
+  const HeadState& heads = state.heads;
   json text = {{"key", state.key},
-               {"sampled", state.sampled},
-               {"full_step_seconds", state.full_step_seconds},
-               {"checked_samples", state.checked_samples},
-               {"checked_videos", state.checked_videos},
-               {"checks", json::array()}};
-  if (state.untuned) text["untuned"] = to_json(*state.untuned);
-  for (const VideoCheck& check : state.checks) text["checks"].push_back(to_json(check));
+               {"steps", state.steps},
+               {"videos", json::object()},
+               {"heads_of", heads.setting},
+               {"sampled", heads.sampled},
+               {"compared_samples", heads.compared_samples},
+               {"head_videos", to_json(heads.videos)},
+               {"head_speedup", heads.speedup}};
+  if (heads.topk) text["heads_topk"] = *heads.topk;
+  for (const auto& [name, videos] : state.videos) text["videos"][name] = to_json(videos);
   return text;
 }
 
@@ -81,13 +78,13 @@ std::map<int64_t, at::Tensor> latents_of(const models::TensorFile& file, const S
   return latents;
 }
 
-void read_heads(const models::TensorFile& file, const attention::HeadSearch& search, const SearchLimits& limits,
-                TuneState& state) {
+void read_heads(const models::TensorFile& file, const NewHead& new_head, const SearchLimits& limits, TuneState& state) {
   const std::vector<double> numbers = numbers_of(file);
   std::span<const double> left = numbers;
-  state.heads.assign(limits.layers, {limits.heads, search});
+  if (state.heads.sampled.empty()) return;
+  state.heads.searches.assign(limits.layers, {limits.heads, new_head(state.heads.topk)});
   try {
-    for (auto& layer : state.heads)
+    for (auto& layer : state.heads.searches)
       for (attention::HeadSearch& head : layer) left = head.restore(left);
   } catch (const Error&) {  // it does not know the file
     throw damaged(file.path());
@@ -95,36 +92,47 @@ void read_heads(const models::TensorFile& file, const attention::HeadSearch& sea
   if (!left.empty()) throw damaged(file.path());
 }
 
-/// What was checked needs the videos and figures that it was compared with.
+/// Whether it has nothing but what a search of these limits finds.
 bool fits(const TuneState& state, const SearchLimits& limits) {
+  const HeadState& heads = state.heads;
   const auto is_planned = [&](const std::pair<int64_t, int64_t>& sample) {
     return sample.first >= 0 && sample.first < limits.prompts && sample.second >= 0 && sample.second < limits.steps;
   };
-  const auto videos = static_cast<int64_t>(state.latents.size());
-  return !state.sampled.empty() && std::all_of(state.sampled.begin(), state.sampled.end(), is_planned) &&
-         state.full_step_seconds >= 0 && state.checks.empty() == !state.untuned &&
-         (state.checks.empty() ||
-          (state.check_of({}) != nullptr && state.checked_videos >= 1 && state.checked_videos <= videos));
+  const auto is_seen = [&](const Videos& videos) {
+    return std::ranges::all_of(videos, [&](const auto& each) {
+      const Seen& seen = each.second;
+      const auto steps = static_cast<double>(limits.steps);
+      return state.latents.contains(static_cast<int64_t>(each.first)) && seen.computed_steps >= 1 &&
+             seen.computed_steps <= steps && seen.computed_dense_steps >= 0 &&
+             seen.computed_dense_steps <= seen.computed_steps;
+    });
+  };
+  const bool timed = std::ranges::all_of(
+      state.steps, [](const Row& row) { return number_of(row, "ms").value_or(0) > 0 && row.contains("layers"); });
+  return timed && (!heads.sampled.empty() || !state.latents.empty()) &&
+         std::ranges::all_of(heads.sampled, is_planned) && is_seen(heads.videos) && heads.speedup >= 0 &&
+         std::ranges::all_of(state.videos, [&](const auto& each) { return is_seen(each.second); });
 }
 
-TuneState read(const models::TensorFile& file, const json& text, const attention::HeadSearch& search,
-               const SearchLimits& limits) {
+TuneState read(const models::TensorFile& file, const json& text, const NewHead& new_head, const SearchLimits& limits) {
   TuneState state;
   state.key = text.at("key").get<std::string>();
-  state.sampled = text.at("sampled").get<std::set<std::pair<int64_t, int64_t>>>();
-  state.full_step_seconds = text.at("full_step_seconds").get<double>();
-  state.checked_samples = text.at("checked_samples").get<int64_t>();
-  state.checked_videos = text.at("checked_videos").get<int64_t>();
-  if (text.contains("untuned")) state.untuned = figures_of(text.at("untuned"));
-  for (const json& check : text.at("checks")) state.checks.push_back(check_of(check));
+  state.steps = text.at("steps").get<Rows>();
+  for (const auto& [name, videos] : text.at("videos").items()) state.videos[name] = videos_of(videos);
+  state.heads.setting = text.at("heads_of").get<std::string>();
+  if (text.contains("heads_topk")) state.heads.topk = text.at("heads_topk").get<double>();
+  state.heads.sampled = text.at("sampled").get<std::set<std::pair<int64_t, int64_t>>>();
+  state.heads.compared_samples = text.at("compared_samples").get<int64_t>();
+  state.heads.videos = videos_of(text.at("head_videos"));
+  state.heads.speedup = text.at("head_speedup").get<double>();
   state.latents = latents_of(file, limits);
-  read_heads(file, search, limits, state);
+  read_heads(file, new_head, limits, state);
   if (!fits(state, limits)) throw damaged(file.path());
   return state;
 }
 
 /// Nothing where it is of another key.
-std::optional<TuneState> load(const fs::path& path, const std::string& key, const attention::HeadSearch& search,
+std::optional<TuneState> load(const fs::path& path, const std::string& key, const NewHead& new_head,
                               const SearchLimits& limits) {
   try {
     const models::TensorFile file(path);
@@ -132,7 +140,7 @@ std::optional<TuneState> load(const fs::path& path, const std::string& key, cons
     if (found == file.metadata().end()) throw damaged(path);
     const json text = json::parse(found->second);
     if (text.at("key") != key) return std::nullopt;
-    return read(file, text, search, limits);
+    return read(file, text, new_head, limits);
   } catch (const json::exception&) {
     throw damaged(path);
   } catch (const Error& error) {
@@ -142,22 +150,23 @@ std::optional<TuneState> load(const fs::path& path, const std::string& key, cons
 
 }  // namespace
 
-const VideoCheck* TuneState::check_of(const attention::DenseStart& start) const {
-  const auto found =
-      std::find_if(checks.begin(), checks.end(), [&](const VideoCheck& check) { return check.start == start; });
-  return found == checks.end() ? nullptr : &*found;
+int64_t TuneState::video_count() const {
+  int64_t count = static_cast<int64_t>(heads.videos.size());
+  for (const auto& [name, each] : videos) count += static_cast<int64_t>(each.size());
+  return count;
 }
 
 int64_t TuneState::least_calls() const {
-  int64_t least = heads.empty() ? 0 : heads.front().front().calls();
-  for (const auto& layer : heads)
+  const HeadSearches& searches = heads.searches;
+  int64_t least = searches.empty() ? 0 : searches.front().front().calls();
+  for (const auto& layer : searches)
     for (const attention::HeadSearch& head : layer) least = std::min(least, head.calls());
   return least;
 }
 
 void TuneState::save(const fs::path& path) const {
   std::vector<double> numbers;
-  for (const auto& layer : heads)
+  for (const auto& layer : heads.searches)
     for (const attention::HeadSearch& head : layer) head.save(numbers);
   std::vector<models::TensorView> tensors = {{.name = "heads",
                                               .dtype = models::Dtype::f64,
@@ -177,12 +186,12 @@ std::vector<fs::path> states_beside(const fs::path& profile) {
   return files;
 }
 
-OwnState find_state(const fs::path& profile, const std::string& key, const attention::HeadSearch& search,
+OwnState find_state(const fs::path& profile, const std::string& key, const NewHead& new_head,
                     const SearchLimits& limits) {
   OwnState own;
   own.state.key = key;
   for (const fs::path& path : files_beside(profile, search_kind())) {
-    if (auto state = load(path, key, search, limits)) {
+    if (auto state = load(path, key, new_head, limits)) {
       own.path = path;
       own.state = *std::move(state);
       return own;

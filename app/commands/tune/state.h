@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -12,37 +13,34 @@
 #include <vector>
 
 #include "app/commands/tune/head_trials.h"
-#include "attention/policies/dense_search.h"
+#include "app/commands/tune/setting_search.h"
+#include "app/measure/table.h"
 
 namespace sparsereel::app::tuning {
 
-/// Means over whole videos against those of full attention, and over their denoising steps.
-struct VideoFigures {
-  double psnr = 0, ssim = 0;
-  double step_seconds = 0;
-};
+using Videos = std::map<size_t, Seen>;  // by prompt
 
-/// A choice of dense steps and layers, and what its videos gave.
-struct VideoCheck {
-  attention::DenseStart start;
-  VideoFigures figures;
-  double untuned_step_seconds = 0;  // of the untuned policy's steps, which took turns with these
+/// What was found of a policy for each head.
+struct HeadState {
+  std::string setting;              // the candidate's name whose selection they start from
+  std::optional<double> topk = {};  // its own
+  HeadSearches searches = {};
+  std::set<std::pair<int64_t, int64_t>> sampled = {};  // prompt, step: done
+  // Of the choice that `compared_samples` samples led to; with others they mean nothing.
+  int64_t compared_samples = 0;
+  Videos videos = {};
+  double speedup = 0;  // of a step over one with the same share in every head; 0: not timed
 };
 
 struct TuneState {
-  std::string key;  // of everything that the search depends on
-  HeadSearches heads;
-  std::set<std::pair<int64_t, int64_t>> sampled;  // prompt, step: done
-  std::map<int64_t, at::Tensor> latents;          // prompt -> final latents of full attention, CPU fp32
-  double full_step_seconds = 0;
-  // Of the choice that `checked_samples` samples led to; with others they mean nothing.
-  int64_t checked_samples = 0;
-  int64_t checked_videos = 0;
-  std::optional<VideoFigures> untuned;
-  std::vector<VideoCheck> checks;
+  std::string key;                        // of everything that the search depends on
+  std::map<int64_t, at::Tensor> latents;  // prompt -> final latents of full attention, CPU fp32
+  Rows steps;                             // of one step each, as `bench pipeline` has them
+  std::map<std::string, Videos> videos;   // by the candidate's name
+  HeadState heads;
 
-  /// Nothing: no videos with that start were made.
-  const VideoCheck* check_of(const attention::DenseStart& start) const;
+  /// Without those of full attention.
+  int64_t video_count() const;
   /// Calls that every head was measured in.
   int64_t least_calls() const;
   /// Atomic.
@@ -69,8 +67,11 @@ struct OwnState {
   std::vector<std::filesystem::path> others;  // of other keys, which stay, before the own one
 };
 
-/// `search`: what each head starts from. Throws Error for a damaged file.
-OwnState find_state(const std::filesystem::path& profile, const std::string& key, const attention::HeadSearch& search,
+/// What each head starts from beside this topk.
+using NewHead = std::function<attention::HeadSearch(std::optional<double> topk)>;
+
+/// Throws Error for a damaged file.
+OwnState find_state(const std::filesystem::path& profile, const std::string& key, const NewHead& new_head,
                     const SearchLimits& limits);
 
 }  // namespace sparsereel::app::tuning

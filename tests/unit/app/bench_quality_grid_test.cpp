@@ -225,7 +225,7 @@ TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
   ProfilePolicy profile{.file = "folder/a.yaml"};
   profile.policy.dropped = attention::Dropped::none;
   profile.policy.ranking = attention::Ranking::mass;
-  profile.policy.dense_steps = 2;
+  profile.options = {{"dense_steps", "2"}};
   profile.policy.per_head = {{attention::HeadPolicy{}}};
   Compared compared{.profiles = {profile}, .profiles_alone = true};
   EXPECT_THAT(

@@ -1,6 +1,5 @@
 // The policy search on made-up heads whose errors are known: what it finds, how little it asks, and that it can be
 // saved.
-#include "attention/policies/dense_search.h"
 #include "attention/policies/head_search.h"
 
 #include <gtest/gtest.h>
@@ -196,48 +195,6 @@ TEST(Choose, LeavesHeadsDenseThatTheUntunedPolicyBreaks) {
   EXPECT_TRUE(search.untuned().policy.dense);
   EXPECT_EQ(search.untuned().trial.relative_l1(), 0);
   EXPECT_TRUE(choose({{search}})[0][0].policy.dense);
-}
-
-TEST(DenseSearch, AsksForTheBareProfileFirstAndStopsWhereItPasses) {
-  DenseSearch search({0.4, 0.6}, 25, 0.8);
-  EXPECT_EQ(search.wanted(), DenseStart{});
-  EXPECT_NEAR(search.work({}), 0.5, 1e-12);
-  EXPECT_NEAR(search.work({.steps = 5, .layers = 1}), 0.2 + 0.8 * 0.8, 1e-12);
-  search.report(true, 30);
-  EXPECT_FALSE(search.wanted());
-  EXPECT_TRUE(search.passed());
-  EXPECT_EQ(search.found(), DenseStart{});
-}
-
-TEST(DenseSearch, FindsTheLeastWorkThatPasses) {
-  for (const int64_t needed : {1, 2, 3, 5, 8}) {
-    DenseSearch search({0.4, 0.4, 0.4}, 25, 0.75);
-    int videos = 0;
-    for (; search.wanted(); ++videos) {
-      EXPECT_LE(search.work(*search.wanted()), 0.75);
-      search.report(search.wanted()->steps >= needed, 20.0 + static_cast<double>(search.wanted()->steps));
-    }
-    EXPECT_TRUE(search.passed());
-    EXPECT_EQ(search.found(), (DenseStart{.steps = needed}));
-    EXPECT_LE(videos, 7);
-  }
-}
-
-TEST(DenseSearch, TakesDenseLayersWhereTheyCostLess) {
-  DenseSearch search({0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}, 25, 0.9);
-  while (search.wanted()) search.report(search.wanted()->layers > 0 || search.wanted()->steps >= 6, 25);
-  EXPECT_GT(search.found().layers, 0);
-  EXPECT_LT(search.work(search.found()), search.work({.steps = 6}));
-}
-
-TEST(DenseSearch, TakesTheBestWhereNonePassesWithinTheWorkAllowed) {
-  DenseSearch search({0.5}, 10, 0.7);
-  while (search.wanted()) {
-    EXPECT_LE(search.work(*search.wanted()), 0.7);
-    search.report(false, 10 + static_cast<double>(search.wanted()->steps));
-  }
-  EXPECT_FALSE(search.passed());
-  EXPECT_EQ(search.found().steps, 4);
 }
 
 }  // namespace

@@ -1,0 +1,112 @@
+// The grid around the presets.
+#include "app/commands/tune/candidate.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "attention/call_policy.h"
+#include "hilbert/exact_text.h"
+
+namespace sparsereel::app::tuning {
+namespace {
+
+using attention::Mode;
+using models::CacheKind;
+using models::CacheRule;
+using models::FirstSteps;
+
+constexpr double kTopks[] = {0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7};
+constexpr double kThresholds[] = {0.07, 0.1, 0.13, 0.15, 0.17, 0.2, 0.25, 0.3, 0.4, 0.5};
+constexpr double kFirstPercents[] = {0, 10, 20, 30};
+
+bool is_given(const Settings& settings, const char* key) {
+  const Setting* setting = settings.find(key);
+  return setting != nullptr && setting->source != Source::matched_config;
+}
+
+std::vector<FirstSteps> first_shares() {
+  std::vector<FirstSteps> shares;
+  for (const double percent : kFirstPercents)
+    shares.push_back(percent > 0 ? FirstSteps{.percent = percent} : FirstSteps{});
+  return shares;
+}
+
+std::vector<CacheRule> usual_caches() {
+  std::vector<CacheRule> caches = {{}};
+  for (const double threshold : kThresholds)
+    for (const FirstSteps& first : first_shares())
+      caches.push_back({.kind = CacheKind::forecast, .threshold = threshold, .first = first});
+  return caches;
+}
+
+/// Two candidates with the same are the same run.
+auto key_of(const Candidate& candidate, int64_t steps) {
+  const CacheRule& cache = candidate.cache;
+  return std::tuple(candidate.mode, candidate.topk.value_or(0), candidate.dense.of(steps), cache.kind, cache.threshold,
+                    cache.steps, cache.first.of(steps), candidate.weights);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> Candidate::options() const {
+  std::map<std::string, std::string> options = {
+      {"attention", std::string(attention::name(mode))},
+      {"cache", cache.on() ? models::name(cache) : "0"},
+      {"weights", weights},
+  };
+  if (!sparse()) return options;
+  if (topk) options["topk"] = exact_text(*topk);
+  options["dense_steps"] = models::name(dense);
+  return options;
+}
+
+std::string name(const Candidate& candidate) {
+  std::string text(attention::name(candidate.mode));
+  if (candidate.sparse() && candidate.topk) text = "topk " + exact_text(*candidate.topk);
+  if (candidate.sparse() && candidate.dense != FirstSteps{}) text += ", " + models::name(candidate.dense) + " dense";
+  if (candidate.cache.on()) text += ", " + models::name(candidate.cache);
+  return text + (candidate.weights == "auto" ? "" : ", weights " + candidate.weights);
+}
+
+Axes axes_of(const Settings& settings) {
+  Axes axes{.topks = {kTopks[0]}, .dense = first_shares(), .caches = usual_caches(), .weights = {"auto", "fp8"}};
+  axes.topks.assign(std::begin(kTopks), std::end(kTopks));
+  if (is_given(settings, "cdf") || is_given(settings, "error")) axes.topks = {std::nullopt};
+  if (is_given(settings, "topk")) axes.topks = {settings.number("topk")};
+  if (is_given(settings, "dense_steps"))
+    axes.dense = {models::parse_first_steps(*settings.text("dense_steps"), "dense_steps")};
+  if (is_given(settings, "cache")) axes.caches = {models::parse_cache_rule(*settings.text("cache"))};
+  if (is_given(settings, "weights")) axes.weights = {*settings.text("weights")};
+  return axes;
+}
+
+std::vector<Candidate> candidates_of(const Axes& axes, int64_t steps) {
+  std::vector<Candidate> all;
+  std::set<decltype(key_of({}, 0))> seen;
+  const auto add = [&](const Candidate& candidate) {
+    if (seen.insert(key_of(candidate, steps)).second) all.push_back(candidate);
+  };
+  for (const std::string& weights : axes.weights) {
+    for (const CacheRule& cache : axes.caches) {
+      if (cache.on() || weights != "auto") add({.mode = Mode::full, .cache = cache, .weights = weights});
+      add({.mode = Mode::quantized, .cache = cache, .weights = weights});
+      for (const std::optional<double>& topk : axes.topks)
+        for (const FirstSteps& dense : axes.dense)
+          add({.topk = topk, .dense = dense, .cache = cache, .weights = weights});
+    }
+  }
+  return all;
+}
+
+Candidate candidate_of(const Settings& settings) {
+  Candidate candidate{.mode = attention::parse_mode(settings.text("attention", "sparse")),
+                      .cache = models::parse_cache_rule(settings.text("cache", "0")),
+                      .weights = settings.text("weights", "auto")};
+  if (!candidate.sparse()) return candidate;
+  candidate.topk = settings.number("topk");
+  candidate.dense = models::parse_first_steps(settings.text("dense_steps", "0"), "dense_steps");
+  return candidate;
+}
+
+}  // namespace sparsereel::app::tuning
