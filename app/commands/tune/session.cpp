@@ -9,7 +9,8 @@
 namespace sparsereel::app::tuning {
 namespace {
 
-constexpr double kLeastSpeedup = 1.01;  // below, a policy for each head is not worth its file
+/// A policy for each head is not worth its file where it saves less than this share of the work, or of the time.
+constexpr double kLeastGain = 0.01;
 
 /// The settings' own blocks, in every step.
 Candidate blocks_of(const models::Plan& untuned, const std::string& weights) {
@@ -129,12 +130,14 @@ bool Session::gain_by_heads(const Candidate& candidate, const HeadPhase& phase, 
   }
   const FoundHeads heads = phase.found();
   const attention::Policy policy = phase.policy_of(heads);
+  found.no_heads = "within the bounds they leave no more out";
+  if (heads.work > (1 - kLeastGain) * heads.untuned_work) return false;
   if (state.speedup == 0) {
     state.speedup = videos_.speedup_of(candidate, policy);
     videos_.save();
   }
   found.no_heads = "their steps are no faster";
-  if (state.speedup < kLeastSpeedup) return false;
+  if (state.speedup < 1 + kLeastGain) return false;
   for (size_t prompt = 0; prompt < plan_.prompts.size(); ++prompt) {
     if (state.videos.contains(prompt)) continue;
     state.videos[prompt] = videos_.compare(candidate, prompt, &policy);

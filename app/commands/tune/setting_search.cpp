@@ -10,7 +10,7 @@ namespace sparsereel::app::tuning {
 namespace {
 
 /// From here on a candidate is not worth its videos: a share of the best one's seconds, and decibels.
-constexpr double kLeastShare = 0.005, kLeastDecibels = 0.1;
+constexpr double kLeastShare = 0.01, kLeastDecibels = 0.1;
 /// Nearness beyond which nothing is seen: a cache that never reused a step makes equal videos, which no model of noise
 /// explains.
 constexpr double kMostDecibels = 60;

@@ -16,7 +16,9 @@ namespace {
 using attention::Mode;
 using bench::Combination;
 
-constexpr int64_t kTimedSteps = 3;
+/// Steps are timed for so long, but so many at least and at most.
+constexpr double kTimingSeconds = 3;
+constexpr int64_t kLeastTimed = 3, kMostTimed = 9;
 constexpr const char* kFullWeights = "auto";
 
 /// Steps that were computed with every block, as a row of `bench quality` has them.
@@ -111,9 +113,11 @@ void VideoRuns::make_references() {
 std::vector<std::vector<double>> VideoRuns::take_turns(const std::vector<Combination>& all) {
   std::vector<std::vector<double>> milliseconds(all.size());
   std::vector<std::unique_ptr<models::Denoising>> runs(all.size());
-  const int64_t rounds = std::min(kTimedSteps, untuned_.num_inference_steps);
+  const int64_t rounds = std::min(kMostTimed, untuned_.num_inference_steps);
+  const auto begun = std::chrono::steady_clock::now();
   for (int64_t round = -1; round < rounds; ++round) {
     progress_.round(round + 1, rounds + 1);
+    if (round >= kLeastTimed && seconds_since(begun) > kTimingSeconds) break;
     for (size_t i = 0; i < all.size(); ++i) {
       deadline_.check();
       if (round <= 0) runs[i] = start(all[i], 0);

@@ -100,7 +100,7 @@ TEST(SettingSearch, FindsNearlyTheFastestThatKeepsTheFloorInFewVideos) {
       EXPECT_TRUE(search.holds(best)) << floor;
       EXPECT_GE(best.mean(&Seen::psnr), floor);
       EXPECT_LE(best.seconds, 1.06 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
-      EXPECT_LE(videos, 160) << "of " << candidates.size() * kPrompts;
+      EXPECT_LE(videos, 100) << "of " << candidates.size() * kPrompts;
     }
   }
 }
@@ -117,7 +117,7 @@ TEST(SettingSearch, FindsWhatIsNearestWithinItsSeconds) {
     if (const Standing all = truth.standing(candidate); all.seconds <= 8)
       nearest = std::max(nearest, all.mean(&Seen::psnr));
   EXPECT_GE(best.mean(&Seen::psnr), nearest - 1);
-  EXPECT_LE(videos, 160);
+  EXPECT_LE(videos, 100);
 }
 
 TEST(SettingSearch, AFloorOfSimilarityIsKept) {
