@@ -529,6 +529,11 @@ def profile_files():
         yield f"cell_{name}", means.replace("cell: 16", f"cell: {number}")
     for name, number in (("zero", "0"), ("tiny", "1e-300"), ("negative", "-1"), ("nan", ".nan"), ("huge", "1e9")):
         yield f"error_bound_{name}", means.replace("error_bound: 0.05", f"error_bound: {number}")
+    setting = PROFILE[:PROFILE.index("bounds")] + "settings: {attention: sparse, topk: 0.3, cache: forecast:0.2}\nmeasured: {psnr: 40, psnr_lowest: 36, seconds: 2, full_seconds: 9}\n"
+    yield "setting", setting
+    yield "setting_and_heads", PROFILE.replace("bounds", "settings: {attention: sparse, cache: '0'}\nbounds")
+    yield "setting_nested", setting.replace("topk: 0.3", "topk: {a: 1}")
+    yield "setting_list", setting.replace("topk: 0.3", "[a]: 1")
     yield "topk_tiny", PROFILE.replace("topk: 0.3", "topk: 1e-300")
     yield "empty", ""
     yield "scalar", "7"

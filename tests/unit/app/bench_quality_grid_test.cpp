@@ -246,6 +246,34 @@ TEST(QualityGrid, AProfileMeetsOrdersAndDenseStepsAlone) {
       << "a profile that the settings name is of one order";
 }
 
+TEST(QualityGrid, AProfileIsAWholeSettingThatListsWinOver) {
+  const ProfilePolicy sparse{.file = "a.yaml",
+                             .options = {{"attention", "sparse"},
+                                         {"topk", "0.25"},
+                                         {"dense_steps", "20%"},
+                                         {"cache", "forecast:0.2"},
+                                         {"weights", "fp8"}}};
+  const ProfilePolicy quantized{.file = "b.yaml", .options = {{"attention", "quantized"}, {"cache", "0.1"}}};
+  const Compared compared{.profiles = {sparse, quantized}, .profiles_alone = true};
+  Settings weak;
+  weak.add(Source::matched_config, kMeans, "a.yaml");
+  Grid grid = expand(weak, {}, compared);
+  ASSERT_THAT(grid.combinations, SizeIs(2));
+  const Row row = fields_of(grid.combinations[0]), other = fields_of(grid.combinations[1]);
+  EXPECT_EQ(row["profile"], "a.yaml");
+  EXPECT_EQ(row["topk"], 0.25);
+  EXPECT_EQ(row["dense_steps"], "20%");
+  EXPECT_EQ(row["cache"], "forecast:0.2");
+  EXPECT_EQ(row["weights"], "fp8");
+  EXPECT_EQ(other["mode"], "quantized");
+  EXPECT_EQ(other["cache"], "first-block:0.1");
+  grid = expand(weak, {{"cache", "0,forecast:0.3"}}, compared);
+  ASSERT_THAT(grid.combinations, SizeIs(4));
+  EXPECT_EQ(fields_of(grid.combinations[0])["cache"], Row());
+  EXPECT_EQ(fields_of(grid.combinations[1])["cache"], "forecast:0.3");
+  EXPECT_EQ(fields_of(grid.combinations[1])["topk"], 0.25);
+}
+
 TEST(QualityGrid, NamesTheItemThatIsOutOfRange) {
   const auto refuses = [](const Lists& lists, const std::vector<std::string>& words) {
     return throws_error([&] { expanded(lists); }, words);

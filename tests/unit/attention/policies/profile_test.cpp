@@ -144,6 +144,57 @@ TEST(Profile, NamesFileLineAndKeyOfWhatIsWrong) {
     EXPECT_THROW(parse_profile(text, "p.yaml"), Error) << text;
 }
 
+/// A whole setting without a policy for each head.
+Profile setting_alone() {
+  Profile profile = example();
+  profile.heads.clear();
+  profile.settings = {{"attention", "sparse"}, {"cache", "forecast:0.2:20%"}, {"dense_steps", "20%"}, {"topk", "0.3"}};
+  profile.quality = {.psnr = 40.12, .ssim = 0.98, .psnr_lowest = 36.5, .seconds = 4.25, .full_seconds = 25.5};
+  return profile;
+}
+
+TEST(Profile, HoldsASettingWithoutHeadsOrBesideThem) {
+  const Profile written = setting_alone();
+  const std::string text = to_yaml(written);
+  const Profile read = parse_profile(text, "p.yaml");
+  EXPECT_EQ(to_yaml(read), text);
+  EXPECT_EQ(read.settings, written.settings);
+  EXPECT_TRUE(read.heads.empty());
+  EXPECT_EQ(read.quality.psnr_lowest, 36.5);
+  EXPECT_EQ(read.quality.seconds, 4.25);
+  EXPECT_EQ(read.quality.full_seconds, 25.5);
+  for (const char* of_heads : {"bounds", "untuned", "layers", "selection_rows", "dense_layers"})
+    EXPECT_THAT(text, ::testing::Not(HasSubstr(of_heads)));
+  Profile both = example();
+  both.settings = {{"attention", "sparse"}, {"cache", "0"}};
+  const Profile again = parse_profile(to_yaml(both), "p.yaml");
+  EXPECT_EQ(again.settings, both.settings);
+  EXPECT_EQ(again.heads.size(), 2U);
+  EXPECT_EQ(again.dense, both.dense);
+}
+
+TEST(Profile, RefusesSettingsThatAreNoValues) {
+  const std::string text = to_yaml(setting_alone());
+  const auto cause = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    try {
+      parse_profile(changed, "p.yaml");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(cause("topk: 0.3", "topk: [0.3]"),
+              AllOf(HasSubstr("p.yaml:"), HasSubstr("settings.topk is not a single")));
+  EXPECT_THAT(cause("topk: 0.3", "cache: 0"), HasSubstr("settings.cache stands there twice"));
+  EXPECT_THAT(cause("full_seconds: 25.5", "full_seconds: -1"), HasSubstr("full_seconds is out of range"));
+  const size_t start = text.find("settings: "), end = text.find('\n', start);
+  const std::string whole = text.substr(start, end - start);
+  EXPECT_THAT(cause(whole, "settings: fast"), HasSubstr("settings is not a map"));
+  EXPECT_THAT(cause(whole, "settings: {}"), HasSubstr("is missing")) << "a file that has neither";
+}
+
 TEST(Profile, RefusesLayersOfDifferentWidth) {
   Profile profile = example();
   profile.heads[1].pop_back();
