@@ -1,15 +1,38 @@
-# cmake --install: the program and its data, libsparsereel with its one header and its CMake package. Both find libtorch where this build found it
-# (their run path); -DCMAKE_INSTALL_RPATH=/path/to/torch/lib names another place.
+# cmake --install: the program and its data, libsparsereel, and the attention library, which alone is component "attention". All are in one CMake package.
+# Program and libsparsereel find libtorch where this build found it (their run path); -DCMAKE_INSTALL_RPATH=/path/to/torch/lib names another place.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparsereel)
+
+# sparsereel_build_missing(component targets...): app/quickstart builds the program alone; what else is installed is made when it is first asked for.
+function(sparsereel_build_missing component)
+  list(TRANSFORM ARGN REPLACE "(.+)" "NOT EXISTS \"$<TARGET_FILE:\\1>\"" OUTPUT_VARIABLE missing)
+  list(JOIN missing " OR " missing)
+  list(JOIN ARGN " " targets)
+  install(CODE "if(${missing})
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target ${targets} COMMAND_ERROR_IS_FATAL ANY)
+endif()" COMPONENT ${component})
+endfunction()
+
+sparsereel_build_missing(attention sparsereel_attention_library sparsereel_attention_archive)
+install(TARGETS sparsereel_attention_library EXPORT sparsereel_attention LIBRARY COMPONENT attention)
+install(TARGETS sparsereel_attention_archive EXPORT sparsereel_attention_static ARCHIVE COMPONENT attention)
+install(FILES attention/include/sparsereel/attention.h attention/include/sparsereel/attention.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sparsereel
+  COMPONENT attention)
+foreach(library attention attention_static)
+  install(EXPORT sparsereel_${library} FILE sparsereel_${library}.cmake NAMESPACE sparsereel:: DESTINATION ${package} COMPONENT attention)
+endforeach()
+configure_package_config_file(.cmake/sparsereelConfig.cmake.in ${CMAKE_BINARY_DIR}/sparsereelConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/sparsereelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/sparsereelConfig.cmake ${CMAKE_BINARY_DIR}/sparsereelConfigVersion.cmake DESTINATION ${package} COMPONENT attention)
+if(NOT SPARSEREEL_TORCH)
+  return()
+endif()
+
 if(NOT CMAKE_INSTALL_RPATH)
   set_target_properties(sparsereel sparsereel_library PROPERTIES INSTALL_RPATH ${SPARSEREEL_TORCH_DIR}/lib)
 endif()
-
-# app/quickstart builds the program alone: the library is made when it is first asked for.
-install(CODE "if(NOT EXISTS \"$<TARGET_FILE:sparsereel>\" OR NOT EXISTS \"$<TARGET_FILE:sparsereel_library>\")
-  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target sparsereel sparsereel_library COMMAND_ERROR_IS_FATAL ANY)
-endif()")
+sparsereel_build_missing(Unspecified sparsereel sparsereel_library)
 install(TARGETS sparsereel RUNTIME)
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel)
 install(DIRECTORY assets/tiny DESTINATION ${CMAKE_INSTALL_DATADIR}/sparsereel/assets)
@@ -29,10 +52,6 @@ foreach(page "reference --format man|man/man1/sparsereel.1" "completion bash|bas
 endforeach()
 ]=])
 
-set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparsereel)
-install(TARGETS sparsereel_library EXPORT sparsereelTargets LIBRARY)
+install(TARGETS sparsereel_library EXPORT sparsereel_video LIBRARY)
 install(FILES models/sparsereel.h TYPE INCLUDE)
-install(EXPORT sparsereelTargets NAMESPACE sparsereel:: DESTINATION ${package})
-configure_package_config_file(.cmake/sparsereelConfig.cmake.in ${CMAKE_BINARY_DIR}/sparsereelConfig.cmake INSTALL_DESTINATION ${package})
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/sparsereelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/sparsereelConfig.cmake ${CMAKE_BINARY_DIR}/sparsereelConfigVersion.cmake DESTINATION ${package})
+install(EXPORT sparsereel_video FILE sparsereel_video.cmake NAMESPACE sparsereel:: DESTINATION ${package})

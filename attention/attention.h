@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,7 +33,7 @@ at::Tensor rotary_pairs(const Prologue& prologue);
 struct Context {
   Mode mode = Mode::full;
   CallPolicy policy{};
-  int64_t slot = 0;                     // of the workspace: where the call's counts add up and its heads' choices stay
+  int64_t slot = 0;                     // of the workspace: where the call's counts add up
   int64_t text_tokens = 0;              // the last tokens of q and k: always dense, as keys and as queries
   bool causal = false;                  // query i sees keys up to i + Nk - Nq
   at::Tensor key_lengths{};             // int64 [B], keys past the length are padding; undefined: all keys count
@@ -45,19 +44,6 @@ struct Context {
   bool takes_e4m3 = false;  // out may be e4m3 (Result::out_scale); it never is in mode check or on a CPU
   Prologue prologue{};
   bool only_prepass = false;  // benchmarks: leave out a GPU call's last step, attention itself
-
-  /// Whether every block is asked for, unless the caller has a map.
-  bool is_dense() const { return mode == Mode::quantized || policy.dense; }
-  /// Tokens that share a mean in what stands for the blocks that the call drops; 0: nothing does, or none is dropped.
-  int64_t mean_cell() const {
-    const bool drops = block_map.has_value() || !is_dense();
-    return drops && policy.dropped == Dropped::mean ? policy.cell : 0;
-  }
-  /// What Result::kernel says of the means.
-  std::string means_text() const {
-    const int64_t cell = mean_cell();
-    return cell > 0 ? ", means of " + std::to_string(cell) + " tokens for dropped blocks" : "";
-  }
 };
 
 struct Result {
@@ -70,13 +56,8 @@ struct Result {
 
 /// Memory that outlives calls; one per thread of execution and stream.
 struct Workspace {
-  struct Choices {  // the policies of a call's heads as the kernels read them
-    std::vector<uint8_t> host;
-    at::Tensor device;
-  };
-  at::Tensor scratch;                  // its content means nothing between calls
-  at::Tensor counts;                   // int64 [slots, kinds]: what GPU kernels counted since collect_counts()
-  std::map<int64_t, Choices> choices;  // by slot
+  at::Tensor scratch;  // bytes; its content means nothing between calls
+  at::Tensor counts;   // int64 [slots, kinds]: what GPU kernels counted since collect_counts()
 };
 
 /// softmax(q k^T * scale) v over the blocks that the context keeps.

@@ -4,18 +4,17 @@
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
 
-#include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
-#include <sstream>
-#include <string_view>
+#include <vector>
 
 #include "attention/cuda/device.h"
 #include "attention/cuda/launch.h"
 #include "attention/cuda/records.h"
 #include "attention/cuda_binding.h"
 #include "attention/prologue.h"
-#include "hilbert/error.h"
-#include "hilbert/exact_text.h"
+#include "attention/tensor_call.h"
 
 namespace sparsereel::attention {
 namespace {
@@ -32,21 +31,6 @@ at::Tensor loadable(const at::Tensor& x) {
   const int64_t missing = (kVector - x.size(3) % kVector) % kVector;
   if (missing > 0) return at::constant_pad_nd(x, {0, missing});
   return aligned ? x : x.clone(at::MemoryFormat::Contiguous);
-}
-
-cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
-  using Kind = cuda::HeadChoice::Kind;
-  const bool dense = every_block || head.dense;
-  return {.topk = head.topk,
-          .kind = dense                               ? Kind::dense
-                  : head.selection == Selection::topk ? Kind::topk
-                  : head.selection == Selection::cdf  ? Kind::cdf
-                                                      : Kind::error,
-          .cdf = static_cast<float>(head.cdf),
-          .similarity = static_cast<float>(head.similarity),
-          // With every block asked for nothing is skipped, P.V included.
-          .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold),
-          .error = static_cast<float>(head.error)};
 }
 
 /// Copies of what the kernels want in another form, kept alive until they are enqueued.
@@ -122,184 +106,109 @@ at::Tensor empty_output(const at::Tensor& q, at::IntArrayRef sizes, bool e4m3) {
   return at::empty(sizes, e4m3 ? options.dtype(at::kFloat8_e4m3fn) : options);
 }
 
+CallPrologue prologue_of_call(const Prologue& from, Kept& kept) {
+  const bool has_pairs = from.rotary_pairs.defined();
+  return {.norm = from.norm == Prologue::Norm::layer ? cpu::Norm::layer
+                  : from.norm == Prologue::Norm::rms ? cpu::Norm::rms
+                                                     : cpu::Norm::none,
+          .across_heads = from.across_heads,
+          .eps = from.eps,
+          .q_weight = kept.pointer(from.q_weight),
+          .q_bias = kept.pointer(from.q_bias),
+          .k_weight = kept.pointer(from.k_weight),
+          .k_bias = kept.pointer(from.k_bias),
+          .rotary_cos = has_pairs ? nullptr : kept.pointer(from.rotary_cos),
+          .rotary_sin = has_pairs ? nullptr : kept.pointer(from.rotary_sin),
+          .rotary_pairs = has_pairs ? from.rotary_pairs.const_data_ptr() : nullptr,
+          .interleaved = from.interleaved};
+}
+
+/// That of this thread for a GPU: its streams and events are made once.
+Executor& executor_of(at::Device device) {
+  thread_local std::map<int, std::unique_ptr<Executor>> executors;
+  std::unique_ptr<Executor>& executor = executors[device.index()];
+  if (executor == nullptr) executor = make_cuda_executor(device.index());
+  return *executor;
+}
+
 /// One call; keeps what its pointers point into alive until the kernels are enqueued.
 class CudaCall {
  public:
-  CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+  CudaCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
            Workspace& workspace)
-      : context_(context), workspace_(workspace), head_dim_(q.size(3)) {
-    if (!(scale > 0))
-      throw bad_input("attention: scale is " + exact_text(scale), "pass a positive one: the CUDA kernels need it");
+      : workspace_(workspace), head_dim_(q.size(3)), call_(call) {
     // The kernels' own prologue works on whole vectors; odd head sizes take torch's operations.
-    fuses_prologue_ = head_dim_ % (2 * kVector) == 0;
-    const QueriesAndKeys ready = fuses_prologue_ ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k);
+    const bool fuses_prologue = head_dim_ % (2 * kVector) == 0;
+    const QueriesAndKeys ready = fuses_prologue ? QueriesAndKeys{q, k} : apply_prologue(context.prologue, q, k);
+    if (fuses_prologue) call_.prologue = prologue_of_call(context.prologue, kept_);
     q_ = loadable(ready.q);
     k_ = loadable(ready.k);
     v_ = loadable(v);
-    kernel_ = chosen_kernel();
-    // The error that Mode::check reports is that of attention alone.
-    const bool e4m3 = context.takes_e4m3 && kernel_ == cuda::Kernel::hopper && context.mode != Mode::check;
-    out_ = empty_output(q_, q_.sizes(), e4m3);
-    if (e4m3) out_scale_ = at::empty({q.size(0)}, q.options().dtype(at::kFloat));
-    if (context.return_lse) lse_ = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
+    call_.head_dim = q_.size(3);
+    call_.element = q.scalar_type() == at::kHalf ? ElementType::fp16 : ElementType::bf16;
+    make_outputs(context);
     if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(q.device()).contiguous();
-    fill_problem(scale);
-    if (fuses_prologue_) problem_.prologue = prologue_of(context.prologue, kept_);
-    fill_selection();
-    problem_.counts = reinterpret_cast<uint64_t*>(counts_of_slot().data_ptr<int64_t>());
+    if (context.block_map) map_ = at::tensor(at::ArrayRef<uint8_t>(context.block_map->bits), at::kByte).to(q.device());
+    point(context);
   }
 
   Result run() {
-    void* scratch = reserve(cuda::scratch_bytes(problem_, kernel_));
-    const auto steps = context_.only_prepass ? cuda::Steps::prepass : cuda::Steps::all;
-    check_launch(cuda::attention(problem_, kernel_, steps, scratch, current_stream(q_.device())), "attention");
+    Executor& executor = executor_of(q_.device());
     Result result;
+    result.statistics.predicted_tiles =
+        run_in(workspace_, executor, call_, q_.device(), current_stream(q_.device())).predicted_tiles;
     result.out = out_.size(3) == head_dim_ ? out_ : out_.narrow(3, 0, head_dim_);
     result.out_scale = out_scale_;
     result.lse = lse_;
-    result.kernel = describe();
-    result.statistics.predicted_tiles = predicted_tiles_;
+    result.kernel = executor.describe(call_);
     return result;
   }
 
  private:
-  /// The best kernel for the GPU, or forced_kernel().
-  cuda::Kernel chosen_kernel() const {
-    const int capability = cuda::compute_capability(q_.device().index());
-    const std::string_view forced = forced_kernel();
-    if (forced == "ampere") return cuda::Kernel::ampere;
-    if (forced == "ada" && capability >= cuda::kE4m3Capability) return cuda::Kernel::ada;
-    return *cuda::choose_kernel(capability, static_cast<int>(head_dim_));
+  void make_outputs(const Context& context) {
+    // The error that Mode::check reports is that of attention alone.
+    const bool e4m3 = context.takes_e4m3 && context.mode != Mode::check && writes_e4m3(call_, q_.device().index());
+    const auto floats = q_.options().dtype(at::kFloat);
+    out_ = empty_output(q_, q_.sizes(), e4m3);
+    if (e4m3) out_scale_ = at::empty({q_.size(0)}, floats);
+    if (context.return_lse) lse_ = at::empty({q_.size(0), q_.size(2), q_.size(1)}, floats);
   }
 
-  void fill_problem(double scale) {
-    problem_ = problem_of(q_, k_, v_, out_, scale);
-    problem_.out_scale = pointer_of(out_scale_);
-    problem_.lse = pointer_of(lse_);
-    problem_.text_tokens = static_cast<int>(context_.text_tokens);
-    problem_.causal = context_.causal;
-    problem_.key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr;
+  void point(const Context& context) {
+    call_.q = rows_of(q_);
+    call_.k = rows_of(k_);
+    call_.v = rows_of(v_);
+    call_.out = rows_of(out_);
+    call_.out_scale = pointer_of(out_scale_);
+    call_.lse = pointer_of(lse_);
+    call_.key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr;
+    call_.map = map_.defined() ? map_.const_data_ptr<uint8_t>() : nullptr;
+    call_.counts = reinterpret_cast<uint64_t*>(counts_of(context.slot).data_ptr<int64_t>());
   }
 
-  void fill_selection() {
-    using Kind = cuda::Selection::Kind;
-    cuda::Selection& selection = problem_.selection;
-    const CallPolicy& policy = context_.policy;
-    selection.rows = static_cast<int>(policy.selection_rows);
-    const bool every_block = context_.is_dense();
-    if (context_.block_map) {
-      selection.kind = Kind::map;
-      map_ = at::tensor(at::ArrayRef<uint8_t>(context_.block_map->bits), at::kByte).to(q_.device());
-      selection.map = map_.const_data_ptr<uint8_t>();
-    } else {
-      selection.kind = every_block ? Kind::dense : Kind::predict;
-    }
-    std::vector<cuda::HeadChoice> heads;
-    for (int64_t h = 0; h < q_.size(2); ++h) heads.push_back(head_choice(policy.head(h), every_block));
-    selection.all = heads.front();
-    for (const cuda::HeadChoice& head : heads) {
-      const bool dense = head.kind == cuda::HeadChoice::Kind::dense;
-      selection.similarity = selection.similarity || (!dense && head.similarity >= 0);
-      selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
-      selection.any_topk = selection.any_topk || head.kind == cuda::HeadChoice::Kind::topk;
-    }
-    bool alike = true;
-    for (int64_t h = 1; h < q_.size(2); ++h) alike = alike && policy.head(h) == policy.head(0);
-    if (!alike) selection.heads = device_choices(heads);
-    if (context_.mean_cell() > 0) fill_means(heads);
-  }
-
-  void fill_means(const std::vector<cuda::HeadChoice>& heads) {
-    check_means();
-    cuda::Selection& selection = problem_.selection;
-    selection.means = true;
-    selection.by_error = selection.kind == cuda::Selection::Kind::predict && context_.policy.ranking == Ranking::error;
-    if (!selection.by_error) return;
-    const auto count_heads = [&](cuda::HeadChoice::Kind kind) {
-      return std::count_if(heads.begin(), heads.end(), [&](const cuda::HeadChoice& head) { return head.kind == kind; });
-    };
-    selection.predicts_error =
-        context_.mode == Mode::check || count_heads(cuda::HeadChoice::Kind::error) > 0;  // it takes time
-    if (!selection.predicts_error) return;
-    const int64_t predicting = problem_.heads - count_heads(cuda::HeadChoice::Kind::dense);
-    predicted_tiles_ = problem_.batch * predicting * cuda::selection_tiles(problem_);
-  }
-
-  void check_means() const {
-    if (context_.policy.cell != cuda::kMeanCell)
-      throw bad_input("attention: a mean of " + std::to_string(context_.policy.cell) + " tokens on a GPU",
-                      "set cell to " + std::to_string(cuda::kMeanCell) + ", which its kernels are made for");
-    if (problem_.keys > cuda::kMostMeanKeys)
-      throw bad_input("attention: " + std::to_string(problem_.keys) + " keys with means for dropped blocks",
-                      "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or no means");
-  }
-
-  /// Per-head choices seldom change from step to step, so the last copy of each slot is kept.
-  const cuda::HeadChoice* device_choices(const std::vector<cuda::HeadChoice>& heads) {
-    const auto bytes = static_cast<int64_t>(heads.size() * sizeof(cuda::HeadChoice));
-    Workspace::Choices& cached = workspace_.choices[context_.slot];
-    const auto* begin = reinterpret_cast<const uint8_t*>(heads.data());
-    const std::vector<uint8_t> host(begin, begin + bytes);
-    if (cached.host != host || !cached.device.defined() || cached.device.device() != q_.device()) {
-      cached.host = host;
-      cached.device = at::tensor(at::ArrayRef<uint8_t>(host), at::kByte).to(q_.device());
-    }
-    return static_cast<const cuda::HeadChoice*>(cached.device.const_data_ptr());
-  }
-
-  at::Tensor counts_of_slot() {
+  at::Tensor counts_of(int64_t slot) {
     at::Tensor& counts = workspace_.counts;
-    if (!counts.defined() || counts.device() != q_.device() || counts.size(0) <= context_.slot) {
-      const at::Tensor more = at::zeros({context_.slot + 1, cuda::kCounts}, q_.options().dtype(at::kLong));
+    if (!counts.defined() || counts.device() != q_.device() || counts.size(0) <= slot) {
+      const at::Tensor more = at::zeros({slot + 1, cuda::kCounts}, q_.options().dtype(at::kLong));
       if (counts.defined() && counts.device() == q_.device()) more.narrow(0, 0, counts.size(0)).copy_(counts);
       counts = more;
     }
-    return counts[context_.slot];
+    return counts[slot];
   }
 
-  void* reserve(size_t bytes) {
-    constexpr int64_t alignment = 1024;
-    at::Tensor& scratch = workspace_.scratch;
-    const auto wanted = static_cast<int64_t>(bytes) + alignment;
-    if (!scratch.defined() || scratch.device() != q_.device() || scratch.scalar_type() != at::kByte ||
-        scratch.numel() < wanted)
-      scratch = at::empty({wanted}, q_.options().dtype(at::kByte));
-    const auto address = reinterpret_cast<uintptr_t>(scratch.data_ptr());
-    return reinterpret_cast<void*>((address + alignment - 1) / alignment * alignment);
-  }
-
-  std::string describe() const {
-    std::ostringstream text;
-    text << "cuda int8 Q.K, "
-         << (kernel_ == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
-             : kernel_ == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
-                                             : "fp16 P.V (ampere)");
-    text << context_.means_text();
-    if (context_.block_map) {
-      text << ", the caller's block map";
-    } else if (context_.mode != Mode::quantized && context_.is_dense()) {
-      text << ", every block";
-    }
-    return text.str();
-  }
-
-  const Context& context_;
   Workspace& workspace_;
   const int64_t head_dim_;
-  bool fuses_prologue_ = false;
-  int64_t predicted_tiles_ = 0;
-  cuda::Kernel kernel_{};
+  Call call_;
   at::Tensor q_, k_, v_, out_, out_scale_, lse_, lengths_, map_;
   Kept kept_;
-  cuda::Problem problem_;
 };
 
 }  // namespace
 
-Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
-                   Workspace& workspace) {
+Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
+                   const Call& call, Workspace& workspace) {
   const c10::DeviceGuard guard(q.device());
-  return CudaCall(q, k, v, context, scale, workspace).run();
+  return CudaCall(q, k, v, context, call, workspace).run();
 }
 
 bool has_few_keys_kernel(const at::Tensor& q, const at::Tensor& k, const Context& context) {

@@ -4,13 +4,15 @@
 #include <optional>
 
 #include "attention/attention.h"
+#include "attention/core/call.h"
 
 namespace sparsereel::attention {
 
-/// Modes quantized and sparse on a GPU; q, k, v and context as checked by attend(). Enqueues on the current stream and
+/// Modes quantized and sparse on a GPU; q, k, v and context as checked by attend(), `call` as call_of() makes it.
+/// Enqueues on the current stream and
 /// does not wait.
-Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
-                   Workspace& workspace);
+Result run_on_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context,
+                   const Call& call, Workspace& workspace);
 
 /// Whether few_keys_on_cuda() takes a call of mode full: fp16 or bf16 on a GPU, no more keys than its shared memory
 /// holds (320 of head_dim 128 on an H100), no other mask than a key_bias, and of a prologue the RMS norm across heads

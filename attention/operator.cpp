@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "attention/attention.h"
-#include "attention/cpu/block_sparse.h"
+#include "attention/core/check.h"
 #include "attention/cpu/selection.h"
 #include "attention/cpu_tensor.h"
 #include "attention/cuda/launch.h"
@@ -15,12 +15,11 @@
 #endif
 #include "attention/prologue.h"
 #include "attention/sdpa.h"
+#include "attention/tensor_call.h"
 #include "hilbert/error.h"
 
 namespace sparsereel::attention {
 namespace {
-
-constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
 
 std::string describe(const at::Tensor& t) {
   std::ostringstream text;
@@ -51,14 +50,17 @@ void check_tensors(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1) refuse_all("make the last dimension contiguous");
 }
 
-void check_key_lengths(const at::Tensor& lengths, int64_t batch, int64_t keys) {
+/// Undefined where every key counts.
+at::Tensor lengths_on_cpu(const Context& context) {
+  return context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
+}
+
+void check_lengths(const Context& context, int64_t batch, int64_t keys) {
+  const at::Tensor& lengths = context.key_lengths;
   if (!lengths.defined()) return;
   if (lengths.dim() != 1 || lengths.size(0) != batch || lengths.scalar_type() != at::kLong)
     refuse("key_lengths is " + describe(lengths), "pass int64 [" + std::to_string(batch) + "]");
-  if (lengths.min().item<int64_t>() < 0 || lengths.max().item<int64_t>() > keys)
-    refuse("key_lengths reach from " + std::to_string(lengths.min().item<int64_t>()) + " to " +
-               std::to_string(lengths.max().item<int64_t>()),
-           "keep them from 0 to the " + std::to_string(keys) + " keys");
+  check_key_lengths(lengths_on_cpu(context).const_data_ptr<int64_t>(), batch, keys);
 }
 
 void check_key_bias(const Context& context, const at::Tensor& k) {
@@ -73,16 +75,14 @@ void check_key_bias(const Context& context, const at::Tensor& k) {
                                                 std::to_string(k.size(1)) + "] on the device of the keys");
 }
 
+double scale_of(const at::Tensor& q, const Context& context) {
+  return context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+}
+
 void check_context(const at::Tensor& q, const at::Tensor& k, const Context& context) {
   const int64_t batch = q.size(0), queries = q.size(1), heads = q.size(2), keys = k.size(1);
-  validate(context.policy);
-  if (const auto given = std::ssize(context.policy.heads); given != 0 && given != heads)
-    refuse("the policy has " + std::to_string(given) + " heads, q has " + std::to_string(heads),
-           "pass one policy a head, or none");
-  if (context.text_tokens < 0 || context.text_tokens > std::min(queries, keys))
-    refuse("text_tokens is " + std::to_string(context.text_tokens), "keep it from 0 to the number of tokens");
-  if (context.scale && !std::isfinite(*context.scale)) refuse("scale is not finite", "pass a finite scale");
-  check_key_lengths(context.key_lengths, batch, keys);
+  check(call_of(q, k, context, scale_of(q, context)));
+  check_lengths(context, batch, keys);
   check_key_bias(context, k);
   check_prologue(context.prologue, q, k, context.text_tokens);
   if (!context.block_map) return;
@@ -97,128 +97,49 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const Context& cont
                                          std::to_string(blocks_of(keys)) + "]");
 }
 
-/// One call on the CPU: fp32 tensors, the problem that points into them, and its head policies.
-class CpuCall {
- public:
-  CpuCall(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale)
-      : context_(context),
-        dtype_(q.scalar_type()),
-        q_(q.to(at::kFloat)),
-        k_(k.to(at::kFloat)),
-        v_(v.to(at::kFloat)),
-        out_(at::empty(q.sizes(), q_.options().memory_format(at::MemoryFormat::Contiguous))) {
-    if (context.return_lse) lse_ = at::empty({q.size(0), q.size(2), q.size(1)}, q_.options());
-    if (context.key_lengths.defined()) lengths_ = context.key_lengths.to(at::kCPU).contiguous();
-    problem_ = {.batch = q.size(0),
-                .heads = q.size(2),
-                .queries = q.size(1),
-                .keys = k.size(1),
-                .head_dim = q.size(3),
-                .q = const_view(q_),
-                .k = const_view(k_),
-                .v = const_view(v_),
-                .out = mutable_view(out_),
-                .lse = lse_.defined() ? lse_.mutable_data_ptr<float>() : nullptr,
-                .scale = scale,
-                .text_tokens = context.text_tokens,
-                .causal = context.causal,
-                .key_lengths = lengths_.defined() ? lengths_.const_data_ptr<int64_t>() : nullptr,
-                .mean_cell = context.mean_cell()};
-    for (int64_t h = 0; h < problem_.heads; ++h) heads_.push_back(context.policy.head(h));
-  }
-
-  const cpu::Problem& problem() const { return problem_; }
-
-  cpu::Prediction choose_blocks() const {
-    if (context_.block_map) {
-      cpu::Prediction given{.map = *context_.block_map, .sum_error = 0, .tiles = 0};
-      cpu::keep_visible(problem_, given.map);
-      return given;
-    }
-    if (context_.is_dense()) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
-    const CallPolicy& policy = context_.policy;
-    return cpu::predict_blocks(problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking},
-                               parallel_for);
-  }
-
-  Result run(Workspace& workspace) const {
-    const cpu::Prediction blocks = choose_blocks();
-    // With every block asked for nothing is skipped, P.V included.
-    std::vector<double> thresholds;
-    for (const HeadPolicy& head : heads_)
-      thresholds.push_back(context_.is_dense() || head.dense ? cpu::kNeverSkip : head.pv_threshold);
-    const auto arithmetic = context_.mode == Mode::quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
-    const cpu::TileKernel& kernel = cpu::chosen_tile_kernel();
-    float* scratch = reserve(workspace, cpu::block_sparse_scratch_floats(problem_, arithmetic));
-    const cpu::Counts counts =
-        cpu::block_sparse_attention(problem_, blocks.map, thresholds, arithmetic, kernel, scratch, parallel_for);
-    Result result{.out = out_.to(dtype_), .lse = lse_, .statistics = {}, .kernel = describe(kernel)};
-    result.statistics.kept_blocks = counts.kept_blocks;
-    result.statistics.skipped_pv_blocks = counts.skipped_pv_blocks;
-    result.statistics.mean_blocks = counts.mean_blocks;
-    result.statistics.sum_predicted_error = blocks.sum_error;
-    result.statistics.predicted_tiles = blocks.tiles;
-    return result;
-  }
-
- private:
-  static float* reserve(Workspace& workspace, int64_t floats) {
-    at::Tensor& scratch = workspace.scratch;
-    if (!scratch.defined() || !scratch.is_cpu() || scratch.scalar_type() != at::kFloat || scratch.numel() < floats)
-      scratch = at::empty({floats}, at::kFloat);
-    return scratch.mutable_data_ptr<float>();
-  }
-
-  std::string describe(const cpu::TileKernel& kernel) const {
-    const bool int8 = context_.mode == Mode::quantized;
-    std::ostringstream text;
-    text << (int8 ? "cpu int8 and e4m3 emulated in fp32" : "cpu block-sparse fp32") << " (" << kernel.name << ")";
-    if (context_.block_map) {
-      text << ", the caller's block map";
-    } else if (!int8 && context_.is_dense()) {
-      text << ", every block";
-    }
-    return text.str() + context_.means_text();
-  }
-
-  const Context& context_;
-  at::ScalarType dtype_;
-  at::Tensor q_, k_, v_, out_, lse_, lengths_;
-  cpu::Problem problem_;
-  std::vector<HeadPolicy> heads_;
-};
-
-/// What decides which blocks hold a visible pair, and which have means.
-cpu::Problem masks_of(const at::Tensor& q, const at::Tensor& k, const Context& context, const at::Tensor& cpu_lengths) {
-  return {.batch = q.size(0),
-          .heads = q.size(2),
-          .queries = q.size(1),
-          .keys = k.size(1),
-          .head_dim = q.size(3),
-          .text_tokens = context.text_tokens,
-          .causal = context.causal,
-          .key_lengths = cpu_lengths.defined() ? cpu_lengths.const_data_ptr<int64_t>() : nullptr,
-          .mean_cell = context.mean_cell()};
+/// A call on the CPU, in fp32.
+Result run_on_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, Call call,
+                  Workspace& workspace) {
+  const at::Tensor queries = q.to(at::kFloat), keys = k.to(at::kFloat), values = v.to(at::kFloat);
+  const at::Tensor out = at::empty(q.sizes(), queries.options().memory_format(at::MemoryFormat::Contiguous));
+  const at::Tensor lse =
+      context.return_lse ? at::empty({q.size(0), q.size(2), q.size(1)}, queries.options()) : at::Tensor();
+  const at::Tensor lengths = lengths_on_cpu(context);
+  call.q = rows_of(queries);
+  call.k = rows_of(keys);
+  call.v = rows_of(values);
+  call.out = rows_of(out);
+  call.lse = lse.defined() ? lse.mutable_data_ptr<float>() : nullptr;
+  call.key_lengths = lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr;
+  CpuExecutor executor(parallel_for);
+  const Outcome outcome = run_in(workspace, executor, call, at::kCPU, nullptr);
+  Result result{.out = out.to(q.scalar_type()), .lse = lse, .statistics = {}, .kernel = executor.describe(call)};
+  result.statistics.kept_blocks = outcome.counts.kept_blocks;
+  result.statistics.skipped_pv_blocks = outcome.counts.skipped_pv_blocks;
+  result.statistics.mean_blocks = outcome.counts.mean_blocks;
+  result.statistics.sum_predicted_error = outcome.sum_predicted_error;
+  result.statistics.predicted_tiles = outcome.predicted_tiles;
+  return result;
 }
 
-Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
                 const cpu::Problem& masks) {
 #ifdef SPARSEREEL_CUDA
   if (has_few_keys_kernel(q, k, context)) {
-    Result result = few_keys_on_cuda(q, k, v, context, scale);
+    Result result = few_keys_on_cuda(q, k, v, context, call.scale);
     result.statistics.kept_blocks = cpu::count_visible_blocks(masks);
     return result;
   }
 #endif
   const auto [queries, keys] = apply_prologue(context.prologue, q, k);
-  const SdpaResult sdpa_result = sdpa(queries, keys, v, context, scale);
+  const SdpaResult sdpa_result = sdpa(queries, keys, v, context, call.scale);
   Result result{.out = sdpa_result.out, .lse = sdpa_result.lse, .statistics = {}, .kernel = "torch sdpa"};
   if (context.block_map) {
     BlockMap map = *context.block_map;
     cpu::keep_visible(masks, map);
     result.statistics.kept_blocks = cpu::count_blocks(map);
     result.statistics.mean_blocks = cpu::count_mean_blocks(masks, map);
-    result.kernel += context.means_text();
+    result.kernel += means_text(call);
   } else {
     result.statistics.kept_blocks = cpu::count_visible_blocks(masks);
   }
@@ -226,23 +147,13 @@ Result run_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, c
 }
 
 /// Modes other than full.
-Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, double scale,
+Result run_ours(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Context& context, const Call& call,
                 Workspace& workspace) {
 #ifdef SPARSEREEL_CUDA
-  if (q.is_cuda()) return run_on_cuda(q, k, v, context, scale, workspace);
+  if (q.is_cuda()) return run_on_cuda(q, k, v, context, call, workspace);
 #endif
   const auto [queries, keys] = apply_prologue(context.prologue, q, k);
-  return CpuCall(queries, keys, v, context, scale).run(workspace);
-}
-
-double scale_of(const at::Tensor& q, const Context& context) {
-  return context.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
-}
-
-/// Whether a call asks for sparse attention where full is faster.
-bool is_too_short(const at::Tensor& q, const at::Tensor& k, const Context& context) {
-  if (context.mode != Mode::sparse || !q.is_cuda() || context.block_map || !forced_kernel().empty()) return false;
-  return 4.0 * static_cast<double>(q.numel()) * static_cast<double>(k.size(1)) < context.policy.dense_operations;
+  return run_on_cpu(queries, keys, v, context, call, workspace);
 }
 
 void add_error(const at::Tensor& out, const at::Tensor& full, Statistics& statistics) {
@@ -262,19 +173,19 @@ Result attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, con
   check_context(q, k, context);
   if (const std::string reason = unsupported_reason(context.mode, q.device(), q.scalar_type()); !reason.empty())
     refuse("mode " + std::string(name(context.mode)) + " cannot run: " + reason, "use mode full");
-  const double scale = scale_of(q, context);
-  const at::Tensor lengths =
-      context.key_lengths.defined() ? context.key_lengths.to(at::kCPU).contiguous() : at::Tensor();
-  const cpu::Problem masks = masks_of(q, k, context, lengths);
-  const bool too_short = is_too_short(q, k, context), full = context.mode == Mode::full || too_short;
+  const Call call = call_of(q, k, context, scale_of(q, context));
+  const at::Tensor lengths = lengths_on_cpu(context);
+  const cpu::Problem masks = masks_of(call, lengths.defined() ? lengths.const_data_ptr<int64_t>() : nullptr);
+  const bool too_short = context.mode == Mode::sparse && q.is_cuda() && is_too_short(call);
+  const bool full = context.mode == Mode::full || too_short;
   Result result;
-  if (!full) result = run_ours(q, k, v, context, scale, workspace);
+  if (!full) result = run_ours(q, k, v, context, call, workspace);
   if (full) {
-    result = run_full(q, k, v, context, scale, masks);
+    result = run_full(q, k, v, context, call, masks);
     if (too_short) result.kernel += ", which is faster than sparse attention on sequences this short";
   } else if (context.mode == Mode::check) {
     const auto [queries, keys] = apply_prologue(context.prologue, q, k);
-    add_error(result.out, sdpa(queries, keys, v, context, scale).out, result.statistics);
+    add_error(result.out, sdpa(queries, keys, v, context, call.scale).out, result.statistics);
   }
   result.statistics.total_blocks = cpu::count_visible_blocks(masks);
   result.statistics.calls = 1;

@@ -44,6 +44,37 @@ std::vector<Gpu> list_gpus(std::string* reason) {
   return gpus;
 }
 
+std::string unusable_reason(int device) {
+  const cudaError_t earlier = cudaPeekAtLastError();
+  Gpu gpu;
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    gpu.problem = cudaGetErrorString(status);
+  } else if (device < 0 || device >= count) {
+    gpu.problem = "CUDA sees " + std::to_string(count) + " GPUs here";
+  } else {
+    const CurrentDevice current(device);
+    find_machine_code(device, gpu);
+  }
+  if (earlier == cudaSuccess) cudaGetLastError();  // reported here
+  return gpu.problem;
+}
+
+const char* pending_error() {
+  const cudaError_t status = cudaPeekAtLastError();
+  return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+CurrentDevice::CurrentDevice(int device) {
+  int before = 0;
+  if (cudaGetDevice(&before) == cudaSuccess && before != device && cudaSetDevice(device) == cudaSuccess)
+    before_ = before;
+}
+
+CurrentDevice::~CurrentDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
 int compute_capability(int device) {
   int major = 0, minor = 0;
   if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) return 0;

@@ -21,6 +21,25 @@ std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 /// 90 for compute capability 9.0; 0 where there is no such GPU.
 int compute_capability(int device);
 
+/// Empty where GPU `device` is there and this build holds machine code for it, else why not. Neither this nor the next
+/// changes the runtime's last error.
+std::string unusable_reason(int device);
+
+/// What CUDA says of the last error that nobody has asked for; null where there is none.
+const char* pending_error();
+
+/// Makes a GPU the current one of this thread, for as long as it lives.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device);
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice();
+
+ private:
+  int before_ = -1;  // what it was; -1: nothing to change back
+};
+
 /// The least with e4m3: conversions to it and products of it.
 constexpr int kE4m3Capability = 89;
 

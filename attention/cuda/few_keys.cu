@@ -370,11 +370,11 @@ template <typename T, int D, int kStepKeys, bool kWeights>
 void launch(const Problem& p, const float* moments, Stream stream) {
   const auto kernel = few_keys_kernel<T, D, kStepKeys, kWeights>;
   const int bytes = shared_bytes<D>(padded(p.keys, kStepKeys));
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) return;
+  allow_shared_bytes(kernel, bytes);
   int device = 0, processors = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  kernel<<<static_cast<unsigned>(processors), kThreads, bytes, stream>>>(p, moments);
+  note(cudaGetDevice(&device));
+  note(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  start(kernel, static_cast<unsigned>(processors), kThreads, bytes, stream, p, moments);
 }
 
 template <typename T, int D, bool kWeights>
@@ -387,8 +387,8 @@ void launch_step(const Problem& p, const float* moments, Stream stream) {
 template <typename T>
 void launch_out_scale(const Problem& p, Stream stream) {
   if (p.out_scale == nullptr) return;
-  cudaMemsetAsync(p.out_scale, 0, sizeof(float) * p.batch, stream);
-  find_out_scale<T><<<dim3(static_cast<unsigned>(p.keys), static_cast<unsigned>(p.batch)), kThreads, 0, stream>>>(p);
+  note(cudaMemsetAsync(p.out_scale, 0, sizeof(float) * p.batch, stream));
+  start(find_out_scale<T>, dim3(static_cast<unsigned>(p.keys), static_cast<unsigned>(p.batch)), kThreads, 0, stream, p);
 }
 
 template <typename T, bool kWeights>

@@ -29,9 +29,8 @@ const char* gather_rows(const void* in, int64_t in_batch_stride, int64_t in_row_
   const int64_t all_rows = static_cast<int64_t>(batch) * rows;
   const unsigned grid = static_cast<unsigned>((all_rows * 32 + kThreads - 1) / kThreads);
   const auto run = [&](auto* kernel, int word) {
-    kernel<<<grid, kThreads, 0, stream>>>(static_cast<const char*>(in), in_batch_stride, in_row_stride, index,
-                                          static_cast<char*>(out), out_batch_stride, out_row_stride, all_rows, rows,
-                                          row_bytes / word);
+    start(kernel, grid, kThreads, 0, stream, static_cast<const char*>(in), in_batch_stride, in_row_stride, index,
+          static_cast<char*>(out), out_batch_stride, out_row_stride, all_rows, rows, row_bytes / word);
   };
   const int64_t together = reinterpret_cast<int64_t>(in) | reinterpret_cast<int64_t>(out) | in_batch_stride |
                            in_row_stride | out_batch_stride | out_row_stride | row_bytes;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "attention/cuda/hopper_consumer.cuh"
+#include "attention/cuda/launched.cuh"
 
 namespace sparsereel::attention::cuda::hopper {
 
@@ -50,8 +51,8 @@ __global__ void __launch_bounds__(128 * Tile<D>::kWarpgroups, 1)
 
 template <typename Function>
 void run(Function* kernel, int grid, int threads, int bytes, const Call& call) {
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  kernel<<<static_cast<unsigned>(grid), threads, bytes, call.stream>>>(call.problem, call.sizes, call.buffers);
+  allow_shared_bytes(kernel, bytes);
+  start(kernel, static_cast<unsigned>(grid), threads, bytes, call.stream, call.problem, call.sizes, call.buffers);
 }
 
 template <int D, bool kMeans>

@@ -12,6 +12,10 @@ struct Call {
   Stream stream;
 };
 
+/// What the kernels want in another form than callers have it, made in the scratch memory: the choices of heads and the
+/// rotary pairs. Returns the problem with pointers to them.
+Problem launch_inputs(const Problem& problem, const Buffers& buffers, Stream stream);
+
 /// Tokens of q or of k, of whose heads together a norm needs the mean and deviation.
 struct MomentRows {
   View view{};

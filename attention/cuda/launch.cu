@@ -1,29 +1,27 @@
 // The steps of a call in their order.
-#include <map>
-
 #include "attention/cuda/device.h"
 #include "attention/cuda/kernels.h"
 #include "attention/cuda/launched.cuh"
 
 namespace sparsereel::attention::cuda {
-namespace {
 
-/// Two streams beside the caller's, and the events that tie the three together.
 class SideStreams {
  public:
+  /// Within launched().
   SideStreams() {
     int least = 0, greatest = 0;
-    cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    cudaStreamCreateWithPriority(&selection_, cudaStreamNonBlocking, greatest);
-    cudaStreamCreateWithPriority(&values_, cudaStreamNonBlocking, least);
-    for (cudaEvent_t& event : events_) cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    note(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    note(cudaStreamCreateWithPriority(&selection_, cudaStreamNonBlocking, greatest));
+    note(cudaStreamCreateWithPriority(&values_, cudaStreamNonBlocking, least));
+    for (cudaEvent_t& event : events_) note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
   SideStreams(const SideStreams&) = delete;
   SideStreams& operator=(const SideStreams&) = delete;
   ~SideStreams() {
-    for (cudaEvent_t event : events_) cudaEventDestroy(event);
-    cudaStreamDestroy(selection_);
-    cudaStreamDestroy(values_);
+    for (cudaEvent_t event : events_)
+      if (event != nullptr) cudaEventDestroy(event);
+    for (Stream stream : {selection_, values_})
+      if (stream != nullptr) cudaStreamDestroy(stream);
   }
 
   Stream selection() const { return selection_; }
@@ -42,8 +40,8 @@ class SideStreams {
   };
   /// What `after` runs next waits for what `before` was given so far. Each point once a call.
   void order(Point point, Stream before, Stream after) const {
-    cudaEventRecord(events_[point], before);
-    cudaStreamWaitEvent(after, events_[point], 0);
+    note(cudaEventRecord(events_[point], before));
+    note(cudaStreamWaitEvent(after, events_[point], 0));
   }
 
  private:
@@ -51,25 +49,18 @@ class SideStreams {
   cudaEvent_t events_[kPoints] = {};
 };
 
-/// Those of this thread for the current device.
-const SideStreams& side_streams() {
-  thread_local std::map<int, SideStreams> streams;
-  int device = 0;
-  cudaGetDevice(&device);
-  return streams[device];
-}
+namespace {
 
 /// Everything but attention itself. After the statistics K streams through memory; Q's records and the selection, whose
 /// steps wait for one another, run beside it, and V where those leave the GPU idle.
-void prepare(const Call& call, Kernel kernel) {
-  const SideStreams& side = side_streams();
+void prepare(const Call& call, Kernel kernel, const SideStreams& side) {
   const Call selection{call.problem, call.sizes, call.buffers, side.selection()};
   const Call values{call.problem, call.sizes, call.buffers, side.values()};
-  cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream);
+  note(cudaMemsetAsync(call.buffers.longest, 0, sizeof(float) * 2 * call.sizes.batch_heads, call.stream));
   if (call.problem.out_scale != nullptr)
-    cudaMemsetAsync(call.problem.out_scale, 0, sizeof(float) * call.problem.batch, call.stream);
+    note(cudaMemsetAsync(call.problem.out_scale, 0, sizeof(float) * call.problem.batch, call.stream));
   if (call.sizes.budgets > 0)
-    cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream);
+    note(cudaMemsetAsync(call.buffers.budgets, 0, sizeof(Budget) * call.sizes.budgets, call.stream));
   launch_moments(call.problem, call.buffers.token_moments, call.stream);
   launch_statistics(call);
   side.order(SideStreams::kSelectionBegin, call.stream, selection.stream);
@@ -89,19 +80,18 @@ void prepare(const Call& call, Kernel kernel) {
 }
 
 /// The shared tiles wait beside the others for multiprocessors that are done.
-void attend_on_hopper(const Call& call) {
+void attend_on_hopper(const Call& call, const SideStreams& side) {
   if (call.sizes.shares.tiles == 0) return launch_hopper(call);
-  const SideStreams& side = side_streams();
   side.order(SideStreams::kPrepared, call.stream, side.values());
   launch_hopper(call);
   launch_hopper_shared({call.problem, call.sizes, call.buffers, side.values()});
   side.order(SideStreams::kSharedEnd, side.values(), call.stream);
 }
 
-void attend(const Call& call, Kernel kernel) {
+void attend(const Call& call, Kernel kernel, const SideStreams& side) {
   switch (kernel) {
     case Kernel::hopper:
-      return attend_on_hopper(call);
+      return attend_on_hopper(call, side);
     case Kernel::ada:
       return launch_ada(call);
     case Kernel::ampere:
@@ -129,15 +119,23 @@ size_t scratch_bytes(const Problem& problem, Kernel kernel) {
   return Buffers(problem, Sizes(problem, kernel), kernel, nullptr).bytes;
 }
 
-const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream) {
+std::shared_ptr<const SideStreams> make_side_streams(const char*& problem) {
+  std::shared_ptr<const SideStreams> side;
+  problem = launched([&] { side = std::make_shared<SideStreams>(); });
+  return problem == nullptr ? side : nullptr;
+}
+
+const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
+                      Stream stream) {
   if (problem.key_bias != nullptr) return "only attend_few_keys() takes a key_bias";
   if (problem.out_scale != nullptr && kernel != Kernel::hopper) return "only Hopper's kernel writes e4m3";
   const Sizes sizes(problem, kernel);
   const Buffers buffers(problem, sizes, kernel, scratch);
-  const Call call{problem, sizes, buffers, stream};
   return launched([&] {
-    prepare(call, kernel);
-    if (steps == Steps::all) attend(call, kernel);
+    const Problem on_device = launch_inputs(problem, buffers, stream);
+    const Call call{on_device, sizes, buffers, stream};
+    prepare(call, kernel, side);
+    if (steps == Steps::all) attend(call, kernel, side);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 struct CUstream_st;
@@ -37,12 +38,16 @@ struct Prologue {
   const float* q_bias = nullptr;
   const float* k_weight = nullptr;
   const float* k_bias = nullptr;
-  const void* rotary = nullptr;  // fp16 cosine and sine [rotary_tokens, head_dim / 2, 2]; null: no rotary embedding
-  int rotary_tokens = 0;         // the first tokens, which are rotated
-  bool interleaved = true;       // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+  const void* rotary = nullptr;    // fp16 cosine and sine [rotary_tokens, head_dim / 2, 2]; null: no rotary embedding,
+  const float* cosines = nullptr;  // or, in attention(), these tables [rotary_tokens, head_dim], of which it makes them
+  const float* sines = nullptr;
+  int rotary_tokens = 0;    // the first tokens, which are rotated
+  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
 
   /// Whether it needs the moments of whole tokens.
   bool normalises_across_heads() const { return norm != Norm::none && across_heads; }
+  /// Whether the rotary embedding comes as tables.
+  bool takes_tables() const { return rotary == nullptr && cosines != nullptr; }
 };
 
 /// How one head chooses its blocks; the fields are those of attention::HeadPolicy.
@@ -68,8 +73,9 @@ struct Selection {
   bool by_error = false;              // rank blocks by the error of their means, not by mass; needs means
   bool predicts_error = false;        // predict and count what the means err by; a choice of kind error needs it
   HeadChoice all{};                   // the choice of every head, where heads is null
-  const HeadChoice* heads = nullptr;  // device [heads]; with it a budget is a head's, not a batch entry's
-  const uint8_t* map = nullptr;       // device bytes 0 or 1 [batch, heads, ceil(queries / 64), ceil(keys / 64)]
+  const HeadChoice* heads = nullptr;  // host [heads], copied; with it a budget is a head's, not a batch entry's
+  const uint8_t* map = nullptr;  // device bytes, 0: drop, [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]
+  int map_rows = 64;             // or 128
 };
 
 /// What is counted of a call: blocks of 64 x 64 that are kept, those of them whose P.V is skipped, what the means of
@@ -122,9 +128,17 @@ size_t scratch_bytes(const Problem& problem, Kernel kernel);
 /// prepass: everything but attention itself, for measuring.
 enum class Steps { prepass, all };
 
-/// Enqueues the call. scratch: device memory aligned to 1024 bytes, contents irrelevant before and after. Returns null,
-/// or what CUDA said.
-const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, Stream stream);
+/// The streams of one device that calls use beside their caller's, and the events that tie the three together. Calls
+/// that share them are enqueued one after the other.
+class SideStreams;
+
+/// Of the current device. Null where CUDA refuses, whose words `problem` then points to.
+std::shared_ptr<const SideStreams> make_side_streams(const char*& problem);
+
+/// Enqueues the call on the device of the side streams, which is the current one. scratch: device memory aligned to
+/// 1024 bytes, contents irrelevant before and after. Returns null, or what CUDA said.
+const char* attention(const Problem& problem, Kernel kernel, Steps steps, void* scratch, const SideStreams& side,
+                      Stream stream);
 
 /// The prologue of q, or of k, alone: normalisation, then rotary embedding.
 struct PrologueRows {

@@ -1,6 +1,7 @@
 // Launching the portable attention kernel for the head_dim of a call.
 #pragma once
 
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/mainloop_mma.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -9,9 +10,9 @@ template <Kernel kKernel, int D>
 void launch_mma_dim(const Call& call) {
   using Shape = MmaShape<kKernel, D>;
   const auto kernel = attend_mma<kKernel, D>;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes);
+  allow_shared_bytes(kernel, Shape::kSharedBytes);
   const auto tiles = static_cast<unsigned>(call.sizes.batch_heads) * static_cast<unsigned>(call.sizes.query_tiles);
-  kernel<<<tiles, Shape::kThreads, Shape::kSharedBytes, call.stream>>>(call.problem, call.sizes, call.buffers);
+  start(kernel, tiles, Shape::kThreads, Shape::kSharedBytes, call.stream, call.problem, call.sizes, call.buffers);
 }
 
 template <Kernel kKernel>

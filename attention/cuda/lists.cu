@@ -2,6 +2,7 @@
 // use each. Text rows, masks and a caller's map are applied here, so that every map is obeyed exactly. Entries of means
 // for the blocks that are dropped come last, when the maxima have settled.
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/tile_order.cuh"
 #include "attention/cuda/visible.cuh"
 
@@ -26,7 +27,9 @@ class Group {
     with_means_ = exists_ ? min(whole_, blocks_with_means(count, video_part(p.keys, p.text_tokens))) : 0;
     if (!exists_) return;
     if (p.selection.kind == Selection::Kind::map)
-      map_ = p.selection.map + (static_cast<int64_t>(bh) * ceil_div(p.queries, kRecord) + block) * sizes.key_blocks;
+      map_ = p.selection.map +
+             (static_cast<int64_t>(bh) * ceil_div(p.queries, p.selection.map_rows) + first / p.selection.map_rows) *
+                 sizes.key_blocks;
     if (p.selection.kind == Selection::Kind::predict && first < video_part(p.queries, p.text_tokens))
       bitmap_ = buffers.bitmap +
                 (static_cast<int64_t>(bh) * sizes.selection_tiles + first / p.selection.rows) * sizes.map_words;
@@ -186,9 +189,9 @@ void launch_lists(const Call& call, int tile_rows) {
   if (tiles == 0) return;
   const unsigned grid = static_cast<unsigned>((tiles * 32 + kThreads - 1) / kThreads);
   if (tile_rows == 3 * kRecord) {
-    build_lists<3><<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    start(build_lists<3>, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   } else {
-    build_lists<2><<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    start(build_lists<2>, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   }
 }
 

@@ -1,4 +1,5 @@
 // Means of the cells of K as int8 records, and the variances within them, from the records of K.
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/means.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(kMeanThreads)
 void launch_means_of_keys(const Call& call) {
   if (call.sizes.mean_records == 0) return;
   const auto run = [&](auto* kernel) {
-    kernel<<<mean_grid(call.sizes), kMeanThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    start(kernel, mean_grid(call.sizes), kMeanThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
   if (call.sizes.D == 64) run(means_of_keys<64>);
   if (call.sizes.D == 128) run(means_of_keys<128>);

@@ -1,6 +1,7 @@
 // Means of the cells of V as records, and the spread of its blocks, from the records of V.
 #include <type_traits>
 
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/means.cuh"
 #include "attention/cuda/value_records.cuh"
 
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(kMeanThreads)
 template <int D>
 void launch(const Call& call, Kernel kernel) {
   const auto run = [&](auto* means) {
-    means<<<mean_grid(call.sizes), kMeanThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    start(means, mean_grid(call.sizes), kMeanThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
   if (kernel == Kernel::ampere) return run(means_of_half_values<D>);
   if constexpr (D <= 128) {

@@ -1,5 +1,6 @@
 // Mean and deviation of each token over all heads, for a norm across heads: a warp a token, which it reads in vectors.
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/packed.cuh"
 #include "attention/cuda/warp.cuh"
 
@@ -55,8 +56,8 @@ __global__ void __launch_bounds__(kThreads) moments_kernel(const __grid_constant
 
 template <typename T>
 void launch(const MomentRows& rows, unsigned blocks, Stream stream) {
-  rows.view.head_stride == rows.head_dim ? moments_kernel<T, true><<<blocks, kThreads, 0, stream>>>(rows)
-                                         : moments_kernel<T, false><<<blocks, kThreads, 0, stream>>>(rows);
+  rows.view.head_stride == rows.head_dim ? start(moments_kernel<T, true>, blocks, kThreads, 0, stream, rows)
+                                         : start(moments_kernel<T, false>, blocks, kThreads, 0, stream, rows);
 }
 
 }  // namespace

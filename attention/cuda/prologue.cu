@@ -42,7 +42,7 @@ void launch(const PrologueRows& p, Stream stream) {
   const int rows = across ? p.tokens : p.tokens * p.heads;
   const dim3 grid(static_cast<unsigned>((rows + each - 1) / each), static_cast<unsigned>(p.batch),
                   static_cast<unsigned>(across ? p.heads : 1));
-  prologue_kernel<T, D><<<grid, kThreads, 0, stream>>>(p);
+  start(prologue_kernel<T, D>, grid, kThreads, 0, stream, p);
 }
 
 template <typename T>

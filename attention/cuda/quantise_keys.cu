@@ -1,5 +1,6 @@
 // K less its mean, channels balanced -> int8 records with four scales, and the mean and self-similarity of 64 keys for
 // the block selection.
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/quantise.cuh"
 #include "attention/cuda/warp.cuh"
 
@@ -114,8 +115,8 @@ void launch(const Call& call) {
     constexpr RowSteps kSteps = decltype(steps)::value;
     const auto kernel =
         call.buffers.k_similarity != nullptr ? quantise_keys<T, D, kSteps, true> : quantise_keys<T, D, kSteps, false>;
-    kernel<<<record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream>>>(
-        call.problem, call.sizes, call.buffers);
+    start(kernel, record_grid(call.problem, call.sizes.key_blocks), kQuantiseThreads, 0, call.stream, call.problem,
+          call.sizes, call.buffers);
   });
 }
 

@@ -1,4 +1,5 @@
 // Q, channels balanced -> int8 records with a scale a query, and the means of 16 queries for the block selection.
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/quantise.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -92,8 +93,8 @@ void launch(const Call& call) {
     constexpr RowSteps kSteps = decltype(steps)::value;
     const auto kernel =
         asks_for_more(call.buffers) ? quantise_queries<T, D, kSteps, true> : quantise_queries<T, D, kSteps, false>;
-    kernel<<<record_grid(call.problem, call.sizes.query_blocks), kQuantiseThreads, 0, call.stream>>>(
-        call.problem, call.sizes, call.buffers);
+    start(kernel, record_grid(call.problem, call.sizes.query_blocks), kQuantiseThreads, 0, call.stream, call.problem,
+          call.sizes, call.buffers);
   });
 }
 

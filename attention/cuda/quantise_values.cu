@@ -4,6 +4,7 @@
 // again.
 #include <cfloat>
 
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/output_scale.cuh"
 #include "attention/cuda/quantise.cuh"
 #include "attention/cuda/value_outliers.cuh"
@@ -298,7 +299,7 @@ __global__ void __launch_bounds__(kQuantiseThreads)
 template <typename T, int D, Format kFormat>
 void launch_format(const Call& call) {
   const auto run = [&](auto* kernel, dim3 grid) {
-    kernel<<<grid, kQuantiseThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    start(kernel, grid, kQuantiseThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
   run(quantise_values<T, D, kFormat>, record_grid(call.problem, call.sizes.key_blocks));
   if (call.sizes.stat_stride == 1) return;  // the scales are those of all values

@@ -120,6 +120,9 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   const bool by_error = predicts && problem.selection.by_error;
   const bool compares = predicts && problem.selection.similarity;
   Carver carver(scratch);
+  const Prologue& prologue = problem.prologue;
+  carver.take(choices, problem.heads, problem.selection.heads != nullptr);
+  carver.take(rotary, int64_t{prologue.rotary_tokens} * (problem.head_dim / 2), prologue.takes_tables());
   carver.take(q, q_blocks * kRecord * D);
   carver.take(k, records * kRecord * D);
   carver.take(v, records * sizes.value_record_bytes);
@@ -138,7 +141,7 @@ Buffers::Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void
   carver.take(q_dot_mean, bh * problem.queries, problem.lse != nullptr);
   carver.take(partials, bh * sizes.stat_chunks * kStatistics * D);
   carver.take(token_moments, int64_t{2} * problem.batch * (problem.queries + problem.keys),
-              problem.prologue.normalises_across_heads());
+              prologue.normalises_across_heads());
   carver.take(q_mean, q_blocks * kBlockCells * D, predicts);
   carver.take(q_direction, q_blocks * D, compares);
   carver.take(k_mean, bh * sizes.pooled_blocks * D, predicts);

@@ -89,6 +89,8 @@ struct Budget {
 struct Buffers {
   Buffers(const Problem& problem, const Sizes& sizes, Kernel kernel, void* scratch);
 
+  HeadChoice* choices;   // [heads]; null unless heads differ
+  uint32_t* rotary;      // fp16 cosine and sine [rotary_tokens][head_dim / 2]; null unless they come as tables
   uint8_t* q;            // [bh][query_blocks] Q records
   uint8_t* k;            // [bh][key_records] K records
   uint8_t* v;            // [bh][key_records] V records

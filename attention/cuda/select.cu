@@ -7,6 +7,7 @@
 
 #include "attention/cuda/device.h"
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/tile_selector.cuh"
 
 namespace sparsereel::attention::cuda {
@@ -96,8 +97,8 @@ int parts_of_budget(const Sizes& sizes, int budgets) {
 template <typename Function>
 void run(const Call& call, Function* kernel, int bytes = 0, int tiles = kTiles) {
   const int groups = ceil_div(call.sizes.selection_tiles, kTiles) * (kTiles / tiles);
-  kernel<<<static_cast<unsigned>(call.sizes.batch_heads) * groups, 32 * tiles, bytes, call.stream>>>(
-      call.problem, call.sizes, call.buffers);
+  start(kernel, static_cast<unsigned>(call.sizes.batch_heads) * groups, 32 * tiles, bytes, call.stream, call.problem,
+        call.sizes, call.buffers);
 }
 
 template <int D>
@@ -105,14 +106,14 @@ void select(const Call& call) {
   if (!call.problem.selection.by_error) {
     const int bytes =
         call.buffers.scores == nullptr ? kTiles * call.sizes.selectable_keys * static_cast<int>(sizeof(uint32_t)) : 0;
-    cudaFuncSetAttribute(select_by_mass<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    allow_shared_bytes(select_by_mass<D>, bytes);
     return run(call, select_by_mass<D>, bytes);
   }
   if (call.buffers.output_lengths != nullptr) run(call, predict_outputs<D>);
   run(call, rank_by_error<D>);
   if (const int budgets = call.sizes.budgets; budgets > 0) {
     const dim3 grid(static_cast<unsigned>(parts_of_budget(call.sizes, budgets)), static_cast<unsigned>(budgets));
-    find_sub_bin<<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    start(find_sub_bin, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
   }
   run(call, choose_by_error<D>);
 }

@@ -4,6 +4,7 @@
 #include <cfloat>
 
 #include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
 #include "attention/cuda/rows.cuh"
 #include "attention/cuda/visible.cuh"
 #include "attention/cuda/warp.cuh"
@@ -196,8 +197,8 @@ template <typename T>
 void launch_sample(const Call& call) {
   const dim3 grid(call.sizes.batch_heads, call.sizes.stat_chunks, 2);
   const auto run = [&](auto* sampling, auto* finishing) {
-    sampling<<<grid, kThreads, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
-    finishing<<<call.sizes.batch_heads, call.sizes.D, 0, call.stream>>>(call.problem, call.sizes, call.buffers);
+    start(sampling, grid, kThreads, 0, call.stream, call.problem, call.sizes, call.buffers);
+    start(finishing, call.sizes.batch_heads, call.sizes.D, 0, call.stream, call.problem, call.sizes, call.buffers);
   };
   if (call.sizes.D == 64) run(sample<T, 64>, finish<64>);
   if (call.sizes.D == 128) run(sample<T, 128>, finish<128>);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "attention/cuda/launch.h"
@@ -103,6 +104,13 @@ inline void predict(Problem& p) {
   p.selection.rows = 192;
   p.selection.similarity = true;
   p.selection.all = {0.3, HeadChoice::Kind::topk, 1, 0.1F, 50};
+}
+
+inline std::shared_ptr<const SideStreams> own_side_streams() {
+  const char* problem = nullptr;
+  std::shared_ptr<const SideStreams> side = make_side_streams(problem);
+  check(problem);
+  return side;
 }
 
 inline void ignore_similarity(Problem& p) {

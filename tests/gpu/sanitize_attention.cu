@@ -28,13 +28,15 @@ struct Extras {
     for (uint8_t& bit : bits) bit = generator() % 3 == 0;
     return bits;
   }()};
-  OnDevice<HeadChoice> heads{[] {
-    std::vector<HeadChoice> heads(64, {0.3, HeadChoice::Kind::topk, 1, 0.1F, 50});
-    heads[1].kind = HeadChoice::Kind::dense;
-    return heads;
-  }()};
+  std::vector<HeadChoice> heads = [] {
+    std::vector<HeadChoice> some(64, {0.3, HeadChoice::Kind::topk, 1, 0.1F, 50});
+    some[1].kind = HeadChoice::Kind::dense;
+    return some;
+  }();
+  std::shared_ptr<const SideStreams> side = own_side_streams();
   OnDevice<float> weights{std::vector<float>(4096, 1.25F)};
   OnDevice<uint16_t> rotary{std::vector<uint16_t>(1000000, 0x3800)};  // fp16 0.5
+  OnDevice<float> table{std::vector<float>(1000000, 0.5F)};
 };
 
 struct Mode {
@@ -116,6 +118,18 @@ const Mode modes[] = {
      [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true, false); }},
     {"norm across heads and rotary embedding of neighbours",
      [](Problem& p, const Extras& extras) { normalise(p, extras, Prologue::Norm::rms, true, true); }},
+    {"rotary embedding by tables",
+     [](Problem& p, const Extras& extras) {
+       normalise(p, extras, Prologue::Norm::rms, true, true);
+       p.prologue.rotary = nullptr;
+       p.prologue.cosines = p.prologue.sines = extras.table.get();
+     }},
+    {"map of 128 queries a block",
+     [](Problem& p, const Extras& extras) {
+       p.selection.kind = Selection::Kind::map;
+       p.selection.map = extras.map.get();
+       p.selection.map_rows = 128;
+     }},
     {"means by error",
      [](Problem& p, const Extras&) {
        predict(p);
@@ -127,7 +141,7 @@ const Mode modes[] = {
      [](Problem& p, const Extras& extras) {
        predict(p);
        keep_means(p);
-       p.selection.heads = extras.heads.get();
+       p.selection.heads = extras.heads.data();
      }},
     {"means up to a predicted error, with text, 64 rows a selection",
      [](Problem& p, const Extras&) {
@@ -187,7 +201,7 @@ void run(const Shape& shape, const Mode& mode, Kernel kernel, const Extras& extr
   if (kernel != Kernel::hopper) p.out_scale = nullptr;
   const OnDevice<uint8_t> scratch(static_cast<int64_t>(scratch_bytes(p, kernel)));
   fill_last_pooled(p, kernel, scratch.get());
-  check(attention(p, kernel, Steps::all, scratch.get(), nullptr));
+  check(attention(p, kernel, Steps::all, scratch.get(), *extras.side, nullptr));
   check(cudaDeviceSynchronize());
 }
 

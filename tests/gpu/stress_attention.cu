@@ -167,7 +167,7 @@ class Stress {
   }
 
   const char* attend(const Call& call) const {
-    return attention(problem(call.work, call.inputs), Kernel::hopper, Steps::all, scratch_->get(), stream_);
+    return attention(problem(call.work, call.inputs), Kernel::hopper, Steps::all, scratch_->get(), *side_, stream_);
   }
 
   static const uint4* words(const OnDevice<uint16_t>& tensor) { return reinterpret_cast<const uint4*>(tensor.get()); }
@@ -257,6 +257,7 @@ class Stress {
   const OnDevice<uint64_t> counts_{std::vector<uint64_t>(kCounts)};
   const OnDevice<Difference> differences_{int64_t{kMostTogether}};
   std::unique_ptr<OnDevice<uint64_t>> scratch_;
+  const std::shared_ptr<const SideStreams> side_ = own_side_streams();
 };
 
 }  // namespace

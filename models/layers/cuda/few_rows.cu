@@ -74,7 +74,7 @@ const char* project_few_rows(const FewRows& p, Stream stream) {
   constexpr int each = kWarps * kOutputs;
   const dim3 grid(static_cast<unsigned>((outputs + each - 1) / each), static_cast<unsigned>(p.count));
   auto* kernel = p.element == Element::fp16 ? kernel_for<__half>(p.rows) : kernel_for<__nv_bfloat16>(p.rows);
-  return attention::cuda::launched([&] { kernel<<<grid, kThreads, 0, stream>>>(p); });
+  return attention::cuda::launched([&] { attention::cuda::start(kernel, grid, kThreads, 0, stream, p); });
 }
 
 }  // namespace sparsereel::models::cuda

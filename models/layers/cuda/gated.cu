@@ -44,7 +44,7 @@ const char* add_gated(const AddGated& p, Stream stream) {
   const dim3 grid(static_cast<unsigned>((p.tokens + kRowsPerBlock - 1) / kRowsPerBlock),
                   static_cast<unsigned>(p.batch));
   const auto kernel = p.element == Element::fp16 ? add_gated_kernel<__half> : add_gated_kernel<__nv_bfloat16>;
-  return attention::cuda::launched([&] { kernel<<<grid, kThreads, 0, stream>>>(p); });
+  return attention::cuda::launched([&] { attention::cuda::start(kernel, grid, kThreads, 0, stream, p); });
 }
 
 }  // namespace sparsereel::models::cuda

@@ -258,14 +258,14 @@ template <typename T, int kTeam, int kChunks, bool kUpdates>
 void launch(const NormModulate& p, Stream stream) {
   const auto kernel = norm_modulate_kernel<T, kTeam, kChunks, kUpdates>;
   const int shared_bytes = (kUpdates ? 3 : 2) * kTeam * kChunks * kChunk * static_cast<int>(sizeof(float));
-  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) != cudaSuccess) return;
+  attention::cuda::allow_shared_bytes(kernel, shared_bytes);
   int device = 0, processors = 0, per_processor = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, kThreads, shared_bytes);
+  attention::cuda::note(cudaGetDevice(&device));
+  attention::cuda::note(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  attention::cuda::note(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, kThreads, shared_bytes));
   const int rows = choose_rows_per_block(p, static_cast<int64_t>(processors) * std::max(per_processor, 1));
   const dim3 grid(static_cast<unsigned>(blocks_of(p, rows)), static_cast<unsigned>(p.batch));
-  kernel<<<grid, kThreads, shared_bytes, stream>>>(p, rows);
+  attention::cuda::start(kernel, grid, kThreads, shared_bytes, stream, p, rows);
 }
 
 template <typename T, int kTeam, int kChunks>

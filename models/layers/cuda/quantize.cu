@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(kThreads) quantize_rows_kernel(const __grid_co
 template <typename T, int kTeam, int kPacks>
 void launch(const QuantizeRows& p, Stream stream) {
   constexpr int rows = kWarps / kTeam;
-  quantize_rows_kernel<T, kTeam, kPacks><<<static_cast<unsigned>((p.rows + rows - 1) / rows), kThreads, 0, stream>>>(p);
+  attention::cuda::start(quantize_rows_kernel<T, kTeam, kPacks>, static_cast<unsigned>((p.rows + rows - 1) / rows),
+                         kThreads, 0, stream, p);
 }
 
 template <typename T>

@@ -75,11 +75,11 @@ void launch(const UnpackRows& p, Stream stream) {
   const auto blocks = static_cast<unsigned>((p.rows * p.columns + kTile - 1) / kTile);
   switch (p.to) {
     case Unpacked::fp32:
-      return unpack_kernel<kDtype, float><<<blocks, kUnpackThreads, 0, stream>>>(p);
+      return attention::cuda::start(unpack_kernel<kDtype, float>, blocks, kUnpackThreads, 0, stream, p);
     case Unpacked::fp16:
-      return unpack_kernel<kDtype, __half><<<blocks, kUnpackThreads, 0, stream>>>(p);
+      return attention::cuda::start(unpack_kernel<kDtype, __half>, blocks, kUnpackThreads, 0, stream, p);
     case Unpacked::bf16:
-      return unpack_kernel<kDtype, __nv_bfloat16><<<blocks, kUnpackThreads, 0, stream>>>(p);
+      return attention::cuda::start(unpack_kernel<kDtype, __nv_bfloat16>, blocks, kUnpackThreads, 0, stream, p);
   }
 }
 

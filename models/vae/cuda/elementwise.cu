@@ -127,8 +127,9 @@ template <typename Parameters>
 const char* launch(void (*fp16)(Parameters), void (*bf16)(Parameters), const Parameters& p, int64_t pieces,
                    Stream stream) {
   if (pieces == 0) return nullptr;
-  return attention::cuda::launched(
-      [&] { (p.element == Element::fp16 ? fp16 : bf16)<<<grid_of(pieces), kThreads, 0, stream>>>(p); });
+  return attention::cuda::launched([&] {
+    attention::cuda::start(p.element == Element::fp16 ? fp16 : bf16, grid_of(pieces), kThreads, 0, stream, p);
+  });
 }
 
 }  // namespace

@@ -80,9 +80,9 @@ void launch(const RmsNormSilu& p, Stream stream) {
   const int64_t pixels_per_block = static_cast<int64_t>(kThreads / lanes) * kPixelsPerThread;
   const auto blocks = static_cast<unsigned>((p.pixels + pixels_per_block - 1) / pixels_per_block);
   if (lanes * kFew >= groups)
-    rms_norm_silu_kernel<T, kFew><<<blocks, kThreads, 0, stream>>>(p, lanes);
+    attention::cuda::start(rms_norm_silu_kernel<T, kFew>, blocks, kThreads, 0, stream, p, lanes);
   else
-    rms_norm_silu_kernel<T, kMany><<<blocks, kThreads, 0, stream>>>(p, lanes);
+    attention::cuda::start(rms_norm_silu_kernel<T, kMany>, blocks, kThreads, 0, stream, p, lanes);
 }
 
 }  // namespace

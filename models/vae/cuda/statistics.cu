@@ -122,8 +122,8 @@ void launch(const GroupStatistics& p, Stream stream) {
   const int64_t wanted = (p.pixels + at_once * kTogether - 1) / (at_once * kTogether);
   const int blocks = static_cast<int>(std::min<int64_t>(kStatisticsBlocks, wanted));
   const size_t shared = 2 * sizeof(float) * static_cast<size_t>(at_once * p.channels);
-  partial_sums<T><<<blocks, kThreads, shared, stream>>>(p);
-  finish<T><<<p.groups, kThreads, 0, stream>>>(p, blocks);
+  attention::cuda::start(partial_sums<T>, blocks, kThreads, shared, stream, p);
+  attention::cuda::start(finish<T>, p.groups, kThreads, 0, stream, p, blocks);
 }
 
 }  // namespace

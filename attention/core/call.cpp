@@ -1,0 +1,38 @@
+// What a call's fields mean together, and what is said of it.
+#include "attention/core/call.h"
+
+#include <cmath>
+
+namespace sparsereel::attention {
+
+cpu::Problem masks_of(const Call& call, const int64_t* key_lengths) {
+  return {.batch = call.batch,
+          .heads = call.heads,
+          .queries = call.queries,
+          .keys = call.keys,
+          .head_dim = call.head_dim,
+          .scale = call.scale,
+          .text_tokens = call.text_tokens,
+          .causal = call.causal,
+          .key_lengths = key_lengths,
+          .mean_cell = call.mean_cell()};
+}
+
+std::string means_text(const Call& call) {
+  const int64_t cell = call.mean_cell();
+  return cell > 0 ? ", means of " + std::to_string(cell) + " tokens for dropped blocks" : "";
+}
+
+std::string blocks_text(const Call& call) {
+  if (call.map != nullptr) return ", the caller's block map";
+  return !call.quantized && call.is_dense() ? ", every block" : "";
+}
+
+bool is_too_short(const Call& call) {
+  if (call.quantized || call.map != nullptr || !forced_kernel().empty()) return false;
+  const double rows = static_cast<double>(call.batch * call.heads) * static_cast<double>(call.queries);
+  return 4.0 * rows * static_cast<double>(call.head_dim) * static_cast<double>(call.keys) <
+         call.policy.dense_operations;
+}
+
+}  // namespace sparsereel::attention

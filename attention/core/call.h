@@ -1,0 +1,83 @@
+// One call of attention by pointers: what torch's operator and the library's C interface both make of what they are
+// asked, and all that the kernels are run by. No torch, no CUDA header.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attention/call_policy.h"
+#include "attention/cpu/prologue.h"
+
+namespace sparsereel::attention {
+
+enum class ElementType { fp32, fp16, bf16 };
+
+/// [batch, tokens, heads, head_dim] with contiguous head_dim; strides in elements.
+struct StridedRows {
+  void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t token_stride = 0;
+  int64_t head_stride = 0;
+};
+
+/// Norm and rotary embedding of q and k; pointers to the device's memory.
+struct CallPrologue {
+  cpu::Norm norm = cpu::Norm::none;
+  bool across_heads = false;
+  double eps = 1e-6;
+  const float* q_weight = nullptr;  // [head_dim], across heads [heads * head_dim]; null: none
+  const float* q_bias = nullptr;
+  const float* k_weight = nullptr;
+  const float* k_bias = nullptr;
+  const float* rotary_cos = nullptr;  // [queries - text_tokens, head_dim]; null: no rotary embedding
+  const float* rotary_sin = nullptr;
+  const void* rotary_pairs =
+      nullptr;              // fp16 [queries - text_tokens, head_dim / 2, 2], for a GPU in place of the tables
+  bool interleaved = true;  // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
+
+  bool rotates() const { return rotary_cos != nullptr || rotary_pairs != nullptr; }
+  bool is_empty() const { return norm == cpu::Norm::none && !rotates(); }
+};
+
+/// out = softmax(q k^T scale) v over the blocks that are kept. Pointers are to memory of one device.
+struct Call {
+  bool quantized = false;  // every block, and in 8 bits on a CPU too, which otherwise computes in fp32
+  ElementType element = ElementType::fp32;
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t queries = 0;
+  int64_t keys = 0;
+  int64_t head_dim = 0;
+  StridedRows q{}, k{}, v{}, out{};
+  float* out_scale = nullptr;  // [batch]: out is e4m3, and these are its scales; see writes_e4m3()
+  float* lse = nullptr;        // [batch, heads, queries], natural log; null: not wanted
+  double scale = 1;
+  int64_t text_tokens = 0;               // the last tokens of q and k
+  bool causal = false;                   // query i sees keys up to i + keys - queries
+  const int64_t* key_lengths = nullptr;  // [batch]; null: every key counts
+  CallPolicy policy{};
+  const uint8_t* map =
+      nullptr;                // 0: drop, [batch, heads, ceil(queries / map_rows), ceil(keys / 64)]; replaces selection
+  int64_t map_rows = kBlock;  // or 2 kBlock
+  CallPrologue prologue{};
+  uint64_t* counts = nullptr;         // [4]: blocks kept, without P.V, of means, predicted error in 2^-24; added to
+  bool predicts_error = false;        // count the predicted error even where no head is chosen by it: it takes time
+  bool leaves_out_attention = false;  // benchmarks: a GPU's call without its last step
+
+  /// Whether every block is asked for, unless the caller has a map.
+  bool is_dense() const { return quantized || policy.dense; }
+  /// Tokens that share a mean in what stands for the blocks that the call drops; 0: nothing does, or none is dropped.
+  int64_t mean_cell() const {
+    const bool drops = map != nullptr || !is_dense();
+    return drops && policy.dropped == Dropped::mean ? policy.cell : 0;
+  }
+};
+
+/// What decides which blocks hold a visible pair, and which have means; key_lengths of the host's memory.
+cpu::Problem masks_of(const Call& call, const int64_t* key_lengths);
+
+/// ", means of 16 tokens for dropped blocks" and the like: what is said of a call behind the kernel's name.
+std::string means_text(const Call& call);
+std::string blocks_text(const Call& call);
+
+}  // namespace sparsereel::attention

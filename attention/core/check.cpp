@@ -1,0 +1,120 @@
+// The checks of a call, each with what to do about it.
+#include "attention/core/check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "attention/core/refusal.h"
+
+namespace sparsereel::attention {
+namespace {
+
+[[noreturn]] void refuse_argument(const std::string& cause, const std::string& remedy) {
+  throw Refusal(SPARSEREEL_BAD_ARGUMENT, cause, remedy);
+}
+
+void check_size(int64_t size, const char* name) {
+  if (size < 1 || size > std::numeric_limits<int32_t>::max())
+    refuse_argument(std::string(name) + " is " + std::to_string(size), "pass at least 1 and at most 2^31 - 1");
+}
+
+void check_prologue(const Call& call) {
+  const CallPrologue& prologue = call.prologue;
+  const bool weighted = prologue.q_weight != nullptr || prologue.q_bias != nullptr || prologue.k_weight != nullptr ||
+                        prologue.k_bias != nullptr;
+  if (weighted && prologue.norm == cpu::Norm::none)
+    refuse_argument("prologue has weights but norm none", "set norm to layer or rms, or leave the weights out");
+  if ((prologue.rotary_cos == nullptr) != (prologue.rotary_sin == nullptr))
+    refuse_argument("prologue has only one of rotary_cos and rotary_sin", "pass both or neither");
+  if (!prologue.rotates()) return;
+  if (call.queries != call.keys)
+    refuse_argument(
+        "rotary embedding with " + std::to_string(call.queries) + " queries and " + std::to_string(call.keys) + " keys",
+        "use rotary tables for self-attention only");
+  if (call.head_dim % 2 != 0)
+    refuse_argument("rotary embedding of an odd head_dim " + std::to_string(call.head_dim), "use an even one");
+}
+
+/// A size and how far apart its elements are.
+struct Extent {
+  int64_t size, stride;
+};
+
+std::array<Extent, 3> extents_of(const StridedRows& rows, int64_t batch, int64_t tokens, int64_t heads) {
+  return {{{batch, rows.batch_stride}, {tokens, rows.token_stride}, {heads, rows.head_stride}}};
+}
+
+void check_tensor(const StridedRows& rows, const std::array<Extent, 3>& extents, const char* name) {
+  if (rows.data == nullptr)
+    refuse_argument(std::string(name) + " is null", "point it to [batch, tokens, heads, head_dim]");
+  for (const auto& [size, stride] : extents)
+    if (size > 1 && stride < 0)
+      refuse_argument(std::string(name) + " has a stride of " + std::to_string(stride), "pass strides of at least 0");
+}
+
+/// Each extent from the innermost to the outermost has to step over all of those inside it.
+void check_apart(std::array<Extent, 3> extents, int64_t head_dim) {
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.stride < b.stride; });
+  int64_t inside = head_dim;
+  for (const auto& [size, stride] : extents) {
+    if (size == 1) continue;
+    if (stride < inside)
+      refuse_argument(
+          "out has a stride of " + std::to_string(stride) + ", which makes its rows overlap",
+          "pass strides, in elements, of at least what lies between two of them (here " + std::to_string(inside) + ")");
+    inside = stride * (size - 1) + inside;
+  }
+}
+
+}  // namespace
+
+void check(const Call& call) {
+  check_size(call.batch, "batch");
+  check_size(call.heads, "heads");
+  check_size(call.queries, "queries");
+  check_size(call.keys, "keys");
+  if (call.head_dim < kMinHeadDim || call.head_dim > kMaxHeadDim)
+    throw Refusal(SPARSEREEL_UNSUPPORTED, "head_dim is " + std::to_string(call.head_dim), "use one from 16 to 256");
+  validate(call.policy);
+  if (const auto given = std::ssize(call.policy.heads); given != 0 && given != call.heads)
+    refuse_argument("the policy has " + std::to_string(given) + " heads, q has " + std::to_string(call.heads),
+                    "pass one policy a head, or none");
+  if (call.text_tokens < 0 || call.text_tokens > std::min(call.queries, call.keys))
+    refuse_argument("text_tokens is " + std::to_string(call.text_tokens), "keep it from 0 to the number of tokens");
+  if (!std::isfinite(call.scale)) refuse_argument("scale is not finite", "pass a finite scale");
+  if (call.map_rows != kBlock && call.map_rows != 2 * kBlock)
+    refuse_argument("map_rows is " + std::to_string(call.map_rows), "pass a map of blocks of 64 or 128 queries");
+  check_prologue(call);
+}
+
+void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys) {
+  const auto [least, most] = std::minmax_element(lengths, lengths + batch);
+  if (*least < 0 || *most > keys)
+    refuse_argument("key_lengths reach from " + std::to_string(*least) + " to " + std::to_string(*most),
+                    "keep them from 0 to the " + std::to_string(keys) + " keys");
+}
+
+void check_capability(int device, int capability) {
+  if (capability >= 80) return;
+  throw Refusal(SPARSEREEL_NO_DEVICE,
+                "GPU " + std::to_string(device) + " has compute capability " + std::to_string(capability / 10) + "." +
+                    std::to_string(capability % 10),
+                "use one of 8.0 or newer, or the CPU");
+}
+
+void check_rows(const Call& call) {
+  const auto keys_like = [&](const StridedRows& rows) { return extents_of(rows, call.batch, call.keys, call.heads); };
+  const auto queries_like = [&](const StridedRows& rows) {
+    return extents_of(rows, call.batch, call.queries, call.heads);
+  };
+  check_tensor(call.q, queries_like(call.q), "q");
+  check_tensor(call.k, keys_like(call.k), "k");
+  check_tensor(call.v, keys_like(call.v), "v");
+  check_tensor(call.out, queries_like(call.out), "out");
+  check_apart(queries_like(call.out), call.head_dim);
+}
+
+}  // namespace sparsereel::attention

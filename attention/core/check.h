@@ -1,0 +1,23 @@
+// Whether a call can be what its caller means.
+#pragma once
+
+#include "attention/core/call.h"
+
+namespace sparsereel::attention {
+
+constexpr int64_t kMinHeadDim = 16, kMaxHeadDim = 256;
+
+/// Throws Error where sizes, masks and policy contradict each other, whatever the pointers are; how they are put to
+/// memory, and what a device can do, the executors check.
+void check(const Call& call);
+
+/// Key lengths of the host's memory.
+void check_key_lengths(const int64_t* lengths, int64_t batch, int64_t keys);
+
+/// Throws Refusal for a compute capability (75: 7.5) that no kernel is made for.
+void check_capability(int device, int capability);
+
+/// Throws Refusal where a pointer is null, strides are negative, or rows of out overlap.
+void check_rows(const Call& call);
+
+}  // namespace sparsereel::attention

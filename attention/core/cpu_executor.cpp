@@ -1,0 +1,184 @@
+// A call on a CPU: 16-bit tensors are widened, the prologue is applied, blocks are chosen, and attention runs over
+// them.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "attention/core/check.h"
+#include "attention/core/elements.h"
+#include "attention/core/executor.h"
+#include "attention/core/refusal.h"
+#include "attention/cpu/block_sparse.h"
+#include "attention/cpu/selection.h"
+
+namespace sparsereel::attention {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+
+cpu::Arithmetic arithmetic_of(const Call& call) {
+  return call.quantized ? cpu::Arithmetic::int8 : cpu::Arithmetic::exact;
+}
+
+RowSizes query_sizes(const Call& call) {
+  return {call.batch, call.queries, call.heads, call.head_dim};
+}
+RowSizes key_sizes(const Call& call) {
+  return {call.batch, call.keys, call.heads, call.head_dim};
+}
+
+/// The pieces of the workspace; those that the call does not need are null.
+struct CpuPieces {
+  float *packed = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *out = nullptr;
+  int64_t floats = 0;  // of all together
+
+  CpuPieces(const Call& call, float* memory) {
+    const bool wide = call.element == ElementType::fp32, copies = !wide || !call.prologue.is_empty();
+    const auto take = [&](float*& piece, int64_t count) {
+      if (memory != nullptr) piece = memory + floats;
+      floats += (count + 15) / 16 * 16;  // so that each starts on a cache line
+    };
+    take(packed, cpu::block_sparse_scratch_floats(masks_of(call, nullptr), arithmetic_of(call)));
+    if (copies) take(q, query_sizes(call).count());
+    if (copies) take(k, key_sizes(call).count());
+    if (!wide) take(v, key_sizes(call).count());
+    if (!wide) take(out, query_sizes(call).count());
+  }
+};
+
+template <typename T>
+cpu::View<T> as_view(const StridedRows& rows) {
+  return {.data = static_cast<T*>(rows.data),
+          .batch_stride = rows.batch_stride,
+          .token_stride = rows.token_stride,
+          .head_stride = rows.head_stride};
+}
+
+StridedRows contiguous_rows(float* data, const RowSizes& sizes) {
+  return {.data = data,
+          .batch_stride = sizes.tokens * sizes.heads * sizes.head_dim,
+          .token_stride = sizes.heads * sizes.head_dim,
+          .head_stride = sizes.head_dim};
+}
+
+class CpuCall {
+ public:
+  CpuCall(const Call& call, float* memory, const cpu::ParallelFor& parallel)
+      : call_(call), pieces_(call, memory), parallel_(parallel), problem_(masks_of(call, call.key_lengths)) {
+    const CallPrologue& prologue = call.prologue;
+    problem_.q = ready(call.q, query_sizes(call), pieces_.q, prologue.q_weight, prologue.q_bias);
+    problem_.k = ready(call.k, key_sizes(call), pieces_.k, prologue.k_weight, prologue.k_bias);
+    problem_.v = as_view<const float>(widened(call.v, key_sizes(call), pieces_.v));
+    problem_.out = as_view<float>(pieces_.out == nullptr ? call.out : contiguous_rows(pieces_.out, query_sizes(call)));
+    problem_.lse = call.lse;
+    for (int64_t h = 0; h < call.heads; ++h) heads_.push_back(call.policy.head(h));
+  }
+
+  Outcome run() const {
+    const cpu::Prediction blocks = choose_blocks();
+    // With every block asked for nothing is skipped, P.V included.
+    std::vector<double> thresholds;
+    for (const HeadPolicy& head : heads_)
+      thresholds.push_back(call_.is_dense() || head.dense ? cpu::kNeverSkip : head.pv_threshold);
+    const Outcome outcome{.counts = cpu::block_sparse_attention(problem_, blocks.map, thresholds, arithmetic_of(call_),
+                                                                cpu::chosen_tile_kernel(), pieces_.packed, parallel_),
+                          .sum_predicted_error = blocks.sum_error,
+                          .predicted_tiles = blocks.tiles};
+    if (pieces_.out != nullptr) narrow(pieces_.out, query_sizes(call_), call_.out, call_.element, parallel_);
+    if (call_.counts != nullptr) count(outcome);
+    return outcome;
+  }
+
+ private:
+  StridedRows widened(const StridedRows& rows, const RowSizes& sizes, float* copy) const {
+    if (call_.element == ElementType::fp32) return rows;
+    widen(rows, call_.element, sizes, copy, parallel_);
+    return contiguous_rows(copy, sizes);
+  }
+
+  /// Queries or keys after the prologue.
+  cpu::View<const float> ready(const StridedRows& rows, const RowSizes& sizes, float* copy, const float* weight,
+                               const float* bias) const {
+    const StridedRows wide = widened(rows, sizes, copy);
+    const CallPrologue& prologue = call_.prologue;
+    if (prologue.is_empty()) return as_view<const float>(wide);
+    const StridedRows out = contiguous_rows(copy, sizes);
+    cpu::run_prologue({.batch = sizes.batch,
+                       .tokens = sizes.tokens,
+                       .heads = sizes.heads,
+                       .head_dim = sizes.head_dim,
+                       .in = as_view<const float>(wide),
+                       .out = as_view<float>(out),
+                       .norm = prologue.norm,
+                       .across_heads = prologue.across_heads,
+                       .eps = prologue.eps,
+                       .weight = weight,
+                       .bias = bias,
+                       .rotary_tokens = prologue.rotates() ? call_.queries - call_.text_tokens : 0,
+                       .cos = prologue.rotary_cos,
+                       .sin = prologue.rotary_sin,
+                       .interleaved = prologue.interleaved},
+                      parallel_);
+    return as_view<const float>(out);
+  }
+
+  cpu::Prediction choose_blocks() const {
+    if (call_.map != nullptr) return {.map = callers_map(), .sum_error = 0, .tiles = 0};
+    if (call_.is_dense()) return {.map = cpu::visible_blocks(problem_), .sum_error = 0, .tiles = 0};
+    const CallPolicy& policy = call_.policy;
+    return cpu::predict_blocks(problem_, {.heads = heads_, .rows = policy.selection_rows, .ranking = policy.ranking},
+                               parallel_);
+  }
+
+  BlockMap callers_map() const {
+    BlockMap map(call_.batch, call_.heads, problem_.query_blocks(), problem_.key_blocks(), false);
+    const int64_t together = call_.map_rows / kBlock, rows = (map.query_blocks + together - 1) / together;
+    for (int64_t bh = 0; bh < map.batch * map.heads; ++bh) {
+      for (int64_t i = 0; i < map.query_blocks; ++i) {
+        const uint8_t* from = call_.map + (bh * rows + i / together) * map.key_blocks;
+        std::transform(from, from + map.key_blocks, map.row(bh / map.heads, bh % map.heads, i),
+                       [](uint8_t bit) { return static_cast<uint8_t>(bit != 0); });
+      }
+    }
+    cpu::keep_visible(problem_, map);
+    return map;
+  }
+
+  void count(const Outcome& outcome) const {
+    call_.counts[SPARSEREEL_COUNT_KEPT] += static_cast<uint64_t>(outcome.counts.kept_blocks);
+    call_.counts[SPARSEREEL_COUNT_SKIPPED_PV] += static_cast<uint64_t>(outcome.counts.skipped_pv_blocks);
+    call_.counts[SPARSEREEL_COUNT_MEANS] += static_cast<uint64_t>(outcome.counts.mean_blocks);
+    const double error = std::ldexp(outcome.sum_predicted_error, 24);
+    if (error > 0 && error < 0x1p63) call_.counts[SPARSEREEL_COUNT_ERROR] += static_cast<uint64_t>(std::llround(error));
+  }
+
+  const Call& call_;
+  const CpuPieces pieces_;
+  const cpu::ParallelFor& parallel_;
+  cpu::Problem problem_;
+  std::vector<HeadPolicy> heads_;
+};
+
+}  // namespace
+
+size_t CpuExecutor::workspace_bytes(const Call& call) const {
+  return static_cast<size_t>(CpuPieces(call, nullptr).floats) * sizeof(float) + kCacheLine;
+}
+
+Outcome CpuExecutor::run(const Call& call, void* workspace, size_t bytes, void* /*stream*/) {
+  check_rows(call);
+  if (call.prologue.rotary_pairs != nullptr)
+    throw Refusal(SPARSEREEL_UNSUPPORTED, "rotary_pairs on a CPU", "pass the tables, rotary_cos and rotary_sin");
+  if (call.out_scale != nullptr)
+    throw Refusal(SPARSEREEL_UNSUPPORTED, "an output of 8 bits on a CPU", "leave out_scale null");
+  if (call.key_lengths != nullptr) check_key_lengths(call.key_lengths, call.batch, call.keys);
+  auto* memory = static_cast<float*>(aligned(call, workspace, bytes, kCacheLine));
+  return CpuCall(call, memory, parallel_).run();
+}
+
+std::string CpuExecutor::describe(const Call& call) const {
+  const std::string what = call.quantized ? "cpu int8 and e4m3 emulated in fp32" : "cpu block-sparse fp32";
+  return what + " (" + cpu::chosen_tile_kernel().name + ")" + blocks_text(call) + means_text(call);
+}
+
+}  // namespace sparsereel::attention

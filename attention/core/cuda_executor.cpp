@@ -1,0 +1,307 @@
+// A call on a GPU: the kernels' problem is filled in, and enqueued.
+#include "attention/core/check.h"
+#include "attention/core/executor.h"
+#include "attention/core/refusal.h"
+#ifdef SPARSEREEL_CUDA
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "attention/cuda/device.h"
+#include "attention/cuda/launch.h"
+#include "hilbert/exact_text.h"
+#endif
+
+namespace sparsereel::attention {
+
+#ifdef SPARSEREEL_CUDA
+namespace {
+
+constexpr size_t kScratchAlignment = 1024;
+constexpr int64_t kLoad = 8;  // elements that the kernels load at once, from 16 bytes
+
+[[noreturn]] void refuse_unsupported(const std::string& cause, const std::string& remedy) {
+  throw Refusal(SPARSEREEL_UNSUPPORTED, cause, remedy);
+}
+
+/// The best kernel for the GPU, or forced_kernel().
+cuda::Kernel chosen_kernel(int64_t head_dim, int device) {
+  const int capability = cuda::compute_capability(device);
+  check_capability(device, capability);
+  const std::string_view forced = forced_kernel();
+  if (forced == "ampere") return cuda::Kernel::ampere;
+  if (forced == "ada" && capability >= cuda::kE4m3Capability) return cuda::Kernel::ada;
+  return *cuda::choose_kernel(capability, static_cast<int>(head_dim));
+}
+
+cuda::HeadChoice head_choice(const HeadPolicy& head, bool every_block) {
+  using Kind = cuda::HeadChoice::Kind;
+  const bool dense = every_block || head.dense;
+  return {.topk = head.topk,
+          .kind = dense                               ? Kind::dense
+                  : head.selection == Selection::topk ? Kind::topk
+                  : head.selection == Selection::cdf  ? Kind::cdf
+                                                      : Kind::error,
+          .cdf = static_cast<float>(head.cdf),
+          .similarity = static_cast<float>(head.similarity),
+          // With every block asked for nothing is skipped, P.V included.
+          .pv_threshold = dense ? 32.0F : static_cast<float>(head.pv_threshold),
+          .error = static_cast<float>(head.error)};
+}
+
+cuda::View view_of_rows(const StridedRows& rows) {
+  return {.data = rows.data,
+          .batch_stride = rows.batch_stride,
+          .token_stride = rows.token_stride,
+          .head_stride = rows.head_stride};
+}
+
+cuda::Prologue prologue_of_call(const Call& call) {
+  const CallPrologue& from = call.prologue;
+  return {.norm = from.norm == cpu::Norm::layer ? cuda::Prologue::Norm::layer
+                  : from.norm == cpu::Norm::rms ? cuda::Prologue::Norm::rms
+                                                : cuda::Prologue::Norm::none,
+          .across_heads = from.across_heads,
+          .eps = static_cast<float>(from.eps),
+          .q_weight = from.q_weight,
+          .q_bias = from.q_bias,
+          .k_weight = from.k_weight,
+          .k_bias = from.k_bias,
+          .rotary = from.rotary_pairs,
+          .cosines = from.rotary_cos,
+          .sines = from.rotary_sin,
+          .rotary_tokens = from.rotates() ? static_cast<int>(call.queries - call.text_tokens) : 0,
+          .interleaved = from.interleaved};
+}
+
+/// What the kernels are given for a call; whatever its pointers are.
+class CudaPlan {
+ public:
+  CudaPlan(const Call& call, int device) : call_(call), kernel_(chosen_kernel(call.head_dim, device)) {
+    check_kernels_take_it();
+    fill_problem();
+    fill_selection();
+  }
+  CudaPlan(const CudaPlan&) = delete;  // the problem points to the heads
+  CudaPlan& operator=(const CudaPlan&) = delete;
+
+  const cuda::Problem& problem() const { return problem_; }
+  cuda::Kernel kernel() const { return kernel_; }
+  int64_t predicted_tiles() const { return predicted_tiles_; }
+
+ private:
+  void check_kernels_take_it() const {
+    if (call_.element == ElementType::fp32) refuse_unsupported("fp32 tensors on a GPU", "pass fp16 or bf16");
+    if (call_.head_dim % kLoad != 0)
+      refuse_unsupported("head_dim is " + std::to_string(call_.head_dim) + " on a GPU",
+                         "pad it to a multiple of 8 with zeros");
+    if (!call_.prologue.is_empty() && call_.head_dim % (2 * kLoad) != 0)
+      refuse_unsupported("a prologue with head_dim " + std::to_string(call_.head_dim) + " on a GPU",
+                         "apply it before, or use a multiple of 16");
+    if (!(call_.scale > 0))
+      throw Refusal(SPARSEREEL_BAD_ARGUMENT, "scale is " + exact_text(call_.scale),
+                    "pass a positive one: the CUDA kernels need it");
+    if (call_.out_scale != nullptr && kernel_ != cuda::Kernel::hopper)
+      refuse_unsupported("an output of 8 bits", "ask for it where Hopper's kernel runs, up to head_dim 128");
+  }
+
+  void fill_problem() {
+    problem_ = {.batch = static_cast<int>(call_.batch),
+                .heads = static_cast<int>(call_.heads),
+                .queries = static_cast<int>(call_.queries),
+                .keys = static_cast<int>(call_.keys),
+                .head_dim = static_cast<int>(call_.head_dim),
+                .element = call_.element == ElementType::fp16 ? cuda::Element::fp16 : cuda::Element::bf16,
+                .q = view_of_rows(call_.q),
+                .k = view_of_rows(call_.k),
+                .v = view_of_rows(call_.v),
+                .out = view_of_rows(call_.out),
+                .out_scale = call_.out_scale,
+                .lse = call_.lse,
+                .scale = static_cast<float>(call_.scale),
+                .text_tokens = static_cast<int>(call_.text_tokens),
+                .causal = call_.causal,
+                .key_lengths = call_.key_lengths,
+                .prologue = prologue_of_call(call_),
+                .counts = call_.counts};
+  }
+
+  void fill_selection() {
+    using Kind = cuda::Selection::Kind;
+    cuda::Selection& selection = problem_.selection;
+    const CallPolicy& policy = call_.policy;
+    selection.rows = static_cast<int>(policy.selection_rows);
+    const bool every_block = call_.is_dense();
+    selection.kind = call_.map != nullptr ? Kind::map : every_block ? Kind::dense : Kind::predict;
+    selection.map = call_.map;
+    selection.map_rows = static_cast<int>(call_.map_rows);
+    for (int64_t h = 0; h < call_.heads; ++h) heads_.push_back(head_choice(policy.head(h), every_block));
+    selection.all = heads_.front();
+    for (const cuda::HeadChoice& head : heads_) {
+      const bool dense = head.kind == cuda::HeadChoice::Kind::dense;
+      selection.similarity = selection.similarity || (!dense && head.similarity >= 0);
+      selection.skips_pv = selection.skips_pv || head.pv_threshold < 32;
+      selection.any_topk = selection.any_topk || head.kind == cuda::HeadChoice::Kind::topk;
+    }
+    bool alike = true;
+    for (int64_t h = 1; h < call_.heads; ++h) alike = alike && policy.head(h) == policy.head(0);
+    if (!alike) selection.heads = heads_.data();
+    if (call_.mean_cell() > 0) fill_means();
+  }
+
+  void fill_means() {
+    check_means();
+    cuda::Selection& selection = problem_.selection;
+    selection.means = true;
+    selection.by_error = selection.kind == cuda::Selection::Kind::predict && call_.policy.ranking == Ranking::error;
+    if (!selection.by_error) return;
+    const auto count_heads = [&](cuda::HeadChoice::Kind kind) {
+      return std::count_if(heads_.begin(), heads_.end(),
+                           [&](const cuda::HeadChoice& head) { return head.kind == kind; });
+    };
+    selection.predicts_error = call_.predicts_error || count_heads(cuda::HeadChoice::Kind::error) > 0;
+    if (!selection.predicts_error) return;
+    const int64_t predicting = problem_.heads - count_heads(cuda::HeadChoice::Kind::dense);
+    predicted_tiles_ = problem_.batch * predicting * cuda::selection_tiles(problem_);
+  }
+
+  void check_means() const {
+    if (call_.policy.cell != cuda::kMeanCell)
+      refuse_unsupported("a mean of " + std::to_string(call_.policy.cell) + " tokens on a GPU",
+                         "set cell to " + std::to_string(cuda::kMeanCell) + ", which its kernels are made for");
+    if (problem_.keys > cuda::kMostMeanKeys)
+      refuse_unsupported(std::to_string(problem_.keys) + " keys with means for dropped blocks",
+                         "use at most " + std::to_string(cuda::kMostMeanKeys) + ", or no means");
+  }
+
+  const Call& call_;
+  const cuda::Kernel kernel_;
+  int64_t predicted_tiles_ = 0;
+  std::vector<cuda::HeadChoice> heads_;
+  cuda::Problem problem_;
+};
+
+void check_vectors(const StridedRows& rows, int64_t batch, int64_t tokens, int64_t heads, const char* name) {
+  const bool aligned = reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 &&
+                       (batch == 1 || rows.batch_stride % kLoad == 0) &&
+                       (tokens == 1 || rows.token_stride % kLoad == 0) && (heads == 1 || rows.head_stride % kLoad == 0);
+  if (!aligned)
+    refuse_unsupported("the rows of " + std::string(name) + " do not start on 16 bytes",
+                       "align its data, and use strides that are multiples of 8 elements");
+  if (tokens > 1 && rows.token_stride >= int64_t{1} << 31)
+    refuse_unsupported("the tokens of " + std::string(name) + " are 2^31 elements apart, or more", "copy it");
+}
+
+/// How the pointers lie, as the kernels' loads need it.
+void check_alignment(const Call& call) {
+  check_vectors(call.q, call.batch, call.queries, call.heads, "q");
+  check_vectors(call.k, call.batch, call.keys, call.heads, "k");
+  check_vectors(call.v, call.batch, call.keys, call.heads, "v");
+  check_vectors(call.out, call.batch, call.queries, call.heads, "out");
+  const CallPrologue& prologue = call.prologue;
+  for (const void* data :
+       {static_cast<const void*>(prologue.q_weight), static_cast<const void*>(prologue.q_bias),
+        static_cast<const void*>(prologue.k_weight), static_cast<const void*>(prologue.k_bias), prologue.rotary_pairs})
+    if (reinterpret_cast<uintptr_t>(data) % 16 != 0)
+      refuse_unsupported("a weight, bias or rotary_pairs of the prologue does not start on 16 bytes", "align it");
+}
+
+/// problem: null, or what CUDA said of a call; earlier: null, or its error that was pending before.
+void check_enqueued(const char* problem, const char* earlier) {
+  if (problem == nullptr) return;
+  if (earlier != nullptr && std::strcmp(problem, earlier) == 0)
+    throw Refusal(SPARSEREEL_EARLIER_CUDA_ERROR, "CUDA had failed before this call: " + std::string(problem),
+                  "look at what was enqueued before it");
+  throw Refusal(SPARSEREEL_CUDA_ERROR, "the kernels did not start: " + std::string(problem),
+                "see whether something enqueued earlier failed; if not, report this");
+}
+
+class CudaExecutor final : public Executor {
+ public:
+  CudaExecutor(int device, std::shared_ptr<const cuda::SideStreams> side) : device_(device), side_(std::move(side)) {}
+  ~CudaExecutor() override {
+    const cuda::CurrentDevice current(device_);
+    side_.reset();
+  }
+
+  bool is_gpu() const override { return true; }
+
+  size_t workspace_bytes(const Call& call) const override {
+    const cuda::CurrentDevice current(device_);
+    const CudaPlan plan(call, device_);
+    return cuda::scratch_bytes(plan.problem(), plan.kernel()) + kScratchAlignment;
+  }
+
+  Outcome run(const Call& call, void* workspace, size_t bytes, void* stream) override {
+    check_rows(call);
+    check_alignment(call);
+    void* scratch = aligned(call, workspace, bytes, kScratchAlignment);
+    const cuda::CurrentDevice current(device_);
+    const CudaPlan plan(call, device_);
+    const auto steps = call.leaves_out_attention ? cuda::Steps::prepass : cuda::Steps::all;
+    const std::lock_guard lock(mutex_);
+    const char* const earlier = cuda::pending_error();
+    check_enqueued(
+        cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_, static_cast<cuda::Stream>(stream)),
+        earlier);
+    Outcome outcome;
+    outcome.predicted_tiles = plan.predicted_tiles();
+    return outcome;
+  }
+
+  std::string describe(const Call& call) const override {
+    const cuda::Kernel kernel = chosen_kernel(call.head_dim, device_);
+    const std::string values = kernel == cuda::Kernel::hopper ? "e4m3 P.V (hopper)"
+                               : kernel == cuda::Kernel::ada  ? "e4m3 P.V (ada)"
+                                                              : "fp16 P.V (ampere)";
+    return "cuda int8 Q.K, " + values + means_text(call) + blocks_text(call);
+  }
+
+ private:
+  const int device_;
+  std::shared_ptr<const cuda::SideStreams> side_;
+  std::mutex mutex_;  // the side streams serve one call at a time
+};
+
+}  // namespace
+
+bool has_cuda_executor() {
+  return true;
+}
+
+std::unique_ptr<Executor> make_cuda_executor(int device) {
+  if (const std::string reason = cuda::unusable_reason(device); !reason.empty())
+    throw Refusal(SPARSEREEL_NO_DEVICE, "GPU " + std::to_string(device) + " cannot be used: " + reason,
+                  "use another one, or the CPU");
+  check_capability(device, cuda::compute_capability(device));
+  const cuda::CurrentDevice current(device);
+  const char *problem = nullptr, *const earlier = cuda::pending_error();
+  std::shared_ptr<const cuda::SideStreams> side = cuda::make_side_streams(problem);
+  check_enqueued(problem, earlier);
+  return std::make_unique<CudaExecutor>(device, std::move(side));
+}
+
+bool writes_e4m3(const Call& call, int device) {
+  return chosen_kernel(call.head_dim, device) == cuda::Kernel::hopper;
+}
+
+#else
+
+bool has_cuda_executor() {
+  return false;
+}
+
+std::unique_ptr<Executor> make_cuda_executor(int device) {
+  throw Refusal(SPARSEREEL_NO_DEVICE, "GPU " + std::to_string(device) + " in a build without CUDA",
+                "build with a CUDA toolkit at hand, or use the CPU");
+}
+
+bool writes_e4m3(const Call& /*call*/, int /*device*/) {
+  return false;
+}
+
+#endif
+
+}  // namespace sparsereel::attention

@@ -1,0 +1,57 @@
+// 16-bit elements as fp32 and back: what a CPU's calls of fp16 and bf16 tensors are computed in.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "attention/core/call.h"
+
+namespace sparsereel::attention {
+
+inline float float_of_bf16(uint16_t x) {
+  return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
+}
+
+/// To the nearest, ties to even, as the next.
+inline uint16_t bf16_of_float(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays one
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+inline float float_of_fp16(uint16_t x) {
+  const uint32_t sign = static_cast<uint32_t>(x & 0x8000) << 16, exponent = x >> 10 & 31, mantissa = x & 1023;
+  if (exponent == 0) {  // units of 2^-24
+    const float size = static_cast<float>(mantissa) * 0x1p-24F;
+    return sign != 0 ? -size : size;
+  }
+  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+}
+
+inline uint16_t fp16_of_float(float x) {
+  const auto all = std::bit_cast<uint32_t>(x);
+  const auto sign = static_cast<uint16_t>(all >> 16 & 0x8000);
+  const uint32_t bits = all & 0x7FFFFFFF;
+  if (bits > 0x7F800000) return sign | 0x7E00;
+  if (bits >= 0x477FF000) return sign | 0x7C00;  // what rounds to 65536
+  if (bits < 0x38800000) {                       // below 2^-14: the unit of 0.5 is fp16's there
+    const float shifted = std::bit_cast<float>(bits) + 0.5F;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3F000000));
+  }
+  return static_cast<uint16_t>(sign | (bits - 0x38000000 + 0xFFF + (bits >> 13 & 1)) >> 13);
+}
+
+/// [batch, tokens, heads, head_dim] of a call.
+struct RowSizes {
+  int64_t batch, tokens, heads, head_dim;
+  int64_t count() const { return batch * tokens * heads * head_dim; }
+};
+
+/// A contiguous fp32 copy of 16-bit rows, and rows of such a copy.
+void widen(const StridedRows& from, ElementType element, const RowSizes& sizes, float* to,
+           const cpu::ParallelFor& parallel);
+void narrow(const float* from, const RowSizes& sizes, const StridedRows& to, ElementType element,
+            const cpu::ParallelFor& parallel);
+
+}  // namespace sparsereel::attention

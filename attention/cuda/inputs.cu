@@ -1,0 +1,64 @@
+// What a call brings in a form that is handy outside: copied or rewritten into the scratch memory, for kernels to read.
+#include "attention/cuda/kernels.h"
+#include "attention/cuda/launched.cuh"
+#include "attention/cuda/packed.cuh"
+
+namespace sparsereel::attention::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kChoices = 64;  // of heads in one launch
+
+/// They travel as a kernel's argument: a copy from memory of the host's would have to wait, or be kept until later.
+struct Choices {
+  HeadChoice head[kChoices];
+};
+static_assert(sizeof(Choices) <= 2048, "arguments of a kernel are 4 KB at most");
+
+__global__ void store_choices(const __grid_constant__ Choices from, int count, HeadChoice* to) {
+  const int head = static_cast<int>(threadIdx.x);
+  if (head < count) to[head] = from.head[head];
+}
+
+void launch_choices(const Problem& p, HeadChoice* to, Stream stream) {
+  for (int first = 0; first < p.heads; first += kChoices) {
+    const int count = p.heads - first < kChoices ? p.heads - first : kChoices;
+    Choices some;
+    for (int i = 0; i < count; ++i) some.head[i] = p.selection.heads[first + i];
+    start(store_choices, 1, kChoices, 0, stream, some, count, to + first);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) make_rotary_pairs(const float* cosines, const float* sines, int64_t count,
+                                                              int half, bool interleaved, __half2* pairs) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (at >= count) return;
+  const int64_t row = at / half * 2 * half, pair = at % half;
+  const int64_t from = row + (interleaved ? 2 * pair : pair);
+  pairs[at] = __floats2half2_rn(cosines[from], sines[from]);
+}
+
+void launch_rotary_pairs(const Problem& p, uint32_t* pairs, Stream stream) {
+  const int half = p.head_dim / 2;
+  const int64_t count = static_cast<int64_t>(p.prologue.rotary_tokens) * half;
+  if (count == 0) return;
+  start(make_rotary_pairs, static_cast<unsigned>((count + kThreads - 1) / kThreads), kThreads, 0, stream,
+        p.prologue.cosines, p.prologue.sines, count, half, p.prologue.interleaved, reinterpret_cast<__half2*>(pairs));
+}
+
+}  // namespace
+
+Problem launch_inputs(const Problem& problem, const Buffers& buffers, Stream stream) {
+  Problem on_device = problem;
+  if (buffers.choices != nullptr) {
+    launch_choices(problem, buffers.choices, stream);
+    on_device.selection.heads = buffers.choices;
+  }
+  if (buffers.rotary != nullptr) {
+    launch_rotary_pairs(problem, buffers.rotary, stream);
+    on_device.prologue.rotary = buffers.rotary;
+  }
+  return on_device;
+}
+
+}  // namespace sparsereel::attention::cuda

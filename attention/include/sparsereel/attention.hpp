@@ -1,0 +1,94 @@
+// attention.h for C++: a handle that frees itself, calls with defaults, statuses as exceptions.
+#pragma once
+
+#include <sparsereel/attention.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sparsereel {
+
+/// What a function of attention.h refused, with its cause and remedy.
+class AttentionError : public std::runtime_error {
+ public:
+  explicit AttentionError(sparsereel_status status) : std::runtime_error(sparsereel_message()), status_(status) {}
+
+  sparsereel_status status() const { return status_; }
+
+ private:
+  sparsereel_status status_;
+};
+
+inline void check_attention(sparsereel_status status) {
+  if (status != SPARSEREEL_OK) throw AttentionError(status);
+}
+
+/// A call with the defaults of every field.
+struct AttentionCall : sparsereel_attention_call {
+  AttentionCall() : sparsereel_attention_call() { check_attention(sparsereel_attention_call_init(this, sizeof *this)); }
+
+  /// The sizes of self-attention over contiguous [batch, tokens, heads, head_dim].
+  AttentionCall(int64_t batch_, int64_t tokens, int64_t heads_, int64_t head_dim_) : AttentionCall() {
+    batch = batch_;
+    queries = keys = tokens;
+    heads = heads_;
+    head_dim = head_dim_;
+    for (sparsereel_tensor* tensor : {&q, &k, &v, &out})
+      *tensor = {nullptr, tokens * heads_ * head_dim_, heads_ * head_dim_, head_dim_};
+  }
+};
+
+/// The handle of a device, as sparsereel_attention_create() describes it. Its functions throw AttentionError.
+class Attention {
+ public:
+  explicit Attention(int device) { check_attention(sparsereel_attention_create(device, &handle_)); }
+  Attention(Attention&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Attention& operator=(Attention&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Attention() { sparsereel_attention_destroy(handle_); }
+
+  /// For the functions of attention.h.
+  sparsereel_attention* get() const { return handle_; }
+
+  /// Bytes of device memory that the call needs; 0 where it is too short to gain.
+  size_t workspace_size(const sparsereel_attention_call& call) const {
+    size_t bytes = 0;
+    return took(sparsereel_attention_workspace_size(handle_, &call, &bytes)) ? bytes : 0;
+  }
+
+  /// Enqueues the call. False: it is too short to gain, and nothing was done; take full attention for it.
+  bool run(const sparsereel_attention_call& call, void* workspace, size_t bytes, void* stream = nullptr) {
+    return took(sparsereel_attention_run(handle_, &call, workspace, bytes, stream));
+  }
+
+  std::string describe(const sparsereel_attention_call& call) const {
+    char text[256];
+    check_attention(sparsereel_attention_describe(handle_, &call, text, sizeof text));
+    return text;
+  }
+
+ private:
+  static bool took(sparsereel_status status) {
+    if (status == SPARSEREEL_TOO_SHORT) return false;
+    check_attention(status);
+    return true;
+  }
+
+  sparsereel_attention* handle_ = nullptr;
+};
+
+/// The places of a grid's tokens, as sparsereel_token_order() gives them.
+inline std::vector<int64_t> token_order(sparsereel_order order, int64_t frames, int64_t height, int64_t width) {
+  check_attention(sparsereel_token_order(order, frames, height, width, nullptr, nullptr));  // refuses what is no grid
+  std::vector<int64_t> places(static_cast<size_t>(frames * height * width));
+  check_attention(sparsereel_token_order(order, frames, height, width, places.data(), nullptr));
+  return places;
+}
+
+}  // namespace sparsereel

@@ -1,0 +1,357 @@
+// The library's C functions: their structs become calls, what is thrown becomes a status and a message.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/core/check.h"
+#include "attention/core/executor.h"
+#include "attention/core/refusal.h"
+#include "attention/core/threads.h"
+#include "attention/cpu/selection.h"
+#include "hilbert/token_order.h"
+
+using namespace sparsereel::attention;
+
+struct sparsereel_attention {
+  std::unique_ptr<Executor> executor;
+};
+
+namespace {
+
+thread_local char last_message[1024] = "";
+
+sparsereel_status say(sparsereel_status status, const char* cause, const char* remedy) {
+  std::snprintf(last_message, sizeof last_message, *remedy == '\0' ? "%s" : "%s; %s", cause, remedy);
+  return status;
+}
+
+/// body(), with what it throws said.
+template <typename Body>
+sparsereel_status guarded(const Body& body) {
+  try {
+    body();
+    return SPARSEREEL_OK;
+  } catch (const Refusal& refusal) {
+    return say(refusal.status(), refusal.what(), refusal.remedy().c_str());
+  } catch (const sparsereel::Error& error) {
+    const bool bad = error.kind() == sparsereel::ErrorKind::bad_input;
+    return say(bad ? SPARSEREEL_BAD_ARGUMENT : SPARSEREEL_FAILED, error.what(), error.remedy().c_str());
+  } catch (const std::bad_alloc&) {
+    return say(SPARSEREEL_OUT_OF_MEMORY, "attention: the host has no memory left", "make the call smaller");
+  } catch (const std::exception& error) {
+    return say(SPARSEREEL_FAILED, error.what(), "");
+  } catch (...) {
+    return say(SPARSEREEL_FAILED, "attention: something unknown was thrown", "");
+  }
+}
+
+[[noreturn]] void refuse_field(const std::string& field, int64_t value) {
+  throw Refusal(SPARSEREEL_BAD_ARGUMENT, field + " is " + std::to_string(value), "use one of the header's constants");
+}
+
+void check_not_null(const void* pointer, const char* name) {
+  if (pointer == nullptr)
+    throw Refusal(SPARSEREEL_BAD_ARGUMENT, std::string(name) + " is null", "pass a pointer to one");
+}
+
+/// The C++ value of a constant, by its place.
+template <typename Value, size_t kValues>
+Value chosen(const char* field, int64_t constant, const Value (&values)[kValues]) {
+  if (constant < 0 || constant >= static_cast<int64_t>(kValues)) refuse_field(field, constant);
+  return values[constant];
+}
+
+HeadPolicy head_policy(const sparsereel_head_policy& from) {
+  HeadPolicy head;
+  head.selection = chosen("selection", from.selection,
+                          {Selection::topk, Selection::cdf, Selection::error, Selection::topk});  // the last: dense
+  head.dense = from.selection == SPARSEREEL_DENSE;
+  head.topk = from.topk;
+  head.cdf = from.cdf;
+  head.error = from.error;
+  head.similarity = from.similarity;
+  head.pv_threshold = from.pv_threshold;
+  return head;
+}
+
+sparsereel_head_policy head_policy(const HeadPolicy& from) {
+  return {.selection = SPARSEREEL_TOPK,
+          .topk = from.topk,
+          .cdf = from.cdf,
+          .error = from.error,
+          .similarity = from.similarity,
+          .pv_threshold = from.pv_threshold};
+}
+
+StridedRows rows_of(const sparsereel_tensor& tensor) {
+  return {tensor.data, tensor.batch_stride, tensor.token_stride, tensor.head_stride};
+}
+
+CallPrologue prologue_of(const sparsereel_attention_prologue& from) {
+  return {.norm = chosen("norm", from.norm, {cpu::Norm::none, cpu::Norm::layer, cpu::Norm::rms}),
+          .across_heads = from.across_heads != 0,
+          .eps = from.eps,
+          .q_weight = from.q_weight,
+          .q_bias = from.q_bias,
+          .k_weight = from.k_weight,
+          .k_bias = from.k_bias,
+          .rotary_cos = from.rotary_cos,
+          .rotary_sin = from.rotary_sin,
+          .rotary_pairs = from.rotary_pairs,
+          .interleaved = from.interleaved != 0};
+}
+
+/// A call and the policies of heads that it points to.
+class CallerCall {
+ public:
+  explicit CallerCall(const sparsereel_attention_call* from) {
+    check_not_null(from, "call");
+    if (from->size != sizeof *from)
+      throw Refusal(SPARSEREEL_BAD_ARGUMENT,
+                    "the call's size is " + std::to_string(from->size) + ", not " + std::to_string(sizeof *from),
+                    "begin with sparsereel_attention_call_init(), of this library's header");
+    fill_sizes(*from);
+    fill_policy(from->policy);
+    call_.prologue = prologue_of(from->prologue);
+    check(call_);
+  }
+  CallerCall(const CallerCall&) = delete;
+  CallerCall& operator=(const CallerCall&) = delete;
+
+  const Call& call() const { return call_; }
+
+ private:
+  void fill_sizes(const sparsereel_attention_call& from) {
+    call_.quantized = from.quantized != 0;
+    call_.element = chosen("element", from.element, {ElementType::fp32, ElementType::fp16, ElementType::bf16});
+    call_.batch = from.batch;
+    call_.heads = from.heads;
+    call_.queries = from.queries;
+    call_.keys = from.keys;
+    call_.head_dim = from.head_dim;
+    call_.q = rows_of(from.q);
+    call_.k = rows_of(from.k);
+    call_.v = rows_of(from.v);
+    call_.out = rows_of(from.out);
+    call_.lse = from.lse;
+    call_.scale = from.scale == 0 ? 1 / std::sqrt(static_cast<double>(from.head_dim)) : from.scale;
+    call_.text_tokens = from.text_tokens;
+    call_.causal = from.causal != 0;
+    call_.key_lengths = from.key_lengths;
+    call_.map = from.map;
+    call_.map_rows = from.map_rows;
+    call_.counts = from.counts;
+  }
+
+  void fill_policy(const sparsereel_attention_policy& from) {
+    CallPolicy& policy = call_.policy;
+    policy.defaults = head_policy(from.all);
+    if (from.heads != nullptr) {
+      if (call_.heads < 1) refuse_field("heads", call_.heads);
+      for (int64_t h = 0; h < call_.heads; ++h) heads_.push_back(head_policy(from.heads[h]));
+      policy.heads = heads_;
+    }
+    const auto is_dense = [](const HeadPolicy& head) { return head.dense; };
+    policy.dense = heads_.empty() ? policy.defaults.dense : std::all_of(heads_.begin(), heads_.end(), is_dense);
+    policy.dropped = chosen("dropped", from.dropped, {Dropped::mean, Dropped::none});
+    policy.ranking = chosen("ranking", from.ranking, {Ranking::error, Ranking::mass});
+    policy.cell = from.cell;
+    policy.selection_rows = from.selection_rows;
+    policy.dense_operations = from.dense_operations;
+  }
+
+  Call call_;
+  std::vector<HeadPolicy> heads_;
+};
+
+Executor& executor_of(sparsereel_attention* attention) {
+  check_not_null(attention, "attention");
+  return *attention->executor;
+}
+
+void refuse_short(const Executor& executor, const Call& call) {
+  if (!executor.is_gpu() || !is_too_short(call)) return;
+  throw Refusal(SPARSEREEL_TOO_SHORT, "full attention takes less time on sequences this short",
+                "use it for this call, or lower policy.dense_operations");
+}
+
+cpu::ParallelFor own_threads(int count) {
+  return [threads = std::make_shared<Threads>(count)](
+             int64_t parts, const std::function<void(int64_t, int64_t)>& body) { threads->run(parts, body); };
+}
+
+/// What a part throws does not cross the caller's function.
+struct Part {
+  const std::function<void(int64_t, int64_t)>& body;
+  std::mutex mutex{};
+  std::exception_ptr failure{};
+
+  static void run(void* context, int64_t begin, int64_t end) {
+    auto& part = *static_cast<Part*>(context);
+    try {
+      part.body(begin, end);
+    } catch (...) {
+      const std::lock_guard lock(part.mutex);
+      part.failure = std::current_exception();
+    }
+  }
+};
+
+cpu::ParallelFor callers_threads(sparsereel_parallel_for parallel_for, void* context) {
+  return [=](int64_t count, const std::function<void(int64_t, int64_t)>& body) {
+    Part part{.body = body};
+    parallel_for(context, count, Part::run, &part);
+    if (part.failure) std::rethrow_exception(part.failure);
+  };
+}
+
+CpuExecutor& cpu_of(sparsereel_attention* attention) {
+  auto* cpu = dynamic_cast<CpuExecutor*>(&executor_of(attention));
+  if (cpu == nullptr)
+    throw Refusal(SPARSEREEL_BAD_ARGUMENT, "threads for a GPU", "ask for them of a handle of SPARSEREEL_CPU");
+  return *cpu;
+}
+
+}  // namespace
+
+const char* sparsereel_status_name(sparsereel_status status) {
+  constexpr const char* kNames[] = {"ok",        "bad argument", "workspace too small", "unsupported",   "no device",
+                                    "too short", "CUDA error",   "earlier CUDA error",  "out of memory", "failed"};
+  return status >= 0 && status < static_cast<int>(std::size(kNames)) ? kNames[status] : "unknown";
+}
+
+const char* sparsereel_message(void) {
+  return last_message;
+}
+
+const char* sparsereel_attention_version(void) {
+  return SPARSEREEL_ATTENTION_VERSION;
+}
+
+int sparsereel_attention_has_cuda(void) {
+  return has_cuda_executor() ? 1 : 0;
+}
+
+sparsereel_status sparsereel_attention_create(int device, sparsereel_attention** attention) {
+  return guarded([&] {
+    check_not_null(attention, "attention");
+    *attention = nullptr;
+    if (device < SPARSEREEL_CPU) refuse_field("device", device);
+    auto handle = std::make_unique<sparsereel_attention>();
+    if (device == SPARSEREEL_CPU) {
+      handle->executor = std::make_unique<CpuExecutor>(own_threads(0));
+    } else {
+      handle->executor = make_cuda_executor(device);
+    }
+    *attention = handle.release();
+  });
+}
+
+void sparsereel_attention_destroy(sparsereel_attention* attention) {
+  delete attention;
+}
+
+sparsereel_status sparsereel_attention_set_threads(sparsereel_attention* attention, int threads) {
+  return guarded([&] {
+    if (threads < 0) refuse_field("threads", threads);
+    cpu_of(attention).set_parallel(own_threads(threads));
+  });
+}
+
+sparsereel_status sparsereel_attention_set_parallel_for(sparsereel_attention* attention,
+                                                        sparsereel_parallel_for parallel_for, void* context) {
+  return guarded([&] {
+    if (parallel_for == nullptr)
+      throw Refusal(SPARSEREEL_BAD_ARGUMENT, "parallel_for is null", "pass a function, or set threads instead");
+    cpu_of(attention).set_parallel(callers_threads(parallel_for, context));
+  });
+}
+
+sparsereel_status sparsereel_attention_call_init(sparsereel_attention_call* call, size_t size) {
+  return guarded([&] {
+    check_not_null(call, "call");
+    if (size != sizeof *call)
+      throw Refusal(SPARSEREEL_BAD_ARGUMENT,
+                    "the call's size is " + std::to_string(size) + ", not " + std::to_string(sizeof *call),
+                    "compile with this library's header");
+    const BlockPolicy defaults;
+    *call = {};
+    call->size = sizeof *call;
+    call->policy = {.all = head_policy(defaults.defaults),
+                    .heads = nullptr,
+                    .dropped = SPARSEREEL_MEANS,
+                    .ranking = SPARSEREEL_BY_ERROR,
+                    .cell = defaults.cell,
+                    .selection_rows = defaults.selection_rows,
+                    .dense_operations = defaults.dense_operations};
+    call->map_rows = kBlock;
+    call->prologue.eps = CallPrologue{}.eps;
+    call->prologue.interleaved = 1;
+  });
+}
+
+sparsereel_status sparsereel_attention_workspace_size(sparsereel_attention* attention,
+                                                      const sparsereel_attention_call* call, size_t* bytes) {
+  return guarded([&] {
+    check_not_null(bytes, "bytes");
+    const Executor& executor = executor_of(attention);
+    const CallerCall its(call);
+    refuse_short(executor, its.call());
+    *bytes = executor.workspace_bytes(its.call());
+  });
+}
+
+sparsereel_status sparsereel_attention_run(sparsereel_attention* attention, const sparsereel_attention_call* call,
+                                           void* workspace, size_t bytes, void* stream) {
+  return guarded([&] {
+    Executor& executor = executor_of(attention);
+    const CallerCall its(call);
+    refuse_short(executor, its.call());
+    executor.run(its.call(), workspace, bytes, stream);
+  });
+}
+
+sparsereel_status sparsereel_attention_total_blocks(sparsereel_attention* attention,
+                                                    const sparsereel_attention_call* call, int64_t* blocks) {
+  return guarded([&] {
+    check_not_null(blocks, "blocks");
+    const Executor& executor = executor_of(attention);
+    const CallerCall its(call);
+    const int64_t* lengths = its.call().key_lengths;
+    if (executor.is_gpu() && lengths != nullptr)
+      throw Refusal(SPARSEREEL_UNSUPPORTED, "key_lengths in a GPU's memory, which is not read here",
+                    "leave them null, or ask a handle of SPARSEREEL_CPU with a copy of them");
+    if (lengths != nullptr) check_key_lengths(lengths, its.call().batch, its.call().keys);
+    *blocks = cpu::count_visible_blocks(masks_of(its.call(), lengths));
+  });
+}
+
+sparsereel_status sparsereel_attention_describe(sparsereel_attention* attention, const sparsereel_attention_call* call,
+                                                char* text, size_t size) {
+  return guarded([&] {
+    check_not_null(text, "text");
+    const Executor& executor = executor_of(attention);
+    const CallerCall its(call);
+    std::snprintf(text, size, "%s", executor.describe(its.call()).c_str());
+  });
+}
+
+sparsereel_status sparsereel_token_order(sparsereel_order order, int64_t frames, int64_t height, int64_t width,
+                                         int64_t* places, int64_t* inverse) {
+  return guarded([&] {
+    using sparsereel::hilbert::TokenOrder;
+    const TokenOrder wanted =
+        chosen("order", order, {TokenOrder::hilbert, TokenOrder::native, TokenOrder::time_major, TokenOrder::morton});
+    const auto& permutation = sparsereel::hilbert::permutation(wanted, {frames, height, width});
+    if (places != nullptr) std::copy(permutation.order.begin(), permutation.order.end(), places);
+    if (inverse != nullptr) std::copy(permutation.inverse.begin(), permutation.inverse.end(), inverse);
+  });
+}

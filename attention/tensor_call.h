@@ -1,0 +1,22 @@
+// Calls of tensors in the terms of the torch-free core, and their run in a Workspace.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "attention/attention.h"
+#include "attention/core/executor.h"
+
+namespace sparsereel::attention {
+
+inline StridedRows rows_of(const at::Tensor& x) {
+  return {.data = x.data_ptr(), .batch_stride = x.stride(0), .token_stride = x.stride(1), .head_stride = x.stride(2)};
+}
+
+/// Sizes, masks and policy of a call whose tensors attend() has checked; its pointers are null, but that of the
+/// caller's map, in the context.
+Call call_of(const at::Tensor& q, const at::Tensor& k, const Context& context, double scale);
+
+/// Runs a call on `device` in the workspace's scratch memory.
+Outcome run_in(Workspace& workspace, Executor& executor, const Call& call, at::Device device, void* stream);
+
+}  // namespace sparsereel::attention

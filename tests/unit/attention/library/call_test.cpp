@@ -1,0 +1,322 @@
+// The C interface computes what the core does.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "attention/core/elements.h"
+#include "tests/unit/attention/library/caller.h"
+
+namespace sparsereel::attention {
+namespace {
+
+using cpu::Case;
+using cpu::kTolerance;
+using cpu::near;
+
+cpu::Selector selector_of(const std::vector<HeadPolicy>& heads, Ranking ranking) {
+  return {.heads = heads, .rows = 192, .ranking = ranking};
+}
+
+TEST(AttentionLibrary, ComputesExactAttentionWithEveryBlock) {
+  for (const int64_t head_dim : {16, 64, 75, 256}) {
+    Case c({.queries = 130, .keys = 130, .head_dim = head_dim});
+    Caller caller(c);
+    keep_all(caller.call);
+    caller.run();
+    const Case::Output expected = c.naive(cpu::visible_blocks(c.problem));
+    EXPECT_TRUE(near(caller.out, expected.out, kTolerance)) << head_dim;
+    EXPECT_TRUE(near(caller.lse, expected.lse, kTolerance)) << head_dim;
+  }
+}
+
+TEST(AttentionLibrary, ObeysMasksAndScale) {
+  const std::vector<int64_t> lengths = {70, 150};
+  Case c({.queries = 100, .keys = 150});
+  c.problem.causal = true;
+  c.problem.key_lengths = lengths.data();
+  c.problem.scale = 0.3;
+  Caller caller(c);
+  caller.call.scale = 0.3;
+  keep_all(caller.call);
+  caller.run();
+  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
+}
+
+TEST(AttentionLibrary, SelectsAsThePolicySays) {
+  Case c({.queries = 700, .keys = 700});
+  c.problem.text_tokens = 30;
+  struct Policy {
+    sparsereel_selection selection;
+    sparsereel_ranking ranking;
+    HeadPolicy head;
+  };
+  for (const Policy& policy :
+       {Policy{SPARSEREEL_TOPK, SPARSEREEL_BY_ERROR, {.topk = 0.3}},
+        Policy{SPARSEREEL_TOPK, SPARSEREEL_BY_MASS, {.topk = 0.3}},
+        Policy{SPARSEREEL_CDF, SPARSEREEL_BY_MASS, {.selection = Selection::cdf, .cdf = 0.6}},
+        Policy{SPARSEREEL_ERROR, SPARSEREEL_BY_ERROR, {.selection = Selection::error, .error = 3}}}) {
+    const bool by_error = policy.ranking == SPARSEREEL_BY_ERROR;
+    c.problem.mean_cell = by_error ? 16 : 0;
+    Caller caller(c);
+    caller.call.policy.all.selection = policy.selection;
+    caller.call.policy.all.topk = policy.head.topk;
+    caller.call.policy.all.cdf = policy.head.cdf;
+    caller.call.policy.all.error = policy.head.error;
+    caller.call.policy.ranking = policy.ranking;
+    caller.call.policy.dropped = by_error ? SPARSEREEL_MEANS : SPARSEREEL_NOTHING;
+    caller.run();
+    const std::vector<HeadPolicy> heads(2, policy.head);
+    const cpu::Prediction blocks =
+        cpu::predict_blocks(c.problem, selector_of(heads, by_error ? Ranking::error : Ranking::mass), cpu::serial);
+    const Case::Output expected = c.reference(blocks.map);
+    EXPECT_TRUE(near(caller.out, expected.out, kTolerance)) << policy.selection << policy.ranking;
+    EXPECT_EQ(static_cast<int64_t>(caller.counts[SPARSEREEL_COUNT_KEPT]), expected.counts.kept_blocks);
+    EXPECT_EQ(static_cast<int64_t>(caller.counts[SPARSEREEL_COUNT_MEANS]), expected.counts.mean_blocks);
+    EXPECT_NEAR(static_cast<double>(caller.counts[SPARSEREEL_COUNT_ERROR]) * 0x1p-24, blocks.sum_error, 1e-6);
+    EXPECT_LT(expected.counts.kept_blocks, 2 * 2 * 11 * 11);
+  }
+}
+
+TEST(AttentionLibrary, LetsHeadsDiffer) {
+  Case c({.queries = 700, .keys = 700});
+  Caller caller(c);
+  sparsereel_head_policy heads[2] = {caller.call.policy.all, caller.call.policy.all};
+  heads[0].selection = SPARSEREEL_DENSE;
+  heads[1].topk = 0.1;
+  caller.call.policy.heads = heads;
+  caller.run();
+  c.problem.mean_cell = 16;
+  const std::vector<HeadPolicy> policies = {HeadPolicy{.dense = true}, HeadPolicy{.topk = 0.1}};
+  const cpu::Prediction blocks = cpu::predict_blocks(c.problem, selector_of(policies, Ranking::error), cpu::serial);
+  EXPECT_TRUE(near(caller.out, c.reference(blocks.map).out, kTolerance));
+}
+
+TEST(AttentionLibrary, ObeysAMapOf64Or128Queries) {
+  Case c({.queries = 300, .keys = 300});
+  const BlockMap tall = cpu::random_map(c.problem);  // of 64 queries; only every second row becomes part of the other
+  std::vector<uint8_t> given;
+  BlockMap wide = tall;
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t h = 0; h < 2; ++h)
+      for (int64_t i = 0; i < 5; ++i) {
+        std::copy(tall.row(b, h, i / 2 * 2), tall.row(b, h, i / 2 * 2) + 5, wide.row(b, h, i));
+        if (i % 2 == 0) given.insert(given.end(), tall.row(b, h, i), tall.row(b, h, i) + 5);
+      }
+  for (uint8_t& bit : given) bit = bit != 0 ? 255 : 0;
+  Caller caller(c);
+  caller.call.policy.dropped = SPARSEREEL_NOTHING;
+  caller.call.policy.ranking = SPARSEREEL_BY_MASS;
+  caller.call.map = tall.bits.data();
+  EXPECT_TRUE(near(caller.run(), c.naive(tall).out, kTolerance));
+  caller.call.map = given.data();
+  caller.call.map_rows = 128;
+  EXPECT_TRUE(near(caller.run(), c.naive(wide).out, kTolerance));
+  caller.call.policy.dropped = SPARSEREEL_MEANS;
+  caller.run();
+  c.problem.mean_cell = 16;
+  EXPECT_TRUE(near(caller.out, c.reference(wide).out, kTolerance));
+}
+
+TEST(AttentionLibrary, Emulates8BitsWhereItIsQuantized) {
+  Case c({.queries = 200, .keys = 200});
+  Caller caller(c);
+  caller.call.quantized = 1;
+  caller.run();
+  const Case::Output expected = c.reference(cpu::visible_blocks(c.problem), cpu::kNeverSkip, cpu::Arithmetic::int8);
+  EXPECT_LT(cpu::relative_l1(caller.out, expected.out), 1e-3);
+  EXPECT_GT(cpu::relative_l1(caller.out, c.naive(cpu::visible_blocks(c.problem)).out), 1e-3);
+}
+
+TEST(AttentionLibrary, WritesToAnyOrderOfBatchTokensAndHeads) {
+  Case c({.queries = 90, .keys = 90});
+  Caller caller(c);
+  const std::vector<float> usual = caller.run();
+  caller.call.out = {caller.out.data(), 2 * 90 * 64, 64, 90 * 64};  // [batch, heads, tokens, head_dim]
+  const std::vector<float> other = caller.run();
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t i = 0; i < 90; ++i)
+      for (int64_t h = 0; h < 2; ++h)
+        EXPECT_TRUE(std::equal(&usual[((b * 90 + i) * 2 + h) * 64], &usual[((b * 90 + i) * 2 + h) * 64] + 64,
+                               &other[((b * 2 + h) * 90 + i) * 64]));
+}
+
+/// The case's tensors as 16-bit ones, contiguous.
+std::vector<uint16_t> narrowed(const cpu::View<const float>& view, const Case& c, uint16_t (*convert)(float)) {
+  std::vector<uint16_t> all;
+  for (int64_t b = 0; b < c.problem.batch; ++b)
+    for (int64_t i = 0; i < c.problem.queries; ++i)
+      for (int64_t h = 0; h < c.problem.heads; ++h)
+        for (int64_t d = 0; d < c.problem.head_dim; ++d) all.push_back(convert(view.row(b, i, h)[d]));
+  return all;
+}
+
+TEST(AttentionLibrary, RoundsTheResultOfWidened16BitTensors) {
+  Case c({.queries = 130, .keys = 130});
+  struct Element {
+    sparsereel_element element;
+    uint16_t (*to)(float);
+    float (*from)(uint16_t);
+  };
+  for (const auto& [element, to, from] : {Element{SPARSEREEL_FP16, fp16_of_float, float_of_fp16},
+                                          Element{SPARSEREEL_BF16, bf16_of_float, float_of_bf16}}) {
+    Caller caller(c);
+    std::vector<uint16_t> q = narrowed(c.problem.q, c, to), k = narrowed(c.problem.k, c, to),
+                          v = narrowed(c.problem.v, c, to), out(q.size());
+    std::vector<float> wide[3];
+    for (const auto& [narrow, copy] : {std::pair(&q, &wide[0]), std::pair(&k, &wide[1]), std::pair(&v, &wide[2])})
+      std::transform(narrow->begin(), narrow->end(), std::back_inserter(*copy), from);
+    const sparsereel_tensor rows = caller.call.out;
+    const auto at = [&](void* data) { return sparsereel_tensor{data, rows.batch_stride, rows.token_stride, 64}; };
+    caller.call.q = at(wide[0].data());
+    caller.call.k = at(wide[1].data());
+    caller.call.v = at(wide[2].data());
+    const std::vector<float> exact = caller.run();
+    caller.call.q = at(q.data());
+    caller.call.k = at(k.data());
+    caller.call.v = at(v.data());
+    caller.call.out = at(out.data());
+    caller.call.element = element;
+    caller.run();
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], to(exact[i])) << i;
+  }
+}
+
+TEST(AttentionLibrary, AppliesThePrologueFirst) {
+  Case c({.queries = 80, .keys = 80, .head_dim = 32});
+  const int64_t text = 7, video = 80 - text;
+  std::vector<float> weight(64), cosines, sines;
+  for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.5F + 0.01F * static_cast<float>(i);
+  for (int64_t t = 0; t < video; ++t)
+    for (int64_t d = 0; d < 32; ++d) {
+      const double angle = static_cast<double>(t) / std::pow(10.0, static_cast<double>(d % 16) / 16);
+      cosines.push_back(static_cast<float>(std::cos(angle)));
+      sines.push_back(static_cast<float>(std::sin(angle)));
+    }
+  Caller caller(c);
+  keep_all(caller.call);
+  caller.call.text_tokens = text;
+  caller.call.prologue.norm = SPARSEREEL_RMS_NORM;
+  caller.call.prologue.across_heads = 1;
+  caller.call.prologue.q_weight = weight.data();
+  caller.call.prologue.rotary_cos = cosines.data();
+  caller.call.prologue.rotary_sin = sines.data();
+  caller.call.prologue.interleaved = 0;
+  caller.run();
+  // The same by hand, in place.
+  const auto apply = [&](const cpu::View<const float>& view, bool weighted) {
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t t = 0; t < 80; ++t) {
+        double square = 0;
+        for (int64_t i = 0; i < 64; ++i) square += std::pow(view.row(b, t, i / 32)[i % 32], 2) / 64;
+        for (int64_t h = 0; h < 2; ++h) {
+          float* x = c.row(view, b, t, h);
+          for (int64_t d = 0; d < 32; ++d)
+            x[d] = static_cast<float>(x[d] / std::sqrt(square + 1e-6)) * (weighted ? weight[h * 32 + d] : 1.0F);
+          for (int64_t d = 0; t < video && d < 16; ++d) {
+            const float first = x[d], second = x[d + 16], cosine = cosines[t * 32 + d], sine = sines[t * 32 + d];
+            x[d] = first * cosine - second * sine;
+            x[d + 16] = second * cosine + first * sine;
+          }
+        }
+      }
+  };
+  apply(c.problem.q, true);
+  apply(c.problem.k, false);
+  EXPECT_TRUE(near(caller.out, c.naive(cpu::visible_blocks(c.problem)).out, kTolerance));
+}
+
+TEST(AttentionLibrary, GivesTheSameBitsWithAnyThreads) {
+  Case c({.queries = 400, .keys = 400});
+  Caller caller(c);
+  const std::vector<float> first = caller.run();
+  for (const int threads : {1, 3, 0}) {
+    check_attention(sparsereel_attention_set_threads(caller.library.get(), threads));
+    EXPECT_EQ(caller.run(), first) << threads;
+  }
+  std::atomic<int> loops{0};
+  check_attention(sparsereel_attention_set_parallel_for(
+      caller.library.get(),
+      [](void* context, int64_t count, void (*body)(void*, int64_t, int64_t), void* body_context) {
+        ++*static_cast<std::atomic<int>*>(context);
+        std::thread half([&] { body(body_context, 0, count / 2); });
+        body(body_context, count / 2, count);
+        half.join();
+      },
+      &loops));
+  EXPECT_EQ(caller.run(), first);
+  EXPECT_GT(loops, 0);
+}
+
+TEST(AttentionLibrary, LetsThreadsShareAHandle) {
+  Case c({.queries = 300, .keys = 300});
+  Caller caller(c);
+  const std::vector<float> first = caller.run();
+  std::vector<std::thread> threads;
+  std::vector<std::vector<float>> outs(4, std::vector<float>(first.size()));
+  for (std::vector<float>& out : outs) {
+    threads.emplace_back([&] {
+      AttentionCall call = caller.call;
+      call.out.data = out.data();
+      call.lse = nullptr;
+      call.counts = nullptr;
+      std::vector<char> workspace(caller.workspace.size());
+      for (int i = 0; i < 5; ++i) caller.library.run(call, workspace.data(), workspace.size());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<float>& out : outs) EXPECT_EQ(out, first);
+}
+
+TEST(AttentionLibrary, CountsWhatTheMasksLeave) {
+  Case c({.queries = 200, .keys = 200});
+  const std::vector<int64_t> lengths = {64, 200};
+  Caller caller(c);
+  caller.call.key_lengths = lengths.data();
+  int64_t blocks = 0;
+  check_attention(sparsereel_attention_total_blocks(caller.library.get(), &caller.call, &blocks));
+  EXPECT_EQ(blocks, 2 * (4 * 1 + 4 * 4));
+}
+
+TEST(AttentionLibrary, SaysWhatRuns) {
+  Case c({.queries = 64, .keys = 64});
+  Caller caller(c);
+  EXPECT_THAT(caller.library.describe(caller.call), ::testing::HasSubstr("cpu block-sparse fp32"));
+  EXPECT_THAT(caller.library.describe(caller.call), ::testing::HasSubstr("means of 16 tokens"));
+  EXPECT_STREQ(sparsereel_attention_version(), "0.1.0");
+}
+
+TEST(AttentionElements, FP16RoundsToTheNearestAndTiesToEven) {
+  for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
+    const auto low = static_cast<uint16_t>(bits), high = static_cast<uint16_t>(bits + 1);
+    const float x = float_of_fp16(low);
+    ASSERT_EQ(fp16_of_float(x), low);
+    ASSERT_EQ(fp16_of_float(-x), low | 0x8000);
+    const float next = high == 0x7C00 ? 65536.0F : float_of_fp16(high), middle = (x + next) / 2;
+    ASSERT_GT(next, x);
+    ASSERT_EQ(fp16_of_float(middle), bits % 2 == 0 ? low : high) << bits;
+    ASSERT_EQ(fp16_of_float(std::nextafter(middle, 0.0F)), low) << bits;
+    ASSERT_EQ(fp16_of_float(std::nextafter(middle, 1e9F)), high) << bits;
+  }
+  EXPECT_EQ(float_of_fp16(0x3C00), 1.0F);
+  EXPECT_EQ(float_of_fp16(0x0001), 0x1p-24F);
+  EXPECT_EQ(float_of_fp16(0xFC00), -INFINITY);
+  EXPECT_EQ(fp16_of_float(INFINITY), 0x7C00);
+  EXPECT_TRUE(std::isnan(float_of_fp16(fp16_of_float(NAN))));
+}
+
+TEST(AttentionElements, BF16RoundsToTheNearestAndTiesToEven) {
+  for (uint32_t bits = 0; bits < 0x7F80; ++bits) {
+    const auto low = static_cast<uint16_t>(bits), high = static_cast<uint16_t>(bits + 1);
+    const float x = float_of_bf16(low), middle = std::bit_cast<float>((bits << 16) + 0x8000);
+    ASSERT_EQ(bf16_of_float(x), low);
+    ASSERT_EQ(bf16_of_float(middle), bits % 2 == 0 ? low : high) << bits;
+    ASSERT_EQ(bf16_of_float(std::nextafter(middle, 0.0F)), low) << bits;
+  }
+  EXPECT_EQ(float_of_bf16(0xBF80), -1.0F);
+  EXPECT_TRUE(std::isnan(float_of_bf16(bf16_of_float(NAN))));
+}
+
+}  // namespace
+}  // namespace sparsereel::attention

@@ -1,0 +1,196 @@
+// What cannot be gets a status and a message that says what to do, and is not done.
+#include <array>
+#include <functional>
+
+#include "attention/core/check.h"
+#include "attention/core/executor.h"
+#include "attention/core/refusal.h"
+#include "tests/unit/attention/library/caller.h"
+
+namespace sparsereel::attention {
+namespace {
+
+using cpu::Case;
+
+/// What a call comes to that `spoil` has changed.
+sparsereel_status refused(const std::function<void(Caller&)>& spoil, const std::string& cause) {
+  const Case c({.queries = 100, .keys = 100});
+  Caller caller(c);
+  spoil(caller);
+  const sparsereel_status status = caller.refusal(cause);
+  EXPECT_TRUE(std::all_of(caller.out.begin(), caller.out.end(), [](float x) { return std::isnan(x); })) << cause;
+  return status;
+}
+
+TEST(AttentionRefusals, NullPointers) {
+  EXPECT_EQ(refused([](Caller& c) { c.call.q.data = nullptr; }, "q is null"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.k.data = nullptr; }, "k is null"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.v.data = nullptr; }, "v is null"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.out.data = nullptr; }, "out is null"), SPARSEREEL_BAD_ARGUMENT);
+  const Case c({.queries = 100, .keys = 100});
+  Caller caller(c);
+  const size_t bytes = caller.library.workspace_size(caller.call);
+  sparsereel_attention* const handle = caller.library.get();
+  size_t size = 0;
+  EXPECT_EQ(sparsereel_attention_run(handle, &caller.call, nullptr, bytes, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_run(nullptr, &caller.call, &size, bytes, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_run(handle, nullptr, &size, bytes, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_workspace_size(handle, &caller.call, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_workspace_size(nullptr, &caller.call, &size), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_create(SPARSEREEL_CPU, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_call_init(nullptr, sizeof(AttentionCall)), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_describe(handle, &caller.call, nullptr, 0), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_total_blocks(handle, &caller.call, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(sparsereel_attention_set_parallel_for(handle, nullptr, nullptr), SPARSEREEL_BAD_ARGUMENT);
+  sparsereel_attention_destroy(nullptr);
+}
+
+TEST(AttentionRefusals, AWorkspaceTooSmall) {
+  const Case c({.queries = 100, .keys = 100});
+  Caller caller(c);
+  const size_t bytes = caller.library.workspace_size(caller.call);
+  std::vector<char> workspace(bytes);
+  EXPECT_EQ(sparsereel_attention_run(caller.library.get(), &caller.call, workspace.data(), bytes - 1, nullptr),
+            SPARSEREEL_WORKSPACE_TOO_SMALL);
+  const std::string message = sparsereel_message();
+  EXPECT_NE(message.find(std::to_string(bytes - 1) + " bytes, this call needs " + std::to_string(bytes)),
+            std::string::npos)
+      << message;
+  EXPECT_TRUE(std::isnan(caller.out[0]));
+  EXPECT_EQ(sparsereel_attention_run(caller.library.get(), &caller.call, workspace.data(), bytes, nullptr),
+            SPARSEREEL_OK);
+}
+
+TEST(AttentionRefusals, AnyPlaceOfTheWorkspaceWillDo) {
+  const Case c({.queries = 100, .keys = 100});
+  Caller caller(c);
+  const std::vector<float> expected = caller.run();
+  const size_t bytes = caller.library.workspace_size(caller.call);
+  std::vector<char> workspace(bytes + 16, 'x');
+  caller.library.run(caller.call, workspace.data() + 5, bytes);
+  EXPECT_EQ(caller.out, expected);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(workspace[i], 'x');
+  for (size_t i = 5 + bytes; i < workspace.size(); ++i) EXPECT_EQ(workspace[i], 'x');
+}
+
+TEST(AttentionRefusals, StridesThatCannotBe) {
+  EXPECT_EQ(refused([](Caller& c) { c.call.q.token_stride = -64; }, "q has a stride of -64"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.out.head_stride = 63; }, "out has a stride of 63"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.out.token_stride = 64; }, "rows overlap"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.out.batch_stride = 0; }, "rows overlap"), SPARSEREEL_BAD_ARGUMENT);
+}
+
+TEST(AttentionRefusals, StridesOfOneElementDoNotMatter) {
+  const Case c({.queries = 70, .keys = 70, .heads = 1, .batch = 1});
+  Caller caller(c);
+  const std::vector<float> expected = caller.run();
+  caller.call.out.batch_stride = caller.call.out.head_stride = 0;
+  caller.call.q.batch_stride = -1;
+  EXPECT_EQ(caller.run(), expected);
+}
+
+TEST(AttentionRefusals, SizesThatCannotBe) {
+  EXPECT_EQ(refused([](Caller& c) { c.call.batch = 0; }, "batch is 0"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.keys = -5; }, "keys is -5"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.queries = int64_t{1} << 31; }, "queries is 2147483648"),
+            SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.head_dim = 8; }, "head_dim is 8"), SPARSEREEL_UNSUPPORTED);
+  EXPECT_EQ(refused([](Caller& c) { c.call.head_dim = 257; }, "use one from 16 to 256"), SPARSEREEL_UNSUPPORTED);
+  EXPECT_EQ(refused([](Caller& c) { c.call.size = 8; }, "sparsereel_attention_call_init()"), SPARSEREEL_BAD_ARGUMENT);
+  AttentionCall call;
+  EXPECT_EQ(sparsereel_attention_call_init(&call, sizeof call - 1), SPARSEREEL_BAD_ARGUMENT);
+}
+
+TEST(AttentionRefusals, PoliciesAndMasksThatCannotBe) {
+  EXPECT_EQ(refused([](Caller& c) { c.call.policy.all.topk = 0; }, "topk is 0"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.policy.dropped = SPARSEREEL_NOTHING; }, "dropped blocks have none"),
+            SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.policy.selection_rows = 100; }, "selection_rows is 100"),
+            SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(
+      refused([](Caller& c) { c.call.policy.all.selection = static_cast<sparsereel_selection>(4); }, "selection is 4"),
+      SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.element = static_cast<sparsereel_element>(3); }, "element is 3"),
+            SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.scale = NAN; }, "scale is not finite"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.text_tokens = 101; }, "text_tokens is 101"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([](Caller& c) { c.call.map_rows = 32; }, "map_rows is 32"), SPARSEREEL_BAD_ARGUMENT);
+  const std::array<int64_t, 2> lengths = {3, 101};
+  EXPECT_EQ(refused([&](Caller& c) { c.call.key_lengths = lengths.data(); }, "from 3 to 101"), SPARSEREEL_BAD_ARGUMENT);
+  std::array<sparsereel_head_policy, 2> heads{};
+  EXPECT_EQ(refused([&](Caller& c) { c.call.policy.heads = heads.data(); }, "heads[0].topk"), SPARSEREEL_BAD_ARGUMENT);
+}
+
+TEST(AttentionRefusals, ProloguesThatCannotBe) {
+  const std::vector<float> table(100 * 64, 1.0F);
+  EXPECT_EQ(refused([&](Caller& c) { c.call.prologue.q_weight = table.data(); }, "norm none"), SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([&](Caller& c) { c.call.prologue.rotary_cos = table.data(); }, "only one of"),
+            SPARSEREEL_BAD_ARGUMENT);
+  EXPECT_EQ(refused([&](Caller& c) { c.call.prologue.rotary_pairs = table.data(); }, "pass the tables"),
+            SPARSEREEL_UNSUPPORTED);
+  const auto rotated_with_fewer_keys = [&](Caller& c) {
+    c.call.prologue.rotary_cos = c.call.prologue.rotary_sin = table.data();
+    c.call.keys = 50;
+  };
+  EXPECT_EQ(refused(rotated_with_fewer_keys, "self-attention only"), SPARSEREEL_BAD_ARGUMENT);
+}
+
+TEST(AttentionRefusals, DevicesThatAreNotThere) {
+  auto* handle = reinterpret_cast<sparsereel_attention*>(1);
+  EXPECT_EQ(sparsereel_attention_create(999, &handle), SPARSEREEL_NO_DEVICE);
+  EXPECT_EQ(handle, nullptr);
+  const std::string message = sparsereel_message();
+  EXPECT_NE(message.find("GPU 999"), std::string::npos) << message;
+  EXPECT_NE(message.find("the CPU"), std::string::npos) << message;
+  EXPECT_EQ(sparsereel_attention_create(-2, &handle), SPARSEREEL_BAD_ARGUMENT);
+}
+
+TEST(AttentionRefusals, GPUsTooOld) {
+  try {
+    check_capability(3, 75);
+    ADD_FAILURE() << "accepted";
+  } catch (const Refusal& refusal) {
+    EXPECT_EQ(refusal.status(), SPARSEREEL_NO_DEVICE);
+    EXPECT_STREQ(refusal.what(), "attention: GPU 3 has compute capability 7.5");
+    EXPECT_EQ(refusal.remedy(), "use one of 8.0 or newer, or the CPU");
+  }
+  EXPECT_NO_THROW(check_capability(0, 80));
+  EXPECT_NO_THROW(check_capability(0, 120));
+}
+
+TEST(AttentionRefusals, CallsOfAGPUTooShortToGain) {
+  Call call;
+  call.batch = 1;
+  call.heads = 24;
+  call.head_dim = 128;
+  call.queries = call.keys = 2000;
+  EXPECT_TRUE(is_too_short(call));
+  call.policy.dense_operations = 0;
+  EXPECT_FALSE(is_too_short(call));
+  call.policy.dense_operations = CallPolicy{}.dense_operations;
+  call.queries = call.keys = 4096;
+  EXPECT_FALSE(is_too_short(call));
+  call.queries = call.keys = 2000;
+  call.quantized = true;
+  EXPECT_FALSE(is_too_short(call));
+}
+
+TEST(AttentionRefusals, TheCPPLayerThrowsThem) {
+  try {
+    Attention library(999);
+    ADD_FAILURE() << "accepted";
+  } catch (const AttentionError& error) {
+    EXPECT_EQ(error.status(), SPARSEREEL_NO_DEVICE);
+    EXPECT_STREQ(error.what(), sparsereel_message());
+  }
+}
+
+TEST(AttentionRefusals, StatusesHaveNames) {
+  for (int status = SPARSEREEL_OK; status <= SPARSEREEL_FAILED; ++status)
+    EXPECT_STRNE(sparsereel_status_name(static_cast<sparsereel_status>(status)), "unknown") << status;
+  EXPECT_STREQ(sparsereel_status_name(SPARSEREEL_TOO_SHORT), "too short");
+  EXPECT_STREQ(sparsereel_status_name(static_cast<sparsereel_status>(77)), "unknown");
+}
+
+}  // namespace
+}  // namespace sparsereel::attention
