@@ -173,7 +173,11 @@ Outcome CpuExecutor::run(const Call& call, void* workspace, size_t bytes, void* 
     throw Refusal(SPARSEREEL_UNSUPPORTED, "an output of 8 bits on a CPU", "leave out_scale null");
   if (call.key_lengths != nullptr) check_key_lengths(call.key_lengths, call.batch, call.keys);
   auto* memory = static_cast<float*>(aligned(call, workspace, bytes, kCacheLine));
-  return CpuCall(call, memory, parallel_).run();
+  const cpu::ParallelFor parallel = [this] {
+    const std::lock_guard lock(mutex_);
+    return parallel_;
+  }();
+  return CpuCall(call, memory, parallel).run();
 }
 
 std::string CpuExecutor::describe(const Call& call) const {

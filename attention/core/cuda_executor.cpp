@@ -4,7 +4,6 @@
 #include "attention/core/refusal.h"
 #ifdef SPARSEREEL_CUDA
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -208,14 +207,14 @@ void check_alignment(const Call& call) {
       refuse_unsupported("a weight, bias or rotary_pairs of the prologue does not start on 16 bytes", "align it");
 }
 
-/// problem: null, or what CUDA said of a call; earlier: null, or its error that was pending before.
-void check_enqueued(const char* problem, const char* earlier) {
+/// problem: null, or what CUDA said of a call.
+void check_enqueued(const char* problem) {
   if (problem == nullptr) return;
-  if (earlier != nullptr && std::strcmp(problem, earlier) == 0)
+  if (cuda::is_broken())
     throw Refusal(SPARSEREEL_EARLIER_CUDA_ERROR, "CUDA had failed before this call: " + std::string(problem),
-                  "look at what was enqueued before it");
+                  "look at what was enqueued before it; the process has to begin anew");
   throw Refusal(SPARSEREEL_CUDA_ERROR, "the kernels did not start: " + std::string(problem),
-                "see whether something enqueued earlier failed; if not, report this");
+                "report this with the sizes of the call");
 }
 
 class CudaExecutor final : public Executor {
@@ -242,10 +241,8 @@ class CudaExecutor final : public Executor {
     const CudaPlan plan(call, device_);
     const auto steps = call.leaves_out_attention ? cuda::Steps::prepass : cuda::Steps::all;
     const std::lock_guard lock(mutex_);
-    const char* const earlier = cuda::pending_error();
     check_enqueued(
-        cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_, static_cast<cuda::Stream>(stream)),
-        earlier);
+        cuda::attention(plan.problem(), plan.kernel(), steps, scratch, *side_, static_cast<cuda::Stream>(stream)));
     Outcome outcome;
     outcome.predicted_tiles = plan.predicted_tiles();
     return outcome;
@@ -277,9 +274,9 @@ std::unique_ptr<Executor> make_cuda_executor(int device) {
                   "use another one, or the CPU");
   check_capability(device, cuda::compute_capability(device));
   const cuda::CurrentDevice current(device);
-  const char *problem = nullptr, *const earlier = cuda::pending_error();
+  const char* problem = nullptr;
   std::shared_ptr<const cuda::SideStreams> side = cuda::make_side_streams(problem);
-  check_enqueued(problem, earlier);
+  check_enqueued(problem);
   return std::make_unique<CudaExecutor>(device, std::move(side));
 }
 

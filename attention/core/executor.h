@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "attention/core/call.h"
 
@@ -46,9 +48,14 @@ class CpuExecutor final : public Executor {
   Outcome run(const Call& call, void* workspace, size_t bytes, void* stream) override;
   std::string describe(const Call& call) const override;
 
-  void set_parallel(cpu::ParallelFor parallel) { parallel_ = std::move(parallel); }
+  /// For the calls from now on.
+  void set_parallel(cpu::ParallelFor parallel) {
+    const std::lock_guard lock(mutex_);
+    parallel_ = std::move(parallel);
+  }
 
  private:
+  std::mutex mutex_;
   cpu::ParallelFor parallel_;
 };
 

@@ -60,6 +60,10 @@ std::string unusable_reason(int device) {
   return gpu.problem;
 }
 
+bool is_broken() {
+  return cudaFree(nullptr) != cudaSuccess;
+}
+
 const char* pending_error() {
   const cudaError_t status = cudaPeekAtLastError();
   return status == cudaSuccess ? nullptr : cudaGetErrorString(status);

@@ -21,9 +21,12 @@ std::vector<Gpu> list_gpus(std::string* reason = nullptr);
 /// 90 for compute capability 9.0; 0 where there is no such GPU.
 int compute_capability(int device);
 
-/// Empty where GPU `device` is there and this build holds machine code for it, else why not. Neither this nor the next
-/// changes the runtime's last error.
+/// Empty where GPU `device` is there and this build holds machine code for it, else why not. The runtime's last error
+/// stays what it was.
 std::string unusable_reason(int device);
+
+/// Whether a kernel has failed on the current GPU in such a way that every call fails since.
+bool is_broken();
 
 /// What CUDA says of the last error that nobody has asked for; null where there is none.
 const char* pending_error();

@@ -4,10 +4,13 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 
 #include "attention/cuda/device.h"
+#include "attention/cuda/launch.h"
 #include "tests/gpu/attend_on_gpu.h"
 
 #ifdef SPARSEREEL_CUDA
@@ -272,6 +275,33 @@ TEST_F(AttentionLibraryOnGpu, NeitherTakesNorReportsAnErrorThatWasThereBefore) {
   });
   thread.join();
   EXPECT_TRUE(at::equal(first.out, second.out));
+}
+
+/// In a process of its own, since nothing runs there afterwards.
+[[noreturn]] void run_after_a_broken_kernel() {
+  Attention library(0);
+  GpuCall mine({.q = at::zeros({1, 100, 1, 64}), .k = at::zeros({1, 100, 1, 64}), .v = at::zeros({1, 100, 1, 64})},
+               at::kHalf);
+  const size_t bytes = library.workspace_size(mine.call);
+  const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, mine.q.options().dtype(at::kByte)),
+                   index = at::zeros({1}, mine.q.options().dtype(at::kLong));
+  cuda::gather_rows(reinterpret_cast<const void*>(64), 0, 0, index.const_data_ptr<int64_t>(), workspace.data_ptr(), 0,
+                    0, 1, 1, 16, nullptr);
+  try {
+    models::synchronize(mine.q.device());
+  } catch (const std::exception&) {
+    // the illegal address
+  }
+  const sparsereel_status status =
+      sparsereel_attention_run(library.get(), &mine.call, workspace.data_ptr(), bytes, nullptr);
+  std::fprintf(stderr, "%s: %s\n", sparsereel_status_name(status), sparsereel_message());
+  std::_Exit(status);
+}
+
+TEST_F(AttentionLibraryOnGpu, SaysWhereCudaHadFailedBefore) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(run_after_a_broken_kernel(), ::testing::ExitedWithCode(SPARSEREEL_EARLIER_CUDA_ERROR),
+              "earlier CUDA error: attention: CUDA had failed before this call");
 }
 
 TEST_F(AttentionLibraryOnGpu, ReportsItsOwnErrorAndLeavesNone) {

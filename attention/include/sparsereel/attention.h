@@ -79,7 +79,7 @@ typedef void (*sparsereel_parallel_for)(void* context, int64_t count,
                                         void* body_context);
 
 /* Of a CPU's handle: how many threads calls use (0, as at first: the machine's), or who runs them instead, such as the
- * program's own pool. Not while a call runs. */
+ * program's own pool. */
 SPARSEREEL_API sparsereel_status sparsereel_attention_set_threads(sparsereel_attention* attention, int threads);
 SPARSEREEL_API sparsereel_status sparsereel_attention_set_parallel_for(sparsereel_attention* attention,
                                                                        sparsereel_parallel_for parallel_for,
@@ -119,13 +119,13 @@ typedef enum sparsereel_ranking {
 
 typedef struct sparsereel_head_policy {
   sparsereel_selection selection;
-  double topk;  /* in (0, 1], of the blocks that the tile sees. By error: of those of all heads and tiles of a batch
-                   entry, which go to whom they serve most; of a head where heads have policies that differ */
-  double cdf;   /* in (0, 1] */
-  double error; /* above 0: of a tile's output, over the mean length of its head's */
-  double similarity; /* blocks whose tokens are less alike (mean cosine) are always computed; below 0: off */
-  double
-      pv_threshold; /* P.V of a block is skipped where no maximum rose within so many log2 units; from 32 on: never */
+  /* In (0, 1], of the blocks that the tile sees. By error: of those of all heads and tiles of a batch entry, which go
+   * to whom they serve most; of a head where heads have policies that differ. */
+  double topk;
+  double cdf;          /* in (0, 1] */
+  double error;        /* above 0: of a tile's output, over the mean length of its head's */
+  double similarity;   /* blocks whose tokens are less alike (mean cosine) are always computed; below 0: off */
+  double pv_threshold; /* P.V is skipped where no maximum rose within so many log2 units; from 32 on: never */
 } sparsereel_head_policy;
 
 typedef struct sparsereel_attention_policy {

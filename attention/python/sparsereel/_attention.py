@@ -1,0 +1,247 @@
+"""The operator: sparsereel::attention of torch.library, and attention() around it with names for what it is asked."""
+import ctypes
+import threading
+from ctypes import byref, c_int64, c_size_t
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from . import _library as lib
+
+_ELEMENTS = {torch.float32: lib.FP32, torch.float16: lib.FP16, torch.bfloat16: lib.BF16}
+_HEAD_FIELDS = 6  # of a head's policy in the list of all: selection, topk, cdf, error, similarity, pv_threshold
+_defaults = lib.new_call().policy
+_TOPK, _CDF, _ERROR, _DENSE_OPERATIONS = _defaults.all.topk, _defaults.all.cdf, _defaults.all.error, _defaults.dense_operations  # torch.compile reads numbers
+_TOPK_WITHOUT_MEANS = 0.5
+_handles = {}
+_threads = 0  # of the CPU's
+_lock = threading.Lock()
+
+
+def _handle(device):
+    """That of a device; a CPU's has as many threads as torch."""
+    global _threads
+    index = lib.CPU if device.type == 'cpu' else device.index
+    with _lock:
+        if index not in _handles:
+            _handles[index] = lib.create(index)
+        if index == lib.CPU and _threads != torch.get_num_threads():
+            _threads = torch.get_num_threads()
+            lib.check(lib.LIBRARY.sparsereel_attention_set_threads(_handles[index], _threads))
+        return _handles[index]
+
+
+def _strided(x, layout):
+    """What the library is told of x [batch, heads, tokens, head_dim] (HND) or [batch, tokens, heads, head_dim] (NHD)."""
+    batch, first, second, _ = x.stride()
+    token, head = (second, first) if layout == 'HND' else (first, second)
+    return lib.Tensor(x.data_ptr(), batch, token, head)
+
+
+def _loadable(x):
+    """x where its rows lie as the library reads them, else a copy: on a GPU they start on 16 bytes."""
+    if x.stride(-1) == 1 and (x.device.type == 'cpu' or (x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in x.stride()[:3]))):
+        return x
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def _pointer(x, kind):
+    return ctypes.cast(x.data_ptr(), ctypes.POINTER(kind))
+
+
+def _check_map(block_map, call, device):
+    batch, heads, rows, columns = block_map.shape
+    tall, wide = -(-call.queries // 64), -(-call.queries // 128)
+    if (batch, heads, columns) != (call.batch, call.heads, -(-call.keys // 64)) or rows not in (tall, wide) or block_map.device != device:
+        raise ValueError(f'block_map is {list(block_map.shape)} on {block_map.device}: pass [{call.batch}, {call.heads}, {tall} or {wide}, {-(-call.keys // 64)}], '
+                         f'a row for 64 or 128 queries, on {device}')
+    return 64 if rows == tall else 128
+
+
+def _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations):
+    call = lib.new_call()
+    token, head = (2, 1) if layout == 'HND' else (1, 2)
+    call.element = _ELEMENTS[q.dtype]
+    call.batch, call.heads, call.queries, call.keys, call.head_dim = q.size(0), q.size(head), q.size(token), k.size(token), q.size(3)
+    call.scale, call.causal, call.text_tokens, call.quantized = scale, causal, text_tokens, quantized
+    heads = (lib.HeadPolicy * (len(policy) // _HEAD_FIELDS))()
+    for i, each in enumerate(heads):
+        its = policy[i * _HEAD_FIELDS:(i + 1) * _HEAD_FIELDS]
+        each.selection, (each.topk, each.cdf, each.error, each.similarity, each.pv_threshold) = int(its[0]), its[1:]
+    call.policy.all = heads[0]
+    if len(heads) > 1:
+        call.policy.heads = heads
+    call.policy.dropped, call.policy.ranking, call.policy.dense_operations = dropped, ranking, dense_operations
+    return call, heads
+
+
+def _full(q, k, v, layout, scale, causal, key_lengths, lse):
+    """Full attention in torch, for calls too short to gain."""
+    if layout == 'NHD':
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    queries, keys = q.size(2), k.size(2)
+    mask = None
+    if causal:
+        mask = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)
+    if key_lengths is not None:
+        real = torch.arange(keys, device=q.device) < key_lengths.view(-1, 1, 1, 1)
+        mask = real if mask is None else mask & real
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, scale=scale or None)
+    if mask is not None:
+        out = out.masked_fill(~mask.any(-1, keepdim=True), 0)  # a row without a key
+    if lse is not None:
+        scores = q.float() @ k.float().transpose(2, 3) * (scale or q.size(3) ** -0.5)
+        lse.copy_((scores if mask is None else scores.masked_fill(~mask, -torch.inf)).logsumexp(-1))
+    return (out.transpose(1, 2) if layout == 'NHD' else out).contiguous()
+
+
+@torch.library.custom_op('sparsereel::attention', mutates_args=(), device_types=('cpu', 'cuda'))
+def _operator(q: Tensor, k: Tensor, v: Tensor, layout: str, scale: float, causal: bool, text_tokens: int, quantized: bool, policy: List[float], dropped: int,
+              ranking: int, dense_operations: float, block_map: Optional[Tensor], key_lengths: Optional[Tensor], with_lse: bool) -> Tuple[Tensor, Tensor, Tensor]:
+    q, k, v = (_loadable(x) for x in (q, k, v))
+    call, heads = _call_of(q, k, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations)
+    del heads  # the call keeps them
+    out = torch.empty_like(q, memory_format=torch.contiguous_format)
+    lse = q.new_empty((call.batch, call.heads, call.queries if with_lse else 0), dtype=torch.float32)
+    counts = torch.zeros(lib.COUNTS + 1, dtype=torch.int64, device=q.device)
+    call.q, call.k, call.v, call.out = (_strided(x, layout) for x in (q, k, v, out))
+    call.counts = _pointer(counts, ctypes.c_uint64)
+    if with_lse:
+        call.lse = _pointer(lse, ctypes.c_float)
+    if block_map is not None:
+        call.map_rows = _check_map(block_map, call, q.device)
+        block_map = block_map.to(torch.uint8).contiguous()
+        call.map = _pointer(block_map, ctypes.c_uint8)
+    if key_lengths is not None:
+        key_lengths = key_lengths.to(q.device, torch.int64).contiguous()
+        call.key_lengths = _pointer(key_lengths, c_int64)
+    if not _run(call, q.device):
+        out = _full(q, k, v, layout, scale, causal, key_lengths, lse if with_lse else None)
+        counts[lib.COUNT_KEPT] = counts[lib.COUNTS] = 1
+    elif key_lengths is None:
+        counts[lib.COUNTS] = _total_blocks(call, q.device)
+    return out, lse, counts
+
+
+@_operator.register_fake
+def _(q, k, v, layout, scale, causal, text_tokens, quantized, policy, dropped, ranking, dense_operations, block_map, key_lengths, with_lse):
+    token, head = (2, 1) if layout == 'HND' else (1, 2)
+    lse = q.new_empty((q.size(0), q.size(head), q.size(token) if with_lse else 0), dtype=torch.float32)
+    return torch.empty_like(q, memory_format=torch.contiguous_format), lse, q.new_empty((lib.COUNTS + 1,), dtype=torch.int64)
+
+
+def _run(call, device):
+    """Whether the library took the call, that is, it was not too short to gain."""
+    handle, bytes_ = _handle(device), c_size_t()
+    status = lib.LIBRARY.sparsereel_attention_workspace_size(handle, byref(call), byref(bytes_))
+    if status == lib.TOO_SHORT:
+        return False
+    lib.check(status)
+    workspace = torch.empty(bytes_.value, dtype=torch.uint8, device=device)
+    stream = None if device.type == 'cpu' else torch.cuda.current_stream(device).cuda_stream
+    lib.check(lib.LIBRARY.sparsereel_attention_run(handle, byref(call), workspace.data_ptr(), bytes_.value, stream))
+    return True
+
+
+def _total_blocks(call, device):
+    blocks = c_int64()
+    lib.check(lib.LIBRARY.sparsereel_attention_total_blocks(_handle(device), byref(call), byref(blocks)))
+    return blocks.value
+
+
+def _check_tensors(q, k, v, layout):
+    if layout not in ('HND', 'NHD'):
+        raise ValueError(f'tensor_layout is {layout!r}: pass "HND" ([batch, heads, tokens, head_dim]) or "NHD" ([batch, tokens, heads, head_dim])')
+    shapes = f'q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}'
+    head = 1 if layout == 'HND' else 2
+    if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape or any(q.size(d) != k.size(d) for d in (0, head, 3)):
+        raise ValueError(f'{shapes}: pass four dimensions, equal batch, heads and head_dim (repeat the heads of k and v where q has more), and k and v alike')
+    if not q.dtype == k.dtype == v.dtype or q.dtype not in _ELEMENTS:
+        raise ValueError(f'q is {q.dtype}, k {k.dtype}, v {v.dtype}: pass all in float16, bfloat16 or, on a CPU, float32')
+    if not q.device == k.device == v.device or q.device.type not in ('cpu', 'cuda'):
+        raise ValueError(f'q is on {q.device}, k on {k.device}, v on {v.device}: pass all on one GPU, or on the CPU')
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        raise RuntimeError('sparsereel.attention has no gradients: call it under torch.no_grad() or torch.inference_mode(), or detach q, k and v')
+
+
+def _name(value, names, argument):
+    if value not in names:
+        raise ValueError(f'{argument} is {value!r}: pass one of {", ".join(names)}')
+    return names[value]
+
+
+def _values(value, heads, argument):
+    """Of each head, from a number or one for each; a single one where all are alike."""
+    values = value.tolist() if isinstance(value, Tensor) else value
+    if isinstance(values, (int, float)):
+        return [float(values)]
+    if len(values) != heads:
+        raise ValueError(f'{argument} has {len(values)} values, q has {heads} heads: pass a number, or one for each head')
+    return [float(x) for x in values]
+
+
+def _policy(heads, selection, **fields):
+    lists = {name: _values(value, heads, name) for name, value in fields.items()}
+    count = max(len(values) for values in lists.values())
+    policy = []
+    for h in range(count):
+        policy.append(float(selection))
+        policy.extend(lists[name][h % len(lists[name])] for name in ('topk', 'cdf', 'error', 'similarity', 'pv_threshold'))
+    return policy
+
+
+def attention(q, k, v, *, topk=None, cdf=None, error=None, tensor_layout='HND', is_causal=False, scale=None, text_tokens=0, dropped='mean', select=None,
+              similarity=-0.1, pv_threshold=50, quantized=False, block_map=None, key_lengths=None, dense_operations=None, return_lse=False,
+              return_sparsity=False):
+    """softmax(q k^T scale) v over the blocks of 64 keys that matter; on a GPU the products are in 8 bits.
+
+    q, k, v: [batch, heads, tokens, head_dim] (tensor_layout HND) or [batch, tokens, heads, head_dim] (NHD), float16 or bfloat16, on a CPU float32 too.
+    topk (the default, 0.12 with means, else 0.5), cdf or error: which blocks are computed; a number, or one for each head. topk counts the blocks that a
+        query sees, of a causal call too.
+    dropped: what stands for the others, "mean" (of 16 tokens) or "none". select: what they are ranked by, "error" (of the means) or "mass".
+    similarity, pv_threshold, text_tokens (the last of q and k), key_lengths (int [batch]): as in sparsereel/attention.h.
+    quantized: every block. block_map: 0 or 1 for 64 keys and 64 or 128 queries, in place of a choice.
+    dense_operations: a GPU's calls of fewer (6e10) take torch's full attention, which is faster there; 0: none does.
+    Returns out, and behind it what was asked for: lse [batch, heads, tokens], the share of the work left out.
+    """
+    _check_tensors(q, k, v, tensor_layout)
+    chosen = {name: value for name, value in (('topk', topk), ('cdf', cdf), ('error', error)) if value is not None}
+    if len(chosen) > 1:
+        raise ValueError(f'{" and ".join(chosen)}: pass one of them')
+    if return_sparsity and key_lengths is not None:
+        raise ValueError('return_sparsity with key_lengths: the blocks that they hide are not counted; leave one of them out')
+    selection, = chosen or ('topk',)
+    dropped_ = _name(dropped, lib.DROPPED, 'dropped')
+    ranking = _name(select or ('error' if dropped == 'mean' else 'mass'), lib.RANKINGS, 'select')
+    heads = q.size(1 if tensor_layout == 'HND' else 2)
+    policy = _policy(heads, lib.SELECTIONS[selection], topk=(_TOPK if dropped == 'mean' else _TOPK_WITHOUT_MEANS) if topk is None else topk,
+                     cdf=_CDF if cdf is None else cdf, error=_ERROR if error is None else error, similarity=similarity, pv_threshold=pv_threshold)
+    if dense_operations is None:
+        dense_operations = _DENSE_OPERATIONS
+    out, lse, counts = torch.ops.sparsereel.attention(q, k, v, tensor_layout, 0.0 if scale is None else float(scale), bool(is_causal), int(text_tokens),
+                                                      bool(quantized), policy, dropped_, ranking, float(dense_operations), block_map, key_lengths,
+                                                      bool(return_lse))
+    results = [out]
+    if return_lse:
+        results.append(lse)
+    if return_sparsity:
+        results.append(_sparsity(counts))
+    return out if len(results) == 1 else tuple(results)
+
+
+def _sparsity(counts):
+    """The share of Q.K and P.V left out; waits for the device."""
+    kept, skipped, *_, total = counts.tolist()
+    return 1 - (2 * kept - skipped) / (2 * total)
+
+
+def token_order(frames, height, width, order='hilbert', inverse=False, device=None):
+    """int64 [frames * height * width]: the native index (t * height + h) * width + w of the token at each place of the sequence, so that x[:, order] is in
+    that order; inverse: the place of each native index, which undoes it. order: hilbert, native, time-major or morton."""
+    constant = _name(order, lib.ORDERS, 'order')
+    lib.check(lib.LIBRARY.sparsereel_token_order(constant, frames, height, width, None, None))  # refuses what is no grid
+    places = torch.empty(frames * height * width, dtype=torch.int64)
+    pointers = (None, _pointer(places, c_int64)) if inverse else (_pointer(places, c_int64), None)
+    lib.check(lib.LIBRARY.sparsereel_token_order(constant, frames, height, width, *pointers))
+    return places.to(device) if device is not None else places
