@@ -107,6 +107,11 @@ at::Tensor feed_forward_gelu_tanh(const Activation& x, const Linear& in, const L
   return linear(gelu_tanh_quantize_rows_(hidden), out);
 }
 
+at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out) {
+  const std::vector<at::Tensor> parts = linear(x, in).chunk(2, -1);
+  return linear(at::silu(parts[1]).mul_(parts[0]), out);
+}
+
 std::vector<at::Tensor> linear_few_rows(const at::Tensor& x, at::ArrayRef<const Linear*> layers) {
 #ifdef SPARSEREEL_CUDA
   if (has_projection_kernel(x, layers)) return project_on_cuda(x, layers);

@@ -43,6 +43,9 @@ at::Tensor linear_gelu_tanh(const Activation& x, const Linear& layer);
 /// linear(linear_gelu_tanh(x, in), out).
 at::Tensor feed_forward_gelu_tanh(const Activation& x, const Linear& in, const Linear& out);
 
+/// linear(a * silu(b), out), where linear(x, in) is a and, behind it, b (Shazeer, arXiv 2002.05202).
+at::Tensor feed_forward_swiglu(const Activation& x, const Linear& in, const Linear& out);
+
 /// linear(x, layer) of each layer for a few rows x [B, in], such as the modulation vectors of a batch, whose cost is
 /// reading the weights: [B, out] each, in x's dtype. Up to 4 rows and 4 layers of fp16 or bf16 on a GPU are one launch,
 /// whose results are fp32.

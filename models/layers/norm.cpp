@@ -104,6 +104,27 @@ void gate_rows(at::Tensor& x, const at::Tensor& update, const at::Tensor& gate, 
                   .channels = channels});
 }
 
+// to = rms_norm(x) * factor, or to += that, in fp32: what use_row_kernels() says of both tensors.
+void rms_norm_all_rows(const at::Tensor& x, at::Tensor& to, const at::Tensor& factor, double eps, bool adds) {
+  const at::Tensor factors = factor.to(at::kFloat).contiguous();
+  const int64_t channels = x.size(2);
+  for_runs(x.size(0), {0, x.size(1), nullptr, {}}, [&](const SharedRow& run) {
+    rms_norm_rows({.input = x.const_data_ptr<float>() + run.entry * x.stride(0) + run.begin * channels,
+                   .output = to.mutable_data_ptr<float>() + run.entry * to.stride(0) + run.begin * channels,
+                   .factor = factors.const_data_ptr<float>() + run.row * channels,
+                   .rows = run.end - run.begin,
+                   .channels = channels,
+                   .eps = static_cast<float>(eps),
+                   .adds = adds});
+  });
+}
+
+// In fp32, by torch's operators.
+at::Tensor rms_norm_modulate_wide(const at::Tensor& x, double eps, const at::Tensor& factor) {
+  const at::Tensor normed = at::rms_norm(x.to(at::kFloat), {x.size(2)}, {}, eps);
+  return normed * factor.to(at::kFloat).unsqueeze(1);
+}
+
 }  // namespace
 
 void Norm::weights(const Visit& visit, const std::string& name, int64_t channels, bool fp32) {
@@ -195,6 +216,18 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
     });
   }
   return out;
+}
+
+at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& factor) {
+  if (!use_row_kernels(x)) return rms_norm_modulate_wide(x, eps, factor).to(x.scalar_type());
+  at::Tensor out = at::empty(x.sizes(), x.options());
+  rms_norm_all_rows(x, out, factor, eps, /*adds=*/false);
+  return out;
+}
+
+void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const at::Tensor& gate) {
+  if (use_row_kernels(x) && use_row_kernels(update)) return rms_norm_all_rows(update, x, gate, eps, /*adds=*/true);
+  x.add_(rms_norm_modulate_wide(update, eps, gate));
 }
 
 Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,

@@ -54,6 +54,12 @@ at::Tensor add_gated_norm_modulate_(at::Tensor& x, const at::Tensor& update, con
                                     const Norm& norm, double eps, int64_t video_tokens,
                                     const JointModulation& modulation);
 
+/// x / sqrt(mean(x^2) + eps) * factor, x [B, N, C] by each batch entry's factor [B, C].
+at::Tensor rms_norm_modulate(const at::Tensor& x, double eps, const at::Tensor& factor);
+
+/// x += rms_norm_modulate(update, eps, gate), in place.
+void add_rms_normed_(at::Tensor& x, const at::Tensor& update, double eps, const at::Tensor& gate);
+
 /// quantize_rows() of add_gated_norm_modulate_(), or where update is undefined of layer_norm_modulate(): one pass where
 /// those are one, with the same bits as result.
 Activation norm_modulate_fp8_(at::Tensor& x, const at::Tensor& update, const JointModulation& gates, const Norm& norm,

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <utility>
 
 #include "models/layers/linear.h"
@@ -23,7 +24,19 @@ class Residual {
     gates_ = gates;
   }
 
+  /// hidden += rms_norm_modulate(update, eps, gate), likewise.
+  void add_normed(at::Tensor update, double eps, const at::Tensor& gate) {
+    add(std::move(update), {.video = {.shift = {}, .scale = {}, .gate = gate}, .text = {}});
+    update_eps_ = eps;
+  }
+
+  /// rms_norm_modulate() of all tokens.
+  at::Tensor rms_norm_modulate(double eps, const at::Tensor& factor) {
+    return models::rms_norm_modulate(value(), eps, factor);
+  }
+
   at::Tensor norm_modulate(const Norm& norm, double eps, const JointModulation& modulation) {
+    if (update_eps_) add_pending();
     if (!update_.defined()) return layer_norm_modulate(hidden_, norm, eps, video_tokens_, modulation);
     return add_gated_norm_modulate_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
@@ -31,6 +44,7 @@ class Residual {
   /// The same in the bits that `reader`, which multiplies it, takes.
   Activation norm_modulate(const Norm& norm, double eps, const JointModulation& modulation, const Linear& reader) {
     if (!reader.is_fp8()) return norm_modulate(norm, eps, modulation);
+    if (update_eps_) add_pending();
     return norm_modulate_fp8_(hidden_, std::exchange(update_, {}), gates_, norm, eps, video_tokens_, modulation);
   }
 
@@ -45,12 +59,18 @@ class Residual {
 
  private:
   void add_pending() {
-    if (update_.defined()) add_gated_(hidden_, std::exchange(update_, {}), video_tokens_, gates_);
+    if (!update_.defined()) return;
+    const at::Tensor update = std::exchange(update_, {});
+    if (const auto eps = std::exchange(update_eps_, {}))
+      add_rms_normed_(hidden_, update, *eps, gates_.video.gate);
+    else
+      add_gated_(hidden_, update, video_tokens_, gates_);
   }
 
   at::Tensor hidden_, update_;
   int64_t video_tokens_;
   JointModulation gates_;
+  std::optional<double> update_eps_{};  // where update_ is to be normalised
 };
 
 }  // namespace sparsereel::models

@@ -50,6 +50,26 @@ SPARSEREEL_CLONES void layer_norm_rows(const LayerNormRows& p) {
   }
 }
 
+SPARSEREEL_CLONES void rms_norm_rows(const RmsNormRows& p) {
+  const int64_t channels = p.channels, whole = channels / kRowLanes * kRowLanes;
+  const float* __restrict factor = p.factor;
+  for (int64_t row = 0; row < p.rows; ++row) {
+    const float* __restrict x = p.input + row * channels;
+    float* __restrict y = p.output + row * channels;
+    float lanes[kRowLanes] = {};
+    for (int64_t c = 0; c < whole; c += kRowLanes) {
+      for (int64_t i = 0; i < kRowLanes; ++i) lanes[i] += x[c + i] * x[c + i];
+    }
+    for (int64_t c = whole; c < channels; ++c) lanes[c - whole] += x[c] * x[c];
+    const float scale = 1.0F / std::sqrt(add_up(lanes) / static_cast<float>(channels) + p.eps);
+    if (p.adds) {
+      for (int64_t c = 0; c < channels; ++c) y[c] += x[c] * scale * factor[c];
+    } else {
+      for (int64_t c = 0; c < channels; ++c) y[c] = x[c] * scale * factor[c];
+    }
+  }
+}
+
 SPARSEREEL_CLONES void add_gated_rows(const AddGatedRows& p) {
   const float* __restrict gate = p.gate;
   for (int64_t row = 0; row < p.rows; ++row) {

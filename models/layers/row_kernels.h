@@ -20,6 +20,19 @@ struct LayerNormRows {
 /// output = (input - mean) / sqrt(variance + eps) * weight + bias, mean and (biased) variance over a row.
 void layer_norm_rows(const LayerNormRows& p);
 
+struct RmsNormRows {
+  const float* input;   // [rows, channels]
+  float* output;        // [rows, channels], written or added to; other memory
+  const float* factor;  // [channels]
+  int64_t rows;
+  int64_t channels;
+  float eps;
+  bool adds;
+};
+
+/// output = input / sqrt(mean(input^2) + eps) * factor, or output += that; the mean over a row.
+void rms_norm_rows(const RmsNormRows& p);
+
 struct AddGatedRows {
   float* residual;      // [rows, channels], updated
   const float* update;  // [rows, channels]

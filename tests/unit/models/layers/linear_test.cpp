@@ -76,5 +76,14 @@ TEST(LinearWeights, ListWhatTheyAreInACheckpoint) {
                                      "q.weight k.weight v.weight [2, 3] [6, 3]", "q.bias k.bias v.bias [2] [6]"));
 }
 
+TEST(FeedForward, GatesTheFirstHalfBySiluOfTheSecond) {
+  const c10::InferenceMode inference;
+  const at::Tensor x = at::randn({2, 5, 12});
+  const Linear in = {.weight = at::randn({20, 12})}, out = {.weight = at::randn({7, 10}), .bias = at::randn({7})};
+  const at::Tensor hidden = at::linear(x, in.weight);
+  const at::Tensor gated = hidden.narrow(2, 0, 10) * at::silu(hidden.narrow(2, 10, 10));
+  EXPECT_TRUE(test::close_to(feed_forward_swiglu(x, in, out), at::linear(gated, out.weight, out.bias), 1e-5));
+}
+
 }  // namespace
 }  // namespace sparsereel::models

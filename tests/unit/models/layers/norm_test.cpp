@@ -183,6 +183,48 @@ TEST_P(NormLayer, TakesTheRowOfEachToken) {
   }
 }
 
+// One row of factors a batch entry, as torch's operators have it.
+at::Tensor rms_normed(const at::Tensor& x, double eps, const at::Tensor& factor) {
+  const at::Tensor wide = x.to(at::kFloat);
+  return wide * at::rsqrt(wide.square().mean(-1, true) + eps) * factor.to(at::kFloat).unsqueeze(1);
+}
+
+TEST_P(NormLayer, RmsNormTakesAFactorOfEachEntry) {
+  const auto [batch, video, text, channels] = shape_;
+  for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = at::randn({batch, video + text, channels}, dtype),
+                     factor = at::randn({batch, channels}, dtype);
+    const at::Tensor normed = rms_norm_modulate(x, 1e-6, factor);
+    EXPECT_EQ(normed.scalar_type(), dtype);
+    EXPECT_TRUE(close_to(normed, rms_normed(x, 1e-6, factor).to(dtype), dtype == at::kFloat ? 2e-6 : 4e-3)) << dtype;
+    const at::Tensor part = x.narrow(1, 0, video);
+    EXPECT_TRUE(rms_norm_modulate(part, 1e-6, factor).equal(normed.narrow(1, 0, video))) << dtype;
+  }
+}
+
+TEST_P(NormLayer, AResidualStreamAddsNormedUpdatesOnce) {
+  const auto [batch, video, text, channels] = shape_;
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const double tolerance = dtype == at::kFloat ? 2e-6 : 8e-3;
+    const at::Tensor x = at::randn({batch, video + text, channels}, dtype), update = at::randn(x.sizes(), dtype);
+    const at::Tensor gate = at::randn({batch, channels}, dtype), factor = at::randn({batch, channels}, dtype);
+    const JointModulation m = {random_modulation(batch, channels, dtype), random_modulation(batch, channels, dtype)};
+    at::Tensor expected = (x.to(at::kFloat) + rms_normed(update, 1e-6, gate)).to(dtype);
+    Residual stream(x.clone(), video);
+    stream.add_normed(update, 1e-6, gate);
+    EXPECT_TRUE(close_to(stream.rms_norm_modulate(1e-6, factor), rms_normed(expected, 1e-6, factor), tolerance));
+    stream.add_normed(update, 1e-6, gate);
+    stream.add(update, m);
+    expected = (expected.to(at::kFloat) + rms_normed(update, 1e-6, gate)).to(dtype);
+    add_gated_(expected, update, video, m);
+    EXPECT_TRUE(close_to(stream.value(), expected, tolerance)) << dtype;
+    stream.add_normed(update, 1e-6, gate);
+    expected = (expected.to(at::kFloat) + rms_normed(update, 1e-6, gate)).to(dtype);
+    EXPECT_TRUE(
+        close_to(stream.norm_modulate({}, 1e-5, m), layer_norm_modulate(expected, {}, 1e-5, video, m), tolerance));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, NormLayer,
                          ::testing::Values(Shape{1, 1, 0, 16}, Shape{2, 37, 5, 48}, Shape{2, 130, 33, 256},
                                            Shape{3, 4, 64, 72}),
