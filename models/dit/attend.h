@@ -16,13 +16,20 @@
 
 namespace sparsereel::models {
 
-/// What a call of attention::attend() is given, the prologue not yet applied. References hold during the watcher's
-/// call.
+/// What a call of attention::attend() is given, the context's prologue not yet applied. References hold during the
+/// watcher's call.
 struct AttentionCall {
   const at::Tensor &q, &k, &v;  // [B, N, heads, head_dim], video tokens in the run's order, then text
   const attention::Context& context;
   const hilbert::Grid& grid;  // of the video tokens
   int64_t layer = 0, step = 0;
+};
+
+/// RMS or layer norms, as the prologue's, that text tokens have of their own.
+struct TextNorms {
+  at::Tensor q_weight{}, k_weight{};  // as in the prologue; undefined: all tokens share the prologue's
+
+  bool defined() const { return q_weight.defined(); }
 };
 
 /// How attention runs in one forward, and what it reported.
@@ -55,13 +62,16 @@ class Attend {
   /// and the kernel can write that. The family fills in the prologue's norms; the plan's rotary positions are added
   /// here.
   Activation operator()(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
-                        const Linear& reader = {});
+                        const Linear& reader = {}, const TextNorms& text = {});
   /// linear(cross-attention, out): k and v [B, L, heads, head_dim] of a context, with the bias of its padding
   /// (text_padding.h). Always dense, neither watched nor counted. Returns [B, N, out].
   at::Tensor cross(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
                    const at::Tensor& key_bias, const Linear& out);
 
  private:
+  Activation attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, attention::Prologue prologue,
+                    const Linear& reader);
+
   AttentionRun& run_;
   const TokenPlan& plan_;
   attention::Workspace& workspace_;

@@ -10,9 +10,11 @@ namespace sparsereel::models {
 
 /// A family's tables for one grid, in native token order.
 struct TokenTables {
-  at::Tensor video_positions;  // [N video, C], added to the tokens; undefined: none
-  at::Tensor text_positions;   // [L, C], likewise
-  RotaryTable rotary;          // undefined: none
+  at::Tensor video_positions;   // [N video, C], added to the tokens; undefined: none
+  at::Tensor text_positions;    // [L, C], likewise
+  RotaryTable rotary;           // undefined: none
+  at::Tensor rotary_by_head{};  // or complex64 [N video, heads, head_dim / 2]: e^(i angle) by which pair (2i, 2i + 1)
+                                // of each head turns; undefined: none
 };
 
 /// On the run's device, video tokens in the run's order.
@@ -23,6 +25,7 @@ struct TokenPlan {
   at::Tensor text_positions;   // likewise
   RotaryTable rotary;          // likewise, in fp32
   at::Tensor rotary_pairs;     // attention::rotary_pairs() of them on a GPU
+  at::Tensor rotary_by_head;   // as in TokenTables
 };
 
 /// options: the run's device and dtype.
